@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-use engine::backtest::{Backtest, Question};
+use engine::backtest::{Backtest, BacktestQuery};
 use engine::journal::bare_columns;
 use engine::{Config, Overrides, Plan};
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ static BACKTEST: OnceLock<Backtest> = OnceLock::new();
 fuzz_target!(|bytes: &[u8]| {
     let backtest = BACKTEST.get_or_init(|| {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())).unwrap();
-        Backtest::new(plan.pipelines[0].clone(), Question::default(), &[])
+        Backtest::new(plan.pipelines[0].clone(), BacktestQuery::default(), &[])
     });
     let Ok(blocks) = bare_columns(bytes.to_vec()) else { return };
     for block in blocks {

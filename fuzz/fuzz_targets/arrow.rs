@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use engine::batch::Batch;
+use engine::batch::EventBatch;
 use engine::{Config, Engine, Overrides, Plan};
 use event::Time;
 use libfuzzer_sys::fuzz_target;
-use server::arrow::{Limits, batch, read, write};
+use server::arrow::{ArrowLimits, batch, reader, writer};
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
@@ -16,12 +16,12 @@ fuzz_target!(|bytes: &[u8]| {
         let config = Config::from_preset("analytics", &Overrides::default());
         Engine::ephemeral(Plan::compile(&config).unwrap()).unwrap()
     });
-    let limits = Limits { rows_max: 1000 };
+    let limits = ArrowLimits { rows_max: 1000 };
     let Ok(records) = read(bytes.to_vec().into(), limits) else { return };
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let mut answers = Vec::new();
     for record in &records {
-        let batch: Batch<'_> = batch(record);
+        let batch: EventBatch<'_> = batch(record);
         assert!(batch.rows <= limits.rows_max);
         let asked = engine.observe_batch(&pipeline, &batch, Time::from_seconds(1_779_012_000));
         let answer = pollster::block_on(asked).unwrap();

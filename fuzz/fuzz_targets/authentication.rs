@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use content::authentication::{self, AuthColumns, PROPERTIES_MAX, RESULTS_MAX, Trust, WORD_BYTES_MAX};
+use content::authentication::{self, AuthColumns, PROPERTIES_MAX, RESULTS_MAX, AuthenticationTrust, WORD_BYTES_MAX};
 use content::budget::{Budget, Cancellation};
 use content::message::{self, EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder};
@@ -30,7 +30,7 @@ fuzz_target!(|raw: &[u8]| {
         }
     }
     let (schema, envelope, mail, auth) = &*COLUMNS;
-    let trust = Trust { servers: vec!["mx.example.net".into()], received: 1, sealers: vec!["example.org".into()] };
+    let trust = AuthenticationTrust { servers: vec!["mx.example.net".into()], received: 1, sealers: vec!["example.org".into()] };
     let mut row = schema.empty_row();
     let budget = Budget::of_message(raw.len(), &Cancellation::default());
     message::features(raw, &budget, envelope, mail, &mut row);

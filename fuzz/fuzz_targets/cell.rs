@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 
 use event::{Span, Time};
 use libfuzzer_sys::fuzz_target;
-use stats::limit::Flow;
-use stats::{Column, Evidence, Layout, Measure, Plan, Shape, Tier, Track, Weight};
+use stats::limit::GcraOperation;
+use stats::{AggregateColumn, Evidence, Layout, Measure, CellPlan, CellShape, Tier, AggregateLayout, DecayWeight};
 
-static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
+static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
     let windows = |counters: usize, tiers: &[Tier], windows: &[i64]| {
         let names = (0..counters).map(|number| number.to_string()).collect();
@@ -16,8 +16,8 @@ static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
         Measure::Windows(Layout::new(names, tiers, windows, None).expect("a layout"))
     };
     let track =
-        |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span(1000)).expect("a track"));
-    let decayed = |weight| Column::Decayed { half_life: Span(1000), weight };
+        |columns: &[AggregateColumn]| Measure::AggregateLayout(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"));
+    let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let approx =
         |precision| Measure::Approx { tier: tier(100, 3), windows: vec![Span(100), Span(400)], precision };
     let measures = [
@@ -26,15 +26,15 @@ static PLANS: LazyLock<Vec<Plan>> = LazyLock::new(|| {
         windows(20, &[tier(1, 144), tier(60, 14)], &[1, 144, 840]),
         Measure::Distinct { tier: tier(60, 3), windows: vec![Span(240)] },
         Measure::Once { window: Span(9) },
-        track(&[Column::First, Column::Last, Column::Count]),
-        track(&[Column::Sum, Column::Min, Column::Max, decayed(Weight::One), decayed(Weight::Value)]),
+        track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
+        track(&[AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max, decayed(DecayWeight::One), decayed(DecayWeight::Value)]),
         approx(10),
         approx(14),
         Measure::Evidence { keep: Span(1000) },
         Measure::limit(Span(100), 10).expect("a limit"),
         Measure::Gcra,
     ];
-    measures.iter().map(|measure| Plan::new(measure).expect("a plan")).collect()
+    measures.iter().map(|measure| CellPlan::new(measure).expect("a plan")).collect()
 });
 
 fuzz_target!(|bytes: &[u8]| {
@@ -66,11 +66,11 @@ fuzz_target!(|bytes: &[u8]| {
             let sum = amount.cast_signed();
             plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
             plan.give_back(room, time, amount / 2, (step % 2 == 0).then_some(time));
-            plan.flow(room, time, &Flow::Take { cost: sum, burst: sum.wrapping_mul(3), counts_all: step % 2 == 0 });
+            plan.flow(room, time, &GcraOperation::Take { cost: sum, burst: sum.wrapping_mul(3), counts_all: step % 2 == 0 });
         }
         look(&words, time);
         look(&cell, time);
-        assert!(cell.len() <= Shape::WORDS_MAX);
+        assert!(cell.len() <= CellShape::WORDS_MAX);
     }
     plan.merge(&mut other, &words);
     plan.merge(&mut cell, &other);

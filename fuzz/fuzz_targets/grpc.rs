@@ -5,12 +5,12 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-use engine::batch::Batch;
+use engine::batch::EventBatch;
 use engine::{Config, Engine, Overrides, Pipeline, Plan};
 use event::{Event, Time};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
-use server::arrow::{Limits, batch, read, write};
+use server::arrow::{ArrowLimits, batch, reader, writer};
 use server::grpc::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use server::grpc::proto::tollhouse::batch::v1::BatchRequest;
 use server::grpc::proto::tollhouse::batch::v1::batch_request::Events;
@@ -25,7 +25,7 @@ fn again<M: Message + Debug + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
     Some(message)
 }
 
-fn decide(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &Batch<'_>) -> server::arrow::Judged {
+fn decide(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &EventBatch<'_>) -> server::arrow::BatchOutcome {
     let asked = engine.decide_batch(pipeline, batch, Time::from_seconds(1_779_012_000));
     let (decisions, answer) = pollster::block_on(asked).unwrap();
     assert_eq!((decisions.len(), answer.rows), (batch.rows, batch.rows));
@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     match request.events {
         Some(Events::Arrow(body)) => {
-            let Ok(records) = read(body, Limits { rows_max: ROWS_MAX }) else { return };
+            let Ok(records) = read(body, ArrowLimits { rows_max: ROWS_MAX }) else { return };
             let answers: Vec<_> =
                 records.iter().map(|record| decide(engine, &pipeline, &batch(record))).collect();
             if !answers.is_empty() {
@@ -54,7 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
             let events: Vec<Event> = lines
                 .filter_map(|line| Some(content::json::event(line, &pipeline.schema).ok()?.event))
                 .collect();
-            decide(engine, &pipeline, &Batch::of_events(events));
+            decide(engine, &pipeline, &EventBatch::of_events(events));
         }
         None => {}
     }

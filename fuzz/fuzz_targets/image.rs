@@ -4,38 +4,38 @@
 
 use std::sync::LazyLock;
 
-use cluster::remote::Form;
+use cluster::remote::CellForm;
 use cluster::wire::image;
 use event::{Kind, Space, Span};
 use libfuzzer_sys::fuzz_target;
-use stats::portable::Definition;
-use stats::{Column, Layout, Measure, Plan, Tier, Track, Weight};
+use stats::cell_export::Definition;
+use stats::{AggregateColumn, Layout, Measure, CellPlan, Tier, AggregateLayout, DecayWeight};
 
-static FORMS: LazyLock<Vec<(Form, Plan)>> = LazyLock::new(|| {
+static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
     let windows = |counters: usize, tiers: &[Tier]| {
         let names = (0..counters).map(|number| number.to_string()).collect();
         Measure::Windows(Layout::new(names, tiers, Vec::new(), None).expect("a layout"))
     };
-    let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span(1000)).expect("a track"));
-    let decayed = |weight| Column::Decayed { half_life: Span(1000), weight };
+    let track = |columns: &[AggregateColumn]| Measure::AggregateLayout(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"));
+    let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let measures = [
         windows(3, &[tier(10, 4)]),
         windows(20, &[tier(1, 144), tier(60, 14)]),
         Measure::Distinct { tier: tier(60, 3), windows: Vec::new() },
         Measure::Once { window: Span(9) },
-        track(&[Column::Count]),
-        track(&[Column::Sum, Column::Min, Column::Max, decayed(Weight::One), decayed(Weight::Value)]),
+        track(&[AggregateColumn::Count]),
+        track(&[AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max, decayed(DecayWeight::One), decayed(DecayWeight::Value)]),
         Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 10 },
         Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 14 },
         Measure::Evidence { keep: Span(1000) },
         Measure::Gcra,
     ];
     let form = |measure: Measure| {
-        let plan = Plan::new(&measure).expect("a plan");
+        let plan = CellPlan::new(&measure).expect("a plan");
         let (statistic, kind_name) = ("statistic".to_owned(), "kind".to_owned());
         let definition = Definition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
-        (Form { id: 1, definition }, plan)
+        (CellForm { id: 1, definition }, plan)
     };
     measures.into_iter().map(form).collect()
 });

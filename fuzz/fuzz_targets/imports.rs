@@ -2,9 +2,9 @@
 //! text between marks is a test text at most where one stands.
 #![no_main]
 
-use content::multimap::{self, Key};
-use content::pattern::TestPattern;
-use content::spamassassin::{self, Line};
+use content::multimap::{self, MultimapKey};
+use content::test_pattern::TestPattern;
+use content::spamassassin::{self, BackupLine};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|raw: &[u8]| {
@@ -14,11 +14,11 @@ fuzz_target!(|raw: &[u8]| {
     assert!(TestPattern::find(&text).is_none() || text.contains("GTUBE"));
     for line in text.lines() {
         if let Ok(Some(entry)) = multimap::line(line) {
-            let (Key::Text(key) | Key::Pattern { pattern: key, .. }) = &entry.key;
+            let (MultimapKey::Text(key) | MultimapKey::Pattern { pattern: key, .. }) = &entry.key;
             assert!(!key.is_empty() && key.len() <= line.len());
             assert!(entry.weight.is_none_or(f64::is_finite));
         }
-        if let Some(Line::Seen { id, .. }) = spamassassin::line(line) {
+        if let Some(BackupLine::Seen { id, .. }) = spamassassin::line(line) {
             assert!(line.contains(id));
         }
     }

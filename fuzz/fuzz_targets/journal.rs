@@ -5,8 +5,8 @@
 use std::io::Cursor;
 use std::sync::OnceLock;
 
-use engine::backtest::{Backtest, Question};
-use engine::journal::{Blocks, Piece};
+use engine::backtest::{Backtest, BacktestQuery};
+use engine::journal::{BlockIter, SegmentPiece};
 use engine::{Config, Overrides, Plan};
 use libfuzzer_sys::fuzz_target;
 
@@ -15,17 +15,17 @@ static BACKTEST: OnceLock<Backtest> = OnceLock::new();
 fuzz_target!(|bytes: &[u8]| {
     let backtest = BACKTEST.get_or_init(|| {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())).unwrap();
-        Backtest::new(plan.pipelines[0].clone(), Question::default(), &[])
+        Backtest::new(plan.pipelines[0].clone(), BacktestQuery::default(), &[])
     });
-    let Ok(blocks) = Blocks::new(Cursor::new(bytes)) else { return };
+    let Ok(blocks) = BlockIter::new(Cursor::new(bytes)) else { return };
     let mut end = 0;
     for piece in blocks {
         match piece.unwrap() {
-            Piece::Damaged(stretch) => {
+            SegmentPiece::Damaged(stretch) => {
                 assert!(end <= stretch.from && stretch.from < stretch.to && stretch.to <= bytes.len() as u64);
                 end = stretch.to;
             }
-            Piece::Sound(block) => {
+            SegmentPiece::Sound(block) => {
                 assert!(end <= block.head.at);
                 end = block.head.at + block.disk_bytes();
                 let records = block.records();

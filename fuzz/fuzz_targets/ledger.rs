@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use store::log::{Log, Options, Position, RecordKey, Visit};
+use store::log::{Log, LogOptions, Position, RecordKey, VisitedRecord};
 use store::{Device, MemoryDevice, v1};
 
 // The first two bytes say how much of the rest is the segment; what follows is the hint.
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let shared: Arc<dyn Device> = Arc::new(device.clone());
     let first = |key: &[u8; v1::KEY_BYTES]| key.starts_with(&[0xff; 4]);
-    let upgraded = v1::upgrade(&shared, Options::default(), &first, &mut |image, writer| {
+    let upgraded = v1::upgrade(&shared, LogOptions::default(), &first, &mut |image, writer| {
         writer.push(RecordKey::default(), 0, image.expires, &[image.value.len() as u64])?;
         Ok(())
     });
@@ -28,8 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     }
     let mut wanted: Vec<(Position, usize)> = Vec::new();
-    let mut visit = |visit: &Visit| wanted.push((visit.position, visit.words));
-    let Ok((log, _)) = Log::open(shared.clone(), Options::default(), &mut visit) else { return };
+    let mut visit = |visit: &VisitedRecord| wanted.push((visit.position, visit.words));
+    let Ok((log, _)) = Log::open(shared.clone(), LogOptions::default(), &mut visit) else { return };
     log.verify(&mut |_, _| {}, &mut |_| {}).expect("the device does not fail");
     for segment in log.segments() {
         log.scan(segment.slot, &mut |_, _| {}).expect("the device does not fail");
@@ -44,7 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
     drop(writer);
     drop(log);
     let mut last = None;
-    let (log, _) = Log::open(shared, Options::default(), &mut |visit| last = Some(*visit))
+    let (log, _) = Log::open(shared, LogOptions::default(), &mut |visit| last = Some(*visit))
         .expect("it has opened before");
     let last = last.expect("there is a record");
     assert_eq!(last.key, key);

@@ -1,16 +1,16 @@
 //! Links: found in text, normalised, unwrapped, and held against what they imitate.
 #![no_main]
 
-use content::link::{self, Found, Link};
-use content::{imitation, redirect, reveal};
+use content::link::{self, TextReference, Link};
+use content::{impersonation, redirect, deobfuscation};
 use libfuzzer_sys::fuzz_target;
 
 fn follow(link: Link) {
     // What is normalised is its own normal form, but for the parameters of what was in the user name.
     let again = Link::parse(&link.url);
     assert!(again.is_none_or(|again| again.host == link.host));
-    imitation::of(&link.host, &link.tricks.user);
-    reveal::handle_of(&link.host, &link.url);
+    impersonation::of(&link.host, &link.obfuscation.user);
+    deobfuscation::handle_of(&link.host, &link.url);
     let mut next = redirect::target(&link);
     for _ in 0..redirect::DEPTH_MAX {
         next = next.and_then(|link| redirect::target(&link));
@@ -22,7 +22,7 @@ fuzz_target!(|text: &str| {
         follow(link);
     }
     link::find(text, |found| {
-        if let Found::Url(url) = found
+        if let TextReference::Url(url) = found
             && let Some(link) = Link::parse(url)
         {
             follow(link);
@@ -30,5 +30,5 @@ fuzz_target!(|text: &str| {
         true
     });
     link::host(text);
-    reveal::handle_of_uri(text);
+    deobfuscation::handle_of_uri(text);
 });

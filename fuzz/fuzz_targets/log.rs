@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
-use content::log::{self, HttpColumns};
-use content::network::Prefixes;
+use content::access_log::{self, HttpColumns};
+use content::network::PrefixLengths;
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,14 +16,14 @@ static COLUMNS: LazyLock<(Schema, HttpColumns)> = LazyLock::new(|| {
 
 fuzz_target!(|line: &[u8]| {
     let (schema, columns) = &*COLUMNS;
-    match log::event(line) {
+    match access_log::event(line) {
         Ok(event) => {
             assert!(event.time.is_some());
             let mut row = schema.empty_row();
             for (name, value) in event.fields {
                 row.set(schema.slot(&name).unwrap(), value);
             }
-            log::features(columns, Prefixes::default(), &mut row);
+            access_log::features(columns, PrefixLengths::default(), &mut row);
         }
         Err(error) => assert!(error.at <= line.len()),
     }

@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use content::budget::{Budget, Cancellation};
 use content::message::{self, Envelope, EnvelopeColumns, MailColumns};
-use content::network::Prefixes;
-use content::piece::{Normalise, PIECES_MAX, pieces};
+use content::network::PrefixLengths;
+use content::piece::{Normalisation, PIECES_MAX, pieces};
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 
@@ -25,11 +25,11 @@ fuzz_target!(|raw: &[u8]| {
     for (name, value) in event.fields {
         row.set(schema.slot(&name).unwrap(), value);
     }
-    message::envelope_features(envelope, Prefixes::default(), &mut row);
+    message::envelope_features(envelope, PrefixLengths::default(), &mut row);
     let budget = Budget::of_message(raw.len(), &Cancellation::default());
     message::features(raw, &budget, envelope, mail, &mut row);
     for value in row.values().iter().flatten() {
-        for how in Normalise::ALL {
+        for how in Normalisation::ALL {
             let mut count = 0;
             pieces(value, how, &mut |piece| {
                 assert!(!piece.is_empty());

@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::mail::milter::codec::Decoder;
-use server::mail::milter::session::{Session, Step};
+use server::mail::milter::codec::MilterDecoder;
+use server::mail::milter::session::{MilterSession, MilterStep};
 
 /// What comes of the bytes, fed in pieces: the steps and what was kept of messages.
 fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
-    let (mut decoder, mut session) = (Decoder::default(), Session::new(u32::MAX, false));
+    let (mut decoder, mut session) = (MilterDecoder::default(), MilterSession::new(u32::MAX, false));
     let (mut steps, mut kept) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);
@@ -26,7 +26,7 @@ fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
                 kept.len() < 1 << 16
             });
             match step {
-                Ok(Step::Decide) => {
+                Ok(MilterStep::Decide) => {
                     let received = session.finish();
                     assert!(received.envelope.recipients.len() <= content::message::RECIPIENTS_MAX);
                     steps.push(format!("{received:?}"));

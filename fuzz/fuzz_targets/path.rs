@@ -1,14 +1,14 @@
-//! Any bytes behind a slash are a target, whose path has a form that is its own form; what a server would follow is no longer in it.
+//! Any bytes behind a slash are a request_target, whose path has a form that is its own form; what a server would follow is no longer in it.
 #![no_main]
 
-use content::target::{Target, normal_path};
+use content::request_target::{RequestTarget, normal_path};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Some(target) = Target::read(bytes) {
+    if let Some(target) = RequestTarget::read(bytes) {
         check(&target.path);
     }
-    check(&Target::read(&[b"/", bytes].concat()).unwrap().path);
+    check(&RequestTarget::read(&[b"/", bytes].concat()).unwrap().path);
     check(&content::text::received(bytes));
 });
 

@@ -1,7 +1,7 @@
 //! Files of phrases, and a search for what they hold.
 #![no_main]
 
-use content::disguise::normalise;
+use content::obfuscation::normalise;
 use content::phrase::{PhraseSet, parse};
 use event::Time;
 use libfuzzer_sys::fuzz_target;

@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::mail::policy::request::{Decoder, Request, RequestError};
+use server::mail::policy::request::{PolicyDecoder, PolicyRequest, PolicyRequestError};
 
-fn read(bytes: &[u8], piece: usize) -> Vec<Result<Request, RequestError>> {
-    let mut decoder = Decoder::default();
+fn read(bytes: &[u8], piece: usize) -> Vec<Result<PolicyRequest, PolicyRequestError>> {
+    let mut decoder = PolicyDecoder::default();
     let mut requests = Vec::new();
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);

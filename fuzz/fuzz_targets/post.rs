@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use engine::{Config, Engine, Overrides, Plan, Proposal, ReloadError, Reloaded};
+use engine::{Config, Engine, Overrides, Plan, Proposal, ReloadError, ReloadOutcome};
 use event::Time;
 use libfuzzer_sys::fuzz_target;
 
@@ -19,7 +19,7 @@ fn version() -> String {
     ENGINE.plan().pipelines[0].version.clone()
 }
 
-fn change(proposal: Proposal<'_>, dry: bool) -> Result<Reloaded, ReloadError> {
+fn change(proposal: Proposal<'_>, dry: bool) -> Result<ReloadOutcome, ReloadError> {
     let before = version();
     let changed = ENGINE.change(proposal, NOW, dry);
     if dry || changed.is_err() {

@@ -2,12 +2,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::resp::codec::{ARGUMENTS_MAX, Decoder, Limits, ProtocolError, STRANGER_ARGUMENTS_MAX};
+use server::resp::codec::{ARGUMENTS_MAX, RespDecoder, RespLimits, RespProtocolError, STRANGER_ARGUMENTS_MAX};
 
 type Command = Vec<Vec<u8>>;
 
-fn read(bytes: &[u8], piece: usize, limits: Limits) -> Vec<Result<Command, ProtocolError>> {
-    let mut decoder = Decoder::default();
+fn read(bytes: &[u8], piece: usize, limits: RespLimits) -> Vec<Result<Command, RespProtocolError>> {
+    let mut decoder = RespDecoder::default();
     let mut commands = Vec::new();
     for piece in bytes.chunks(piece) {
         decoder.room().extend_from_slice(piece);
@@ -32,7 +32,7 @@ fn read(bytes: &[u8], piece: usize, limits: Limits) -> Vec<Result<Command, Proto
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((head, bytes)) = bytes.split_first() else { return };
-    let limits = Limits { command_bytes_max: 4096, known: head & 1 == 0 };
+    let limits = RespLimits { command_bytes_max: 4096, known: head & 1 == 0 };
     let whole = read(bytes, usize::MAX, limits);
     assert_eq!(read(bytes, usize::from(head >> 1).max(1), limits), whole);
     let max = if limits.known { ARGUMENTS_MAX } else { STRANGER_ARGUMENTS_MAX };

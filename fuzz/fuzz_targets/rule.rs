@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use content::message::{EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder, Slot, Span, Type};
 use judge::{
-    Constant, GroupSource, Library, LibrarySource, Mode, Names, Outcome, Part, ReadingRequest, RuleSet,
+    Constant, GroupSource, Library, LibrarySource, Mode, NameCategory, Evaluation, RuleSetPart, ReadingRequest, RuleSet,
     RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
 };
 use libfuzzer_sys::fuzz_target;
@@ -44,7 +44,7 @@ impl Scope for AnyReading {
     fn label(&self, _: &str, _: &str) -> Result<Span, ScopeError> {
         Ok(Span::days(7))
     }
-    fn names(&self, _: Names) -> Vec<String> {
+    fn names(&self, _: NameCategory) -> Vec<String> {
         vec!["from".to_owned(), "rcpts".to_owned()]
     }
 }
@@ -100,7 +100,7 @@ fuzz_target!(|text: &str| {
     let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
     match RuleSet::compile(source, &mut AnyReading) {
         Ok(set) => {
-            let (mut outcome, row) = (Outcome::default(), SCHEMA.empty_row());
+            let (mut outcome, row) = (Evaluation::default(), SCHEMA.empty_row());
             set.evaluate(&row, &mut outcome);
             assert!(outcome.score().is_finite());
             let verdict = set.verdict(&outcome);
@@ -112,8 +112,8 @@ fuzz_target!(|text: &str| {
         Err(problems) => {
             for problem in problems {
                 let source = match problem.part {
-                    Part::When(index) => rules[index].when.as_str(),
-                    Part::Effect(index, number) => rules[index].effects[number].as_str(),
+                    RuleSetPart::When(index) => rules[index].when.as_str(),
+                    RuleSetPart::Effect(index, number) => rules[index].effects[number].as_str(),
                     _ => "",
                 };
                 assert!(problem.diagnostic.range.end <= source.len());

@@ -1,9 +1,9 @@
-//! Text in disguise, and the contact data in it.
+//! Text in obfuscation, and the contact data in it.
 #![no_main]
 
-use content::disguise::{self, Disguise};
-use content::language::{Scripts, language};
-use content::{fingerprint, phone, reveal, text, wallet};
+use content::obfuscation::{self, ObfuscationCounts};
+use content::language::{ScriptCounts, language};
+use content::{fingerprint, phone, deobfuscation, text, wallet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|written: &str| {
@@ -11,18 +11,18 @@ fuzz_target!(|written: &str| {
     assert!(plain.len() <= 64 * written.len());
     let once = text::normalise(written);
     assert_eq!(text::normalise(&once), once);
-    let undone = disguise::undo(&plain);
+    let undone = obfuscation::deobfuscate(&plain);
     if undone.leet_words + undone.spaced_words == 0 {
         assert_eq!(undone.text, plain);
     }
-    let mut disguise = Disguise::default();
+    let mut disguise = ObfuscationCounts::default();
     disguise.count(written);
     assert!(disguise.characters() <= 2 * written.chars().count());
     phone::find(&plain, |phone| assert!(phone::DIGITS.contains(&phone.digits.len())));
-    reveal::find(&plain, |_| {});
-    reveal::handles(&plain, |handle| assert!(handle.contains(':')));
+    deobfuscation::find(&plain, |_| {});
+    deobfuscation::handles(&plain, |handle| assert!(handle.contains(':')));
     wallet::find(written, |wallet| assert!(wallet.contains(':')));
     language(written);
-    Scripts::of(written).foreign_share();
+    ScriptCounts::of(written).foreign_share();
     fingerprint::fingerprints(&disguise::normalise(written));
 });

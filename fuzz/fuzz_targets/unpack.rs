@@ -3,17 +3,17 @@
 
 use content::budget::Cancellation;
 use libfuzzer_sys::fuzz_target;
-use server::mail::unpack::{Packing, unpack, zstd_packed};
+use server::mail::decompress::{MessageEncoding, decompress, zstd_compressed};
 
 fuzz_target!(|bytes: &[u8]| {
     const MAX: usize = 1 << 16;
-    for how in [Packing::Zlib, Packing::Zstd] {
-        if let Ok(unpacked) = unpack(bytes, how, MAX, &Cancellation::default()) {
+    for how in [MessageEncoding::Zlib, MessageEncoding::Zstd] {
+        if let Ok(unpacked) = decompress(bytes, how, MAX, &Cancellation::default()) {
             assert!(unpacked.len() <= MAX);
         }
     }
     if bytes.len() <= MAX {
-        let packed = zstd_packed(bytes).unwrap();
-        assert_eq!(unpack(&packed, Packing::Zstd, MAX, &Cancellation::default()).as_deref(), Ok(bytes));
+        let packed = zstd_compressed(bytes).unwrap();
+        assert_eq!(decompress(&packed, MessageEncoding::Zstd, MAX, &Cancellation::default()).as_deref(), Ok(bytes));
     }
 });

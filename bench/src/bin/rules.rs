@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use event::{Column, Facts, SchemaBuilder, Slot, Type, Value};
-use judge::{Library, Names, Outcome, ReadingRequest, RuleSet, RuleSetSource, RuleSource, Scope, ScopeError};
+use judge::{Library, NameCategory, Evaluation, ReadingRequest, RuleSet, RuleSetSource, RuleSource, Scope, ScopeError};
 use mlua::{Function, Lua};
 
 /// As the server uses; all engines get the same.
@@ -79,7 +79,7 @@ impl Scope for BenchScope {
     fn is_distinct(&self, _: &str) -> bool {
         false
     }
-    fn names(&self, _: Names) -> Vec<String> {
+    fn names(&self, _: NameCategory) -> Vec<String> {
         Vec::new()
     }
 }
@@ -236,7 +236,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let source = RuleSetSource { rules: rules.collect(), ..RuleSetSource::default() };
     let set = RuleSet::compile(source, &mut scope).map_err(|found| format!("{found:?}"))?;
-    let mut outcome = Outcome::default();
+    let mut outcome = Evaluation::default();
     let [seconds] = best(calls / 10, [&mut || set.evaluate(black_box(&row), &mut outcome)]);
     println!(
         "\n{:.2} µs for 300 such rules on a row, {} of which fire",

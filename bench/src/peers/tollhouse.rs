@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
-    Add, Amounts, Catalog, CatalogBuilder, Column, Durability, Embedded, Layout, Ledger, Measure,
-    Observation, Options, Request, Tier, Track, View,
+    Addition, CounterAmounts, Catalog, CatalogBuilder, AggregateColumn, Durability, EmbeddedLedger, Layout, Ledger, Measure,
+    Observation, LogOptions, ObserveRequest, Tier, AggregateLayout, ReadingView,
 };
 use store::FileDevice;
 
@@ -23,12 +23,12 @@ const UPKEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
     let device = Arc::new(FileDevice::open(opening.directory)?);
-    let options = Options {
+    let options = LogOptions {
         memory_bytes: usize::try_from(opening.memory_bytes)?,
-        segment_bytes: store::log::Options::SEGMENT_BYTES_MAX,
+        segment_bytes: store::log::LogOptions::SEGMENT_BYTES_MAX,
         durability: Durability::Interval(Span::seconds(1)),
     };
-    let ledger = Arc::new(Embedded::open(device, catalog(opening.statistic)?, options)?.0);
+    let ledger = Arc::new(EmbeddedLedger::open(device, catalog(opening.statistic)?, options)?.0);
     let latest = Arc::new(AtomicI64::new(i64::MIN));
     let (maintained, now) = (ledger.clone(), latest.clone());
     let maintenance = Background::every(UPKEEP, move || match now.load(Ordering::Relaxed) {
@@ -49,7 +49,7 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
     let tier = |tier: &str| tier.parse::<Tier>();
     let measure = match statistic {
         Statistic::Fixed => {
-            Measure::Track(Track::new(vec![Column::First, Column::Last, Column::Count], Span::days(30))?)
+            Measure::AggregateLayout(AggregateLayout::new(vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count], Span::days(30))?)
         }
         Statistic::Windowed => Measure::Windows(Layout::new(
             text(&["seen", "spam", "ham", "complaint", "pardon", "read"]),
@@ -66,11 +66,11 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
 }
 
 struct Tollhouse {
-    ledger: Arc<Embedded>,
+    ledger: Arc<EmbeddedLedger>,
     latest: Arc<AtomicI64>,
     maintenance: Background,
     statistic: Statistic,
-    requests: Vec<Request>,
+    requests: Vec<ObserveRequest>,
 }
 
 fn key(key: u64) -> Key {
@@ -78,7 +78,7 @@ fn key(key: u64) -> Key {
 }
 
 impl Tollhouse {
-    fn reading(&self, answer: View<'_>) -> Reading {
+    fn reading(&self, answer: ReadingView<'_>) -> Reading {
         let time = |time: Option<Time>| time.map_or(0, |time| time.0.cast_unsigned());
         match self.statistic {
             Statistic::Fixed => Reading::fixed([time(answer.first()), time(answer.last()), answer.sum(0, 2)]),
@@ -90,13 +90,13 @@ impl Tollhouse {
 impl Engine for Tollhouse {
     fn observe(&mut self, batch: &Batch) -> Result<u64, Error> {
         let fixed = self.statistic == Statistic::Fixed;
-        self.requests.resize_with(batch.times.len(), Request::default);
+        self.requests.resize_with(batch.times.len(), ObserveRequest::default);
         for (request, (time, keys, counters)) in self.requests.iter_mut().zip(batch.events()) {
             request.observations.clear();
             request.observations.extend(keys.iter().zip(counters).map(|(shingle, counter)| Observation {
                 key: key(*shingle),
                 time: Time(time),
-                add: if fixed { Add::Value(None) } else { Add::Counters(Amounts::from([(*counter, 1)])) },
+                add: if fixed { Addition::Value(None) } else { Addition::Counters(CounterAmounts::from([(*counter, 1)])) },
             }));
         }
         let outcomes = pollster::block_on(self.ledger.observe(&self.requests))?;
@@ -105,10 +105,10 @@ impl Engine for Tollhouse {
     }
 
     fn read(&mut self, keys: &[u64], time: Micros) -> Result<Vec<Reading>, Error> {
-        let look = |shingle: &u64| Observation { key: key(*shingle), time: Time(time), add: Add::Nothing };
-        let requests: Vec<Request> = keys
-            .chunks(Request::OBSERVATIONS_MAX)
-            .map(|keys| Request { observations: keys.iter().map(look).collect(), ..Request::default() })
+        let look = |shingle: &u64| Observation { key: key(*shingle), time: Time(time), add: Addition::Nothing };
+        let requests: Vec<ObserveRequest> = keys
+            .chunks(ObserveRequest::OBSERVATIONS_MAX)
+            .map(|keys| ObserveRequest { observations: keys.iter().map(look).collect(), ..Request::default() })
             .collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests))?;
         Ok(outcomes.all().map(|answer| self.reading(answer)).collect())

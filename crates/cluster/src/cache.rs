@@ -25,12 +25,12 @@ use std::time::Duration;
 use event::{Key, Kind, Shingle, Space, Time};
 use event_listener::Event;
 use hashbrown::HashMap;
-use stats::Plan;
+use stats::CellPlan;
 
-use crate::chain::Link;
-use crate::delta::{Delta, Op};
-use crate::flush::{Item, Part};
-use crate::remote::Cell;
+use crate::chain::ChainId;
+use crate::delta::{CellDelta, CellOperation};
+use crate::flush::{BatchItem, PartitionState};
+use crate::remote::RemoteCell;
 
 /// A key as it is looked up, with [`Cell::PAIR`] in the kind of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ impl CellId {
     }
 
     pub(crate) fn pair(key: Key, pair: Shingle) -> CellId {
-        CellId { kind: key.kind.0 | Cell::PAIR, shingle: pair.0, ..CellId::of(key) }
+        CellId { kind: key.kind.0 | RemoteCell::PAIR, shingle: pair.0, ..CellId::of(key) }
     }
 
     pub(crate) fn key(self) -> Key {
@@ -62,12 +62,12 @@ impl CellId {
 
 /// A call to the cluster that some entries wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Flight {
+pub(crate) struct InFlightCall {
     ended: AtomicBool,
     end: Event,
 }
 
-impl Flight {
+impl InFlightCall {
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
@@ -84,9 +84,9 @@ impl Flight {
 }
 
 /// Ends a flight when it is dropped, whatever became of it.
-pub(crate) struct Landing(pub(crate) Arc<Flight>);
+pub(crate) struct InFlightGuard(pub(crate) Arc<InFlightCall>);
 
-impl Drop for Landing {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::Release);
         self.0.end.notify(usize::MAX);
@@ -95,13 +95,13 @@ impl Drop for Landing {
 
 /// What was cut for a batch.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentDelta {
     pub(crate) number: u64,
-    pub(crate) delta: Arc<Delta>,
+    pub(crate) delta: Arc<CellDelta>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CacheEntry {
     /// Of its definition.
     pub(crate) form: u32,
     /// No words are those of a cell that is not there. `None` is unknown.
@@ -111,28 +111,28 @@ pub(crate) struct Entry {
     /// When the image was asked for.
     pub(crate) read_at: Duration,
     /// By what it can be known not to have changed.
-    pub(crate) link: Link,
+    pub(crate) link: ChainId,
     /// When a batch last had its time to live begin anew: in seconds, and one more.
     renewed: u32,
-    pub(crate) sent: Option<Sent>,
-    pub(crate) pending: Option<Box<Delta>>,
-    pub(crate) flight: Option<Arc<Flight>>,
+    pub(crate) sent: Option<SentDelta>,
+    pub(crate) pending: Option<Box<CellDelta>>,
+    pub(crate) flight: Option<Arc<InFlightCall>>,
     /// The last request that has looked at it.
     stamp: u64,
     was_used: bool,
 }
 
-impl Entry {
+impl CacheEntry {
     /// Memory of an entry beside its words: in the table, and its place in the ring.
-    const BYTES: usize = size_of::<(CellId, Entry)>() * 8 / 7 + size_of::<CellId>() + 1;
+    const BYTES: usize = size_of::<(CellId, CacheEntry)>() * 8 / 7 + size_of::<CellId>() + 1;
 
-    fn new(form: u32) -> Entry {
-        Entry {
+    fn new(form: u32) -> CacheEntry {
+        CacheEntry {
             form,
             image: None,
             number: 0,
             read_at: Duration::ZERO,
-            link: Link::NONE,
+            link: ChainId::NONE,
             renewed: 0,
             sent: None,
             pending: None,
@@ -143,21 +143,21 @@ impl Entry {
     }
 
     fn bytes(&self) -> usize {
-        Entry::BYTES + 8 * self.image.as_ref().map_or(0, Vec::capacity)
+        CacheEntry::BYTES + 8 * self.image.as_ref().map_or(0, Vec::capacity)
     }
 
     /// The call that is about to read it.
-    pub(crate) fn flying(&self) -> Option<&Arc<Flight>> {
+    pub(crate) fn flying(&self) -> Option<&Arc<InFlightCall>> {
         self.flight.as_ref().filter(|flight| !flight.has_ended())
     }
 
     /// What was sent and is not in the image.
-    fn unseen(&self) -> Option<&Delta> {
+    fn unseen(&self) -> Option<&CellDelta> {
         self.sent.as_ref().filter(|sent| sent.number > self.number).map(|sent| &*sent.delta)
     }
 
     /// The cell as it is known here.
-    pub(crate) fn show<'a>(&'a self, plan: &Plan, room: &'a mut Vec<u64>) -> &'a [u64] {
+    pub(crate) fn show<'a>(&'a self, plan: &CellPlan, room: &'a mut Vec<u64>) -> &'a [u64] {
         let image = self.image.as_deref().unwrap_or_default();
         let (sent, pending) = (self.unseen(), self.pending.as_deref());
         if sent.is_none() && pending.is_none() {
@@ -170,7 +170,7 @@ impl Entry {
     }
 
     /// Makes what was sent, and acknowledged, a part of the image.
-    pub(crate) fn fold(&mut self, plan: &Plan) {
+    pub(crate) fn fold(&mut self, plan: &CellPlan) {
         let Some(sent) = self.sent.take() else { return };
         if sent.number > self.number {
             self.number = sent.number;
@@ -178,13 +178,13 @@ impl Entry {
                 sent.delta.show(plan, image);
             }
             if !sent.delta.is_certain(self.link) {
-                self.link = Link::NONE;
+                self.link = ChainId::NONE;
             }
         }
     }
 
     /// Takes an image that was asked for at a time; false if it lacks what is folded here.
-    fn arrive(&mut self, number: u64, words: Vec<u64>, asked: Duration, link: Link) -> bool {
+    fn arrive(&mut self, number: u64, words: Vec<u64>, asked: Duration, link: ChainId) -> bool {
         self.flight = None;
         if number < self.number {
             return false;
@@ -195,7 +195,7 @@ impl Entry {
     }
 
     /// Forgets the image if it has expired by itself: as the cluster does when it is next added to.
-    pub(crate) fn expire_image(&mut self, plan: &Plan, horizon: i64) {
+    pub(crate) fn expire_image(&mut self, plan: &CellPlan, horizon: i64) {
         if let Some(image) = &mut self.image
             && plan.expires(image).0 <= horizon
         {
@@ -230,9 +230,9 @@ impl Entry {
 }
 
 /// One of the shares of the cache, with the partitions whose keys it holds.
-pub(crate) struct Shard {
-    pub(crate) parts: Vec<Part>,
-    cells: HashMap<CellId, Entry>,
+pub(crate) struct CacheShard {
+    pub(crate) parts: Vec<PartitionState>,
+    cells: HashMap<CellId, CacheEntry>,
     ring: Vec<CellId>,
     hand: usize,
     bytes: usize,
@@ -240,36 +240,42 @@ pub(crate) struct Shard {
     pub(crate) evictions: u64,
 }
 
-impl Shard {
-    pub(crate) fn new(parts: Vec<Part>, budget: usize) -> Shard {
-        Shard { parts, cells: HashMap::new(), ring: Vec::new(), hand: 0, bytes: 0, budget, evictions: 0 }
+impl CacheShard {
+    pub(crate) fn new(parts: Vec<PartitionState>, budget: usize) -> CacheShard {
+        CacheShard { parts, cells: HashMap::new(), ring: Vec::new(), hand: 0, bytes: 0, budget, evictions: 0 }
     }
 
-    pub(crate) fn get(&self, id: CellId) -> Option<&Entry> {
+    pub(crate) fn get(&self, id: CellId) -> Option<&CacheEntry> {
         self.cells.get(&id)
     }
 
-    pub(crate) fn get_mut(&mut self, id: CellId) -> Option<&mut Entry> {
+    pub(crate) fn get_mut(&mut self, id: CellId) -> Option<&mut CacheEntry> {
         self.cells.get_mut(&id)
     }
 
     /// An entry for a cell of a form, without an image that is not to be used any more, and the time as of which its image
     /// is what the cluster has. The additions of one of another form that was in its place go on to be sent.
-    pub(crate) fn entry(&mut self, id: CellId, form: u32, part: usize, stamp: u64) -> (&mut Entry, Duration) {
-        let Shard { parts, cells, ring, bytes, .. } = self;
+    pub(crate) fn entry(
+        &mut self,
+        id: CellId,
+        form: u32,
+        part: usize,
+        stamp: u64,
+    ) -> (&mut CacheEntry, Duration) {
+        let CacheShard { parts, cells, ring, bytes, .. } = self;
         let invalidated = parts.get(part).map_or(Duration::ZERO, |part| part.invalidated);
         let entry = cells.entry(id).or_insert_with(|| {
             ring.push(id);
-            let entry = Entry::new(form);
+            let entry = CacheEntry::new(form);
             *bytes += entry.bytes();
             entry
         });
         if entry.form != form {
             let before = entry.bytes();
-            let mut old = std::mem::replace(entry, Entry::new(form));
+            let mut old = std::mem::replace(entry, CacheEntry::new(form));
             *bytes = (*bytes + entry.bytes()).saturating_sub(before);
             if let (Some(delta), Some(part)) = (old.pending.take(), parts.get_mut(part)) {
-                part.orphans.push(Item::new(id, old.form, Arc::from(delta)));
+                part.orphans.push(BatchItem::new(id, old.form, Arc::from(delta)));
             }
         }
         if entry.read_at < invalidated && entry.image.is_some() {
@@ -280,29 +286,29 @@ impl Shard {
         }
         entry.stamp = entry.stamp.max(stamp);
         entry.was_used = true;
-        let as_of = |part: &Part| part.chain.as_of(entry.link, entry.read_at);
+        let as_of = |part: &PartitionState| part.chain.as_of(entry.link, entry.read_at);
         let as_of = parts.get(part).map_or(entry.read_at, as_of);
         (entry, as_of)
     }
 
     /// Adds to a cell, which has an entry.
-    pub(crate) fn add(&mut self, id: CellId, part: usize, plan: &Plan, op: &Op) {
+    pub(crate) fn add(&mut self, id: CellId, part: usize, plan: &CellPlan, op: &CellOperation) {
         self.change(id, part, |delta| delta.add(plan, op));
     }
 
     /// Counts a value for its owner, or sets the mark of its pair, which the owner's addition brings to the cluster.
-    pub(crate) fn believe(&mut self, id: CellId, part: usize, plan: &Plan, time: Time, basis: Link) {
+    pub(crate) fn believe(&mut self, id: CellId, part: usize, plan: &CellPlan, time: Time, basis: ChainId) {
         self.change(id, part, |delta| delta.believe(plan, time, basis));
     }
 
     /// What an image belongs to, if its partition's chain still goes on; else none.
-    pub(crate) fn link(&self, id: CellId, part: usize) -> Link {
-        let link = self.get(id).map_or(Link::NONE, |entry| entry.link);
+    pub(crate) fn link(&self, id: CellId, part: usize) -> ChainId {
+        let link = self.get(id).map_or(ChainId::NONE, |entry| entry.link);
         let goes_on = self.parts.get(part).is_some_and(|part| part.chain.link() == link);
-        if goes_on { link } else { Link::NONE }
+        if goes_on { link } else { ChainId::NONE }
     }
 
-    fn change(&mut self, id: CellId, part: usize, change: impl FnOnce(&mut Delta)) {
+    fn change(&mut self, id: CellId, part: usize, change: impl FnOnce(&mut CellDelta)) {
         let (Some(entry), Some(part)) = (self.cells.get_mut(&id), self.parts.get_mut(part)) else { return };
         let before = entry.pending.as_ref().map_or(0, |delta| delta.bytes());
         let delta = entry.pending.get_or_insert_with(|| {
@@ -320,7 +326,7 @@ impl Shard {
         form: u32,
         number: u64,
         words: Vec<u64>,
-        (asked, link): (Duration, Link),
+        (asked, link): (Duration, ChainId),
     ) -> bool {
         let Some(entry) = self.cells.get_mut(&id).filter(|entry| entry.form == form) else { return true };
         let before = entry.bytes();
@@ -375,11 +381,11 @@ impl Shard {
         (route >> bits) % self.parts.len().max(1)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&CellId, &Entry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&CellId, &CacheEntry)> {
         self.cells.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&CellId, &mut Entry)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&CellId, &mut CacheEntry)> {
         self.cells.iter_mut()
     }
 
@@ -389,6 +395,6 @@ impl Shard {
 
     /// Corrects what is counted after images were changed in place.
     pub(crate) fn recount(&mut self) {
-        self.bytes = self.cells.values().map(Entry::bytes).sum();
+        self.bytes = self.cells.values().map(CacheEntry::bytes).sum();
     }
 }

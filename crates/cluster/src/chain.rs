@@ -16,47 +16,53 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::remote::Writer;
+use crate::remote::LastWriter;
 
 /// Which chain an image belongs to; none at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Link(u32);
+pub(crate) struct ChainId(u32);
 
 /// Ended chains that are remembered, so that images are not older than they are when others write often.
 const FORMER_MAX: usize = 16;
 
 /// The writers of a partition, as far as one followed the other.
 #[derive(Debug, Default)]
-pub(crate) struct Chain {
-    link: Link,
+pub(crate) struct WriterChain {
+    link: ChainId,
     /// Who had written last when it began.
-    base: Writer,
+    base: LastWriter,
     /// Of this node's batches those from here on are part of it.
     from: u64,
     /// Who wrote last. While that is not known there is no chain.
-    last: Writer,
+    last: LastWriter,
     /// When was asked what told so.
     checked: Duration,
     /// Chains that have ended, and when each was last known to go on.
-    former: VecDeque<(Link, Duration)>,
+    former: VecDeque<(ChainId, Duration)>,
 }
 
-impl Link {
+impl ChainId {
     /// Of an image that is to be read anew when it is due.
-    pub(crate) const NONE: Link = Link(0);
+    pub(crate) const NONE: ChainId = ChainId(0);
 }
 
-impl Chain {
+impl WriterChain {
     /// What images belong to that are read now.
-    pub(crate) fn link(&self) -> Link {
-        if self.last == Writer::Unknown { Link::NONE } else { self.link }
+    pub(crate) fn link(&self) -> ChainId {
+        if self.last == LastWriter::Unknown { ChainId::NONE } else { self.link }
     }
 
     /// Takes in what was told at a reading that was asked for at a time: who wrote last, and this node's last batch.
     /// Answers what the images belong to that came with it.
-    pub(crate) fn saw(&mut self, writer: Writer, number: u64, acknowledged: u64, asked: Duration) -> Link {
-        if writer == Writer::Unknown {
-            return Link::NONE;
+    pub(crate) fn saw(
+        &mut self,
+        writer: LastWriter,
+        number: u64,
+        acknowledged: u64,
+        asked: Duration,
+    ) -> ChainId {
+        if writer == LastWriter::Unknown {
+            return ChainId::NONE;
         }
         if writer == self.last {
             self.checked = self.checked.max(asked);
@@ -64,42 +70,42 @@ impl Chain {
         }
         let belongs = match writer {
             // Before what is known, or a batch whose answer is still to come, and may end the chain.
-            Writer::This(number) => number >= self.from,
+            LastWriter::This(number) => number >= self.from,
             other => other == self.base,
         };
-        if belongs && self.last != Writer::Unknown {
+        if belongs && self.last != LastWriter::Unknown {
             return self.link;
         }
         if number < acknowledged {
-            return Link::NONE;
+            return ChainId::NONE;
         }
         self.begin(writer, number + 1, writer, asked);
         self.link
     }
 
     /// Takes in that a batch, which was sent at a time, was made after what `before` wrote.
-    pub(crate) fn wrote(&mut self, number: u64, before: Writer, sent: Duration) {
+    pub(crate) fn wrote(&mut self, number: u64, before: LastWriter, sent: Duration) {
         match self.last {
             // A reading has told more.
-            Writer::This(later) if later >= number => {}
-            last if last == before && last != Writer::Unknown => {
-                self.last = Writer::This(number);
+            LastWriter::This(later) if later >= number => {}
+            last if last == before && last != LastWriter::Unknown => {
+                self.last = LastWriter::This(number);
                 self.checked = self.checked.max(sent);
             }
-            _ => self.begin(before, number, Writer::This(number), sent),
+            _ => self.begin(before, number, LastWriter::This(number), sent),
         }
     }
 
     /// Takes in that nothing is known any more.
     pub(crate) fn end(&mut self) {
         self.remember();
-        (self.base, self.last) = (Writer::Unknown, Writer::Unknown);
-        self.link = Link(self.link.0.wrapping_add(1).max(1));
+        (self.base, self.last) = (LastWriter::Unknown, LastWriter::Unknown);
+        self.link = ChainId(self.link.0.wrapping_add(1).max(1));
     }
 
     /// The time as of which an image is what the cluster has.
-    pub(crate) fn as_of(&self, link: Link, read_at: Duration) -> Duration {
-        if link == Link::NONE {
+    pub(crate) fn as_of(&self, link: ChainId, read_at: Duration) -> Duration {
+        if link == ChainId::NONE {
             return read_at;
         }
         if link == self.link() {
@@ -109,13 +115,13 @@ impl Chain {
         former.map_or(read_at, |(_, checked)| read_at.max(*checked))
     }
 
-    fn begin(&mut self, base: Writer, from: u64, last: Writer, checked: Duration) {
+    fn begin(&mut self, base: LastWriter, from: u64, last: LastWriter, checked: Duration) {
         self.end();
         (self.base, self.from, self.last, self.checked) = (base, from, last, checked);
     }
 
     fn remember(&mut self) {
-        if self.last != Writer::Unknown {
+        if self.last != LastWriter::Unknown {
             if self.former.len() == FORMER_MAX {
                 self.former.pop_front();
             }
@@ -137,13 +143,13 @@ mod tests {
         Read {
             asked: u64,
             made: u64,
-            writer: Writer,
+            writer: LastWriter,
             number: u64,
         },
         Write {
             sent: u64,
             number: u64,
-            before: Writer,
+            before: LastWriter,
         },
         /// It was made, but only that is told.
         Repeated,
@@ -156,18 +162,18 @@ mod tests {
         let mut alone = 0;
         for seed in 0..2000 {
             let mut random = Random::new(seed);
-            let mut chain = Chain::default();
-            let (mut now, mut writer, mut number) = (0, Writer::Unknown, 0);
+            let mut chain = WriterChain::default();
+            let (mut now, mut writer, mut number) = (0, LastWriter::Unknown, 0);
             let (mut acknowledged, mut is_writing, mut theirs) = (0, false, 0);
             let mut strangers = BTreeSet::new();
             let mut waiting: Vec<Answer> = Vec::new();
-            let mut images: Vec<(Link, u64, u64)> = Vec::new();
+            let mut images: Vec<(ChainId, u64, u64)> = Vec::new();
             let others = *random.pick(&[3, 10, 100]);
             for _ in 0..80 {
                 now += 1;
                 if random.one_in(others) {
                     theirs += 1;
-                    writer = Writer::Other([random.below(2) as u8; 16], theirs);
+                    writer = LastWriter::Other([random.below(2) as u8; 16], theirs);
                     strangers.insert(now);
                     continue;
                 }
@@ -182,7 +188,7 @@ mod tests {
                             waiting.pop();
                             waiting.push(Answer::Repeated);
                         }
-                        writer = Writer::This(number);
+                        writer = LastWriter::This(number);
                     }
                     _ if waiting.is_empty() => {}
                     _ => match waiting.swap_remove(random.below(waiting.len() as u64) as usize) {

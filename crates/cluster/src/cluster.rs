@@ -14,32 +14,32 @@ use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    Answer, Catalog, CatalogError, Census, Durability, Figure, Hottest, IsOver, Ledger, LedgerError, Measure,
-    Outcomes, Request, Timeline,
+    CancellationCheck, Catalog, CatalogError, Durability, HottestKeys, Ledger, LedgerCensus, LedgerError,
+    LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest, Timeline,
 };
 use store::Device;
 
-use crate::cache::{CellId, Shard};
-use crate::counts::{Counts, Metrics};
-use crate::exact::Desk;
-use crate::flush::{Batches, Part};
-use crate::generation::Watch;
+use crate::cache::{CacheShard, CellId};
+use crate::catalog::{ClusterCatalog, CompiledForm};
+use crate::environment::Environment;
+use crate::exact_limit::ExactLimitQueue;
+use crate::flush::{PartitionState, ReplayedBatches};
+use crate::generation::GenerationWatch;
 use crate::intent::Intents;
-use crate::journal::{Added, Journal, Options, Record, Token};
 use crate::lock;
-use crate::reads::Lookup;
-use crate::remote::{Cell, Partition, Partitions, Remote};
-use crate::surroundings::Surroundings;
-use crate::world::{Known, World};
+use crate::metrics::{ClusterCounters, ClusterMetrics};
+use crate::reads::CacheLookup;
+use crate::remote::{Partition, PartitionCount, RemoteCell, RemoteCluster};
+use crate::wal::{ClaimToken, WalAddition, WalOptions, WalRecord, WriteAheadLog};
 
 /// Shares of the cache, each with a lock.
 const SHARDS: usize = 64;
 
 /// How a node uses its cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct ClusterSettings {
     /// Into how many parts keys are divided: as the cluster has it.
-    pub partitions: Partitions,
+    pub partitions: PartitionCount,
     /// When additions are safe from a crash of this node.
     pub durability: Durability,
     /// How long a partition's additions are summed before they are sent.
@@ -64,10 +64,10 @@ pub struct Settings {
     pub drain: Duration,
 }
 
-impl Settings {
+impl ClusterSettings {
     /// The defaults: a second, ten seconds, a quarter of a second, 256 MiB of images, a GiB of journal.
-    pub fn new(partitions: Partitions) -> Settings {
-        Settings {
+    pub fn new(partitions: PartitionCount) -> ClusterSettings {
+        ClusterSettings {
             partitions,
             durability: Durability::Sync,
             flush_every: Duration::from_secs(1),
@@ -86,33 +86,33 @@ impl Settings {
 
 /// Statistics in a cluster, with a cache and a journal in this process.
 pub struct Cluster {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<ClusterCore>,
 }
 
-pub(crate) struct Inner {
-    pub(crate) remote: Arc<dyn Remote>,
-    pub(crate) surroundings: Arc<dyn Surroundings>,
-    pub(crate) settings: Settings,
-    pub(crate) partitions: Partitions,
-    pub(crate) shards: Vec<Mutex<Shard>>,
+pub(crate) struct ClusterCore {
+    pub(crate) remote: Arc<dyn RemoteCluster>,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) settings: ClusterSettings,
+    pub(crate) partitions: PartitionCount,
+    pub(crate) shards: Vec<Mutex<CacheShard>>,
     /// Partitions of a shard.
     width: usize,
-    world: RwLock<Arc<World>>,
+    catalog: RwLock<Arc<ClusterCatalog>>,
     /// Held while the catalog is replaced.
     changing: Mutex<()>,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) wal: Arc<WriteAheadLog>,
     pub(crate) intents: Intents,
-    pub(crate) desk: Desk,
+    pub(crate) exact_limits: ExactLimitQueue,
     /// Read while something is added and put into the journal, written while a batch is cut.
     pub(crate) adding: RwLock<()>,
     /// What expires at or before this is gone.
     pub(crate) horizon: AtomicI64,
-    pub(crate) running: Running,
-    pub(crate) counts: Counts,
+    pub(crate) running: RunningCalls,
+    pub(crate) counts: ClusterCounters,
     pub(crate) random: Mutex<Random>,
     token: AtomicU64,
-    pub(crate) asking: Mutex<Asking>,
-    pub(crate) watch: Mutex<Watch>,
+    pub(crate) asking: Mutex<BatchNumberQuery>,
+    pub(crate) watch: Mutex<GenerationWatch>,
     /// When the journal was last written, and trimmed.
     pub(crate) tended: Mutex<(Duration, Duration)>,
     pub(crate) is_checking: AtomicBool,
@@ -129,7 +129,7 @@ pub(crate) struct Inner {
 
 /// Whether the cluster was asked which batches it has.
 #[derive(Default)]
-pub(crate) struct Asking {
+pub(crate) struct BatchNumberQuery {
     pub(crate) is_busy: bool,
     pub(crate) attempts: u32,
     pub(crate) not_before: Duration,
@@ -137,22 +137,22 @@ pub(crate) struct Asking {
 
 /// The calls that are at work, so that what they have looked up stays.
 #[derive(Default)]
-pub(crate) struct Running {
+pub(crate) struct RunningCalls {
     next: AtomicU64,
     stamps: Mutex<BTreeSet<u64>>,
 }
 
-pub(crate) struct Run<'a> {
-    running: &'a Running,
+pub(crate) struct RunningCallGuard<'a> {
+    running: &'a RunningCalls,
     pub(crate) stamp: u64,
 }
 
-impl Running {
-    pub(crate) fn begin(&self) -> Run<'_> {
+impl RunningCalls {
+    pub(crate) fn begin(&self) -> RunningCallGuard<'_> {
         let mut stamps = lock(&self.stamps);
         let stamp = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         stamps.insert(stamp);
-        Run { running: self, stamp }
+        RunningCallGuard { running: self, stamp }
     }
 
     /// The stamp of the one that began first.
@@ -161,7 +161,7 @@ impl Running {
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for RunningCallGuard<'_> {
     fn drop(&mut self) {
         lock(&self.running.stamps).remove(&self.stamp);
     }
@@ -174,7 +174,7 @@ impl fmt::Debug for Cluster {
 }
 
 /// What a journal says is not in the cluster.
-type Replays = HashMap<Partition, Batches>;
+type ReplayBatches = HashMap<Partition, ReplayedBatches>;
 
 impl Cluster {
     /// Opens a node: reads the journal in `device`, which is this node's alone, and begins to send what is in it. The
@@ -184,26 +184,26 @@ impl Cluster {
     /// [`LedgerError::Catalog`] if the catalog does not fit itself or what is in the journal;
     /// [`LedgerError::Poisoned`] if the journal cannot be read or written.
     pub fn open(
-        remote: Arc<dyn Remote>,
+        remote: Arc<dyn RemoteCluster>,
         device: Arc<dyn Device>,
         catalog: Catalog,
-        settings: Settings,
-        surroundings: Arc<dyn Surroundings>,
+        settings: ClusterSettings,
+        surroundings: Arc<dyn Environment>,
     ) -> Result<Cluster, LedgerError> {
         let count = settings.partitions.count();
         let mut records = Vec::new();
-        let options = Options {
+        let options = WalOptions {
             durability: settings.durability,
             segment_bytes: settings.segment_bytes,
             partitions: usize::from(count),
         };
         let journal =
-            Journal::open(device, surroundings.clone(), options, &mut |record| records.push(record));
+            WriteAheadLog::open(device, surroundings.clone(), options, &mut |record| records.push(record));
         let journal = journal.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
         let shards = SHARDS.min(usize::from(count));
-        let world = World::new(catalog, None, shards)?;
+        let world = ClusterCatalog::new(catalog, None, shards)?;
         let horizon = records.iter().filter_map(|record| match record {
-            Record::Horizon(time) => Some(time.0),
+            WalRecord::Horizon(time) => Some(time.0),
             _ => None,
         });
         let horizon = horizon.max().unwrap_or(i64::MIN);
@@ -219,31 +219,31 @@ impl Cluster {
             let partition = Partition(number);
             let due = now + settings.flush_every.mul_f64(random.unit());
             let latest = latest.get(usize::from(number)).copied().unwrap_or(0);
-            let mut part = Part::new(partition, shift, latest, due);
+            let mut part = PartitionState::new(partition, shift, latest, due);
             part.replays = replays.remove(&partition).unwrap_or_default();
             part
         };
-        let parts: Vec<Part> = (0..count).map(part).collect();
+        let parts: Vec<PartitionState> = (0..count).map(part).collect();
         let mut parts = parts.into_iter();
         let budget = settings.cache_bytes / shards;
-        let shards: Vec<Mutex<Shard>> = (0..shards)
-            .map(|_| Mutex::new(Shard::new(parts.by_ref().take(width).collect(), budget)))
+        let shards: Vec<Mutex<CacheShard>> = (0..shards)
+            .map(|_| Mutex::new(CacheShard::new(parts.by_ref().take(width).collect(), budget)))
             .collect();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(ClusterCore {
             remote,
             settings,
             partitions: settings.partitions,
             shards,
             width,
-            world: RwLock::new(Arc::new(world)),
+            catalog: RwLock::new(Arc::new(world)),
             changing: Mutex::default(),
-            journal: Arc::new(journal),
+            wal: Arc::new(journal),
             intents,
-            desk: Desk::new(owner, usize::from(count)),
+            exact_limits: ExactLimitQueue::new(owner, usize::from(count)),
             adding: RwLock::default(),
             horizon: AtomicI64::new(horizon),
-            running: Running::default(),
-            counts: Counts::default(),
+            running: RunningCalls::default(),
+            counts: ClusterCounters::default(),
             token: AtomicU64::new(random.bits()),
             random: Mutex::new(random),
             asking: Mutex::default(),
@@ -256,14 +256,14 @@ impl Cluster {
             is_draining: AtomicBool::new(false),
             drained: Event::new(),
             kick: Event::new(),
-            surroundings: surroundings.clone(),
+            environment: surroundings.clone(),
         });
         let weak = Arc::downgrade(&inner);
         surroundings.spawn(Box::pin(async move {
             while let Some(inner) = weak.upgrade() {
                 let kicked = inner.kick.listen();
                 inner.tick();
-                let mut rest = inner.surroundings.sleep(inner.pause());
+                let mut rest = inner.environment.sleep(inner.pause());
                 drop(inner);
                 let mut kicked = pin!(kicked);
                 poll_fn(|context| {
@@ -279,7 +279,7 @@ impl Cluster {
 
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
-        self.inner.world().catalog.clone()
+        self.inner.catalog().catalog.clone()
     }
 
     /// Takes no more additions and sends what there is; true when the cluster has all of it.
@@ -287,14 +287,14 @@ impl Cluster {
         let inner = &self.inner;
         inner.is_closed.store(true, Ordering::Release);
         inner.is_draining.store(true, Ordering::Release);
-        let end = inner.surroundings.now() + inner.settings.drain;
+        let end = inner.environment.now() + inner.settings.drain;
         inner.kick.notify(1);
         loop {
             let drained = inner.drained.listen();
             if inner.is_clean() {
                 return true;
             }
-            if inner.surroundings.now() >= end {
+            if inner.environment.now() >= end {
                 return false;
             }
             drained.await;
@@ -302,7 +302,7 @@ impl Cluster {
     }
 
     /// What this node has done and holds.
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> ClusterMetrics {
         let inner = &self.inner;
         let mut metrics = inner.counts.metrics();
         for shard in &inner.shards {
@@ -316,40 +316,43 @@ impl Cluster {
             }
         }
         metrics.undecided = inner.intents.len() as u64;
-        metrics.journal_bytes = inner.journal.bytes();
+        metrics.journal_bytes = inner.wal.bytes();
         metrics.full = inner.is_full.load(Ordering::Acquire);
         metrics
     }
 }
 
 /// Sorts what a journal says: forms, batches, and intents without an answer.
-fn replay(mut world: World, records: Vec<Record>) -> Result<(World, Replays, Intents), LedgerError> {
-    let (mut replays, mut intents) = (Replays::new(), HashMap::new());
+fn replay(
+    mut world: ClusterCatalog,
+    records: Vec<WalRecord>,
+) -> Result<(ClusterCatalog, ReplayBatches, Intents), LedgerError> {
+    let (mut replays, mut intents) = (ReplayBatches::new(), HashMap::new());
     for record in records {
         match record {
-            Record::Form(form, words) => {
+            WalRecord::Form(form, words) => {
                 if world.forms.contains_key(&form) {
                     continue;
                 }
                 let stored = || CatalogError::Stored(format!("form {form:08x} of the journal"));
-                let definition = stats::portable::Definition::decode(&words).ok_or_else(stored)?;
-                world.forms.insert(form, Arc::new(Known::new(definition)?));
+                let definition = stats::cell_export::CellDefinition::decode(&words).ok_or_else(stored)?;
+                world.forms.insert(form, Arc::new(CompiledForm::new(definition)?));
             }
-            Record::Intent(token, request) => {
+            WalRecord::Intent(token, request) => {
                 intents.insert(token, request);
             }
-            Record::Addition { had, refused, added } => {
+            WalRecord::Addition { had, refused, added } => {
                 for token in had.iter().chain(&refused) {
                     intents.remove(token);
                 }
-                for Added { partition, number, cell, form, op } in added {
+                for WalAddition { partition, number, cell, form, op } in added {
                     if let Some(known) = world.forms.get(&form) {
                         let batch = replays.entry(partition).or_default().entry(number).or_default();
                         batch.entry((cell, form)).or_default().add(&known.plan, &op);
                     }
                 }
             }
-            Record::Numbers(_) | Record::Checkpoint | Record::Horizon(_) => {}
+            WalRecord::Numbers(_) | WalRecord::Checkpoint | WalRecord::Horizon(_) => {}
         }
     }
     let restored = Intents::default();
@@ -359,9 +362,9 @@ fn replay(mut world: World, records: Vec<Record>) -> Result<(World, Replays, Int
     Ok((world, replays, restored))
 }
 
-impl Inner {
-    pub(crate) fn world(&self) -> Arc<World> {
-        self.world.read().unwrap_or_else(PoisonError::into_inner).clone()
+impl ClusterCore {
+    pub(crate) fn catalog(&self) -> Arc<ClusterCatalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The shard of a partition, and its place in it.
@@ -371,11 +374,11 @@ impl Inner {
     }
 
     /// One that nobody has had.
-    pub(crate) fn token(&self) -> Token {
-        let mut token = [0; size_of::<Token>()];
+    pub(crate) fn token(&self) -> ClaimToken {
+        let mut token = [0; size_of::<ClaimToken>()];
         let number = self.token.fetch_add(1, Ordering::Relaxed);
         let (first, last) = token.split_at_mut(8);
-        first.copy_from_slice(&self.surroundings.seed().to_le_bytes());
+        first.copy_from_slice(&self.environment.seed().to_le_bytes());
         last.copy_from_slice(&number.to_le_bytes());
         token
     }
@@ -387,15 +390,15 @@ impl Inner {
         }
     }
 
-    async fn timeline(self: &Arc<Inner>, key: Key) -> Result<Option<Timeline>, LedgerError> {
-        let world = self.world();
+    async fn timeline(self: &Arc<ClusterCore>, key: Key) -> Result<Option<Timeline>, LedgerError> {
+        let world = self.catalog();
         let planned = world.planned(key.space, key.kind)?;
         let is_mark = matches!(planned.statistic.measure, Measure::Once { .. });
         let (id, form) = (CellId::of(key), planned.known.form.id);
         let (shard, at) = self.place(self.partitions.of(key.shingle));
         let run = self.running.begin();
-        let age = self.age(self.surroundings.now());
-        let mut lookup = Lookup::default();
+        let age = self.age(self.environment.now());
+        let mut lookup = CacheLookup::default();
         {
             let mut shard = lock(&self.shards[shard]);
             let (entry, _) = shard.entry(id, form, at, run.stamp);
@@ -433,11 +436,11 @@ impl Inner {
         window: Span,
         now: Time,
         limit: usize,
-        is_over: IsOver<'_>,
+        is_over: CancellationCheck<'_>,
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
-        let world = self.world();
+        let world = self.catalog();
         let planned = world.planned(space, kind)?;
-        let mut hottest = Hottest::new(&planned.statistic, counter, window, now, limit)?;
+        let mut hottest = HottestKeys::new(&planned.statistic, counter, window, now, limit)?;
         let horizon = Time(self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &self.shards {
@@ -456,7 +459,7 @@ impl Inner {
 
     /// Lets go of what has expired, but for what was just added.
     fn sweep(&self) {
-        let (world, horizon) = (self.world(), self.horizon.load(Ordering::Acquire));
+        let (world, horizon) = (self.catalog(), self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
@@ -476,11 +479,11 @@ impl Inner {
 }
 
 impl Ledger for Cluster {
-    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
+    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
         Box::pin(self.inner.observe(requests))
     }
 
-    fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>> {
+    fn timeline<'a>(&'a self, key: Key) -> LedgerFuture<'a, Option<Timeline>> {
         Box::pin(self.inner.timeline(key))
     }
 
@@ -492,8 +495,8 @@ impl Ledger for Cluster {
         window: Span,
         now: Time,
         limit: usize,
-        is_over: IsOver<'a>,
-    ) -> Answer<'a, Vec<(Key, u64)>> {
+        is_over: CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
         Box::pin(async move { self.inner.hottest(of, counter, window, now, limit, is_over) })
     }
 
@@ -502,27 +505,27 @@ impl Ledger for Cluster {
     /// sent.
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
         let _only = lock(&self.inner.changing);
-        let before = self.inner.world();
-        let world = World::new(catalog, Some(&before), self.inner.shards.len())?;
-        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        let before = self.inner.catalog();
+        let world = ClusterCatalog::new(catalog, Some(&before), self.inner.shards.len())?;
+        *self.inner.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
         Ok(())
     }
 
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {
         let inner = &self.inner;
         if inner.horizon.fetch_max(now.0, Ordering::AcqRel) < now.0 {
-            inner.journal.append(&Record::Horizon(now), &|_| None);
+            inner.wal.append(&WalRecord::Horizon(now), &|_| None);
             if inner.settings.durability == Durability::Sync {
-                inner.journal.sync()?;
+                inner.wal.sync()?;
             }
         }
         inner.sweep();
-        inner.journal.check()
+        inner.wal.check()
     }
 
     /// What is in this node's journal reaches the cluster, whatever happens to the node's process.
-    fn sync(&self) -> Answer<'_, ()> {
-        Box::pin(self.inner.journal.synced())
+    fn sync(&self) -> LedgerFuture<'_, ()> {
+        Box::pin(self.inner.wal.synced())
     }
 
     /// Sends everything, for as long as [`Settings::drain`] says, and syncs the journal. What the cluster has not taken by
@@ -545,32 +548,32 @@ impl Ledger for Cluster {
                 break;
             }
         }
-        inner.journal.sync()
+        inner.wal.sync()
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<LedgerMetric> {
         let mut figures = self.metrics().figures();
         figures.extend(self.inner.remote.figures());
         figures
     }
 
-    fn census(&self) -> Census {
+    fn census(&self) -> LedgerCensus {
         let inner = &self.inner;
-        let mut census = Census {
-            memory_bytes: inner.world().sketch_bytes(),
-            disk_bytes: inner.journal.bytes(),
+        let mut census = LedgerCensus {
+            memory_bytes: inner.catalog().sketch_bytes(),
+            disk_bytes: inner.wal.bytes(),
             loads: inner.counts.metrics().reads,
             damaged: inner.counts.metrics().unsound,
             full: inner.is_full.load(Ordering::Acquire),
-            ..Census::default()
+            ..LedgerCensus::default()
         };
-        let (world, horizon) = (inner.world(), inner.horizon.load(Ordering::Acquire));
+        let (world, horizon) = (inner.catalog(), inner.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &inner.shards {
             let shard = lock(shard);
             let live = shard.iter().filter(|(id, entry)| {
                 let known =
-                    world.forms.get(&entry.form).filter(|_| id.kind & Cell::PAIR == 0 && entry.holds());
+                    world.forms.get(&entry.form).filter(|_| id.kind & RemoteCell::PAIR == 0 && entry.holds());
                 known.is_some_and(|known| known.plan.expires(entry.show(&known.plan, &mut room)).0 > horizon)
             });
             census.cells += live.count() as u64;
@@ -579,7 +582,7 @@ impl Ledger for Cluster {
             census.evictions += shard.evictions;
         }
         census.keys = census.cells;
-        match inner.journal.check() {
+        match inner.wal.check() {
             Err(LedgerError::Full { .. }) => census.full = true,
             Err(_) => census.poisoned = true,
             Ok(()) => {}

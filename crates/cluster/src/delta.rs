@@ -4,17 +4,17 @@
 //! these. A [`Delta`] is the sum of some, as it goes to the cluster and as readings of this node see it.
 
 use event::{Shingle, Time};
-use stats::limit::Flow;
-use stats::{Amounts, Evidence, Plan};
+use stats::limit::GcraOperation;
+use stats::{CellPlan, CounterAmounts, Evidence};
 
-use crate::chain::Link;
-use crate::remote::{Change, Image};
+use crate::chain::ChainId;
+use crate::remote::{CellChange, CellImage};
 
 /// An addition to one cell that is decided.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Op {
+pub(crate) enum CellOperation {
     /// Amounts to counters.
-    Counters(Time, Amounts),
+    Counters(Time, CounterAmounts),
     /// An event of a track, and so many sightings before it that a sketch has counted.
     Value {
         time: Time,
@@ -26,7 +26,7 @@ pub(crate) enum Op {
     Hash(Time, u64),
     /// A value of an exact one, which this node has not seen before. The cluster decides.
     Unique(Time, Shingle),
-    Flow(Time, Flow),
+    Flow(Time, GcraOperation),
     /// A cell that has seen what is added.
     Words(Vec<u64>),
     /// What was there before has expired.
@@ -35,58 +35,58 @@ pub(crate) enum Op {
 
 /// A sum of additions to one cell.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Delta {
+pub(crate) struct CellDelta {
     /// The cell that has seen what is merged.
     pub(crate) words: Vec<u64>,
     /// The cell that has seen what this node believes the uniques add. Of a pair it is the mark, which goes to the
     /// cluster with its owner.
     believed: Vec<u64>,
     /// What that is believed by: images of one chain, or none where they were of several or of none.
-    basis: Link,
+    basis: ChainId,
     pub(crate) uniques: Vec<(Time, Shingle)>,
-    pub(crate) flows: Vec<(Time, Flow)>,
+    pub(crate) flows: Vec<(Time, GcraOperation)>,
     /// What was added before it has expired.
     begins: bool,
 }
 
-impl Delta {
-    pub(crate) fn add(&mut self, plan: &Plan, op: &Op) {
+impl CellDelta {
+    pub(crate) fn add(&mut self, plan: &CellPlan, op: &CellOperation) {
         match op {
-            Op::Counters(time, amounts) => plan.add(&mut self.words, *time, amounts.iter()),
-            Op::Value { time, value, sightings } => {
+            CellOperation::Counters(time, amounts) => plan.add(&mut self.words, *time, amounts.iter()),
+            CellOperation::Value { time, value, sightings } => {
                 (0..*sightings).for_each(|_| plan.add_value(&mut self.words, *time, None));
                 plan.add_value(&mut self.words, *time, *value);
             }
-            Op::Evidence(time, evidence) => plan.add_evidence(&mut self.words, *time, *evidence),
-            Op::Hash(time, hash) => plan.add_hash(&mut self.words, *time, *hash),
-            Op::Unique(time, pair) => self.uniques.push((*time, *pair)),
-            Op::Flow(time, flow) => self.flow(*time, *flow),
-            Op::Words(words) => plan.merge(&mut self.words, words),
-            Op::Begin => *self = Delta { begins: true, ..Delta::default() },
+            CellOperation::Evidence(time, evidence) => plan.add_evidence(&mut self.words, *time, *evidence),
+            CellOperation::Hash(time, hash) => plan.add_hash(&mut self.words, *time, *hash),
+            CellOperation::Unique(time, pair) => self.uniques.push((*time, *pair)),
+            CellOperation::Flow(time, flow) => self.flow(*time, *flow),
+            CellOperation::Words(words) => plan.merge(&mut self.words, words),
+            CellOperation::Begin => *self = CellDelta { begins: true, ..CellDelta::default() },
         }
     }
 
     /// Counts a value that the cluster is asked to count, or sets its mark: going by images of a chain.
-    pub(crate) fn believe(&mut self, plan: &Plan, time: Time, basis: Link) {
-        self.basis = if self.believed.is_empty() || self.basis == basis { basis } else { Link::NONE };
+    pub(crate) fn believe(&mut self, plan: &CellPlan, time: Time, basis: ChainId) {
+        self.basis = if self.believed.is_empty() || self.basis == basis { basis } else { ChainId::NONE };
         plan.add(&mut self.believed, time, [(0, 1)]);
     }
 
     /// Takes in a value that is taken for one that was counted before.
-    pub(crate) fn recall(&mut self, plan: &Plan, time: Time) {
-        self.basis = Link::NONE;
+    pub(crate) fn recall(&mut self, plan: &CellPlan, time: Time) {
+        self.basis = ChainId::NONE;
         plan.add(&mut self.believed, time, []);
     }
 
     /// Whether an image of a chain, with this added, is what the cluster makes of it.
-    pub(crate) fn is_certain(&self, link: Link) -> bool {
+    pub(crate) fn is_certain(&self, link: ChainId) -> bool {
         self.believed.is_empty() || self.basis == link
     }
 
     /// Two additions in a row are one: from any moment `m`, the later of `m + cost` and `time + cost` twice over is the
     /// later of `m + both` and of a sum that is given by a time again. That time is rounded up to a microsecond.
-    fn flow(&mut self, time: Time, flow: Flow) {
-        if let (Flow::Add { cost }, Some((before, Flow::Add { cost: earlier }))) =
+    fn flow(&mut self, time: Time, flow: GcraOperation) {
+        if let (GcraOperation::Add { cost }, Some((before, GcraOperation::Add { cost: earlier }))) =
             (flow, self.flows.last_mut())
         {
             *before = Time(before.0.max(time.0.saturating_sub(earlier.div_euclid(1000))));
@@ -97,7 +97,7 @@ impl Delta {
     }
 
     /// Adds all of another that came after it, but for what is believed.
-    pub(crate) fn append(&mut self, plan: &Plan, later: &Delta) {
+    pub(crate) fn append(&mut self, plan: &CellPlan, later: &CellDelta) {
         if later.begins {
             *self = later.clone();
             return;
@@ -113,7 +113,7 @@ impl Delta {
     }
 
     /// Makes a cell one that has seen this, too.
-    pub(crate) fn show(&self, plan: &Plan, cell: &mut Vec<u64>) {
+    pub(crate) fn show(&self, plan: &CellPlan, cell: &mut Vec<u64>) {
         for words in [&self.words, &self.believed] {
             if !words.is_empty() {
                 plan.merge(cell, words);
@@ -123,29 +123,30 @@ impl Delta {
     }
 
     /// The same as operations that add up to it.
-    pub(crate) fn ops(&self) -> impl Iterator<Item = Op> + '_ {
-        let begin = self.begins.then_some(Op::Begin);
-        let words = (!self.words.is_empty()).then(|| Op::Words(self.words.clone()));
-        let uniques = self.uniques.iter().map(|(time, pair)| Op::Unique(*time, *pair));
-        let flows = self.flows.iter().map(|(time, flow)| Op::Flow(*time, *flow));
+    pub(crate) fn ops(&self) -> impl Iterator<Item = CellOperation> + '_ {
+        let begin = self.begins.then_some(CellOperation::Begin);
+        let words = (!self.words.is_empty()).then(|| CellOperation::Words(self.words.clone()));
+        let uniques = self.uniques.iter().map(|(time, pair)| CellOperation::Unique(*time, *pair));
+        let flows = self.flows.iter().map(|(time, flow)| CellOperation::Flow(*time, *flow));
         begin.into_iter().chain(words).chain(uniques).chain(flows)
     }
 
     /// What happens to the cell in the cluster, in order.
-    pub(crate) fn changes(&self, plan: &Plan) -> impl Iterator<Item = Change> + '_ {
+    pub(crate) fn changes(&self, plan: &CellPlan) -> impl Iterator<Item = CellChange> + '_ {
         let image = plan.times(&self.words).zip(plan.content(&self.words));
-        let merge = image.map(|((first, last), content)| Change::Merge(Image { first, last, content }));
-        let uniques = self.uniques.iter().map(|(time, pair)| Change::Unique { pair: *pair, time: *time });
-        let flows = self.flows.iter().map(|(now, flow)| Change::Flow { now: *now, flow: *flow });
+        let merge =
+            image.map(|((first, last), content)| CellChange::Merge(CellImage { first, last, content }));
+        let uniques = self.uniques.iter().map(|(time, pair)| CellChange::Unique { pair: *pair, time: *time });
+        let flows = self.flows.iter().map(|(now, flow)| CellChange::Flow { now: *now, flow: *flow });
         merge.into_iter().chain(uniques).chain(flows)
     }
 
     /// Its size in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Delta>()
+        size_of::<CellDelta>()
             + 8 * (self.words.capacity() + self.believed.capacity())
             + size_of::<(Time, Shingle)>() * self.uniques.capacity()
-            + size_of::<(Time, Flow)>() * self.flows.capacity()
+            + size_of::<(Time, GcraOperation)>() * self.flows.capacity()
     }
 }
 
@@ -165,17 +166,17 @@ mod tests {
             mut takes in proptest::collection::vec((0i64..100_000, 1i64..5_000_000), 1..9),
         ) {
             takes.sort_by_key(|(time, _)| *time);
-            let plan = Plan::new(&Measure::Gcra).unwrap();
+            let plan = CellPlan::new(&Measure::Gcra).unwrap();
             let mut one_by_one = Vec::new();
             if let Some(start) = start {
-                plan.flow(&mut one_by_one, Time(0), &Flow::Add { cost: start + 1 });
+                plan.flow(&mut one_by_one, Time(0), &GcraOperation::Add { cost: start + 1 });
             }
             let mut at_once = one_by_one.clone();
-            let mut delta = Delta::default();
+            let mut delta = CellDelta::default();
             for (time, cost) in takes {
-                let flow = Flow::Add { cost };
+                let flow = GcraOperation::Add { cost };
                 plan.flow(&mut one_by_one, Time(time), &flow);
-                delta.add(&plan, &Op::Flow(Time(time), flow));
+                delta.add(&plan, &CellOperation::Flow(Time(time), flow));
             }
             prop_assert_eq!(delta.flows.len(), 1);
             delta.show(&plan, &mut at_once);

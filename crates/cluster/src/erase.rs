@@ -7,9 +7,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use event::Shingle;
 
-use crate::remote::{Failure, Partition};
+use crate::remote::{Partition, RemoteError};
 use crate::transfer::{WITHIN, again, renew};
-use crate::wire::{Name, Scan, Wire};
+use crate::wire::{CellName, NameScan, WireClient};
 
 /// Erases the cells of these shingles, or only counts them; answers how many there were. `tell` hears of the names looked
 /// through. Nodes read anew what they had of the partitions; what they have added and not sent yet makes new cells. To be
@@ -18,13 +18,13 @@ use crate::wire::{Name, Scan, Wire};
 /// # Errors
 /// What the cluster answered last, or that slots were moved meanwhile. Some of the cells may be gone; it can be repeated.
 pub async fn erase(
-    wire: &Wire,
+    wire: &WireClient,
     shingles: &HashSet<Shingle>,
     pretend: bool,
     tell: &mut dyn FnMut(u64),
-) -> Result<u64, Failure> {
-    let mut scan = Scan::begin(wire, None).await?;
-    let mut found = BTreeSet::<(Partition, Name)>::new();
+) -> Result<u64, RemoteError> {
+    let mut scan = NameScan::begin(wire, None).await?;
+    let mut found = BTreeSet::<(Partition, CellName)>::new();
     let mut looked = 0;
     while let Some(names) = scan.next().await? {
         looked += names.len() as u64;

@@ -10,17 +10,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use event::{Key, Kind};
-use stats::portable::{Definition, Portable};
+use stats::cell_export::{CellDefinition, ExportedCell};
 use stats::{Catalog, CatalogError};
 
-use crate::remote::{Cell, Failure, Image, Partition, Read, Remote};
+use crate::catalog::CompiledForm;
+use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell, RemoteCluster, RemoteError};
 use crate::transfer::{WITHIN, again};
-use crate::wire::{Name, SEEN_MAX, Scan, Wire};
-use crate::world::Known;
+use crate::wire::{CellName, NameScan, SEEN_MAX, WireClient};
 
 /// What an export has gone through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exported {
+pub struct ClusterExportReport {
     /// Cells that were given out.
     pub cells: u64,
     /// Cells that are none of their definition.
@@ -30,29 +30,32 @@ pub struct Exported {
 }
 
 /// An export from a cluster.
-pub struct Export {
-    wire: Wire,
-    scan: Scan,
+pub struct ClusterExport {
+    wire: WireClient,
+    scan: NameScan,
     /// With the number that cells name them by.
-    forms: HashMap<u32, (usize, Known)>,
-    done: Exported,
+    forms: HashMap<u32, (usize, CompiledForm)>,
+    done: ClusterExportReport,
 }
 
-impl Export {
+impl ClusterExport {
     /// The definitions of a catalog, as the cells of an export count them.
     ///
     /// # Errors
     /// [`CatalogError`] if a statistic cannot be.
-    pub fn definitions(catalog: &Catalog) -> Result<Vec<Definition>, CatalogError> {
-        catalog.iter().map(|(space, kind, statistic)| Definition::new(space, kind, statistic)).collect()
+    pub fn definitions(catalog: &Catalog) -> Result<Vec<CellDefinition>, CatalogError> {
+        catalog.iter().map(|(space, kind, statistic)| CellDefinition::new(space, kind, statistic)).collect()
     }
 
     /// Begins one. To be awaited where tokio's clock goes, as what follows.
     ///
     /// # Errors
     /// What the cluster answered last, or that slots are being moved.
-    pub async fn begin(wire: &Wire, definitions: &[Definition]) -> Result<Export, Failure> {
-        Export::begin_in_shares(wire, definitions, SEEN_MAX).await
+    pub async fn begin(
+        wire: &WireClient,
+        definitions: &[CellDefinition],
+    ) -> Result<ClusterExport, RemoteError> {
+        ClusterExport::begin_in_shares(wire, definitions, SEEN_MAX).await
     }
 
     /// The same, with about so many names in memory: masters with more keys are gone through once for each so many.
@@ -60,22 +63,22 @@ impl Export {
     /// # Errors
     /// The same.
     pub async fn begin_in_shares(
-        wire: &Wire,
-        definitions: &[Definition],
+        wire: &WireClient,
+        definitions: &[CellDefinition],
         names_max: usize,
-    ) -> Result<Export, Failure> {
+    ) -> Result<ClusterExport, RemoteError> {
         let mut forms = HashMap::new();
         for (number, definition) in definitions.iter().enumerate() {
-            let known = Known::new(definition.clone());
-            let known = known.map_err(|error| Failure::Unexpected(error.to_string().into()))?;
+            let known = CompiledForm::new(definition.clone());
+            let known = known.map_err(|error| RemoteError::Unexpected(error.to_string().into()))?;
             forms.insert(known.form.id, (number, known));
         }
-        let scan = Scan::begin(wire, Some(names_max)).await?;
-        Ok(Export { wire: wire.clone(), scan, forms, done: Exported::default() })
+        let scan = NameScan::begin(wire, Some(names_max)).await?;
+        Ok(ClusterExport { wire: wire.clone(), scan, forms, done: ClusterExportReport::default() })
     }
 
     /// What was found so far.
-    pub fn done(&self) -> Exported {
+    pub fn done(&self) -> ClusterExportReport {
         self.done
     }
 
@@ -83,13 +86,13 @@ impl Export {
     ///
     /// # Errors
     /// What the cluster answered last, or that slots were moved meanwhile.
-    pub async fn next(&mut self) -> Result<Option<Vec<Portable>>, Failure> {
+    pub async fn next(&mut self) -> Result<Option<Vec<ExportedCell>>, RemoteError> {
         let Some(names) = self.scan.next().await? else { return Ok(None) };
-        let mut parts = BTreeMap::<Partition, Vec<Cell>>::new();
-        for (partition, Name { key, form }) in names {
+        let mut parts = BTreeMap::<Partition, Vec<RemoteCell>>::new();
+        for (partition, CellName { key, form }) in names {
             match self.forms.get(&form) {
                 Some((_, known)) => {
-                    parts.entry(partition).or_default().push(Cell { key, form: known.form.clone() });
+                    parts.entry(partition).or_default().push(RemoteCell { key, form: known.form.clone() });
                 }
                 None => self.done.others += 1,
             }
@@ -97,7 +100,7 @@ impl Export {
         let mut cells = Vec::new();
         let mut tries = 0;
         while !parts.is_empty() {
-            let read = |(partition, cells): (&Partition, &Vec<Cell>)| Read {
+            let read = |(partition, cells): (&Partition, &Vec<RemoteCell>)| PartitionRead {
                 partition: *partition,
                 cells: cells.clone(),
             };
@@ -110,7 +113,7 @@ impl Export {
                         cells.extend(spelled.filter_map(|(cell, image)| self.spell(&cell, image?)));
                     }
                     // One of them is damaged.
-                    Err(Failure::Unexpected(why)) => {
+                    Err(RemoteError::Unexpected(why)) => {
                         self.apart(partition, asked, &why, &mut cells).await?;
                     }
                     Err(why) => {
@@ -131,22 +134,22 @@ impl Export {
     async fn apart(
         &mut self,
         partition: Partition,
-        asked: Vec<Cell>,
+        asked: Vec<RemoteCell>,
         why: &str,
-        cells: &mut Vec<Portable>,
-    ) -> Result<(), Failure> {
+        cells: &mut Vec<ExportedCell>,
+    ) -> Result<(), RemoteError> {
         tracing::warn!("{why}");
         for cell in asked {
             let mut tries = 0;
             loop {
-                let read = Read { partition, cells: vec![cell.clone()] };
+                let read = PartitionRead { partition, cells: vec![cell.clone()] };
                 match self.wire.read(vec![read], WITHIN).await.pop() {
                     Some(Ok(found)) => {
                         let image = found.images.into_iter().next().flatten();
                         cells.extend(image.and_then(|image| self.spell(&cell, image)));
                         break;
                     }
-                    Some(Err(Failure::Unexpected(_))) | None => {
+                    Some(Err(RemoteError::Unexpected(_))) | None => {
                         self.done.lost += 1;
                         break;
                     }
@@ -157,15 +160,19 @@ impl Export {
         Ok(())
     }
 
-    fn spell(&mut self, cell: &Cell, Image { first, last, content }: Image) -> Option<Portable> {
+    fn spell(
+        &mut self,
+        cell: &RemoteCell,
+        CellImage { first, last, content }: CellImage,
+    ) -> Option<ExportedCell> {
         let Key { kind, .. } = cell.key;
         let (definition, known) = self.forms.get(&cell.form.id)?;
         if known.plan.restore(first, last, &content).is_err() {
             self.done.lost += 1;
             return None;
         }
-        let key = Key { kind: Kind(kind.0 & !Cell::PAIR), ..cell.key };
-        let pair = kind.0 & Cell::PAIR != 0;
-        Some(Portable { key, pair, definition: *definition, first, last, content })
+        let key = Key { kind: Kind(kind.0 & !RemoteCell::PAIR), ..cell.key };
+        let pair = kind.0 & RemoteCell::PAIR != 0;
+        Some(ExportedCell { key, pair, definition: *definition, first, last, content })
     }
 }

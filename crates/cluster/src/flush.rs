@@ -21,14 +21,14 @@ use event::{Kind, Time};
 use hashbrown::HashMap;
 use stats::{Durability, LedgerError};
 
-use crate::cache::{CellId, Flight, Sent, Shard};
-use crate::chain::{Chain, Link};
-use crate::cluster::Inner;
-use crate::delta::{Delta, Op};
-use crate::journal::{Added, Record};
+use crate::cache::{CacheShard, CellId, InFlightCall, SentDelta};
+use crate::catalog::{ClusterCatalog, CompiledForm};
+use crate::chain::{ChainId, WriterChain};
+use crate::cluster::ClusterCore;
+use crate::delta::{CellDelta, CellOperation};
 use crate::lock;
-use crate::remote::{Batch, Cell, Failure, Partition, Write, Written};
-use crate::world::{Known, World};
+use crate::remote::{CellWrite, Partition, RemoteCell, RemoteError, WriteBatch, WriteOutcome};
+use crate::wal::{WalAddition, WalRecord};
 
 /// How long after a first failure a batch is sent again, and at most.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -36,33 +36,33 @@ const AGAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Additions to a cell of a form.
 #[derive(Clone)]
-pub(crate) struct Item {
+pub(crate) struct BatchItem {
     id: CellId,
     form: u32,
-    delta: Arc<Delta>,
+    delta: Arc<CellDelta>,
     /// Its time to live begins anew.
     renews: bool,
 }
 
-impl Item {
-    pub(crate) fn new(id: CellId, form: u32, delta: Arc<Delta>) -> Item {
-        Item { id, form, delta, renews: true }
+impl BatchItem {
+    pub(crate) fn new(id: CellId, form: u32, delta: Arc<CellDelta>) -> BatchItem {
+        BatchItem { id, form, delta, renews: true }
     }
 }
 
 /// What batches of a partition were, by their number.
-pub(crate) type Batches = BTreeMap<u64, HashMap<(CellId, u32), Delta>>;
+pub(crate) type ReplayedBatches = BTreeMap<u64, HashMap<(CellId, u32), CellDelta>>;
 
 /// A batch that is not acknowledged.
 #[derive(Clone)]
-pub(crate) struct Sending {
+pub(crate) struct UnacknowledgedBatch {
     pub(crate) number: u64,
     pub(crate) previous: u64,
-    pub(crate) deltas: Arc<Vec<Item>>,
+    pub(crate) deltas: Arc<Vec<BatchItem>>,
 }
 
 /// What a node keeps of a partition.
-pub(crate) struct Part {
+pub(crate) struct PartitionState {
     pub(crate) partition: Partition,
     /// Bits of a key's route that come after the partition's number.
     pub(crate) shift: u32,
@@ -73,16 +73,16 @@ pub(crate) struct Part {
     /// Whether the cluster has said so since opening.
     pub(crate) is_known: bool,
     /// Who has written to it.
-    pub(crate) chain: Chain,
+    pub(crate) chain: WriterChain,
     /// The call that asks only that.
-    pub(crate) looking: Option<Arc<Flight>>,
+    pub(crate) looking: Option<Arc<InFlightCall>>,
     /// Cells with pending additions.
     pub(crate) dirty: Vec<CellId>,
     pub(crate) pending_bytes: usize,
     /// Pending additions of forms that are no longer in force.
-    pub(crate) orphans: Vec<Item>,
+    pub(crate) orphans: Vec<BatchItem>,
     /// What was cut last, until it is acknowledged.
-    pub(crate) waiting: Option<Sending>,
+    pub(crate) waiting: Option<UnacknowledgedBatch>,
     pub(crate) is_busy: bool,
     /// The cluster has lost batches after this number, and they are looked for.
     pub(crate) behind: Option<u64>,
@@ -90,7 +90,7 @@ pub(crate) struct Part {
     not_before: Duration,
     due: Duration,
     /// What the journal has of batches, until the partition is known.
-    pub(crate) replays: Batches,
+    pub(crate) replays: ReplayedBatches,
     /// Batches that a failover may still lose, and when they were acknowledged.
     retained: VecDeque<(u64, Duration)>,
     /// Up to this batch the journal is not needed.
@@ -99,15 +99,15 @@ pub(crate) struct Part {
     pub(crate) invalidated: Duration,
 }
 
-impl Part {
-    pub(crate) fn new(partition: Partition, shift: u32, latest: u64, due: Duration) -> Part {
-        Part {
+impl PartitionState {
+    pub(crate) fn new(partition: Partition, shift: u32, latest: u64, due: Duration) -> PartitionState {
+        PartitionState {
             partition,
             shift,
             number: latest + 1,
             acknowledged: 0,
             is_known: false,
-            chain: Chain::default(),
+            chain: WriterChain::default(),
             looking: None,
             dirty: Vec::new(),
             pending_bytes: 0,
@@ -146,7 +146,7 @@ impl Part {
     }
 
     /// Whether the answer to a write that is under way, or is sent by then, says who wrote last.
-    pub(crate) fn tells_by(&self, by: Duration) -> bool {
+    pub(crate) fn answers_by(&self, by: Duration) -> bool {
         let goes_well = self.is_known && self.behind.is_none() && self.attempts == 0;
         goes_well && (self.is_busy || self.has_pending() && self.due <= by)
     }
@@ -161,30 +161,31 @@ impl Part {
     }
 }
 
-impl Shard {
+impl CacheShard {
     /// Makes a partition's pending additions a batch.
-    fn cut(&mut self, at: usize, world: &World, now: Duration, interval: Duration) {
+    fn cut(&mut self, at: usize, world: &ClusterCatalog, now: Duration, interval: Duration) {
         let Some(part) = self.parts.get_mut(at) else { return };
         let number = part.number;
         let mut deltas = std::mem::take(&mut part.orphans);
         for id in std::mem::take(&mut part.dirty) {
             let Some(entry) = self.get_mut(id) else { continue };
             let Some(delta) = entry.pending.take() else { continue };
-            let delta: Arc<Delta> = Arc::from(delta);
+            let delta: Arc<CellDelta> = Arc::from(delta);
             let mut renews = true;
             if let Some(known) = world.forms.get(&entry.form) {
                 entry.fold(&known.plan);
                 renews = entry.renews(now, known.renew_after);
             }
-            entry.sent = Some(Sent { number, delta: delta.clone() });
+            entry.sent = Some(SentDelta { number, delta: delta.clone() });
             if !delta.is_carried() {
-                deltas.push(Item { id, form: entry.form, delta, renews });
+                deltas.push(BatchItem { id, form: entry.form, delta, renews });
             }
         }
         let Some(part) = self.parts.get_mut(at) else { return };
         part.pending_bytes = 0;
         part.number += 1;
-        part.waiting = Some(Sending { number, previous: part.acknowledged, deltas: Arc::new(deltas) });
+        part.waiting =
+            Some(UnacknowledgedBatch { number, previous: part.acknowledged, deltas: Arc::new(deltas) });
         while part.due <= now {
             part.due += interval;
         }
@@ -196,10 +197,10 @@ impl Shard {
         &mut self,
         at: usize,
         has: u64,
-        world: &World,
+        world: &ClusterCatalog,
         now: Duration,
         lost: &mut u64,
-    ) -> Vec<Added> {
+    ) -> Vec<WalAddition> {
         let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
         if part.is_known {
             return Vec::new();
@@ -216,7 +217,7 @@ impl Shard {
             for id in part.dirty.clone() {
                 let Some(entry) = self.get(id) else { continue };
                 for op in entry.pending.iter().flat_map(|delta| delta.ops()) {
-                    added.push(Added { partition, number, cell: id, form: entry.form, op });
+                    added.push(WalAddition { partition, number, cell: id, form: entry.form, op });
                 }
             }
             return added;
@@ -235,34 +236,36 @@ impl Shard {
             }
         }
         let marks = self.believe_all(&mut all, world);
-        let items = |deltas: HashMap<(CellId, u32), Delta>| -> Vec<Item> {
-            deltas.into_iter().map(|((id, form), delta)| Item::new(id, form, Arc::new(delta))).collect()
+        let items = |deltas: HashMap<(CellId, u32), CellDelta>| -> Vec<BatchItem> {
+            deltas.into_iter().map(|((id, form), delta)| BatchItem::new(id, form, Arc::new(delta))).collect()
         };
         let deltas = items(all);
-        for Item { id, form, delta, .. } in deltas.iter().chain(&items(marks)) {
-            let kind = Kind(id.kind & !Cell::PAIR);
+        for BatchItem { id, form, delta, .. } in deltas.iter().chain(&items(marks)) {
+            let kind = Kind(id.kind & !RemoteCell::PAIR);
             if world.planned(id.key().space, kind).is_ok_and(|planned| planned.known.form.id == *form) {
-                self.entry(*id, *form, at, 0).0.sent = Some(Sent { number, delta: delta.clone() });
+                self.entry(*id, *form, at, 0).0.sent = Some(SentDelta { number, delta: delta.clone() });
             }
         }
         let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
-        part.waiting = Some(Sending { number, previous: has, deltas: Arc::new(deltas) });
+        part.waiting = Some(UnacknowledgedBatch { number, previous: has, deltas: Arc::new(deltas) });
         Vec::new()
     }
 }
 
-impl Shard {
+impl CacheShard {
     /// Counts the values in what the journal says for their owners, each that this node has not counted since it was
     /// opened, and answers the marks of their pairs: the journal has only the values.
     fn believe_all(
         &self,
-        deltas: &mut HashMap<(CellId, u32), Delta>,
-        world: &World,
-    ) -> HashMap<(CellId, u32), Delta> {
-        let mut marks: HashMap<(CellId, u32), Delta> = HashMap::new();
+        deltas: &mut HashMap<(CellId, u32), CellDelta>,
+        world: &ClusterCatalog,
+    ) -> HashMap<(CellId, u32), CellDelta> {
+        let mut marks: HashMap<(CellId, u32), CellDelta> = HashMap::new();
         let (mut words, mut room) = (Vec::new(), Vec::new());
         for ((id, form), delta) in deltas {
-            let Some(Known { plan, .. }) = world.forms.get(form).map(|known| &**known) else { continue };
+            let Some(CompiledForm { plan, .. }) = world.forms.get(form).map(|known| &**known) else {
+                continue;
+            };
             for (time, pair) in delta.uniques.clone() {
                 let pair = CellId::pair(id.key(), pair);
                 words.clear();
@@ -274,8 +277,8 @@ impl Shard {
                 }
                 match plan.fine(&words, plan.bucket(time)) {
                     (false, true) => {
-                        delta.believe(plan, time, Link::NONE);
-                        marks.entry((pair, *form)).or_default().believe(plan, time, Link::NONE);
+                        delta.believe(plan, time, ChainId::NONE);
+                        marks.entry((pair, *form)).or_default().believe(plan, time, ChainId::NONE);
                     }
                     _ => delta.recall(plan, time),
                 }
@@ -286,23 +289,23 @@ impl Shard {
 }
 
 /// A batch that is sent now: which shard and partition it is of, and what it holds.
-struct Outgoing {
+struct OutgoingBatch {
     shard: usize,
     at: usize,
     partition: Partition,
-    sending: Sending,
+    sending: UnacknowledgedBatch,
 }
 
-impl Inner {
+impl ClusterCore {
     /// Does what is due. To be called again after at most [`Inner::pause`].
-    pub(crate) fn tick(self: &Arc<Inner>) {
-        let now = self.surroundings.now();
+    pub(crate) fn tick(self: &Arc<ClusterCore>) {
+        let now = self.environment.now();
         self.ask_numbers(now);
         self.ask_generations(now);
         let outgoing = self.collect(now);
         if !outgoing.is_empty() {
             let inner = self.clone();
-            self.surroundings.spawn(Box::pin(async move { inner.send(outgoing).await }));
+            self.environment.spawn(Box::pin(async move { inner.send(outgoing).await }));
         }
         self.recover();
         self.resolve(now);
@@ -326,14 +329,14 @@ impl Inner {
     }
 
     /// Cuts what is due.
-    fn collect(&self, now: Duration) -> Vec<Outgoing> {
+    fn collect(&self, now: Duration) -> Vec<OutgoingBatch> {
         if !self.is_ready(now) {
             return Vec::new();
         }
         let is_draining = self.is_draining.load(Ordering::Acquire);
         // Requests that are adding end first: what they have added is then in the journal.
         let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let world = self.world();
+        let world = self.catalog();
         let mut outgoing = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = lock(shard);
@@ -348,39 +351,39 @@ impl Inner {
                 if let Some(sending) = part.waiting.clone() {
                     let partition = part.partition;
                     part.is_busy = true;
-                    outgoing.push(Outgoing { shard: number, at, partition, sending });
+                    outgoing.push(OutgoingBatch { shard: number, at, partition, sending });
                 }
             }
         }
         outgoing
     }
 
-    async fn send(self: Arc<Inner>, outgoing: Vec<Outgoing>) {
+    async fn send(self: Arc<ClusterCore>, outgoing: Vec<OutgoingBatch>) {
         let mut results = Vec::new();
-        let safe = self.journal.safe().await;
-        let sent = self.surroundings.now();
+        let safe = self.wal.safe().await;
+        let sent = self.environment.now();
         if safe.is_ok() {
-            let world = self.world();
+            let world = self.catalog();
             let horizon = Time(self.horizon.load(Ordering::Acquire));
-            let batches: Vec<Batch> = outgoing.iter().map(|each| each.batch(&world, horizon)).collect();
+            let batches: Vec<WriteBatch> = outgoing.iter().map(|each| each.batch(&world, horizon)).collect();
             let counts = &self.counts;
             counts.batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
             let writes = batches.iter().map(|batch| batch.writes.len() as u64).sum();
             counts.writes.fetch_add(writes, Ordering::Relaxed);
             results = self.remote.write(batches, self.settings.within).await;
         }
-        let why = || Failure::Unexpected("there is no answer to it".into());
+        let why = || RemoteError::Unexpected("there is no answer to it".into());
         let mut results = results.into_iter();
-        let now = self.surroundings.now();
+        let now = self.environment.now();
         for each in outgoing {
             let result = results.next().unwrap_or_else(|| Err(why()));
             let mut shard = lock(&self.shards[each.shard]);
             let Some(part) = shard.parts.get_mut(each.at) else { continue };
             part.is_busy = false;
             match result {
-                Ok(Written::Now(_) | Written::Before) => {
+                Ok(WriteOutcome::Now(_) | WriteOutcome::Before) => {
                     match result {
-                        Ok(Written::Now(before)) => part.chain.wrote(each.sending.number, before, sent),
+                        Ok(WriteOutcome::Now(before)) => part.chain.wrote(each.sending.number, before, sent),
                         _ => part.chain.end(),
                     }
                     part.attempts = 0;
@@ -388,7 +391,7 @@ impl Inner {
                     part.waiting = None;
                     part.retained.push_back((each.sending.number, now));
                 }
-                Ok(Written::Behind(has)) => part.falls_behind(has),
+                Ok(WriteOutcome::Behind(has)) => part.falls_behind(has),
                 Err(failure) => {
                     self.counts.write_failures.fetch_add(1, Ordering::Relaxed);
                     if part.attempts == 0 {
@@ -410,16 +413,16 @@ impl Inner {
 
     /// Asks which batches the cluster has: soon, while that is not known of all partitions; later now and then, since of a
     /// partition that is neither written nor read nothing else would tell that a failover has lost batches.
-    fn ask_numbers(self: &Arc<Inner>, now: Duration) {
+    fn ask_numbers(self: &Arc<ClusterCore>, now: Duration) {
         let mut asking = lock(&self.asking);
         if asking.is_busy || now < asking.not_before {
             return;
         }
         asking.is_busy = true;
         let inner = self.clone();
-        self.surroundings.spawn(Box::pin(async move {
+        self.environment.spawn(Box::pin(async move {
             let all = inner.compare_numbers().await;
-            let now = inner.surroundings.now();
+            let now = inner.environment.now();
             let again = inner.again(lock(&inner.asking).attempts);
             let mut asking = lock(&inner.asking);
             asking.is_busy = false;
@@ -468,13 +471,13 @@ impl Inner {
 
     pub(crate) fn learn(&self, partition: Partition, number: u64) {
         let (shard, at) = self.place(partition);
-        let (world, now, mut lost) = (self.world(), self.surroundings.now(), 0);
+        let (world, now, mut lost) = (self.catalog(), self.environment.now(), 0);
         // What is pending keeps its number until the journal knows the new one.
         let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
         let added = lock(&self.shards[shard]).learn(at, number, &world, now, &mut lost);
         if !added.is_empty() {
-            let record = Record::Addition { had: Vec::new(), refused: Vec::new(), added };
-            self.journal.append(&record, &|form| words_of(&world, form));
+            let record = WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added };
+            self.wal.append(&record, &|form| words_of(&world, form));
         }
         self.lost(lost);
     }
@@ -487,8 +490,8 @@ impl Inner {
     }
 
     /// Finds in the journal what the cluster has lost.
-    fn recover(self: &Arc<Inner>) {
-        let is_behind = |part: &Part| part.behind.is_some() && !part.is_busy;
+    fn recover(self: &Arc<ClusterCore>) {
+        let is_behind = |part: &PartitionState| part.behind.is_some() && !part.is_busy;
         if !self.shards.iter().any(|shard| lock(shard).parts.iter().any(is_behind)) {
             return;
         }
@@ -496,8 +499,8 @@ impl Inner {
             return;
         }
         let inner = self.clone();
-        self.surroundings.spawn(Box::pin(async move {
-            match inner.journal.reread().await {
+        self.environment.spawn(Box::pin(async move {
+            match inner.wal.reread().await {
                 Ok(records) => inner.catch_up(records),
                 Err(error) => tracing::error!(%error, "the journal cannot be read: batches wait"),
             }
@@ -506,7 +509,7 @@ impl Inner {
         }));
     }
 
-    fn catch_up(&self, records: Vec<Record>) {
+    fn catch_up(&self, records: Vec<WalRecord>) {
         // The batches that each partition is to have: after which, and up to which. What waits is one of them.
         let mut ranges: HashMap<Partition, (u64, u64)> = HashMap::new();
         for shard in &self.shards {
@@ -517,11 +520,11 @@ impl Inner {
                 }
             }
         }
-        let world = self.world();
-        let mut batches: HashMap<Partition, Batches> = HashMap::new();
+        let world = self.catalog();
+        let mut batches: HashMap<Partition, ReplayedBatches> = HashMap::new();
         for record in records {
-            let Record::Addition { added, .. } = record else { continue };
-            for Added { partition, number, cell, form, op } in added {
+            let WalRecord::Addition { added, .. } = record else { continue };
+            for WalAddition { partition, number, cell, form, op } in added {
                 let Some((has, end)) = ranges.get(&partition) else { continue };
                 if let Some(known) = world.forms.get(&form)
                     && *has < number
@@ -542,7 +545,7 @@ impl Inner {
             };
             part.behind = None;
             lost += (end - has.min(end)).saturating_sub(found.len() as u64);
-            let mut all: HashMap<(CellId, u32), Delta> = HashMap::new();
+            let mut all: HashMap<(CellId, u32), CellDelta> = HashMap::new();
             for (_, batch) in found {
                 for (cell, delta) in batch {
                     if let Some(known) = world.forms.get(&cell.1) {
@@ -550,16 +553,16 @@ impl Inner {
                     }
                 }
             }
-            let item = |((id, form), delta)| Item::new(id, form, Arc::new(delta));
+            let item = |((id, form), delta)| BatchItem::new(id, form, Arc::new(delta));
             let deltas = all.into_iter().map(item).collect();
             // Empty where nothing is left: what follows then fits on what is there.
-            part.waiting = Some(Sending { number: end, previous: has, deltas: Arc::new(deltas) });
+            part.waiting = Some(UnacknowledgedBatch { number: end, previous: has, deltas: Arc::new(deltas) });
         }
         self.lost(lost);
     }
 
     /// Writes, trims and bounds the journal.
-    fn tend_journal(self: &Arc<Inner>, now: Duration) {
+    fn tend_journal(self: &Arc<ClusterCore>, now: Duration) {
         let every = match self.settings.durability {
             Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()),
             Durability::Sync | Durability::None => Duration::from_secs(1),
@@ -574,16 +577,16 @@ impl Inner {
         }
         drop(tended);
         if write {
-            self.journal.kick(self.settings.durability != Durability::None);
+            self.wal.kick(self.settings.durability != Durability::None);
         }
         if trim {
             let mut released = vec![0; usize::from(self.partitions.count())];
             for part in self.shards.iter().flat_map(|shard| self.release(shard, now)) {
                 released[usize::from(part.0)] = part.1;
             }
-            self.journal.trim(&|partition| released.get(usize::from(partition)).copied().unwrap_or(0));
+            self.wal.trim(&|partition| released.get(usize::from(partition)).copied().unwrap_or(0));
         }
-        let bytes = self.journal.bytes();
+        let bytes = self.wal.bytes();
         if bytes <= self.settings.journal_bytes_max {
             self.is_full.store(false, Ordering::Release);
         } else if !self.is_checking.swap(true, Ordering::AcqRel) {
@@ -592,7 +595,7 @@ impl Inner {
     }
 
     /// What each partition of a shard no longer needs of the journal.
-    fn release(&self, shard: &std::sync::Mutex<Shard>, now: Duration) -> Vec<(u16, u64)> {
+    fn release(&self, shard: &std::sync::Mutex<CacheShard>, now: Duration) -> Vec<(u16, u64)> {
         let mut shard = lock(shard);
         let parts = shard.parts.iter_mut();
         let released = parts.map(|part| {
@@ -608,8 +611,8 @@ impl Inner {
     }
 
     /// Writes the sums of all that the cluster has not, so that the rest of the journal can go.
-    fn checkpoint(self: &Arc<Inner>) {
-        let world = self.world();
+    fn checkpoint(self: &Arc<ClusterCore>) {
+        let world = self.catalog();
         let (segment, position) = {
             let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut records = Vec::new();
@@ -618,29 +621,29 @@ impl Inner {
                 for part in &shard.parts {
                     let added = part_of_checkpoint(&shard, part);
                     if !added.is_empty() {
-                        records.push(Record::Addition { had: Vec::new(), refused: Vec::new(), added });
+                        records.push(WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added });
                     }
                 }
             }
             let intents = self.intents.list();
-            records.extend(intents.into_iter().map(|(token, request)| Record::Intent(token, request)));
-            self.journal.checkpoint(&records, &|form| words_of(&world, form))
+            records.extend(intents.into_iter().map(|(token, request)| WalRecord::Intent(token, request)));
+            self.wal.checkpoint(&records, &|form| words_of(&world, form))
         };
         let inner = self.clone();
-        self.surroundings.spawn(Box::pin(async move {
-            let written = inner.journal.wait(position, inner.settings.durability != Durability::None).await;
+        self.environment.spawn(Box::pin(async move {
+            let written = inner.wal.wait(position, inner.settings.durability != Durability::None).await;
             if written.is_ok() {
-                inner.journal.trim_before(segment);
+                inner.wal.trim_before(segment);
                 inner.counts.checkpoints.fetch_add(1, Ordering::Relaxed);
             }
-            let full = inner.journal.bytes() > inner.settings.journal_bytes_max;
+            let full = inner.wal.bytes() > inner.settings.journal_bytes_max;
             if full && !inner.is_full.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
                     "the journal is full of what the cluster does not take: nothing is added for now"
                 );
             }
             // Not at once again: it would be as large.
-            inner.surroundings.sleep(inner.settings.flush_every).await;
+            inner.environment.sleep(inner.settings.flush_every).await;
             inner.is_checking.store(false, Ordering::Release);
         }));
     }
@@ -648,7 +651,7 @@ impl Inner {
     /// Whether all that was added is in the cluster, and every intent is settled.
     pub(crate) fn is_clean(&self) -> bool {
         self.intents.is_empty()
-            && self.shards.iter().all(|shard| lock(shard).parts.iter().all(Part::is_clean))
+            && self.shards.iter().all(|shard| lock(shard).parts.iter().all(PartitionState::is_clean))
     }
 
     /// Refuses additions that the journal has no room for.
@@ -660,16 +663,16 @@ impl Inner {
             let why = "the cluster does not take what is in the journal, and the journal may not grow";
             return Err(LedgerError::Full { why: why.into() });
         }
-        self.journal.check()
+        self.wal.check()
     }
 }
 
 /// All of a partition that the cluster is not known to have.
-fn part_of_checkpoint(shard: &Shard, part: &Part) -> Vec<Added> {
+fn part_of_checkpoint(shard: &CacheShard, part: &PartitionState) -> Vec<WalAddition> {
     let partition = part.partition;
     let mut all = Vec::new();
-    let mut push = |number: u64, cell: CellId, form: u32, ops: &mut dyn Iterator<Item = Op>| {
-        all.extend(ops.map(|op| Added { partition, number, cell, form, op }));
+    let mut push = |number: u64, cell: CellId, form: u32, ops: &mut dyn Iterator<Item = CellOperation>| {
+        all.extend(ops.map(|op| WalAddition { partition, number, cell, form, op }));
     };
     for (number, batch) in &part.replays {
         batch.iter().for_each(|((id, form), delta)| push(*number, *id, *form, &mut delta.ops()));
@@ -692,21 +695,21 @@ fn part_of_checkpoint(shard: &Shard, part: &Part) -> Vec<Added> {
 }
 
 /// The words of a form's definition.
-pub(crate) fn words_of(world: &World, form: u32) -> Option<Vec<u64>> {
+pub(crate) fn words_of(world: &ClusterCatalog, form: u32) -> Option<Vec<u64>> {
     world.forms.get(&form).map(|known| known.form.definition.encode())
 }
 
-impl Outgoing {
-    fn batch(&self, world: &World, horizon: Time) -> Batch {
-        let Sending { number, previous, deltas } = &self.sending;
+impl OutgoingBatch {
+    fn batch(&self, world: &ClusterCatalog, horizon: Time) -> WriteBatch {
+        let UnacknowledgedBatch { number, previous, deltas } = &self.sending;
         let mut writes = Vec::new();
-        for Item { id, form, delta, renews } in deltas.iter() {
+        for BatchItem { id, form, delta, renews } in deltas.iter() {
             let Some(known) = world.forms.get(form) else { continue };
-            let cell = || Cell { key: id.key(), form: known.form.clone() };
-            let write = |change| Write { cell: cell(), change, renews: *renews };
+            let cell = || RemoteCell { key: id.key(), form: known.form.clone() };
+            let write = |change| CellWrite { cell: cell(), change, renews: *renews };
             writes.extend(delta.changes(&known.plan).map(write));
         }
-        Batch {
+        WriteBatch {
             partition: self.partition,
             number: *number,
             previous: *previous,

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::Inner;
+use crate::cluster::ClusterCore;
 use crate::lock;
-use crate::remote::{Generations, Partition};
+use crate::remote::{Partition, PartitionGenerations};
 
 /// How often a node asks: as often as images are fresh, but within these.
 const EVERY_MIN: Duration = Duration::from_millis(100);
@@ -22,16 +22,16 @@ const EVERY_MAX: Duration = Duration::from_secs(10);
 
 /// What a node knows of changes.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct GenerationWatch {
     is_busy: bool,
     not_before: Duration,
     /// As of the last answer.
-    known: Generations,
+    known: PartitionGenerations,
 }
 
-impl Inner {
+impl ClusterCore {
     /// Asks, if it is time to.
-    pub(crate) fn ask_generations(self: &Arc<Inner>, now: Duration) {
+    pub(crate) fn ask_generations(self: &Arc<ClusterCore>, now: Duration) {
         let mut watch = lock(&self.watch);
         if watch.is_busy || now < watch.not_before {
             return;
@@ -40,7 +40,7 @@ impl Inner {
         watch.not_before = now + self.settings.fresh_for.clamp(EVERY_MIN, EVERY_MAX);
         let latest = watch.known.latest;
         let inner = self.clone();
-        self.surroundings.spawn(Box::pin(async move {
+        self.environment.spawn(Box::pin(async move {
             let answer = inner.remote.generations(latest, inner.settings.within).await;
             let mut watch = lock(&inner.watch);
             watch.is_busy = false;
@@ -59,7 +59,7 @@ impl Inner {
 
     /// Lets no image of these partitions be used that was asked for before now.
     fn forget(&self, partitions: &[Partition]) {
-        let now = self.surroundings.now();
+        let now = self.environment.now();
         for partition in partitions.iter().filter(|partition| partition.0 < self.partitions.count()) {
             let (shard, at) = self.place(*partition);
             lock(&self.shards[shard]).forget(at, now);
@@ -69,7 +69,7 @@ impl Inner {
 }
 
 /// The partitions that were changed since. To a node that has just begun these are all that ever were.
-fn changed(known: &Generations, found: &Generations) -> Vec<Partition> {
+fn changed(known: &PartitionGenerations, found: &PartitionGenerations) -> Vec<Partition> {
     let is_new = |(partition, number): &(&Partition, &u64)| known.partitions.get(*partition) != Some(*number);
     found.partitions.iter().filter(is_new).map(|(partition, _)| *partition).collect()
 }

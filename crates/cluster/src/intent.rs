@@ -16,50 +16,50 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use stats::{LedgerError, Request};
+use stats::{LedgerError, ObserveRequest};
 
-use crate::cache::{Flight, Landing};
-use crate::cluster::Inner;
-use crate::journal::{Record, Token};
+use crate::cache::{InFlightCall, InFlightGuard};
+use crate::catalog::ClusterCatalog;
+use crate::cluster::ClusterCore;
 use crate::lock;
-use crate::remote::{Cell, Claim, Failure};
-use crate::world::World;
+use crate::remote::{MarkClaim, RemoteCell, RemoteError};
+use crate::wal::{ClaimToken, WalRecord};
 
 /// Intents that are claimed again together.
 const TOGETHER: usize = 256;
 
 /// What is known of a request's mark.
 #[derive(Clone, Copy)]
-pub(crate) enum Verdict {
+pub(crate) enum MarkStatus {
     /// It has none.
     Unmarked,
     /// It was the first.
-    Had(Token),
+    Had(ClaimToken),
     /// Another was.
-    Refused(Token),
+    Refused(ClaimToken),
     /// The cluster has not said.
     Unknown,
 }
 
 /// What is known of the marks of a call's requests.
-pub(crate) struct Verdicts {
-    pub(crate) list: Vec<Verdict>,
+pub(crate) struct MarkStatuses {
+    pub(crate) list: Vec<MarkStatus>,
     /// Why something is not known.
     pub(crate) failure: Option<Arc<str>>,
     /// When the call began.
     pub(crate) at: Duration,
 }
 
-impl Verdicts {
-    pub(crate) fn had(token: Token) -> Verdicts {
-        Verdicts { list: vec![Verdict::Had(token)], failure: None, at: Duration::MAX }
+impl MarkStatuses {
+    pub(crate) fn had(token: ClaimToken) -> MarkStatuses {
+        MarkStatuses { list: vec![MarkStatus::Had(token)], failure: None, at: Duration::MAX }
     }
 
     /// Whether a request adds. Where something is not known all can be sent again, so what has no mark waits for that.
     pub(crate) fn adds(&self, request: usize) -> bool {
         match self.list.get(request) {
-            Some(Verdict::Had(_)) => true,
-            Some(Verdict::Unmarked) => self.failure.is_none(),
+            Some(MarkStatus::Had(_)) => true,
+            Some(MarkStatus::Unmarked) => self.failure.is_none(),
             _ => false,
         }
     }
@@ -67,10 +67,10 @@ impl Verdicts {
 
 /// Intents that are not settled.
 #[derive(Default)]
-pub(crate) struct Intents(Mutex<HashMap<Token, Intent>>);
+pub(crate) struct Intents(Mutex<HashMap<ClaimToken, Intent>>);
 
 struct Intent {
-    request: Request,
+    request: ObserveRequest,
     /// Somebody sees to it.
     is_held: bool,
     attempts: u32,
@@ -79,19 +79,19 @@ struct Intent {
 
 impl Intents {
     /// Takes in one that nobody sees to.
-    pub(crate) fn restore(&self, token: Token, request: Request) {
+    pub(crate) fn restore(&self, token: ClaimToken, request: ObserveRequest) {
         let intent = Intent { request, is_held: false, attempts: 0, not_before: Duration::ZERO };
         lock(&self.0).insert(token, intent);
     }
 
-    pub(crate) fn settle(&self, tokens: &[Token]) {
+    pub(crate) fn settle(&self, tokens: &[ClaimToken]) {
         if !tokens.is_empty() {
             let mut intents = lock(&self.0);
             tokens.iter().for_each(|token| drop(intents.remove(token)));
         }
     }
 
-    pub(crate) fn list(&self) -> Vec<(Token, Request)> {
+    pub(crate) fn list(&self) -> Vec<(ClaimToken, ObserveRequest)> {
         lock(&self.0).iter().map(|(token, intent)| (*token, intent.request.clone())).collect()
     }
 
@@ -105,21 +105,21 @@ impl Intents {
 }
 
 /// The intents of a call. Those that are not settled when it is let go of are claimed again.
-pub(crate) struct Intended {
-    inner: Arc<Inner>,
+pub(crate) struct CallIntents {
+    inner: Arc<ClusterCore>,
     /// One a request.
-    tokens: Vec<Option<Token>>,
-    claims: Vec<Claim>,
+    tokens: Vec<Option<ClaimToken>>,
+    claims: Vec<MarkClaim>,
     at: Duration,
 }
 
 /// A claim under way.
-pub(crate) struct Claiming {
-    flight: Arc<Flight>,
-    answer: Arc<Mutex<Vec<Result<bool, Failure>>>>,
+pub(crate) struct PendingClaim {
+    flight: Arc<InFlightCall>,
+    answer: Arc<Mutex<Vec<Result<bool, RemoteError>>>>,
 }
 
-impl Drop for Intended {
+impl Drop for CallIntents {
     fn drop(&mut self) {
         let mut intents = lock(&self.inner.intents.0);
         for token in self.tokens.iter().flatten() {
@@ -130,9 +130,9 @@ impl Drop for Intended {
     }
 }
 
-impl Intended {
+impl CallIntents {
     /// Begins to claim.
-    pub(crate) fn claim(&mut self) -> Option<Claiming> {
+    pub(crate) fn claim(&mut self) -> Option<PendingClaim> {
         if self.claims.is_empty() {
             return None;
         }
@@ -140,11 +140,11 @@ impl Intended {
     }
 
     /// Waits for what is told.
-    pub(crate) async fn verdicts(&self, claiming: Option<Claiming>) -> Verdicts {
+    pub(crate) async fn verdicts(&self, claiming: Option<PendingClaim>) -> MarkStatuses {
         let mut verdicts =
-            Verdicts { list: Vec::with_capacity(self.tokens.len()), failure: None, at: self.at };
+            MarkStatuses { list: Vec::with_capacity(self.tokens.len()), failure: None, at: self.at };
         let answers = match claiming {
-            Some(Claiming { flight, answer }) => {
+            Some(PendingClaim { flight, answer }) => {
                 flight.wait().await;
                 std::mem::take(&mut *lock(&answer))
             }
@@ -153,13 +153,13 @@ impl Intended {
         let mut answers = answers.into_iter();
         for token in &self.tokens {
             verdicts.list.push(match token.map(|token| (token, answers.next())) {
-                None => Verdict::Unmarked,
-                Some((token, Some(Ok(true)))) => Verdict::Had(token),
-                Some((token, Some(Ok(false)))) => Verdict::Refused(token),
+                None => MarkStatus::Unmarked,
+                Some((token, Some(Ok(true)))) => MarkStatus::Had(token),
+                Some((token, Some(Ok(false)))) => MarkStatus::Refused(token),
                 Some((_, failed)) => {
                     let why = failed.and_then(Result::err).map(|failure| failure.to_string());
                     verdicts.failure = Some(why.unwrap_or_else(|| "the node is stopping".to_owned()).into());
-                    Verdict::Unknown
+                    MarkStatus::Unknown
                 }
             });
         }
@@ -167,15 +167,15 @@ impl Intended {
     }
 }
 
-impl Inner {
+impl ClusterCore {
     /// Writes down what requests with a mark are about to do.
     pub(crate) async fn intend(
-        self: &Arc<Inner>,
-        world: &World,
-        requests: &[Request],
-    ) -> Result<Intended, LedgerError> {
-        let at = self.surroundings.now();
-        let mut intended = Intended { inner: self.clone(), tokens: Vec::new(), claims: Vec::new(), at };
+        self: &Arc<ClusterCore>,
+        world: &ClusterCatalog,
+        requests: &[ObserveRequest],
+    ) -> Result<CallIntents, LedgerError> {
+        let at = self.environment.now();
+        let mut intended = CallIntents { inner: self.clone(), tokens: Vec::new(), claims: Vec::new(), at };
         let mut position = None;
         for request in requests {
             let token = request.once.as_ref().map(|_| self.token());
@@ -184,23 +184,23 @@ impl Inner {
             {
                 let intent = Intent { request: request.clone(), is_held: true, attempts: 0, not_before: at };
                 lock(&self.intents.0).insert(token, intent);
-                position = Some(self.journal.append(&Record::Intent(token, request.clone()), &|_| None));
+                position = Some(self.wal.append(&WalRecord::Intent(token, request.clone()), &|_| None));
                 intended.claims.push(claim);
             }
             intended.tokens.push(token);
         }
         if let Some(position) = position {
-            self.journal.settled(position).await?;
+            self.wal.settled(position).await?;
         }
         Ok(intended)
     }
 
-    fn claim(self: &Arc<Inner>, claims: Vec<Claim>) -> Claiming {
-        let claiming = Claiming { flight: Arc::default(), answer: Arc::default() };
+    fn claim(self: &Arc<ClusterCore>, claims: Vec<MarkClaim>) -> PendingClaim {
+        let claiming = PendingClaim { flight: Arc::default(), answer: Arc::default() };
         let (inner, answer) = (self.clone(), claiming.answer.clone());
-        let landing = Landing(claiming.flight.clone());
+        let landing = InFlightGuard(claiming.flight.clone());
         self.counts.claims(claims.len());
-        self.surroundings.spawn(Box::pin(async move {
+        self.environment.spawn(Box::pin(async move {
             let answers = inner.remote.claim(claims, inner.settings.within).await;
             *lock(&answer) = answers;
             drop(landing);
@@ -209,8 +209,8 @@ impl Inner {
     }
 
     /// Claims again what nobody waits for any more.
-    pub(crate) fn resolve(self: &Arc<Inner>, now: Duration) {
-        let world = self.world();
+    pub(crate) fn resolve(self: &Arc<ClusterCore>, now: Duration) {
+        let world = self.catalog();
         let (mut again, mut claims, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for (token, intent) in lock(&self.intents.0).iter_mut() {
             if intent.is_held || now < intent.not_before || again.len() >= TOGETHER {
@@ -233,7 +233,7 @@ impl Inner {
             return;
         }
         let inner = self.clone();
-        self.surroundings.spawn(Box::pin(async move {
+        self.environment.spawn(Box::pin(async move {
             inner.counts.claims(claims.len());
             let mut answers = inner.remote.claim(claims, inner.settings.within).await.into_iter();
             for (token, request, attempts) in again {
@@ -241,7 +241,7 @@ impl Inner {
                     Some(Ok(true)) => inner.settle(token, &request).await,
                     Some(Ok(false)) => inner.refuse(vec![token]),
                     Some(Err(_)) | None => {
-                        let not_before = inner.surroundings.now() + inner.again(attempts);
+                        let not_before = inner.environment.now() + inner.again(attempts);
                         if let Some(intent) = lock(&inner.intents.0).get_mut(&token) {
                             intent.is_held = false;
                             intent.attempts = attempts.saturating_add(1);
@@ -255,17 +255,17 @@ impl Inner {
     }
 
     /// Notes that another request had the mark.
-    fn refuse(&self, tokens: Vec<Token>) {
+    fn refuse(&self, tokens: Vec<ClaimToken>) {
         let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
-        let record = Record::Addition { had: Vec::new(), refused: tokens.clone(), added: Vec::new() };
-        self.journal.append(&record, &|_| None);
+        let record = WalRecord::Addition { had: Vec::new(), refused: tokens.clone(), added: Vec::new() };
+        self.wal.append(&record, &|_| None);
         self.intents.settle(&tokens);
     }
 }
 
-fn claim_of(world: &World, token: Token, request: &Request) -> Option<Claim> {
+fn claim_of(world: &ClusterCatalog, token: ClaimToken, request: &ObserveRequest) -> Option<MarkClaim> {
     let once = request.once.as_ref()?;
     let planned = world.planned(once.key.space, once.key.kind).ok()?;
-    let cell = Cell { key: once.key, form: planned.known.form.clone() };
-    Some(Claim { cell, time: once.time, token })
+    let cell = RemoteCell { key: once.key, form: planned.known.form.clone() };
+    Some(MarkClaim { cell, time: once.time, token })
 }

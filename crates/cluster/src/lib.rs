@@ -10,37 +10,37 @@
 //! The crate knows the network; what a count means it leaves to `stats`. `docs/cluster.md` says what is promised.
 
 mod cache;
+mod catalog;
 mod chain;
 mod cluster;
-mod counts;
 mod delta;
+mod environment;
 mod erase;
-mod exact;
+mod exact_limit;
 mod export;
 mod flush;
 mod generation;
 mod intent;
-mod journal;
-mod observe;
+mod metrics;
+mod observation;
 mod reads;
 pub mod remote;
 pub mod sizing;
-mod surroundings;
 mod sweep;
 mod transfer;
+mod wal;
 pub mod wire;
-mod world;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use cluster::{Cluster, Settings};
-pub use counts::Metrics;
+pub use cluster::{Cluster, ClusterSettings};
+pub use environment::{BackgroundTask, Environment, ThreadedEnvironment};
 pub use erase::erase;
-pub use export::{Export, Exported};
-pub use journal::{count_records, identity};
-pub use surroundings::{Surroundings, Task, Threads};
-pub use sweep::{Sweep, Swept};
-pub use transfer::{Transfer, Transferred};
+pub use export::{ClusterExport, ClusterExportReport};
+pub use metrics::ClusterMetrics;
+pub use sweep::{ClusterSweep, SweepReport};
+pub use transfer::{ClusterTransfer, ClusterTransferReport};
+pub use wal::{count_records, identity};
 
 // A panic elsewhere leaves what these guard usable: it is changed in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

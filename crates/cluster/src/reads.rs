@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use event::Key;
 
-use crate::cache::{CellId, Entry, Flight, Landing, Shard};
-use crate::chain::Link;
-use crate::cluster::Inner;
-use crate::flush::Part;
+use crate::cache::{CacheEntry, CacheShard, CellId, InFlightCall, InFlightGuard};
+use crate::catalog::ClusterCatalog;
+use crate::chain::ChainId;
+use crate::cluster::ClusterCore;
+use crate::flush::PartitionState;
 use crate::lock;
-use crate::remote::{Cell, Image, Partition, Read};
-use crate::world::World;
+use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell};
 
 /// The longest that an image is kept which nobody has changed. Servers let go of what is not used by a clock of their own,
 /// and people change cells by hand.
@@ -22,8 +22,8 @@ const OLDEST: Duration = Duration::from_secs(600);
 
 /// Cells that one call is to read.
 #[derive(Default)]
-pub(crate) struct Wanted {
-    pub(crate) flight: Arc<Flight>,
+pub(crate) struct PlannedReads {
+    pub(crate) flight: Arc<InFlightCall>,
     cells: BTreeMap<Partition, Vec<(CellId, u32)>>,
     /// The last batch of each partition that the cluster had acknowledged before.
     acknowledged: BTreeMap<Partition, u64>,
@@ -31,12 +31,12 @@ pub(crate) struct Wanted {
     pub(crate) was_void: Arc<AtomicBool>,
 }
 
-impl Wanted {
+impl PlannedReads {
     pub(crate) fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    fn push(&mut self, shard: &mut Shard, id: CellId, form: u32) {
+    fn push(&mut self, shard: &mut CacheShard, id: CellId, form: u32) {
         if let Some(entry) = shard.get_mut(id) {
             entry.flight = Some(self.flight.clone());
         }
@@ -46,7 +46,7 @@ impl Wanted {
     }
 
     /// Asks only who has written last.
-    fn check(&mut self, part: &mut Part) {
+    fn check(&mut self, part: &mut PartitionState) {
         part.looking = Some(self.flight.clone());
         self.acknowledged.insert(part.partition, part.acknowledged);
         self.cells.entry(part.partition).or_default();
@@ -55,7 +55,7 @@ impl Wanted {
 
 /// How old images may be.
 #[derive(Clone, Copy)]
-pub(crate) struct Age {
+pub(crate) struct ImageAge {
     /// Images that were asked for before this are read anew while they are answered.
     pub(crate) soft: Duration,
     /// Images that were asked for before this are not answered.
@@ -63,33 +63,33 @@ pub(crate) struct Age {
     /// Images that were asked for before this are read anew even if nobody has changed them.
     oldest: Duration,
     /// What the answer to a write says that is sent by then is not asked for.
-    told_by: Duration,
+    answered_by: Duration,
 }
 
-impl Age {
+impl ImageAge {
     /// Whether an image is answered that is what the cluster had at a time.
-    pub(crate) fn is_usable(&self, entry: &Entry, as_of: Duration) -> bool {
+    pub(crate) fn is_usable(&self, entry: &CacheEntry, as_of: Duration) -> bool {
         entry.image.is_some() && as_of >= self.hard
     }
 }
 
 /// What a lookup has found.
 #[derive(Default)]
-pub(crate) struct Lookup {
+pub(crate) struct CacheLookup {
     /// To be read before there is an answer.
-    pub(crate) missing: Wanted,
+    pub(crate) missing: PlannedReads,
     /// To be read meanwhile.
-    pub(crate) old: Wanted,
+    pub(crate) old: PlannedReads,
     /// Others are reading what is to be waited for.
-    pub(crate) flights: Vec<Arc<Flight>>,
+    pub(crate) flights: Vec<Arc<InFlightCall>>,
     pub(crate) hits: u64,
     pub(crate) soft_hits: u64,
     pub(crate) misses: u64,
 }
 
-impl Lookup {
+impl CacheLookup {
     /// Looks up one cell.
-    pub(crate) fn look(&mut self, shard: &mut Shard, id: CellId, form: u32, age: &Age, stamp: u64) {
+    pub(crate) fn look(&mut self, shard: &mut CacheShard, id: CellId, form: u32, age: &ImageAge, stamp: u64) {
         let part = shard.part_of(id);
         let (entry, as_of) = shard.entry(id, form, part, stamp);
         let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
@@ -98,9 +98,9 @@ impl Lookup {
             return;
         }
         let flying = entry.flying().cloned();
-        if is_usable && is_recent && shard.link(id, part) != Link::NONE {
+        if is_usable && is_recent && shard.link(id, part) != ChainId::NONE {
             let Some(part) = shard.parts.get_mut(part) else { return };
-            if part.tells_by(age.told_by) {
+            if part.answers_by(age.answered_by) {
                 self.hits += 1;
                 return;
             }
@@ -129,27 +129,31 @@ impl Lookup {
     }
 }
 
-impl Inner {
-    pub(crate) fn age(&self, now: Duration) -> Age {
-        Age {
+impl ClusterCore {
+    pub(crate) fn age(&self, now: Duration) -> ImageAge {
+        ImageAge {
             soft: now.saturating_sub(self.settings.fresh_for),
             hard: now.saturating_sub(self.settings.stale_for),
             oldest: now.saturating_sub(OLDEST.max(self.settings.stale_for)),
-            told_by: now + 2 * self.pause(),
+            answered_by: now + 2 * self.pause(),
         }
     }
 
     /// Reads what a lookup wants; answers when what is needed is there, or cannot be had. True if some images came that
     /// were older than what is known, and another try is worth it.
-    pub(crate) async fn read(self: &Arc<Inner>, lookup: Lookup, world: &Arc<World>) -> bool {
-        let Lookup { missing, old, flights, .. } = lookup;
+    pub(crate) async fn read(
+        self: &Arc<ClusterCore>,
+        lookup: CacheLookup,
+        world: &Arc<ClusterCatalog>,
+    ) -> bool {
+        let CacheLookup { missing, old, flights, .. } = lookup;
         let (flight, was_void) = (missing.flight.clone(), missing.was_void.clone());
         let is_needed = !missing.is_empty();
         for wanted in [missing, old] {
             if !wanted.is_empty() {
                 let (inner, world) = (self.clone(), world.clone());
-                let landing = Landing(wanted.flight.clone());
-                self.surroundings.spawn(Box::pin(async move {
+                let landing = InFlightGuard(wanted.flight.clone());
+                self.environment.spawn(Box::pin(async move {
                     inner.fetch(wanted, &world).await;
                     drop(landing);
                 }));
@@ -164,16 +168,16 @@ impl Inner {
         was_void.load(Ordering::Acquire)
     }
 
-    async fn fetch(&self, wanted: Wanted, world: &World) {
-        let Wanted { cells, acknowledged, was_void, .. } = wanted;
-        let asked = self.surroundings.now();
+    async fn fetch(&self, wanted: PlannedReads, world: &ClusterCatalog) {
+        let PlannedReads { cells, acknowledged, was_void, .. } = wanted;
+        let asked = self.environment.now();
         let read = |(partition, ids): (&Partition, &Vec<(CellId, u32)>)| {
             let cell = |(id, form): &(CellId, u32)| {
-                Some(Cell { key: id.key(), form: world.forms.get(form)?.form.clone() })
+                Some(RemoteCell { key: id.key(), form: world.forms.get(form)?.form.clone() })
             };
-            Read { partition: *partition, cells: ids.iter().filter_map(cell).collect() }
+            PartitionRead { partition: *partition, cells: ids.iter().filter_map(cell).collect() }
         };
-        let reads: Vec<Read> = cells.iter().map(read).collect();
+        let reads: Vec<PartitionRead> = cells.iter().map(read).collect();
         let count: u64 = reads.iter().map(|read| read.cells.len() as u64).sum();
         let checks = reads.iter().filter(|read| read.cells.is_empty()).count() as u64;
         self.counts.reads.fetch_add(count, Ordering::Relaxed);
@@ -200,7 +204,7 @@ impl Inner {
                 }
                 continue;
             }
-            let link = shard.parts.get_mut(at).map_or(Link::NONE, |part| {
+            let link = shard.parts.get_mut(at).map_or(ChainId::NONE, |part| {
                 part.chain.saw(found.writer, found.number, part.acknowledged, asked)
             });
             for ((id, form), image) in ids.into_iter().zip(found.images) {
@@ -216,7 +220,7 @@ impl Inner {
                 // Whoever takes from an exact limit writes no batch, so such an image is as old as its reading.
                 let Key { space, kind, .. } = id.key();
                 let is_limit = world.planned(space, kind).is_ok_and(|planned| planned.is_limit);
-                let link = if is_limit { Link::NONE } else { link };
+                let link = if is_limit { ChainId::NONE } else { link };
                 if !shard.arrive(id, form, found.number, words, (asked, link)) {
                     was_void.store(true, Ordering::Release);
                 }
@@ -225,7 +229,7 @@ impl Inner {
     }
 }
 
-fn restore(world: &World, form: u32, image: &Image) -> Result<Vec<u64>, &'static str> {
+fn restore(world: &ClusterCatalog, form: u32, image: &CellImage) -> Result<Vec<u64>, &'static str> {
     let known = world.forms.get(&form).ok_or("it has no definition")?;
     known.plan.restore(image.first, image.last, &image.content)
 }

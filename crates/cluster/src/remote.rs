@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event::{Key, Shingle, Span, Time};
-use stats::limit::Flow;
-use stats::portable::{Content, Definition};
-use stats::{Add, Figure, Measure};
+use stats::cell_export::{CellContent, CellDefinition};
+use stats::limit::GcraOperation;
+use stats::{Addition, LedgerMetric, Measure};
 
 /// A future that answers later.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type RemoteFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// One of the equal parts that all keys are divided into by the leading bits of their shingles. All keys of one lie in
 /// one slot of the cluster, so a script can change any of them together; pairs are in the partition of their owners.
@@ -22,18 +22,18 @@ pub struct Partition(pub u16);
 
 /// Into how many parts the keys are divided: a power of two, the same for all nodes and for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Partitions(u16);
+pub struct PartitionCount(u16);
 
-impl Partitions {
+impl PartitionCount {
     /// As many as a cluster has slots, the most there can be.
     pub const MAX: u16 = 1 << 14;
 
     /// What a new cluster gets.
-    pub const USUAL: Partitions = Partitions(1024);
+    pub const USUAL: PartitionCount = PartitionCount(1024);
 
     /// `None` where it is no power of two, or too many.
-    pub fn new(count: u16) -> Option<Partitions> {
-        (count.is_power_of_two() && count <= Partitions::MAX).then_some(Partitions(count))
+    pub fn new(count: u16) -> Option<PartitionCount> {
+        (count.is_power_of_two() && count <= PartitionCount::MAX).then_some(PartitionCount(count))
     }
 
     /// How many there are.
@@ -54,15 +54,15 @@ pub const TIME_MAX: Time = Time((1 << 53) - 1);
 
 /// What all cells of one definition have in common.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub struct CellForm {
     /// A hash of the definition. It is in the names of cells, so that what is written under one definition is never
     /// read under another.
     pub id: u32,
     /// What is kept. Of a pair it is the distinct count's.
-    pub definition: Definition,
+    pub definition: CellDefinition,
 }
 
-impl Form {
+impl CellForm {
     /// By how much the time to live that a use of a key begins is longer than what is needed of it: as long may pass until
     /// a use has to begin it anew.
     pub fn slack(&self) -> Span {
@@ -73,7 +73,7 @@ impl Form {
             }
             Measure::Distinct { tier, .. } | Measure::Approx { tier, .. } => tier.width,
             Measure::Once { window } => *window,
-            Measure::Track(track) => Span(track.keep().0 / 8),
+            Measure::Aggregate(track) => Span(track.keep().0 / 8),
             Measure::Evidence { keep } => Span(keep.0 / 8),
             Measure::Gcra => Span(0),
         }
@@ -83,34 +83,34 @@ impl Form {
 /// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
 /// [`Cell::PAIR`] set, and the shingle is the pair's.
 #[derive(Clone, Debug)]
-pub struct Cell {
+pub struct RemoteCell {
     /// Whose.
     pub key: Key,
     /// Of which form.
-    pub form: Arc<Form>,
+    pub form: Arc<CellForm>,
 }
 
-impl Cell {
+impl RemoteCell {
     /// The bit that tells the kind of pairs from that of their owners.
     pub const PAIR: u16 = 0x8000;
 }
 
 /// All that the cluster keeps of a cell, or a part that is to be added.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Image {
+pub struct CellImage {
     /// First event.
     pub first: Time,
     /// Last event.
     pub last: Time,
     /// What was counted.
-    pub content: Content,
+    pub content: CellContent,
 }
 
 /// What happens to a cell.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum CellChange {
     /// It has seen what the image has seen, too.
-    Merge(Image),
+    Merge(CellImage),
     /// It is the owner of a distinct count, and has seen a value: the event is seen, and one is added to the period of
     /// `time` if the pair's mark for that period is not there yet and would be kept. The mark is there afterwards.
     Unique {
@@ -124,24 +124,24 @@ pub enum Change {
         /// When.
         now: Time,
         /// What.
-        flow: Flow,
+        flow: GcraOperation,
     },
 }
 
 /// A change of one cell.
 #[derive(Clone, Debug)]
-pub struct Write {
+pub struct CellWrite {
     /// Which.
-    pub cell: Cell,
+    pub cell: RemoteCell,
     /// What happens to it.
-    pub change: Change,
+    pub change: CellChange,
     /// Whether its time to live begins anew, as that of a new cell does anyway.
     pub renews: bool,
 }
 
 /// Changes of one partition, which are made all or not at all, and once however often they are sent.
 #[derive(Clone, Debug)]
-pub struct Batch {
+pub struct WriteBatch {
     /// Where all its cells are.
     pub partition: Partition,
     /// The node's batches of a partition are numbered from one, without a gap. The partition remembers the last that it
@@ -153,12 +153,12 @@ pub struct Batch {
     /// A cell that has expired at this time is nothing to add to: it begins anew.
     pub horizon: Time,
     /// In order.
-    pub writes: Arc<[Write]>,
+    pub writes: Arc<[CellWrite]>,
 }
 
 /// Who wrote to a partition last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Writer {
+pub enum LastWriter {
     /// It is not known.
     #[default]
     Unknown,
@@ -170,9 +170,9 @@ pub enum Writer {
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// It was made now, after what this one wrote.
-    Now(Writer),
+    Now(LastWriter),
     /// It had been made before, or a later one was.
     Before,
     /// The one before it is not there: a replica that had not got it took its master's place. Nothing was made. The
@@ -182,29 +182,29 @@ pub enum Written {
 
 /// Cells of one partition, to be read together.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct PartitionRead {
     /// Where they all are.
     pub partition: Partition,
     /// Which.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<RemoteCell>,
 }
 
 /// What was read of a partition, all at one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct PartitionImages {
     /// The node's last batch that the images include.
     pub number: u64,
     /// Who has written last of what they include.
-    pub writer: Writer,
+    pub writer: LastWriter,
     /// One a cell, in order; `None` for what is not there.
-    pub images: Vec<Option<Image>>,
+    pub images: Vec<Option<CellImage>>,
 }
 
 /// A mark that a request wants to be the first to leave.
 #[derive(Clone, Debug)]
-pub struct Claim {
+pub struct MarkClaim {
     /// A cell of a `stats::Measure::Once`.
-    pub cell: Cell,
+    pub cell: RemoteCell,
     /// The request's time.
     pub time: Time,
     /// Who claims: the same token may claim again, and is told the same.
@@ -213,7 +213,7 @@ pub struct Claim {
 
 /// When cells were last changed by others than nodes: erased, or brought in. Each time has a number that no other has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Generations {
+pub struct PartitionGenerations {
     /// The last time; zero for never.
     pub latest: u64,
     /// The last of each partition that ever had one.
@@ -222,20 +222,20 @@ pub struct Generations {
 
 /// Something that is asked of a limit's cell, and decided by what the cell then has.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ExactLimitRequest {
     /// Which.
-    pub cell: Cell,
+    pub cell: RemoteCell,
     /// When.
     pub time: Time,
     /// What a reading of it is over, at most two; none for a bucket.
     pub windows: [Option<Span>; 2],
     /// [`Add::Nothing`], what is taken or given back, or what counts whatever is there.
-    pub add: Add,
+    pub add: Addition,
 }
 
 /// What is asked of one partition at once. All of it is made or nothing, in order, and once however often it is sent.
 #[derive(Clone, Debug)]
-pub struct Round {
+pub struct ExactLimitBatch {
     /// Where all its cells are.
     pub partition: Partition,
     /// Whose rounds these are: one opening of one node.
@@ -246,12 +246,12 @@ pub struct Round {
     /// A cell that has expired at this time is nothing.
     pub horizon: Time,
     /// In order.
-    pub asks: Arc<[Ask]>,
+    pub asks: Arc<[ExactLimitRequest]>,
 }
 
 /// What a cell had before something was asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum PriorReading {
     /// It was not there.
     Nothing,
     /// What a reading of it says.
@@ -269,7 +269,7 @@ pub enum Before {
 
 /// Why the cluster has not answered. What was to be changed may have been changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum RemoteError {
     /// The shard did not answer in time, or its connection broke.
     #[error("{0}")]
     Unreachable(Arc<str>),
@@ -289,19 +289,35 @@ pub enum Failure {
 
 /// A cluster. Every call answers within its time, one answer for each thing asked, in order; what goes to one shard goes
 /// in one round trip.
-pub trait Remote: Send + Sync {
+pub trait RemoteCluster: Send + Sync {
     /// Reads cells.
-    fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>>;
+    fn read(
+        &self,
+        asked: Vec<PartitionRead>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<PartitionImages, RemoteError>>>;
 
     /// Makes batches.
-    fn write(&self, batches: Vec<Batch>, within: Duration) -> Later<'_, Vec<Result<Written, Failure>>>;
+    fn write(
+        &self,
+        batches: Vec<WriteBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<WriteOutcome, RemoteError>>>;
 
     /// Leaves marks: true for each that nobody else had left, by the rule of `stats::Measure::Once`.
-    fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>>;
+    fn claim(
+        &self,
+        claims: Vec<MarkClaim>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<bool, RemoteError>>>;
 
     /// Makes rounds: what each cell had before, one for each thing asked, in order. What it then has follows from that
     /// by the rules of `stats`.
-    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>>;
+    fn take(
+        &self,
+        rounds: Vec<ExactLimitBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<Vec<PriorReading>, RemoteError>>>;
 
     /// Which shard has a partition, as far as is known. Rounds for different shards are sent in calls of their own, so
     /// that none waits for a shard that does not answer.
@@ -310,16 +326,24 @@ pub trait Remote: Send + Sync {
     }
 
     /// The node's last batch of each partition, in their order.
-    fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>>;
+    fn numbers(&self, within: Duration) -> RemoteFuture<'_, Vec<Result<u64, RemoteError>>>;
 
     /// When cells were changed by others than nodes; `None` if the last time is the one that is `known`.
-    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>>;
+    fn generations(
+        &self,
+        known: u64,
+        within: Duration,
+    ) -> RemoteFuture<'_, Result<Option<PartitionGenerations>, RemoteError>>;
 
     /// Says that cells of these partitions were changed by others than nodes, which then read them anew.
-    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>>;
+    fn renew(
+        &self,
+        partitions: Vec<Partition>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Result<(), RemoteError>>;
 
     /// What there is to say of the way to it, for metrics.
-    fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<LedgerMetric> {
         Vec::new()
     }
 }
@@ -330,13 +354,13 @@ mod tests {
 
     #[test]
     fn partitions_are_the_leading_bits() {
-        let of = |count, shingle| Partitions::new(count).unwrap().of(Shingle(shingle));
+        let of = |count, shingle| PartitionCount::new(count).unwrap().of(Shingle(shingle));
         assert_eq!(of(1, u64::MAX), Partition(0));
         assert_eq!(of(2, 1 << 63), Partition(1));
         assert_eq!(of(1024, 0xffc0 << 48), Partition(1023));
         assert_eq!(of(16384, 0x0007 << 48), Partition(1));
         for count in [0, 3, 1 << 15] {
-            assert_eq!(Partitions::new(count), None);
+            assert_eq!(PartitionCount::new(count), None);
         }
     }
 }

@@ -30,7 +30,7 @@ const BUSY: f64 = 0.5;
 
 /// What is asked of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Demand {
+pub struct ClusterDemand {
     /// Different keys that are seen a day. Each day's are taken for new ones.
     pub keys_per_day: u64,
     /// Additions a second.
@@ -51,7 +51,7 @@ pub struct Demand {
 
 /// What that needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Sizing {
+pub struct ClusterSizing {
     /// Keys at a time.
     pub keys: u64,
     /// Bytes of one copy, as servers must have them.
@@ -76,9 +76,9 @@ pub struct Sizing {
     pub servers: u64,
 }
 
-impl Demand {
+impl ClusterDemand {
     /// Applies the formula. Numbers that are too large stay at the largest.
-    pub fn sizing(&self) -> Sizing {
+    pub fn sizing(&self) -> ClusterSizing {
         let days = self.keep.as_seconds_f64().max(0.0) / 86_400.0;
         let keys = self.keys_per_day as f64 * (days + 1.0);
         let bytes = keys * self.bytes_per_key as f64 * FRAGMENTATION / FILL;
@@ -92,7 +92,7 @@ impl Demand {
         let masters_by_time = (cores / BUSY).ceil() as u64;
         let masters = masters_by_memory.max(masters_by_time).max(3);
         let copies = self.replication.max(1);
-        Sizing {
+        ClusterSizing {
             keys: keys.ceil() as u64,
             bytes: bytes.ceil() as u64,
             bytes_of_all: (bytes * copies as f64).ceil() as u64,
@@ -112,8 +112,8 @@ impl Demand {
 mod tests {
     use super::*;
 
-    fn demand() -> Demand {
-        Demand {
+    fn demand() -> ClusterDemand {
+        ClusterDemand {
             keys_per_day: 86_400_000,
             updates_per_second: 5000,
             keep: Span::days(9),
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn it_takes_any_numbers() {
-        let most = Demand {
+        let most = ClusterDemand {
             keys_per_day: u64::MAX,
             updates_per_second: u64::MAX,
             keep: Span::MAX,
@@ -148,7 +148,7 @@ mod tests {
             missed: 7.0,
         };
         assert_eq!(most.sizing().servers, u64::MAX);
-        let none = Demand { keys_per_day: 0, updates_per_second: 0, ..demand() };
+        let none = ClusterDemand { keys_per_day: 0, updates_per_second: 0, ..demand() };
         assert_eq!(none.sizing().servers, 6, "a cluster has three masters");
     }
 }

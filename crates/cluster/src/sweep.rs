@@ -18,23 +18,23 @@ use std::time::Duration;
 
 use event::Time;
 
-use crate::cluster::{Cluster, Inner};
-use crate::remote::{Cell, Failure, Form, Partition};
+use crate::cluster::{Cluster, ClusterCore};
+use crate::remote::{CellForm, Partition, RemoteCell, RemoteError};
 use crate::transfer::WITHIN;
-use crate::wire::{Name, STEP, Scan, Wire};
+use crate::wire::{CellName, NameScan, STEP, WireClient};
 
 /// The longest rest before a pass, also after one that failed, as while slots are moved.
 const BETWEEN: Duration = Duration::from_secs(3600);
 
 /// A pass that begins anew when it has come to its end.
-pub struct Sweep {
-    wire: Wire,
-    scan: Option<Scan>,
+pub struct ClusterSweep {
+    wire: WireClient,
+    scan: Option<NameScan>,
 }
 
 /// What a step has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Names that were looked at.
     pub looked: u64,
     /// Fields that were removed.
@@ -43,10 +43,10 @@ pub struct Swept {
     pub ended: bool,
 }
 
-impl Sweep {
+impl ClusterSweep {
     /// Begins nothing yet.
-    pub fn new(wire: &Wire) -> Sweep {
-        Sweep { wire: wire.clone(), scan: None }
+    pub fn new(wire: &WireClient) -> ClusterSweep {
+        ClusterSweep { wire: wire.clone(), scan: None }
     }
 
     /// Goes on by some names: what has aged out at `horizon` of those cells whose form is known is folded or removed. To be awaited where
@@ -54,20 +54,24 @@ impl Sweep {
     ///
     /// # Errors
     /// What the cluster answered last, or that slots were moved meanwhile. The next step begins a pass anew.
-    pub async fn step(&mut self, forms: &HashMap<u32, Arc<Form>>, horizon: Time) -> Result<Swept, Failure> {
+    pub async fn step(
+        &mut self,
+        forms: &HashMap<u32, Arc<CellForm>>,
+        horizon: Time,
+    ) -> Result<SweepReport, RemoteError> {
         let mut scan = match self.scan.take() {
             Some(scan) => scan,
-            None => Scan::begin(&self.wire, None).await?,
+            None => NameScan::begin(&self.wire, None).await?,
         };
         let Some(names) = scan.next().await? else {
-            return Ok(Swept { ended: true, ..Swept::default() });
+            return Ok(SweepReport { ended: true, ..SweepReport::default() });
         };
-        let mut swept = Swept { looked: names.len() as u64, ..Swept::default() };
-        let mut parts = BTreeMap::<Partition, Vec<Cell>>::new();
-        for (partition, Name { key, form }) in names {
+        let mut swept = SweepReport { looked: names.len() as u64, ..SweepReport::default() };
+        let mut parts = BTreeMap::<Partition, Vec<RemoteCell>>::new();
+        for (partition, CellName { key, form }) in names {
             // Pairs and marks have one tier, and expire with it.
             if let Some(form) = forms.get(&form).filter(|form| key.kind == form.definition.kind) {
-                parts.entry(partition).or_default().push(Cell { key, form: form.clone() });
+                parts.entry(partition).or_default().push(RemoteCell { key, form: form.clone() });
             }
         }
         for answer in self.wire.sweep(parts.into_iter().collect(), horizon, WITHIN).await {
@@ -81,31 +85,31 @@ impl Sweep {
 impl Cluster {
     /// What of the node's journal was not as it was written when it was opened, in a sentence for people.
     pub fn damage(&self) -> Option<String> {
-        self.inner.journal.losses().sentence()
+        self.inner.wal.losses().sentence()
     }
 
     /// Goes on sweeping for as long as this node is open, about so many names a second; zero is never.
-    pub fn sweep(&self, wire: &Wire, a_second: u32) {
+    pub fn sweep(&self, wire: &WireClient, a_second: u32) {
         if a_second == 0 {
             return;
         }
         let rest = Duration::from_secs(1).mul_f64(STEP as f64 / f64::from(a_second));
-        let (inner, sweep) = (Arc::downgrade(&self.inner), Sweep::new(wire));
-        self.inner.surroundings.spawn(Box::pin(go_on(inner, sweep, rest)));
+        let (inner, sweep) = (Arc::downgrade(&self.inner), ClusterSweep::new(wire));
+        self.inner.environment.spawn(Box::pin(go_on(inner, sweep, rest)));
     }
 }
 
-async fn go_on(inner: Weak<Inner>, mut sweep: Sweep, rest: Duration) {
+async fn go_on(inner: Weak<ClusterCore>, mut sweep: ClusterSweep, rest: Duration) {
     let mut pause = BETWEEN;
     loop {
         let Some(node) = inner.upgrade() else { return };
         // Drawn for each pass, so that nodes that were started together do not go together.
         let part = crate::lock(&node.random).unit();
-        let sleep = node.surroundings.sleep(if pause == rest { rest } else { pause.mul_f64(part) });
+        let sleep = node.environment.sleep(if pause == rest { rest } else { pause.mul_f64(part) });
         drop(node);
         sleep.await;
         let Some(node) = inner.upgrade() else { return };
-        let forms = node.world().forms.iter().map(|(id, known)| (*id, known.form.clone())).collect();
+        let forms = node.catalog().forms.iter().map(|(id, known)| (*id, known.form.clone())).collect();
         let horizon = Time(node.horizon.load(Ordering::Acquire));
         drop(node);
         let swept = sweep.step(&forms, horizon).await;

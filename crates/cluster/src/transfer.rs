@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use event::{Key, Kind, Time};
 use stats::Measure;
-use stats::portable::{Content, Definition, Portable};
+use stats::cell_export::{CellContent, CellDefinition, ExportedCell};
 
 use crate::remote::{
-    Batch, Cell, Change, Failure, Form, Image, Partition, Partitions, Read, Remote, Write, Written,
+    CellChange, CellForm, CellImage, CellWrite, Partition, PartitionCount, PartitionRead, RemoteCell,
+    RemoteCluster, RemoteError, WriteBatch, WriteOutcome,
 };
 
 /// How long one call may take, and how often it is tried before the transfer ends.
@@ -27,7 +28,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a transfer has found and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transferred {
+pub struct ClusterTransferReport {
     /// Cells that were as they came.
     pub same: u64,
     /// Cells that were not there.
@@ -39,30 +40,35 @@ pub struct Transferred {
 }
 
 /// A transfer into a cluster.
-pub struct Transfer {
-    remote: Arc<dyn Remote>,
-    partitions: Partitions,
-    forms: HashMap<u32, Arc<Form>>,
+pub struct ClusterTransfer {
+    remote: Arc<dyn RemoteCluster>,
+    partitions: PartitionCount,
+    forms: HashMap<u32, Arc<CellForm>>,
     numbers: HashMap<Partition, u64>,
     now: Time,
     writes: bool,
-    done: Transferred,
+    done: ClusterTransferReport,
     /// Where cells were written of which nodes have not been told.
     written: BTreeSet<Partition>,
 }
 
-impl Transfer {
+impl ClusterTransfer {
     /// Begins one, over a way to the cluster under a node's identity that nobody else has, and that was never used
     /// before. If it does not write it only compares. `now` is when buckets of limits are looked at.
-    pub fn new(remote: Arc<dyn Remote>, partitions: Partitions, now: Time, writes: bool) -> Transfer {
-        Transfer {
+    pub fn new(
+        remote: Arc<dyn RemoteCluster>,
+        partitions: PartitionCount,
+        now: Time,
+        writes: bool,
+    ) -> ClusterTransfer {
+        ClusterTransfer {
             remote,
             partitions,
             forms: HashMap::new(),
             numbers: HashMap::new(),
             now,
             writes,
-            done: Transferred::default(),
+            done: ClusterTransferReport::default(),
             written: BTreeSet::new(),
         }
     }
@@ -71,7 +77,7 @@ impl Transfer {
     ///
     /// # Errors
     /// What the cluster answered last. Nodes then answer what they had read before for as long as it is not too old.
-    pub async fn end(self) -> Result<Transferred, Failure> {
+    pub async fn end(self) -> Result<ClusterTransferReport, RemoteError> {
         renew(&*self.remote, self.written).await?;
         Ok(self.done)
     }
@@ -82,24 +88,26 @@ impl Transfer {
     /// What the cluster answered last. What was taken before stays.
     pub async fn take(
         &mut self,
-        cells: impl IntoIterator<Item = (&Definition, Portable)>,
-    ) -> Result<(), Failure> {
-        let mut parts: BTreeMap<Partition, (Vec<Cell>, Vec<Image>)> = BTreeMap::new();
+        cells: impl IntoIterator<Item = (&CellDefinition, ExportedCell)>,
+    ) -> Result<(), RemoteError> {
+        let mut parts: BTreeMap<Partition, (Vec<RemoteCell>, Vec<CellImage>)> = BTreeMap::new();
         for (definition, portable) in cells {
-            let Portable { key, pair, first, last, content, .. } = portable;
+            let ExportedCell { key, pair, first, last, content, .. } = portable;
             let id = definition.id();
-            let form =
-                self.forms.entry(id).or_insert_with(|| Arc::new(Form { id, definition: definition.clone() }));
-            let kind = if pair { Kind(key.kind.0 | Cell::PAIR) } else { key.kind };
+            let form = self
+                .forms
+                .entry(id)
+                .or_insert_with(|| Arc::new(CellForm { id, definition: definition.clone() }));
+            let kind = if pair { Kind(key.kind.0 | RemoteCell::PAIR) } else { key.kind };
             let (cells, images) = parts.entry(self.partitions.of(key.shingle)).or_default();
-            cells.push(Cell { key: Key { kind, ..key }, form: form.clone() });
-            images.push(Image { first, last, content });
+            cells.push(RemoteCell { key: Key { kind, ..key }, form: form.clone() });
+            images.push(CellImage { first, last, content });
         }
         let mut tries = 0;
         while !parts.is_empty() {
             let asked = parts
                 .iter()
-                .map(|(partition, (cells, _))| Read { partition: *partition, cells: cells.clone() });
+                .map(|(partition, (cells, _))| PartitionRead { partition: *partition, cells: cells.clone() });
             let found = self.remote.read(asked.collect(), WITHIN).await;
             let (mut batches, mut failure) = (Vec::new(), None);
             for (answer, (partition, (cells, images))) in found.into_iter().zip(std::mem::take(&mut parts)) {
@@ -122,10 +130,10 @@ impl Transfer {
     fn compare(
         &mut self,
         partition: Partition,
-        cells: Vec<Cell>,
-        images: Vec<Image>,
-        found: Vec<Option<Image>>,
-        batches: &mut Vec<Batch>,
+        cells: Vec<RemoteCell>,
+        images: Vec<CellImage>,
+        found: Vec<Option<CellImage>>,
+        batches: &mut Vec<WriteBatch>,
     ) {
         // At the end of time every cell has expired: what is written then begins it anew.
         let [mut anew, mut on] = [(Time(i64::MAX), Vec::new()), (self.now, Vec::new())];
@@ -140,7 +148,7 @@ impl Transfer {
             }
             // How long a bucket is kept is counted from the horizon.
             let of = if cell.form.definition.measure == Measure::Gcra { &mut on } else { &mut anew };
-            of.1.push(Write { cell, change: Change::Merge(image), renews: true });
+            of.1.push(CellWrite { cell, change: CellChange::Merge(image), renews: true });
         }
         for (horizon, writes) in [anew, on] {
             if writes.is_empty() || !self.writes {
@@ -150,15 +158,15 @@ impl Transfer {
             let number = self.numbers.entry(partition).or_default();
             let previous = *number;
             *number += 1;
-            batches.push(Batch { partition, number: *number, previous, horizon, writes: writes.into() });
+            batches.push(WriteBatch { partition, number: *number, previous, horizon, writes: writes.into() });
         }
     }
 
     /// Sends batches until they are made; those of one partition one after the other.
-    async fn write(&mut self, mut batches: Vec<Batch>) -> Result<(), Failure> {
+    async fn write(&mut self, mut batches: Vec<WriteBatch>) -> Result<(), RemoteError> {
         let mut tries = 0;
         while !batches.is_empty() {
-            let (mut now, mut later) = (Vec::<Batch>::new(), Vec::new());
+            let (mut now, mut later) = (Vec::<WriteBatch>::new(), Vec::new());
             for batch in batches {
                 let is_next = now.iter().all(|other| other.partition != batch.partition);
                 if is_next { now.push(batch) } else { later.push(batch) }
@@ -167,8 +175,8 @@ impl Transfer {
             let mut failure = None;
             for (mut batch, answer) in now.into_iter().zip(answers) {
                 match answer {
-                    Ok(Written::Now(_) | Written::Before) => {}
-                    Ok(Written::Behind(has)) => {
+                    Ok(WriteOutcome::Now(_) | WriteOutcome::Before) => {}
+                    Ok(WriteOutcome::Behind(has)) => {
                         self.done.lost_batches += batch.previous.saturating_sub(has);
                         batch.previous = has;
                         later.push(batch);
@@ -190,7 +198,10 @@ impl Transfer {
 }
 
 /// Has nodes read cells of partitions anew.
-pub(crate) async fn renew(remote: &dyn Remote, partitions: BTreeSet<Partition>) -> Result<(), Failure> {
+pub(crate) async fn renew(
+    remote: &dyn RemoteCluster,
+    partitions: BTreeSet<Partition>,
+) -> Result<(), RemoteError> {
     let mut tries = 0;
     while !partitions.is_empty()
         && let Err(failure) = remote.renew(partitions.iter().copied().collect(), WITHIN).await
@@ -201,17 +212,17 @@ pub(crate) async fn renew(remote: &dyn Remote, partitions: BTreeSet<Partition>) 
 }
 
 /// A bucket may have gone on.
-fn is_same(found: &Image, image: &Image) -> bool {
+fn is_same(found: &CellImage, image: &CellImage) -> bool {
     match (&found.content, &image.content) {
-        (Content::Moment(found), Content::Moment(moment)) => found >= moment,
+        (CellContent::Moment(found), CellContent::Moment(moment)) => found >= moment,
         _ => found == image,
     }
 }
 
 /// Waits before the next try of a call, if there is to be one.
-pub(crate) async fn again(tries: &mut u32, failure: Failure) -> Result<(), Failure> {
+pub(crate) async fn again(tries: &mut u32, failure: RemoteError) -> Result<(), RemoteError> {
     *tries += 1;
-    if *tries >= TRIES || matches!(failure, Failure::Unexpected(_)) {
+    if *tries >= TRIES || matches!(failure, RemoteError::Unexpected(_)) {
         return Err(failure);
     }
     tracing::warn!("tried again in a second: {failure}");

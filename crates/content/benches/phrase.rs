@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use content::disguise::normalise;
+use content::obfuscation::normalise;
 use content::phrase::{PhraseSet, parse};
 use event::Time;
 

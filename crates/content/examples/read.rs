@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use content::budget::{Budget, Cancellation};
 use content::message::{self, Envelope, EnvelopeColumns, MailColumns};
-use content::network::Prefixes;
+use content::network::PrefixLengths;
 use event::{Schema, SchemaBuilder};
 
 const ROUNDS: usize = 3;
@@ -26,7 +26,7 @@ impl Mail {
         for (name, value) in message::event(raw, Envelope::from_headers(raw)).fields {
             row.set(self.schema.slot(&name).expect("the envelope's columns are registered"), value);
         }
-        message::envelope_features(&self.envelope, Prefixes::default(), &mut row);
+        message::envelope_features(&self.envelope, PrefixLengths::default(), &mut row);
         let budget = Budget::of_message(raw.len(), &Cancellation::default());
         message::features(raw, &budget, &self.envelope, &self.columns, &mut row);
         std::hint::black_box(row);

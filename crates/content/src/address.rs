@@ -8,7 +8,7 @@ pub const NULL_SENDER: &str = "<>";
 
 /// A normalised address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct MailAddress {
     /// The whole address, lower case, its domain as A-labels; [`NULL_SENDER`] for the null sender.
     pub full: String,
     /// What follows the last `@`; empty for the null sender and for a bare local name such as `root`.
@@ -18,16 +18,16 @@ pub struct Address {
     pub untagged: Option<String>,
 }
 
-impl Address {
+impl MailAddress {
     /// Reads one address such as `Ann+news@BÜCHER.example`, with or without angle brackets, quotes around the
     /// local part or a final dot. `None` if it is empty, longer than [`ADDRESS_BYTES_MAX`] or contains white
     /// space or control characters.
     ///
     /// The local part is made lower case although RFC 5321 lets servers tell case apart: none that matter do.
-    pub fn parse(text: &str) -> Option<Address> {
+    pub fn parse(text: &str) -> Option<MailAddress> {
         let text = text.trim();
         if text == NULL_SENDER {
-            return Some(Address { full: NULL_SENDER.to_owned(), domain: String::new(), untagged: None });
+            return Some(MailAddress { full: NULL_SENDER.to_owned(), domain: String::new(), untagged: None });
         }
         let text = text.strip_prefix('<').unwrap_or(text);
         let text = text.strip_suffix('>').unwrap_or(text);
@@ -46,7 +46,7 @@ impl Address {
         let join =
             |local: &str| if domain.is_empty() { local.to_owned() } else { format!("{local}@{domain}") };
         let untagged = local.split_once('+').filter(|(base, _)| !base.is_empty()).map(|(base, _)| join(base));
-        Some(Address { full: join(&local), untagged, domain })
+        Some(MailAddress { full: join(&local), untagged, domain })
     }
 }
 
@@ -65,8 +65,8 @@ mod tests {
 
     fn check(text: &str, full: &str, domain: &str, untagged: Option<&str>) {
         let expected =
-            Address { full: full.into(), domain: domain.into(), untagged: untagged.map(str::to_owned) };
-        assert_eq!(Address::parse(text), Some(expected), "{text:?}");
+            MailAddress { full: full.into(), domain: domain.into(), untagged: untagged.map(str::to_owned) };
+        assert_eq!(MailAddress::parse(text), Some(expected), "{text:?}");
     }
 
     #[test]
@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn what_is_no_address_is_none() {
         for text in ["", " ", "<", "@example.com", "a b@example.com", "a\u{0}b@example.com"] {
-            assert_eq!(Address::parse(text), None, "{text:?}");
+            assert_eq!(MailAddress::parse(text), None, "{text:?}");
         }
-        assert_eq!(Address::parse(&"a".repeat(ADDRESS_BYTES_MAX + 1)), None);
+        assert_eq!(MailAddress::parse(&"a".repeat(ADDRESS_BYTES_MAX + 1)), None);
     }
 }

@@ -13,7 +13,7 @@ use mail_parser::decoders::base64::base64_decode;
 use mail_parser::decoders::quoted_printable::quoted_printable_decode;
 
 use crate::message::Envelope;
-use crate::mime::{Defects, Header};
+use crate::mime::{Defects, MailHeader};
 
 /// Most parts that are looked at.
 const PARTS_MAX: usize = 16;
@@ -45,30 +45,30 @@ pub struct FeedbackReport<'x> {
     /// The envelope of the mail, as far as the report tells it.
     pub envelope: Envelope,
     /// The mail.
-    pub original: Option<Original<'x>>,
+    pub original: Option<ReportedMail<'x>>,
 }
 
 /// The mail that a report is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Original<'x> {
+pub enum ReportedMail<'x> {
     /// All of it.
     Message(Cow<'x, [u8]>),
     /// Its header.
     Header(Cow<'x, [u8]>),
 }
 
-impl<'x> Original<'x> {
+impl<'x> ReportedMail<'x> {
     /// What it holds, by value.
     pub fn into_bytes(self) -> Cow<'x, [u8]> {
         match self {
-            Original::Message(bytes) | Original::Header(bytes) => bytes,
+            ReportedMail::Message(bytes) | ReportedMail::Header(bytes) => bytes,
         }
     }
 
     /// Its bytes, a header and perhaps a body.
     pub fn bytes(&self) -> &[u8] {
         match self {
-            Original::Message(bytes) | Original::Header(bytes) => bytes,
+            ReportedMail::Message(bytes) | ReportedMail::Header(bytes) => bytes,
         }
     }
 }
@@ -76,7 +76,7 @@ impl<'x> Original<'x> {
 /// The report that a mail is; `None` for any other mail. Goes over the mail once, at one level, and copies only an
 /// original that is encoded.
 pub fn read(raw: &[u8]) -> Option<FeedbackReport<'_>> {
-    let (header, body) = Header::read(raw, &mut Defects::default());
+    let (header, body) = MailHeader::read(raw, &mut Defects::default());
     let of = header.get("Content-Type")?.text();
     let (kind, parameters) = media_type(&of);
     let parameter = |name: &str| parameters.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
@@ -87,21 +87,21 @@ pub fn read(raw: &[u8]) -> Option<FeedbackReport<'_>> {
     let boundary = parameter("boundary").filter(|it| (1..=BOUNDARY_BYTES_MAX).contains(&it.len()))?;
     let (mut said, mut original) = (None, None);
     for part in parts(body, boundary.as_bytes()) {
-        let (header, content) = Header::read(part, &mut Defects::default());
+        let (header, content) = MailHeader::read(part, &mut Defects::default());
         let of = header.get("Content-Type").map(|field| field.text()).unwrap_or_default();
         let decoded = || {
             let encoding = header.get("Content-Transfer-Encoding").map(|field| field.text());
             decode(content, encoding.as_deref().unwrap_or_default())
         };
         match &*media_type(&of).0 {
-            "message/feedback-report" if said.is_none() => said = Some(said_fields(&decoded())),
+            "message/feedback-report" if said.is_none() => said = Some(report_fields(&decoded())),
             "message/rfc822" | "message/global" if original.is_none() => {
-                original = Some(Original::Message(decoded()));
+                original = Some(ReportedMail::Message(decoded()));
             }
             "text/rfc822-headers" | "message/rfc822-headers" | "message/global-headers"
                 if original.is_none() =>
             {
-                original = Some(Original::Header(decoded()));
+                original = Some(ReportedMail::Header(decoded()));
             }
             _ => {}
         }
@@ -112,7 +112,7 @@ pub fn read(raw: &[u8]) -> Option<FeedbackReport<'_>> {
 
 /// The messages that a mail has attached, one level deep: what people forward as an attachment. At most 16.
 pub fn attached(raw: &[u8]) -> Vec<Cow<'_, [u8]>> {
-    let (header, body) = Header::read(raw, &mut Defects::default());
+    let (header, body) = MailHeader::read(raw, &mut Defects::default());
     let of = header.get("Content-Type").map(|field| field.text()).unwrap_or_default();
     let (kind, parameters) = media_type(&of);
     let boundary = parameters.iter().find(|(key, _)| key == "boundary").map(|(_, value)| &**value);
@@ -123,7 +123,7 @@ pub fn attached(raw: &[u8]) -> Vec<Cow<'_, [u8]>> {
         return Vec::new();
     }
     let messages = parts(body, boundary.as_bytes()).into_iter().filter_map(|part| {
-        let (header, content) = Header::read(part, &mut Defects::default());
+        let (header, content) = MailHeader::read(part, &mut Defects::default());
         let of = header.get("Content-Type")?.text();
         let encoding = header.get("Content-Transfer-Encoding").map(|field| field.text());
         let is_message = matches!(&*media_type(&of).0, "message/rfc822" | "message/global");
@@ -134,13 +134,13 @@ pub fn attached(raw: &[u8]) -> Vec<Cow<'_, [u8]>> {
 
 /// The values of the fields of a name in a mail's header, decoded, at most 16.
 pub fn fields(raw: &[u8], name: &str) -> Vec<String> {
-    let (header, _) = Header::read(raw, &mut Defects::default());
+    let (header, _) = MailHeader::read(raw, &mut Defects::default());
     header.all(name).take(PARTS_MAX).map(|field| field.unstructured()).collect()
 }
 
 /// What the part for programs says; `None` without a type, which every report has.
-fn said_fields(content: &[u8]) -> Option<(FeedbackType, Envelope)> {
-    let (header, _) = Header::read(content, &mut Defects::default());
+fn report_fields(content: &[u8]) -> Option<(FeedbackType, Envelope)> {
+    let (header, _) = MailHeader::read(content, &mut Defects::default());
     let value = |name: &str| header.get(name).map(|field| field.text());
     let feedback_type = match value("Feedback-Type")?.to_ascii_lowercase().as_str() {
         "abuse" => FeedbackType::Abuse,
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(read.envelope.client_ip, Some("192.0.2.7".parse().unwrap()));
         assert_eq!(read.envelope.sender.as_deref(), Some("<a@example.org>"));
         assert_eq!(read.envelope.recipients, ["<b@example.net>", "<c@example.net>"]);
-        assert_eq!(read.original, Some(Original::Message(ORIGINAL.as_bytes().into())));
+        assert_eq!(read.original, Some(ReportedMail::Message(ORIGINAL.as_bytes().into())));
     }
 
     #[test]

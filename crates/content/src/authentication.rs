@@ -7,10 +7,10 @@
 
 use event::{Facts, Slot, Value};
 
-use crate::address::{Address, domain_to_ascii};
+use crate::address::{MailAddress, domain_to_ascii};
 use crate::link;
 use crate::message::{MESSAGE_BYTES_MAX, MailColumns};
-use crate::mime::{Defects, Header};
+use crate::mime::{Defects, MailHeader};
 use crate::text::truncate;
 
 /// Most results that are read of one field.
@@ -56,7 +56,7 @@ event::columns! {
 
 /// Whose word counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trust {
+pub struct AuthenticationTrust {
     /// Names by which trusted servers identify themselves in `Authentication-Results`, lower case.
     pub servers: Vec<String>,
     /// How many `Received` fields one's own servers put on top: a field below more of them is not read.
@@ -67,16 +67,16 @@ pub struct Trust {
 
 /// One field: who says it, and what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Results {
+pub struct AuthenticationResults {
     /// The server that says it, lower case.
     pub server: String,
     /// What it says, in its order; empty where it made no check.
-    pub results: Vec<Outcome>,
+    pub results: Vec<MethodResult>,
 }
 
 /// The result of one method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct MethodResult {
     /// `spf`, `dkim` and so on, lower case, without a version.
     pub method: String,
     /// `pass`, `fail` and so on, lower case.
@@ -87,7 +87,7 @@ pub struct Outcome {
     pub properties: Vec<(String, String)>,
 }
 
-impl Outcome {
+impl MethodResult {
     fn property(&self, name: &str) -> Option<&str> {
         self.properties.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
@@ -95,7 +95,7 @@ impl Outcome {
 
 /// A piece of a field's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token<'t> {
+enum ResultToken<'t> {
     Word(&'t str),
     Quoted(String),
     Comment(&'t str),
@@ -104,35 +104,35 @@ enum Token<'t> {
 }
 
 /// Cuts a field's text into tokens. Comments nest; one that is not closed, like an open quote, reaches to the end.
-struct Tokens<'t> {
+struct ResultTokenIter<'t> {
     rest: &'t str,
     /// A value may contain `=`, such as base64 that is not quoted.
     in_value: bool,
 }
 
-impl<'t> Iterator for Tokens<'t> {
-    type Item = Token<'t>;
+impl<'t> Iterator for ResultTokenIter<'t> {
+    type Item = ResultToken<'t>;
 
-    fn next(&mut self) -> Option<Token<'t>> {
+    fn next(&mut self) -> Option<ResultToken<'t>> {
         self.rest = self.rest.trim_start();
         let first = self.rest.bytes().next()?;
         let in_value = std::mem::take(&mut self.in_value);
         match first {
             b';' => {
                 self.rest = &self.rest[1..];
-                Some(Token::Semicolon)
+                Some(ResultToken::Semicolon)
             }
             b'=' => {
                 self.rest = &self.rest[1..];
                 self.in_value = true;
-                Some(Token::Equals)
+                Some(ResultToken::Equals)
             }
             b'(' => {
                 // A comment between `=` and its value changes nothing.
                 self.in_value = in_value;
-                Some(Token::Comment(self.comment()))
+                Some(ResultToken::Comment(self.comment()))
             }
-            b'"' => Some(Token::Quoted(self.quoted())),
+            b'"' => Some(ResultToken::Quoted(self.quoted())),
             _ => {
                 let ends = |byte: u8| {
                     byte.is_ascii_whitespace()
@@ -142,13 +142,13 @@ impl<'t> Iterator for Tokens<'t> {
                 let end = self.rest.bytes().position(ends).unwrap_or(self.rest.len());
                 let (word, rest) = self.rest.split_at(end.max(1).min(self.rest.len()));
                 self.rest = rest;
-                Some(Token::Word(word))
+                Some(ResultToken::Word(word))
             }
         }
     }
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> ResultTokenIter<'t> {
     fn comment(&mut self) -> &'t str {
         let (mut depth, mut escaped) = (0usize, false);
         for (at, byte) in self.rest.bytes().enumerate() {
@@ -197,16 +197,16 @@ fn cut(word: &str) -> String {
 
 /// Reads the value of an `Authentication-Results` field. `None` if it names no server. What is malformed is left
 /// out, and the rest read. Linear in the text.
-pub fn parse(text: &str) -> Option<Results> {
-    statements(&mut Tokens { rest: text, in_value: false })
+pub fn parse(text: &str) -> Option<AuthenticationResults> {
+    statements(&mut ResultTokenIter { rest: text, in_value: false })
 }
 
 /// Reads the value of an `ARC-Authentication-Results` field: the number of its set, and the results.
-pub fn parse_arc(text: &str) -> Option<(u32, Results)> {
-    let mut tokens = Tokens { rest: text, in_value: false };
-    let mut plain = tokens.by_ref().filter(|token| !matches!(token, Token::Comment(_)));
+pub fn parse_arc(text: &str) -> Option<(u32, AuthenticationResults)> {
+    let mut tokens = ResultTokenIter { rest: text, in_value: false };
+    let mut plain = tokens.by_ref().filter(|token| !matches!(token, ResultToken::Comment(_)));
     match (plain.next()?, plain.next()?, plain.next()?, plain.next()?) {
-        (Token::Word(i), Token::Equals, Token::Word(number), Token::Semicolon)
+        (ResultToken::Word(i), ResultToken::Equals, ResultToken::Word(number), ResultToken::Semicolon)
             if i.eq_ignore_ascii_case("i") =>
         {
             let number = number.parse().ok().filter(|number| (1..=INSTANCE_MAX).contains(number))?;
@@ -217,24 +217,24 @@ pub fn parse_arc(text: &str) -> Option<(u32, Results)> {
 }
 
 /// The server, and what follows it.
-fn statements(tokens: &mut Tokens<'_>) -> Option<Results> {
-    let mut results = Results::default();
+fn statements(tokens: &mut ResultTokenIter<'_>) -> Option<AuthenticationResults> {
+    let mut results = AuthenticationResults::default();
     loop {
         match tokens.next()? {
-            Token::Comment(_) => {}
-            Token::Word(word) => {
+            ResultToken::Comment(_) => {}
+            ResultToken::Word(word) => {
                 results.server = cut(word).to_lowercase();
                 break;
             }
-            Token::Quoted(word) => {
+            ResultToken::Quoted(word) => {
                 results.server = cut(&word).to_lowercase();
                 break;
             }
-            Token::Equals | Token::Semicolon => return None,
+            ResultToken::Equals | ResultToken::Semicolon => return None,
         }
     }
     // A version may follow.
-    tokens.find(|token| *token == Token::Semicolon);
+    tokens.find(|token| *token == ResultToken::Semicolon);
     while !tokens.rest.is_empty() && results.results.len() < RESULTS_MAX {
         results.results.extend(outcome(tokens));
     }
@@ -242,15 +242,15 @@ fn statements(tokens: &mut Tokens<'_>) -> Option<Results> {
 }
 
 /// Reads up to the next semicolon.
-fn outcome(tokens: &mut Tokens<'_>) -> Option<Outcome> {
-    let mut outcome = Outcome::default();
+fn outcome(tokens: &mut ResultTokenIter<'_>) -> Option<MethodResult> {
+    let mut outcome = MethodResult::default();
     // The word before an equals sign, and whether that sign has come.
     let (mut name, mut equals): (Option<String>, bool) = (None, false);
     let mut is_version = false;
     for token in tokens.by_ref() {
         let value = match token {
-            Token::Semicolon => break,
-            Token::Comment(comment) => {
+            ResultToken::Semicolon => break,
+            ResultToken::Comment(comment) => {
                 if outcome.comment.len() + comment.len() < WORD_BYTES_MAX {
                     if !outcome.comment.is_empty() {
                         outcome.comment.push(' ');
@@ -259,23 +259,23 @@ fn outcome(tokens: &mut Tokens<'_>) -> Option<Outcome> {
                 }
                 continue;
             }
-            Token::Equals => {
+            ResultToken::Equals => {
                 equals = true;
                 continue;
             }
-            Token::Word(_) if std::mem::take(&mut is_version) => continue,
+            ResultToken::Word(_) if std::mem::take(&mut is_version) => continue,
             // Comments may stand within names: `dkim (a) / 1 = pass`, `policy (a) . (b) expired = x`.
-            Token::Word(word) if name.is_some() && !equals && word.starts_with('/') => {
+            ResultToken::Word(word) if name.is_some() && !equals && word.starts_with('/') => {
                 is_version = word == "/";
                 continue;
             }
-            Token::Word(word) => {
+            ResultToken::Word(word) => {
                 match name.take_if(|name| !equals && (name.ends_with('.') || word.starts_with('.'))) {
                     Some(begun) => cut(&(begun + word)),
                     None => cut(word),
                 }
             }
-            Token::Quoted(word) => cut(&word),
+            ResultToken::Quoted(word) => cut(&word),
         };
         match name.take().filter(|_| std::mem::take(&mut equals)) {
             None => name = Some(value),
@@ -325,15 +325,15 @@ fn domain(text: &str) -> Option<String> {
 
 /// What trusted fields say of a message. Of several that speak of a method, the topmost does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Said {
+struct TrustedResults {
     spf: Option<(&'static str, Option<String>)>,
     dkim: Option<(&'static str, Vec<String>)>,
     dmarc: Option<(&'static str, Option<&'static str>)>,
     arc: Option<&'static str>,
 }
 
-impl Said {
-    fn add(&mut self, results: &Results) {
+impl TrustedResults {
+    fn add(&mut self, results: &AuthenticationResults) {
         let of = |method: &'static str| results.results.iter().filter(move |own| own.method == method);
         if self.spf.is_none() {
             self.spf = of("spf").find_map(|own| {
@@ -361,7 +361,7 @@ impl Said {
 }
 
 /// The published policy: a property of RFC 8601's registry, or what the large servers write into a comment.
-fn policy(own: &Outcome) -> Option<&'static str> {
+fn policy(own: &MethodResult) -> Option<&'static str> {
     let property = own.property("policy.published-domain-policy").or_else(|| own.property("policy.dmarc"));
     let comment = || {
         let mut words = own.comment.split(|c: char| c.is_whitespace() || c == ',');
@@ -373,14 +373,20 @@ fn policy(own: &Outcome) -> Option<&'static str> {
 
 /// Fills what trusted fields say; nothing if the event brought results of its own, or nobody is trusted. Facts that
 /// compare with From are missing where the row has none; fill it first ([`crate::message::features`]).
-pub fn features(raw: &[u8], trust: &Trust, mail: &MailColumns, columns: &AuthColumns, facts: &mut Facts) {
+pub fn features(
+    raw: &[u8],
+    trust: &AuthenticationTrust,
+    mail: &MailColumns,
+    columns: &AuthColumns,
+    facts: &mut Facts,
+) {
     let brought = [columns.source, columns.spf, columns.dkim, columns.dmarc];
     if trust.servers.is_empty() || brought.iter().any(|slot| facts.get(*slot).is_some()) {
         return;
     }
     let raw = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];
-    let (header, _) = Header::read(raw, &mut Defects::default());
-    let (mut said, mut received, mut read) = (Said::default(), 0, 0);
+    let (header, _) = MailHeader::read(raw, &mut Defects::default());
+    let (mut said, mut received, mut read) = (TrustedResults::default(), 0, 0);
     for field in &header.fields {
         if field.is("Received") {
             received += 1;
@@ -395,7 +401,7 @@ pub fn features(raw: &[u8], trust: &Trust, mail: &MailColumns, columns: &AuthCol
             }
         }
     }
-    if said == Said::default() {
+    if said == TrustedResults::default() {
         return;
     }
     facts.set(columns.source, "authentication-results");
@@ -437,13 +443,13 @@ pub fn features(raw: &[u8], trust: &Trust, mail: &MailColumns, columns: &AuthCol
 
 /// Fills who sealed the message last, and what that sealer recorded if it is trusted; nothing unless `auth.arc` says
 /// that the chain is intact.
-pub fn arc_features(raw: &[u8], trust: &Trust, columns: &AuthColumns, facts: &mut Facts) {
+pub fn arc_features(raw: &[u8], trust: &AuthenticationTrust, columns: &AuthColumns, facts: &mut Facts) {
     let raw = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];
-    let (header, _) = Header::read(raw, &mut Defects::default());
+    let (header, _) = MailHeader::read(raw, &mut Defects::default());
     sealed(&header, trust, columns, facts);
 }
 
-fn sealed(header: &Header<'_>, trust: &Trust, columns: &AuthColumns, facts: &mut Facts) {
+fn sealed(header: &MailHeader<'_>, trust: &AuthenticationTrust, columns: &AuthColumns, facts: &mut Facts) {
     if facts.get(columns.arc).and_then(Value::as_str) != Some("pass") {
         return;
     }
@@ -464,7 +470,7 @@ fn sealed(header: &Header<'_>, trust: &Trust, columns: &AuthColumns, facts: &mut
     }
     let recorded = header.all("ARC-Authentication-Results").take(FIELDS_MAX);
     let recorded = recorded.filter_map(|field| parse_arc(&field.text())).find(|(number, _)| *number == last);
-    let mut said = Said::default();
+    let mut said = TrustedResults::default();
     said.add(&recorded.map(|(_, results)| results).unwrap_or_default());
     let mut set = |slot: Slot, result: Option<&'static str>| {
         if let Some(result) = result {
@@ -478,7 +484,7 @@ fn sealed(header: &Header<'_>, trust: &Trust, columns: &AuthColumns, facts: &mut
 
 /// The domain that SPF asks about: the envelope sender's, the HELO name's for the null sender.
 pub fn spf_identity(sender: Option<&str>, helo: Option<&str>) -> Option<String> {
-    let of_sender = sender.and_then(Address::parse).map(|sender| sender.domain);
+    let of_sender = sender.and_then(MailAddress::parse).map(|sender| sender.domain);
     match of_sender {
         Some(domain) if !domain.is_empty() => Some(domain),
         _ => helo.and_then(domain),
@@ -492,7 +498,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(results: &Results) -> String {
+    fn shown(results: &AuthenticationResults) -> String {
         let mut lines = vec![results.server.clone()];
         for own in &results.results {
             let properties = own.properties.iter().map(|(name, value)| format!(" {name}={value}"));
@@ -550,7 +556,7 @@ mod tests {
     }
 
     /// The facts of a message, those of authentication, as text.
-    fn facts(message: &str, trust: &Trust) -> String {
+    fn facts(message: &str, trust: &AuthenticationTrust) -> String {
         let mut builder = SchemaBuilder::default();
         let envelope = crate::message::EnvelopeColumns::register(&mut builder).unwrap();
         let mail = MailColumns::register(&mut builder).unwrap();
@@ -572,8 +578,8 @@ mod tests {
         told.collect::<Vec<_>>().join(" ")
     }
 
-    fn trust() -> Trust {
-        Trust {
+    fn trust() -> AuthenticationTrust {
+        AuthenticationTrust {
             servers: vec!["mx.example.net".to_owned()],
             received: 1,
             sealers: vec!["lists.example.com".to_owned()],
@@ -600,7 +606,7 @@ mod tests {
         let failed = "Authentication-Results: mx.example.net; spf=softfail smtp.mailfrom=example.org\r\n";
         assert!(of(&[failed, PASSED, FROM]).contains("spf=softfail"));
         // Without anybody to trust, nothing is read.
-        assert_eq!(facts(&[PASSED, FROM].concat(), &Trust::default()), "");
+        assert_eq!(facts(&[PASSED, FROM].concat(), &AuthenticationTrust::default()), "");
         // Unknown words are no results.
         let odd = "Authentication-Results: mx.example.net; spf=maybe; dkim=pass header.d=other.example\r\n";
         assert_eq!(

@@ -17,11 +17,11 @@
 //!
 //! The sum is the log-odds that the event is bad.
 
-use crate::token::VIEWS;
+use crate::tokenizer::VIEWS;
 
 /// What was learned of one token, or of all messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Learned {
+pub struct TokenEvidence {
     /// Messages of the bad class that had it.
     pub bad: f64,
     /// Messages of the good class that had it.
@@ -32,7 +32,7 @@ pub struct Learned {
 
 /// What a classifier says of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Judgement {
+pub struct ClassifierScore {
     /// Log-odds that it is bad, the sum of the two that follow.
     pub score: f64,
     /// What the counts say.
@@ -58,11 +58,11 @@ const MARGIN: f64 = 0.2;
 /// How far all that the regression has learned may lean to one class.
 pub const LEAN_MAX: f64 = 5.0;
 
-impl Judgement {
+impl ClassifierScore {
     /// Of an event with these tokens, by view, given what was learned of all messages. A token that was never learned is
     /// one of zeros.
-    pub fn of(all: Learned, views: [&[Learned]; VIEWS]) -> Judgement {
-        let mut judgement = Judgement::default();
+    pub fn of(all: TokenEvidence, views: [&[TokenEvidence]; VIEWS]) -> ClassifierScore {
+        let mut judgement = ClassifierScore::default();
         for tokens in views {
             let telling = telling(all, tokens);
             // The order of tokens must not matter, not even to rounding: the most telling one comes first.
@@ -75,7 +75,7 @@ impl Judgement {
     }
 
     /// What each of the tokens adds to the score, view after view.
-    pub fn shares(all: Learned, views: [&[Learned]; VIEWS]) -> Vec<f64> {
+    pub fn shares(all: TokenEvidence, views: [&[TokenEvidence]; VIEWS]) -> Vec<f64> {
         let mut shares = Vec::with_capacity(views.iter().map(|tokens| tokens.len()).sum());
         for tokens in views {
             let (first, norm) = (shares.len(), norm(tokens.len()));
@@ -95,8 +95,8 @@ impl Judgement {
 }
 
 /// The tokens that the counts speak by, by their place, with their log-odds.
-fn telling(all: Learned, tokens: &[Learned]) -> Vec<(usize, f64)> {
-    let odds = |(at, token): (usize, &Learned)| Some((at, log_odds(all, *token)?));
+fn telling(all: TokenEvidence, tokens: &[TokenEvidence]) -> Vec<(usize, f64)> {
+    let odds = |(at, token): (usize, &TokenEvidence)| Some((at, log_odds(all, *token)?));
     let mut telling: Vec<(usize, f64)> = tokens.iter().enumerate().filter_map(odds).collect();
     let order =
         |(_, a): &(usize, f64), (_, b): &(usize, f64)| b.abs().total_cmp(&a.abs()).then(b.total_cmp(a));
@@ -119,7 +119,7 @@ fn norm(count: usize) -> f64 {
 }
 
 /// What a token's counts say; `None` if that is little.
-fn log_odds(all: Learned, token: Learned) -> Option<f64> {
+fn log_odds(all: TokenEvidence, token: TokenEvidence) -> Option<f64> {
     let (bad, good) = (token.bad.max(0.0), token.good.max(0.0));
     if bad + good <= 0.0 || all.bad < 1.0 || all.good < 1.0 {
         return None;
@@ -157,29 +157,29 @@ fn logistic(score: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn learned(bad: u32, good: u32) -> Learned {
-        Learned { bad: bad.into(), good: good.into(), weight: 0.0 }
+    fn learned(bad: u32, good: u32) -> TokenEvidence {
+        TokenEvidence { bad: bad.into(), good: good.into(), weight: 0.0 }
     }
 
-    fn of(all: Learned, tokens: &[Learned]) -> Judgement {
-        Judgement::of(all, [tokens, &[], &[]])
+    fn of(all: TokenEvidence, tokens: &[TokenEvidence]) -> ClassifierScore {
+        ClassifierScore::of(all, [tokens, &[], &[]])
     }
 
     #[test]
     fn counts_speak_for_their_class_and_none_for_neither() {
         let all = learned(100, 100);
-        let score = |tokens: &[Learned]| of(all, tokens).score;
+        let score = |tokens: &[TokenEvidence]| of(all, tokens).score;
         assert!(score(&[learned(10, 0), learned(3, 0)]) > 0.5);
         assert!(score(&[learned(0, 10), learned(0, 3)]) < -0.5);
         assert_eq!(score(&[learned(5, 5), learned(0, 0)]), 0.0);
-        assert_eq!(of(all, &[]), Judgement::default());
+        assert_eq!(of(all, &[]), ClassifierScore::default());
         assert_eq!(of(learned(9, 0), &[learned(9, 0)]).score, 0.0, "one class says nothing");
     }
 
     #[test]
     fn the_same_counts_say_the_same_for_either_class() {
         let tokens = [learned(10, 1), learned(0, 4), learned(7, 2)];
-        let turned = tokens.map(|token| Learned { bad: token.good, good: token.bad, ..token });
+        let turned = tokens.map(|token| TokenEvidence { bad: token.good, good: token.bad, ..token });
         let (one, other) = (of(learned(60, 40), &tokens), of(learned(40, 60), &turned));
         assert!((one.score + other.score).abs() < 1e-9 && one.score != 0.0);
     }
@@ -197,26 +197,27 @@ mod tests {
     fn a_few_tokens_of_one_view_are_not_drowned_by_many_of_another() {
         let (all, spam, ham) = (learned(100, 100), learned(5, 0), learned(0, 50));
         let together = of(all, &[[spam; 100].as_slice(), &[ham; 4]].concat()).score;
-        let apart = Judgement::of(all, [&[spam; 100], &[], &[ham; 4]]).score;
+        let apart = ClassifierScore::of(all, [&[spam; 100], &[], &[ham; 4]]).score;
         assert!(apart < together - 1.0, "{apart} {together}");
     }
 
     #[test]
     fn shares_add_up_to_the_score() {
-        let tokens = [learned(10, 1), learned(0, 4), Learned { weight: 1.5, ..learned(2, 2) }];
-        let (all, other) = (learned(60, 40), [learned(0, 3), Learned { weight: -0.5, ..learned(1, 0) }]);
-        let shares = Judgement::shares(all, [&tokens, &[], &other]);
-        let score = Judgement::of(all, [&tokens, &[], &other]).score;
+        let tokens = [learned(10, 1), learned(0, 4), TokenEvidence { weight: 1.5, ..learned(2, 2) }];
+        let (all, other) =
+            (learned(60, 40), [learned(0, 3), TokenEvidence { weight: -0.5, ..learned(1, 0) }]);
+        let shares = ClassifierScore::shares(all, [&tokens, &[], &other]);
+        let score = ClassifierScore::of(all, [&tokens, &[], &other]).score;
         assert!((shares.iter().sum::<f64>() - score).abs() < 1e-9);
         assert!(shares[0] > 0.0 && shares[1] < 0.0 && shares[2] > 0.0 && shares[3] < 0.0, "{shares:?}");
-        assert_eq!(Judgement::shares(all, [&[], &[], &[]]), [0.0; 0]);
+        assert_eq!(ClassifierScore::shares(all, [&[], &[], &[]]), [0.0; 0]);
     }
 
     #[test]
     fn a_step_moves_each_view_by_as_much() {
         let step = step(0.0, true, 0.0);
         let linear = |tokens: usize| {
-            let tokens = vec![Learned { weight: of_each(step, tokens), ..learned(1, 0) }; tokens];
+            let tokens = vec![TokenEvidence { weight: of_each(step, tokens), ..learned(1, 0) }; tokens];
             of(learned(1, 1), &tokens).linear
         };
         assert!(step > 0.0 && (linear(9) - step).abs() < 1e-9 && (linear(400) - step).abs() < 1e-9);

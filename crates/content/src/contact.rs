@@ -19,7 +19,7 @@ pub(crate) fn phones(written: &str, plain: &str, mut emit: impl FnMut(String)) -
     let usual: HashSet<String> = if odd { usual_phones(written) } else { HashSet::new() };
     let mut disguised = 0;
     phone::find(plain, |phone| {
-        disguised += usize::from(phone.is_disguised || odd && !usual.contains(&phone.digits));
+        disguised += usize::from(phone.is_obfuscated || odd && !usual.contains(&phone.digits));
         emit(phone.digits);
     });
     disguised

@@ -129,7 +129,9 @@ mod tests {
     fn letter(seed: u64, name: &str, code: u64) -> String {
         let body = text(seed, 150);
         let (first, rest) = body.split_at(body.len() / 2);
-        crate::disguise::normalise(&format!("Dear {name}, {first} your code {code} {rest} yours, the team"))
+        crate::obfuscation::normalise(&format!(
+            "Dear {name}, {first} your code {code} {rest} yours, the team"
+        ))
     }
 
     #[test]

@@ -31,7 +31,7 @@ const UNKNOWN_MAX: usize = 8;
 
 /// An event and what was left out of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parsed {
+pub struct ParsedEvent {
     /// The event; its fields have the types of the schema's columns.
     pub event: Event,
     /// How many values had names that the schema does not have.
@@ -82,20 +82,20 @@ impl std::error::Error for JsonError {}
 /// name, nested objects by dotted names (`{"user": {"ip": ..}}` is `user.ip`), values converted as
 /// [`Value::coerce`] does, arrays of scalars as lists. `null` is a missing value. What the schema has no column
 /// for is counted and left out. Linear in the bytes.
-pub fn event(bytes: &[u8], schema: &Schema) -> Result<Parsed, JsonError> {
+pub fn event(bytes: &[u8], schema: &Schema) -> Result<ParsedEvent, JsonError> {
     if bytes.len() > JSON_BYTES_MAX {
         return Err(JsonError::Limit { what: "bytes", max: JSON_BYTES_MAX });
     }
-    let mut sink = Sink {
+    let mut sink = EventSink {
         schema,
-        parsed: Parsed { event: Event::default(), ignored: 0, unknown: Vec::new() },
+        parsed: ParsedEvent { event: Event::default(), ignored: 0, unknown: Vec::new() },
         name: String::new(),
         depth: 0,
         members: 0,
         error: None,
     };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let outcome = Root(&mut sink).deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    let outcome = EventSeed(&mut sink).deserialize(&mut deserializer).and_then(|()| deserializer.end());
     match (sink.error, outcome) {
         (Some(error), _) => Err(error),
         // The reason may quote what was found, however long it is.
@@ -106,9 +106,9 @@ pub fn event(bytes: &[u8], schema: &Schema) -> Result<Parsed, JsonError> {
     }
 }
 
-struct Sink<'s> {
+struct EventSink<'s> {
     schema: &'s Schema,
-    parsed: Parsed,
+    parsed: ParsedEvent,
     /// The dotted name of the member that is being read.
     name: String,
     depth: usize,
@@ -117,7 +117,7 @@ struct Sink<'s> {
     error: Option<JsonError>,
 }
 
-impl Sink<'_> {
+impl EventSink<'_> {
     /// Leaves the member out.
     fn ignore(&mut self) {
         self.parsed.ignored += 1;
@@ -195,19 +195,19 @@ fn is_plausible(time: Time) -> bool {
     (-62_167_219_200..253_402_300_800).contains(&time.seconds())
 }
 
-struct Root<'a, 's>(&'a mut Sink<'s>);
+struct EventSeed<'a, 's>(&'a mut EventSink<'s>);
 
-impl<'de> DeserializeSeed<'de> for Root<'_, '_> {
+impl<'de> DeserializeSeed<'de> for EventSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(Object(self.0))
+        deserializer.deserialize_map(ObjectVisitor(self.0))
     }
 }
 
-struct Object<'a, 's>(&'a mut Sink<'s>);
+struct ObjectVisitor<'a, 's>(&'a mut EventSink<'s>);
 
-impl<'de> Visitor<'de> for Object<'_, '_> {
+impl<'de> Visitor<'de> for ObjectVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,12 +221,12 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
         }
         sink.depth += 1;
         let outer = sink.name.len();
-        while let Some(()) = map.next_key_seed(Name(sink))? {
+        while let Some(()) = map.next_key_seed(MemberNameSeed(sink))? {
             sink.members += 1;
             if sink.members > MEMBERS_MAX {
                 return Err(sink.refuse(JsonError::Limit { what: "members", max: MEMBERS_MAX }));
             }
-            map.next_value_seed(Member(sink))?;
+            map.next_value_seed(MemberValueSeed(sink))?;
             sink.name.truncate(outer);
         }
         sink.depth -= 1;
@@ -235,9 +235,9 @@ impl<'de> Visitor<'de> for Object<'_, '_> {
 }
 
 /// Appends a member's name to the dotted name.
-struct Name<'a, 's>(&'a mut Sink<'s>);
+struct MemberNameSeed<'a, 's>(&'a mut EventSink<'s>);
 
-impl<'de> DeserializeSeed<'de> for Name<'_, '_> {
+impl<'de> DeserializeSeed<'de> for MemberNameSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -245,7 +245,7 @@ impl<'de> DeserializeSeed<'de> for Name<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Name<'_, '_> {
+impl<'de> Visitor<'de> for MemberNameSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -266,9 +266,9 @@ impl<'de> Visitor<'de> for Name<'_, '_> {
 }
 
 /// A member's value.
-struct Member<'a, 's>(&'a mut Sink<'s>);
+struct MemberValueSeed<'a, 's>(&'a mut EventSink<'s>);
 
-impl<'de> DeserializeSeed<'de> for Member<'_, '_> {
+impl<'de> DeserializeSeed<'de> for MemberValueSeed<'_, '_> {
     type Value = ();
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -276,7 +276,7 @@ impl<'de> DeserializeSeed<'de> for Member<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Member<'_, '_> {
+impl<'de> Visitor<'de> for MemberValueSeed<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -316,7 +316,7 @@ impl<'de> Visitor<'de> for Member<'_, '_> {
             return Ok(());
         }
         let mut list = Vec::new();
-        while let Some(Scalar(item)) = items.next_element()? {
+        while let Some(ListItem(item)) = items.next_element()? {
             let Some(item) = item else {
                 return Err(sink.mismatch("a list of strings, numbers or bools", &Value::from(list)));
             };
@@ -334,60 +334,60 @@ impl<'de> Visitor<'de> for Member<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        Object(self.0).visit_map(map)
+        ObjectVisitor(self.0).visit_map(map)
     }
 }
 
 /// An item of a list, printed; `None` for what is no scalar.
-struct Scalar(Option<String>);
+struct ListItem(Option<String>);
 
-impl<'de> serde::Deserialize<'de> for Scalar {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Scalar, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor)
+impl<'de> serde::Deserialize<'de> for ListItem {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<ListItem, D::Error> {
+        deserializer.deserialize_any(ListItemVisitor)
     }
 }
 
-struct ScalarVisitor;
+struct ListItemVisitor;
 
-impl<'de> Visitor<'de> for ScalarVisitor {
-    type Value = Scalar;
+impl<'de> Visitor<'de> for ListItemVisitor {
+    type Value = ListItem;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Scalar, E> {
-        Ok(Scalar(None))
+    fn visit_unit<E>(self) -> Result<ListItem, E> {
+        Ok(ListItem(None))
     }
 
-    fn visit_bool<E>(self, truth: bool) -> Result<Scalar, E> {
-        Ok(Scalar(Some(truth.to_string())))
+    fn visit_bool<E>(self, truth: bool) -> Result<ListItem, E> {
+        Ok(ListItem(Some(truth.to_string())))
     }
 
-    fn visit_i64<E>(self, integer: i64) -> Result<Scalar, E> {
-        Ok(Scalar(Some(integer.to_string())))
+    fn visit_i64<E>(self, integer: i64) -> Result<ListItem, E> {
+        Ok(ListItem(Some(integer.to_string())))
     }
 
-    fn visit_u64<E>(self, integer: u64) -> Result<Scalar, E> {
-        Ok(Scalar(Some(integer.to_string())))
+    fn visit_u64<E>(self, integer: u64) -> Result<ListItem, E> {
+        Ok(ListItem(Some(integer.to_string())))
     }
 
-    fn visit_f64<E>(self, float: f64) -> Result<Scalar, E> {
-        Ok(Scalar(Some(float.to_string())))
+    fn visit_f64<E>(self, float: f64) -> Result<ListItem, E> {
+        Ok(ListItem(Some(float.to_string())))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
-        Ok(Scalar(Some(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<ListItem, E> {
+        Ok(ListItem(Some(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Scalar, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<ListItem, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Scalar(None))
+        Ok(ListItem(None))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ListItem, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Scalar(None))
+        Ok(ListItem(None))
     }
 }
 

@@ -96,13 +96,13 @@ fn by_letters(sample: &str) -> Option<&'static str> {
 
 /// How many letters of each script a text has, the most frequent first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scripts {
+pub struct ScriptCounts {
     counts: Vec<(Script, usize)>,
 }
 
-impl Scripts {
+impl ScriptCounts {
     /// Counts the letters of the leading [`SCRIPT_BYTES_MAX`] bytes.
-    pub fn of(text: &str) -> Scripts {
+    pub fn of(text: &str) -> ScriptCounts {
         let text = truncate(text, SCRIPT_BYTES_MAX);
         let latin = text.bytes().filter(u8::is_ascii_alphabetic).count();
         let mut counts: Vec<(Script, usize)> = Vec::new();
@@ -122,7 +122,7 @@ impl Scripts {
             }
         }
         counts.sort_by_key(|&(script, count)| (std::cmp::Reverse(count), script as u8));
-        Scripts { counts }
+        ScriptCounts { counts }
     }
 
     /// The full names of the scripts that at least one letter in a hundred is of, such as `Latin`, the most frequent
@@ -183,11 +183,11 @@ mod tests {
 
     #[test]
     fn scripts_are_counted() {
-        let scripts = Scripts::of("Привет, world! 123");
+        let scripts = ScriptCounts::of("Привет, world! 123");
         assert_eq!(scripts.names(), ["Cyrillic", "Latin"]);
         assert_eq!(scripts.foreign_share(), Some(1.0 - 6.0 / 11.0));
-        assert_eq!(Scripts::of("東京タワーと한국").foreign_share(), Some(0.0));
-        assert_eq!(Scripts::of("123 !?").foreign_share(), None);
-        assert_eq!(Scripts::of("plain").names(), ["Latin"]);
+        assert_eq!(ScriptCounts::of("東京タワーと한국").foreign_share(), Some(0.0));
+        assert_eq!(ScriptCounts::of("123 !?").foreign_share(), None);
+        assert_eq!(ScriptCounts::of("plain").names(), ["Latin"]);
     }
 }

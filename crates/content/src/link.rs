@@ -31,12 +31,12 @@ pub struct Link {
     /// Whether the host is a literal address.
     pub is_ip: bool,
     /// What its writing hides.
-    pub tricks: Tricks,
+    pub obfuscation: LinkObfuscation,
 }
 
 /// Ways to write a link so that its reader does not see where it leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tricks {
+pub struct LinkObfuscation {
     /// The user name before an `@`; empty if there is none.
     pub user: String,
     /// Whether a literal address is written other than usual: as one number, in octal or hexadecimal, with parts left
@@ -91,7 +91,7 @@ impl Link {
         if host.is_empty() {
             return None;
         }
-        let tricks = Tricks {
+        let tricks = LinkObfuscation {
             // Without a scheme it is an e-mail address.
             user: if text.contains("//") || text.contains('\\') { url.username() } else { "" }.to_owned(),
             odd_ip: is_ip && !text.contains(&host) && matches!(url.host(), Some(Host::Ipv4(_))),
@@ -105,7 +105,7 @@ impl Link {
             let _ = url.set_username("");
             let _ = url.set_password(None);
         }
-        Some(Link { url: url.into(), host, is_ip, tricks })
+        Some(Link { url: url.into(), host, is_ip, obfuscation: tricks })
     }
 }
 
@@ -169,7 +169,7 @@ pub fn host(text: &str) -> Option<String> {
 
 /// What [`find`] meets in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'t> {
+pub enum TextReference<'t> {
     /// A URL, perhaps without its scheme.
     Url(&'t str),
     /// An e-mail address.
@@ -181,7 +181,7 @@ pub enum Found<'t> {
 /// A name without scheme counts if it starts with `www.`, has a path, or ends in a public suffix that is not
 /// also a common file ending: `cheap.example.com` does, `README.md` does not, nor does the `end.Next` of a
 /// forgotten space.
-pub fn find<'t>(text: &'t str, mut emit: impl FnMut(Found<'t>) -> bool) {
+pub fn find<'t>(text: &'t str, mut emit: impl FnMut(TextReference<'t>) -> bool) {
     let mut finder = LinkFinder::new();
     finder.url_must_have_scheme(false);
     let tokens = text.split(char::is_whitespace).filter(|token| token.contains(['.', ':', '@']));
@@ -191,8 +191,8 @@ pub fn find<'t>(text: &'t str, mut emit: impl FnMut(Found<'t>) -> bool) {
             token = rest;
             for link in finder.links(piece) {
                 let found = match link.kind() {
-                    LinkKind::Email => Found::Address(link.as_str()),
-                    _ if is_link(link.as_str()) => Found::Url(link.as_str()),
+                    LinkKind::Email => TextReference::Address(link.as_str()),
+                    _ if is_link(link.as_str()) => TextReference::Url(link.as_str()),
                     _ => continue,
                 };
                 if !emit(found) {
@@ -274,16 +274,19 @@ mod tests {
     #[test]
     fn tricks_are_told_and_tracking_is_dropped() {
         let link = |text: &str| Link::parse(text).unwrap_or_else(|| panic!("{text:?}"));
-        assert_eq!(link("http://paypal.com@evil.example/").tricks.user, "paypal.com");
-        assert_eq!(link("joe@example.com").tricks, Tricks::default());
+        assert_eq!(link("http://paypal.com@evil.example/").obfuscation.user, "paypal.com");
+        assert_eq!(link("joe@example.com").obfuscation, LinkObfuscation::default());
         for text in ["http://3221225985/", "http://0300.0.2.1/", "http://0xC0.0x0.2.1/x", "http://192.513/"] {
             let link = link(text);
-            assert_eq!((link.host.as_str(), link.tricks.odd_ip), ("192.0.2.1", true), "{text}");
+            assert_eq!((link.host.as_str(), link.obfuscation.odd_ip), ("192.0.2.1", true), "{text}");
         }
-        assert_eq!(link("http://192.0.2.1:81/").tricks, Tricks { odd_port: Some(81), ..Tricks::default() });
-        assert_eq!(link("http://a.example:8080/").tricks, Tricks::default());
-        assert!(link("http://a.example/%252e%252E/x").tricks.double_encoded);
-        assert!(!link("http://a.example/100%25x?u=%2525").tricks.double_encoded);
+        assert_eq!(
+            link("http://192.0.2.1:81/").obfuscation,
+            LinkObfuscation { odd_port: Some(81), ..LinkObfuscation::default() }
+        );
+        assert_eq!(link("http://a.example:8080/").obfuscation, LinkObfuscation::default());
+        assert!(link("http://a.example/%252e%252E/x").obfuscation.double_encoded);
+        assert!(!link("http://a.example/100%25x?u=%2525").obfuscation.double_encoded);
         assert_eq!(link("http://a.example/?utm_source=x&id=1&fbclid=y#z").url, "http://a.example/?id=1");
         assert_eq!(link("http://a.example/?utm_source=x&mc_cid=1").url, "http://a.example/");
         assert_eq!(link("http://a.example/?b&a=%20").url, "http://a.example/?b&a=%20");
@@ -332,7 +335,7 @@ mod tests {
         }
     }
 
-    fn found(text: &str) -> Vec<Found<'_>> {
+    fn found(text: &str) -> Vec<TextReference<'_>> {
         let mut all = Vec::new();
         find(text, |found| {
             all.push(found);
@@ -343,7 +346,7 @@ mod tests {
 
     #[test]
     fn links_are_found_in_prose() {
-        use Found::{Address, Url};
+        use TextReference::{Address, Url};
         for (text, expected) in [
             (
                 "see <http://example.com/a>, or www.example.org.",

@@ -19,17 +19,17 @@ use std::sync::Arc;
 use event::{Event, Facts, Time, Value};
 use mail_parser::{Addr, DateTime, HeaderValue, Host};
 
-use crate::address::{Address, NULL_SENDER};
+use crate::address::{MailAddress, NULL_SENDER};
 use crate::attachment::Attachments;
 use crate::budget::Budget;
+use crate::deobfuscation::{self, ObfuscatedReference};
 use crate::fingerprint::fingerprints;
-use crate::html::{self, Limits};
-use crate::link::{self, Found, Link, Tricks};
-use crate::mime::{self, Defect, Defects, Encoding, Field, Header, Part, Role};
-use crate::network::{Prefixes, is_public, network};
-use crate::pattern::TestPattern;
-use crate::reveal::{self, Revealed};
-use crate::{contact, handwriting, imitation, phone, prose, redirect, text, wallet};
+use crate::html::{self, PageLimits};
+use crate::link::{self, Link, LinkObfuscation, TextReference};
+use crate::mime::{self, Defect, Defects, HeaderField, MailHeader, MimePart, PartRole, TransferEncoding};
+use crate::network::{PrefixLengths, is_public, network};
+use crate::test_pattern::TestPattern;
+use crate::{contact, header_fingerprint, impersonation, phone, redirect, text, text_features, wallet};
 
 /// Most bytes of a message that are looked at.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -95,7 +95,7 @@ impl Envelope {
     /// server, writing last and on top, makes them true.
     pub fn from_headers(raw: &[u8]) -> Envelope {
         let raw = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];
-        let (header, _) = Header::read(raw, &mut Defects::default());
+        let (header, _) = MailHeader::read(raw, &mut Defects::default());
         let mut envelope = Envelope::default();
         for field in header.all("Received").take(ITEMS_MAX) {
             let HeaderValue::Received(received) = field.parse(|stream| stream.parse_received()) else {
@@ -323,14 +323,14 @@ pub fn envelope_event(envelope: Envelope) -> Event {
 
 /// The normalised address, or the text as it is where it is none: what was said is not lost.
 fn normal_address(text: &str) -> String {
-    Address::parse(text).map_or_else(|| cut(text), |address| address.full)
+    MailAddress::parse(text).map_or_else(|| cut(text), |address| address.full)
 }
 
 /// When a stored message says it was received: by its topmost `Received` field, else by `Date`, else by its mbox
 /// line (taken as UTC). Times before 1980 and after 2100 are none.
 pub fn time(raw: &[u8]) -> Option<Time> {
     let raw = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];
-    let (header, _) = Header::read(raw, &mut Defects::default());
+    let (header, _) = MailHeader::read(raw, &mut Defects::default());
     let received = || date_of(header.get("Received")?.text().rsplit_once(';')?.1);
     received().or_else(|| date_of(&header.get("Date")?.text())).or_else(|| mbox_time(header.mbox?))
 }
@@ -358,12 +358,12 @@ fn plausible(time: Time) -> Option<Time> {
 
 /// Fills what follows from the envelope's fields alone, where it is still missing: the client's network and the
 /// sender's domain. Cheap; for decisions that are taken before the message arrives.
-pub fn envelope_features(columns: &EnvelopeColumns, prefixes: Prefixes, facts: &mut Facts) {
+pub fn envelope_features(columns: &EnvelopeColumns, prefixes: PrefixLengths, facts: &mut Facts) {
     if let (Some(Value::Ip(ip)), None) = (facts.get(columns.client_ip), facts.get(columns.client_net)) {
         facts.set(columns.client_net, network(*ip, prefixes));
     }
     if facts.get(columns.sender_domain).is_none() {
-        let sender = facts.get(columns.sender).and_then(Value::as_str).and_then(Address::parse);
+        let sender = facts.get(columns.sender).and_then(Value::as_str).and_then(MailAddress::parse);
         if let Some(sender) = sender.filter(|sender| !sender.domain.is_empty()) {
             facts.set(columns.sender_domain, sender.domain);
         }
@@ -396,7 +396,7 @@ pub fn features(
     Attachments::read(&skeleton.parts, &half, &mut skeleton.defects).fill(columns, facts);
     budget.rejoin(&half);
     let half = budget.share(2);
-    let body = Body::read(&skeleton.parts, &half, &mut skeleton.defects);
+    let body = MailBody::read(&skeleton.parts, &half, &mut skeleton.defects);
     budget.rejoin(&half);
     body.fill(budget, columns, facts);
     facts.set(columns.cut_short, budget.is_short());
@@ -424,14 +424,14 @@ fn set_list(facts: &mut Facts, slot: event::Slot, items: Vec<String>) {
 }
 
 /// The names and addresses of an address field, groups laid flat.
-fn addresses(field: Option<&Field<'_>>) -> Vec<(String, Address)> {
+fn addresses(field: Option<&HeaderField<'_>>) -> Vec<(String, MailAddress)> {
     let Some(HeaderValue::Address(list)) = field.map(|field| field.parse(|stream| stream.parse_address()))
     else {
         return Vec::new();
     };
     let read = |addr: &Addr<'_>| {
         let address =
-            Address::parse(addr.address.as_deref()?).filter(|address| !address.domain.is_empty())?;
+            MailAddress::parse(addr.address.as_deref()?).filter(|address| !address.domain.is_empty())?;
         Some((addr.name.as_deref().map(cut).unwrap_or_default(), address))
     };
     list.iter().filter_map(read).collect()
@@ -441,7 +441,7 @@ fn addresses(field: Option<&Field<'_>>) -> Vec<(String, Address)> {
 const SINGLE_FIELDS: [&str; 7] = ["From", "Sender", "Reply-To", "Date", "Message-ID", "Subject", "To"];
 
 fn header_features(
-    header: &Header<'_>,
+    header: &MailHeader<'_>,
     envelope: &EnvelopeColumns,
     columns: &MailColumns,
     facts: &mut Facts,
@@ -450,7 +450,7 @@ fn header_features(
     if SINGLE_FIELDS.iter().any(|name| header.all(name).nth(1).is_some()) {
         defects.add(Defect::DuplicateField);
     }
-    if !header.fields.iter().all(Field::is_ascii) {
+    if !header.fields.iter().all(HeaderField::is_ascii) {
         defects.add(Defect::RawHeader);
     }
     facts.set(columns.header_count, header.count);
@@ -460,7 +460,7 @@ fn header_features(
         Some(Value::Ip(ip)) => Some(*ip),
         _ => None,
     };
-    handwriting::fill(header, client, columns, facts);
+    header_fingerprint::fill(header, client, columns, facts);
 
     let subject = header.get("Subject").map(|field| cut(&field.unstructured())).unwrap_or_default();
     facts.set(columns.has_subject, !subject.is_empty());
@@ -480,7 +480,7 @@ fn header_features(
     if let Some(date) = date {
         facts.set(columns.date, date);
     }
-    let message_id = header.get("Message-ID").map(Field::text);
+    let message_id = header.get("Message-ID").map(HeaderField::text);
     facts.set(columns.has_message_id, message_id.is_some());
     let host = message_id.as_deref().and_then(|id| id.trim_end_matches('>').rsplit_once('@'));
     if let Some(host) = host.and_then(|(_, host)| link::host(host)) {
@@ -489,17 +489,17 @@ fn header_features(
     if let Some(mailer) = header.get("X-Mailer").or_else(|| header.get("User-Agent")) {
         set_text(facts, columns.mailer, &text::mask_digits(&mailer.unstructured()));
     }
-    let list_id = header.get("List-Id").map(Field::text);
+    let list_id = header.get("List-Id").map(HeaderField::text);
     if let Some(id) = &list_id {
         let id = id.rsplit_once('<').map_or(id.as_ref(), |(_, id)| id).trim_end_matches('>');
         set_text(facts, columns.list_id, &id.to_lowercase());
     }
-    let bulk = header.get("Precedence").map(Field::text);
+    let bulk = header.get("Precedence").map(HeaderField::text);
     let bulk =
         bulk.is_some_and(|said| ["bulk", "list", "junk"].iter().any(|bulk| said.eq_ignore_ascii_case(bulk)));
     facts
         .set(columns.has_list_headers, bulk || list_id.is_some() || header.get("List-Unsubscribe").is_some());
-    let mut signers = Unique::new(ITEMS_MAX);
+    let mut signers = UniqueList::new(ITEMS_MAX);
     for field in header.all("DKIM-Signature").take(ITEMS_MAX) {
         let tags = field.text();
         let domain =
@@ -513,7 +513,7 @@ fn header_features(
 }
 
 fn address_features(
-    header: &Header<'_>,
+    header: &MailHeader<'_>,
     envelope: &EnvelopeColumns,
     columns: &MailColumns,
     facts: &mut Facts,
@@ -523,7 +523,7 @@ fn address_features(
     facts.set(columns.to_count, to.len());
     if let Some(recipients) = facts.get(envelope.recipients).and_then(Value::as_list) {
         let shown: HashSet<&str> = to.iter().map(|(_, address)| address.full.as_str()).collect();
-        let is_shown = |to: &str| Address::parse(to).is_some_and(|to| shown.contains(to.full.as_str()));
+        let is_shown = |to: &str| MailAddress::parse(to).is_some_and(|to| shown.contains(to.full.as_str()));
         let in_to = recipients.iter().take(ITEMS_MAX).any(|to| is_shown(to));
         facts.set(columns.recipients_in_to, in_to);
     }
@@ -535,15 +535,15 @@ fn address_features(
         set_text(facts, columns.reply_to, &reply_to.full);
         set_text(facts, columns.reply_to_domain, &reply_to.domain);
     }
-    let sender = facts.get(envelope.sender).and_then(Value::as_str).and_then(Address::parse);
+    let sender = facts.get(envelope.sender).and_then(Value::as_str).and_then(MailAddress::parse);
     if let Some(sender) = sender.filter(|sender| !sender.domain.is_empty()) {
         facts.set(columns.from_sender_differ, link::organisation(&sender.domain) != organisation);
     }
     let mut differs = false;
     link::find(&name, |found| {
         let host = match found {
-            Found::Url(url) => Link::parse(url).map(|link| link.host),
-            Found::Address(address) => Address::parse(address).map(|address| address.domain),
+            TextReference::Url(url) => Link::parse(url).map(|link| link.host),
+            TextReference::Address(address) => MailAddress::parse(address).map(|address| address.domain),
         };
         differs = host.is_some_and(|host| link::organisation(&host) != organisation);
         !differs
@@ -563,7 +563,7 @@ fn is_reply(subject: &str) -> bool {
     REPLY_PREFIXES.contains(&prefix.as_str())
 }
 
-fn header_order(header: &Header<'_>) -> String {
+fn header_order(header: &MailHeader<'_>) -> String {
     let mut order = String::new();
     let mut last = "";
     for field in &header.fields {
@@ -583,15 +583,15 @@ fn header_order(header: &Header<'_>) -> String {
 }
 
 /// A list without repeats, at most so long.
-struct Unique {
+struct UniqueList {
     items: Vec<String>,
     seen: HashSet<String>,
     max: usize,
 }
 
-impl Unique {
-    fn new(max: usize) -> Unique {
-        Unique { items: Vec::new(), seen: HashSet::new(), max }
+impl UniqueList {
+    fn new(max: usize) -> UniqueList {
+        UniqueList { items: Vec::new(), seen: HashSet::new(), max }
     }
 
     /// Adds an item if it is new and there is room; false when there is none.
@@ -605,25 +605,25 @@ impl Unique {
 }
 
 /// What is seen and clicked of the text parts.
-struct Body {
+struct MailBody {
     text: String,
-    links: Links,
+    links: LinkFeatures,
     charset: Option<String>,
     has_plain: bool,
     has_html: bool,
-    html: html::Marks,
+    html: html::PageFeatures,
     base64_text: bool,
     test_pattern: Option<TestPattern>,
 }
 
-struct Links {
-    urls: Unique,
-    hosts: Unique,
-    domains: Unique,
-    addresses: Unique,
-    phones: Unique,
-    handles: Unique,
-    poses_as: Unique,
+struct LinkFeatures {
+    urls: UniqueList,
+    hosts: UniqueList,
+    domains: UniqueList,
+    addresses: UniqueList,
+    phones: UniqueList,
+    handles: UniqueList,
+    poses_as: UniqueList,
     to_ip: bool,
     mismatch: bool,
     homograph: bool,
@@ -635,7 +635,7 @@ struct Links {
     scripts: usize,
 }
 
-impl Links {
+impl LinkFeatures {
     /// Adds what leads somewhere; false once there is no room for another link, or nothing to pay for it.
     fn add(&mut self, target: &str, budget: &Budget) -> bool {
         let bytes = target.len().min(link::LINK_BYTES_MAX);
@@ -644,7 +644,7 @@ impl Links {
         }
         let scheme = target.get(..7).unwrap_or_default().to_ascii_lowercase();
         if scheme.starts_with("mailto:") {
-            let address = target[7..].split('?').next().and_then(Address::parse);
+            let address = target[7..].split('?').next().and_then(MailAddress::parse);
             self.addresses.add(address.map(|address| address.full).unwrap_or_default());
             return true;
         }
@@ -661,7 +661,7 @@ impl Links {
                 target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
             };
             self.scripts += usize::from(["javascript:", "vbscript:", "data:text/"].iter().any(runs));
-            self.handles.add(reveal::handle_of_uri(target).unwrap_or_default());
+            self.handles.add(deobfuscation::handle_of_uri(target).unwrap_or_default());
             return true;
         };
         for _ in 0..redirect::DEPTH_MAX {
@@ -675,34 +675,35 @@ impl Links {
     }
 
     fn add_link(&mut self, link: Link) -> bool {
-        if self.urls.seen.contains(&link.url) && link.tricks == Tricks::default() {
+        if self.urls.seen.contains(&link.url) && link.obfuscation == LinkObfuscation::default() {
             return self.urls.items.len() < LINKS_MAX;
         }
         self.to_ip |= link.is_ip;
-        self.odd_ip |= link.tricks.odd_ip;
-        self.odd_port |= link.tricks.odd_port.is_some();
-        self.double_encoded |= link.tricks.double_encoded;
-        self.user |= !link.tricks.user.is_empty();
+        self.odd_ip |= link.obfuscation.odd_ip;
+        self.odd_port |= link.obfuscation.odd_port.is_some();
+        self.double_encoded |= link.obfuscation.double_encoded;
+        self.user |= !link.obfuscation.user.is_empty();
         if let Some(domain) = link::registrable(&link.host) {
             self.domains.add(domain.to_owned());
         }
-        if !self.hosts.seen.contains(&link.host) || !link.tricks.user.is_empty() {
-            let imitation = imitation::of(&link.host, &link.tricks.user);
-            self.homograph |= imitation.is_homograph;
-            for domain in imitation.domains {
+        if !self.hosts.seen.contains(&link.host) || !link.obfuscation.user.is_empty() {
+            let impersonation = impersonation::of(&link.host, &link.obfuscation.user);
+            self.homograph |= impersonation.is_homograph;
+            for domain in impersonation.domains {
                 self.poses_as.add(domain);
             }
         }
-        self.handles.add(reveal::handle_of(&link.host, &link.url).unwrap_or_default());
+        self.handles.add(deobfuscation::handle_of(&link.host, &link.url).unwrap_or_default());
         self.hosts.add(link.host);
         self.urls.add(cut(&link.url))
     }
 
     fn add_text(&mut self, text: &str, budget: &Budget) {
         link::find(budget.cut(text, link::STEPS_A_BYTE), |found| match found {
-            Found::Url(url) => self.add(url, budget),
-            Found::Address(address) => {
-                self.addresses.add(Address::parse(address).map(|address| address.full).unwrap_or_default());
+            TextReference::Url(url) => self.add(url, budget),
+            TextReference::Address(address) => {
+                self.addresses
+                    .add(MailAddress::parse(address).map(|address| address.full).unwrap_or_default());
                 budget.spend(LINK_STEPS)
             }
         });
@@ -719,18 +720,19 @@ impl Links {
     ) {
         let (mut addresses, mut links) = (0usize, 0usize);
         let disguised_phones = contact::phones(written, plain, |digits| _ = self.phones.add(digits));
-        reveal::find(plain, |revealed| match revealed {
-            Revealed::Url(url) => {
+        deobfuscation::find(plain, |revealed| match revealed {
+            ObfuscatedReference::Url(url) => {
                 links += 1;
                 self.add(&url, budget);
             }
-            Revealed::Address(address) => {
+            ObfuscatedReference::Address(address) => {
                 addresses += 1;
-                self.addresses.add(Address::parse(&address).map(|address| address.full).unwrap_or_default());
+                self.addresses
+                    .add(MailAddress::parse(&address).map(|address| address.full).unwrap_or_default());
             }
         });
-        reveal::handles(plain, |handle| _ = self.handles.add(handle));
-        let mut wallets = Unique::new(ITEMS_MAX);
+        deobfuscation::handles(plain, |handle| _ = self.handles.add(handle));
+        let mut wallets = UniqueList::new(ITEMS_MAX);
         wallet::find(written, |wallet| _ = wallets.add(wallet));
         facts.set(columns.disguised_phones, disguised_phones);
         facts.set(columns.disguised_addresses, addresses);
@@ -749,7 +751,7 @@ impl Links {
         let target = link::organisation(&target.host);
         let leads_to = leads_to.as_ref().map(|link| link::organisation(&link.host));
         link::find(shown, |found| {
-            if let Found::Url(url) = found
+            if let TextReference::Url(url) = found
                 && let Some(shown) = Link::parse(url)
                 && let Some(shown) = link::registrable(&shown.host)
             {
@@ -771,18 +773,18 @@ fn affordable<'t>(text: &'t str, budget: &Budget) -> &'t str {
     }
 }
 
-impl Body {
-    fn read(parts: &[Part<'_>], budget: &Budget, defects: &mut Defects) -> Body {
-        let mut body = Body {
+impl MailBody {
+    fn read(parts: &[MimePart<'_>], budget: &Budget, defects: &mut Defects) -> MailBody {
+        let mut body = MailBody {
             text: String::new(),
-            links: Links {
-                urls: Unique::new(LINKS_MAX),
-                hosts: Unique::new(LINKS_MAX),
-                domains: Unique::new(LINKS_MAX),
-                addresses: Unique::new(ITEMS_MAX),
-                phones: Unique::new(ITEMS_MAX),
-                handles: Unique::new(ITEMS_MAX),
-                poses_as: Unique::new(ITEMS_MAX),
+            links: LinkFeatures {
+                urls: UniqueList::new(LINKS_MAX),
+                hosts: UniqueList::new(LINKS_MAX),
+                domains: UniqueList::new(LINKS_MAX),
+                addresses: UniqueList::new(ITEMS_MAX),
+                phones: UniqueList::new(ITEMS_MAX),
+                handles: UniqueList::new(ITEMS_MAX),
+                poses_as: UniqueList::new(ITEMS_MAX),
                 to_ip: false,
                 mismatch: false,
                 homograph: false,
@@ -796,26 +798,29 @@ impl Body {
             charset: None,
             has_plain: false,
             has_html: false,
-            html: html::Marks::default(),
+            html: html::PageFeatures::default(),
             base64_text: false,
             test_pattern: None,
         };
         // Of alternatives, readers show the HTML; the plain one is only searched for links.
-        let shown: HashSet<usize> =
-            parts.iter().filter(|part| part.role == Role::Html).filter_map(|part| part.alternative).collect();
+        let shown: HashSet<usize> = parts
+            .iter()
+            .filter(|part| part.role == PartRole::Html)
+            .filter_map(|part| part.alternative)
+            .collect();
         let mut source_left = SOURCE_BYTES_MAX;
-        for part in parts.iter().filter(|part| part.role != Role::Attachment) {
+        for part in parts.iter().filter(|part| part.role != PartRole::Attachment) {
             let bytes = budget.afford(part.encoded_len().min(source_left), STEPS_A_SOURCE_BYTE);
             let decoded = part.decode(bytes, defects);
             source_left = source_left.saturating_sub(part.encoded_len());
             body.base64_text |=
-                part.encoding == Encoding::Base64 && !decoded.is_empty() && decoded.is_ascii();
+                part.encoding == TransferEncoding::Base64 && !decoded.is_empty() && decoded.is_ascii();
             body.charset =
                 body.charset.or_else(|| part.charset.as_deref().map(|charset| cut(charset).to_lowercase()));
             let source = part.text(&decoded);
             body.test_pattern = body.test_pattern.max(TestPattern::find(&source));
             let left = TEXT_BYTES_MAX.saturating_sub(body.text.len());
-            if part.role == Role::Html {
+            if part.role == PartRole::Html {
                 body.has_html = true;
                 body.add_html(&source, left, budget);
             } else {
@@ -832,7 +837,7 @@ impl Body {
     }
 
     fn add_html(&mut self, source: &str, text_bytes: usize, budget: &Budget) {
-        let page = html::read(source, Limits { text_bytes, references: LINKS_MAX }, budget);
+        let page = html::read(source, PageLimits { text_bytes, references: LINKS_MAX }, budget);
         self.html.add(page.marks);
         for reference in &page.references {
             if !budget.spend(link::STEPS_A_BYTE * reference.text.len() as u64) {
@@ -863,7 +868,7 @@ impl Body {
         let grown = plain.len().saturating_sub(text.len());
         let paid = budget.afford(grown, STEPS_A_TEXT_BYTE + STEPS_A_FOREIGN_BYTE);
         plain.truncate(plain.floor_char_boundary(plain.len() - grown + paid));
-        let normalised = prose::fill(text, &plain, columns, facts);
+        let normalised = text_features::fill(text, &plain, columns, facts);
         self.links.add_contacts(text, &plain, budget, columns, facts);
         facts.set(columns.body_empty, normalised.is_empty());
         set_list(facts, columns.fingerprints, fingerprints(&normalised));

@@ -14,9 +14,9 @@ pub const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct MultimapEntry {
     /// What is sought.
-    pub key: Key,
+    pub key: MultimapKey,
     /// The symbol that is to be added, if not the list's own.
     pub symbol: Option<String>,
     /// By how much its weight is multiplied.
@@ -25,7 +25,7 @@ pub struct Entry {
 
 /// What is sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum MultimapKey {
     /// This text.
     Text(String),
     /// What a regular expression finds.
@@ -39,7 +39,7 @@ pub enum Key {
 
 /// Why a line is no entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LineError {
+pub enum MultimapError {
     /// Longer than [`LINE_BYTES_MAX`].
     #[error("the line is too long")]
     TooLong,
@@ -55,32 +55,33 @@ pub enum LineError {
 ///
 /// # Errors
 /// If it is no entry.
-pub fn line(text: &str) -> Result<Option<Entry>, LineError> {
+pub fn line(text: &str) -> Result<Option<MultimapEntry>, MultimapError> {
     let text = text.trim();
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);
     }
     if text.len() > LINE_BYTES_MAX {
-        return Err(LineError::TooLong);
+        return Err(MultimapError::TooLong);
     }
     let (key, rest) = if let Some(rest) = text.strip_prefix('"') {
-        let (key, rest) = delimited(rest, '"').ok_or(LineError::Unclosed)?;
-        (Key::Text(key), rest)
+        let (key, rest) = delimited(rest, '"').ok_or(MultimapError::Unclosed)?;
+        (MultimapKey::Text(key), rest)
     } else if let Some(rest) = text.strip_prefix('/') {
-        let (pattern, rest) = delimited(rest, '/').ok_or(LineError::Unclosed)?;
+        let (pattern, rest) = delimited(rest, '/').ok_or(MultimapError::Unclosed)?;
         let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
         let (flags, rest) = rest.split_at(end);
-        (Key::Pattern { pattern, flags: flags.to_owned() }, rest)
+        (MultimapKey::Pattern { pattern, flags: flags.to_owned() }, rest)
     } else {
         let end = text.find(char::is_whitespace).unwrap_or(text.len());
         let (key, rest) = text.split_at(end);
-        (Key::Text(key.to_owned()), rest)
+        (MultimapKey::Text(key.to_owned()), rest)
     };
-    if matches!(&key, Key::Text(text) | Key::Pattern { pattern: text, .. } if text.is_empty()) {
-        return Err(LineError::Empty);
+    if matches!(&key, MultimapKey::Text(text) | MultimapKey::Pattern { pattern: text, .. } if text.is_empty())
+    {
+        return Err(MultimapError::Empty);
     }
     let (symbol, weight) = value(rest);
-    Ok(Some(Entry { key, symbol, weight }))
+    Ok(Some(MultimapEntry { key, symbol, weight }))
 }
 
 /// What stands before the next unescaped delimiter, which needs its backslash no more, and what stands behind it.
@@ -126,13 +127,13 @@ mod tests {
 
     #[test]
     fn lines_are_keys_with_symbols_and_scores() {
-        let text = |key: &str| Key::Text(key.to_owned());
-        let pattern = |pattern: &str, flags: &str| Key::Pattern {
+        let text = |key: &str| MultimapKey::Text(key.to_owned());
+        let pattern = |pattern: &str, flags: &str| MultimapKey::Pattern {
             pattern: pattern.to_owned(),
             flags: flags.to_owned(),
         };
-        let check = |read: &str, key: Key, symbol: Option<&str>, weight: Option<f64>| {
-            let entry = Entry { key, symbol: symbol.map(str::to_owned), weight };
+        let check = |read: &str, key: MultimapKey, symbol: Option<&str>, weight: Option<f64>| {
+            let entry = MultimapEntry { key, symbol: symbol.map(str::to_owned), weight };
             assert_eq!(line(read), Ok(Some(entry)), "{read:?}");
         };
         check(" 192.0.2.0/24  # an office", text("192.0.2.0/24"), None, None);
@@ -153,21 +154,21 @@ mod tests {
             assert_eq!(line(read), Ok(None), "{read:?}");
         }
         for (read, error) in [
-            ("\"open", LineError::Unclosed),
-            (r"/open\/", LineError::Unclosed),
-            ("//i", LineError::Empty),
-            ("\"\" S", LineError::Empty),
+            ("\"open", MultimapError::Unclosed),
+            (r"/open\/", MultimapError::Unclosed),
+            ("//i", MultimapError::Empty),
+            ("\"\" S", MultimapError::Empty),
         ] {
             assert_eq!(line(read), Err(error), "{read:?}");
         }
-        assert_eq!(line(&"x".repeat(LINE_BYTES_MAX + 1)), Err(LineError::TooLong));
+        assert_eq!(line(&"x".repeat(LINE_BYTES_MAX + 1)), Err(MultimapError::TooLong));
     }
 
     proptest! {
         #[test]
         fn quoted_keys_come_back(key in "[^\\\\\n]{1,40}", symbol in "[A-Z][A-Z0-9_]{0,10}") {
             let written = format!("\"{}\" {symbol}:1.5", key.replace('"', "\\\""));
-            let entry = Entry { key: Key::Text(key), symbol: Some(symbol), weight: Some(1.5) };
+            let entry = MultimapEntry { key: MultimapKey::Text(key), symbol: Some(symbol), weight: Some(1.5) };
             prop_assert_eq!(line(&written), Ok(Some(entry)));
         }
 

@@ -5,22 +5,22 @@ use std::net::{IpAddr, Ipv6Addr};
 /// How many leading bits make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
 /// within an IPv4 /24 first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefixes {
+pub struct PrefixLengths {
     /// Bits of an IPv4 address, at most 32.
     pub v4: u8,
     /// Bits of an IPv6 address, at most 128.
     pub v6: u8,
 }
 
-impl Default for Prefixes {
-    fn default() -> Prefixes {
-        Prefixes { v4: 24, v6: 64 }
+impl Default for PrefixLengths {
+    fn default() -> PrefixLengths {
+        PrefixLengths { v4: 24, v6: 64 }
     }
 }
 
 /// The address's network in CIDR notation, e.g. `203.0.113.0/24` or `2001:db8::/64`. An IPv4 address mapped into
 /// IPv6 is taken as IPv4; a prefix that is too long counts as the longest.
-pub fn network(ip: IpAddr, prefixes: Prefixes) -> String {
+pub fn network(ip: IpAddr, prefixes: PrefixLengths) -> String {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
             let bits = prefixes.v4.min(32);
@@ -88,7 +88,7 @@ mod tests {
             ("2001:db8::1", 24, 0, "::/0"),
             ("2001:db8::1", 24, 200, "2001:db8::1/128"),
         ] {
-            assert_eq!(network(ip.parse().unwrap(), Prefixes { v4, v6 }), expected);
+            assert_eq!(network(ip.parse().unwrap(), PrefixLengths { v4, v6 }), expected);
         }
     }
 
@@ -99,7 +99,7 @@ mod tests {
                 let ip = std::net::Ipv4Addr::new(octet, 255 - octet, octet / 2, octet);
                 let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
                 let expected = format!("{}/{bits}", std::net::Ipv4Addr::from_bits(ip.to_bits() & mask));
-                assert_eq!(network(ip.into(), Prefixes { v4: bits, v6: 64 }), expected);
+                assert_eq!(network(ip.into(), PrefixLengths { v4: bits, v6: 64 }), expected);
             }
         }
     }

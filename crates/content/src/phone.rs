@@ -19,15 +19,15 @@ const HINT_BYTES: usize = 24;
 
 /// A telephone number that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Phone {
+pub struct PhoneNumber {
     /// Its digits, without separators, `+` and international prefix `00`.
     pub digits: String,
     /// Whether digits were written as words or as letters, or spaced out one by one.
-    pub is_disguised: bool,
+    pub is_obfuscated: bool,
 }
 
 /// Hands on the telephone numbers of a text of [`crate::text::plain`], in order. Linear.
-pub fn find(plain: &str, mut emit: impl FnMut(Phone)) {
+pub fn find(plain: &str, mut emit: impl FnMut(PhoneNumber)) {
     let bytes = plain.as_bytes();
     let mut at = 0;
     let mut before = b' ';
@@ -52,10 +52,10 @@ pub fn find(plain: &str, mut emit: impl FnMut(Phone)) {
             }
             continue;
         }
-        let number = Number::read(plain, at);
+        let number = DigitString::read(plain, at);
         let end = number.end;
         if number.is_phone(&plain[..at]) {
-            emit(Phone { is_disguised: number.is_disguised(), digits: number.finish() });
+            emit(PhoneNumber { is_obfuscated: number.is_obfuscated(), digits: number.finish() });
         }
         at = end.max(at + 1);
         before = bytes[at - 1];
@@ -133,7 +133,7 @@ fn look_alike(c: char) -> Option<u8> {
 
 /// A string of digits with what stands between them.
 #[derive(Debug, Default)]
-struct Number {
+struct DigitString {
     digits: String,
     groups: Vec<usize>,
     words: usize,
@@ -147,9 +147,9 @@ struct Number {
     goes_on: bool,
 }
 
-impl Number {
-    fn read(plain: &str, start: usize) -> Number {
-        let mut number = Number { end: start, ..Number::default() };
+impl DigitString {
+    fn read(plain: &str, start: usize) -> DigitString {
+        let mut number = DigitString { end: start, ..DigitString::default() };
         // What stands between the last digit and here.
         let (mut gap, mut blanks, mut dots) = (0, 0, 0);
         let mut at = start;
@@ -215,7 +215,7 @@ impl Number {
         self.end = end;
     }
 
-    fn is_disguised(&self) -> bool {
+    fn is_obfuscated(&self) -> bool {
         self.words > 0 || self.letters > 0 || self.is_spaced_out()
     }
 
@@ -330,7 +330,7 @@ mod tests {
 
     fn found(written: &str) -> Vec<(String, bool)> {
         let mut all = Vec::new();
-        find(&crate::text::plain(written), |phone| all.push((phone.digits, phone.is_disguised)));
+        find(&crate::text::plain(written), |phone| all.push((phone.digits, phone.is_obfuscated)));
         all
     }
 

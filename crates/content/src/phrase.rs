@@ -13,7 +13,7 @@ use daachorse::DoubleArrayAhoCorasick;
 use event::Time;
 use unicode_script::{Script, UnicodeScript};
 
-use crate::disguise::normalise;
+use crate::obfuscation::normalise;
 
 /// Most entries of a set.
 pub const ENTRIES_MAX: usize = 200_000;
@@ -28,7 +28,7 @@ pub const MATCHED_MAX: usize = 20;
 
 /// One line of a file: `class`, `weight`, `phrase` and, if it is not to count for ever, `expires`, with tabs between.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct PhraseEntry {
     /// Index of its class.
     pub class: usize,
     /// What it adds to its class and its set.
@@ -62,7 +62,7 @@ impl std::error::Error for PhraseError {}
 ///
 /// # Errors
 /// The first line that is no entry, or is one of a class that is not among `classes`.
-pub fn parse(text: &str, classes: &[String]) -> Result<Vec<Entry>, PhraseError> {
+pub fn parse(text: &str, classes: &[String]) -> Result<Vec<PhraseEntry>, PhraseError> {
     let mut entries = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -82,7 +82,7 @@ pub fn parse(text: &str, classes: &[String]) -> Result<Vec<Entry>, PhraseError> 
     Ok(entries)
 }
 
-fn entry(line: &str, from: usize, classes: &[String]) -> Result<Entry, PhraseError> {
+fn entry(line: &str, from: usize, classes: &[String]) -> Result<PhraseEntry, PhraseError> {
     let fields: Vec<&str> = line.split('\t').collect();
     let ([class, weight, phrase] | [class, weight, phrase, _]) = fields[..] else {
         let fields = fields.len();
@@ -128,7 +128,7 @@ fn entry(line: &str, from: usize, classes: &[String]) -> Result<Entry, PhraseErr
             }
         }
     };
-    Ok(Entry { class, weight: number, phrase: normalised, expires })
+    Ok(PhraseEntry { class, weight: number, phrase: normalised, expires })
 }
 
 /// The beginning of a text that may be anything.
@@ -140,7 +140,7 @@ fn shown(text: &str) -> String {
 pub struct PhraseSet {
     automaton: Option<DoubleArrayAhoCorasick<u32>>,
     /// The entries, those of one phrase side by side.
-    entries: Vec<Entry>,
+    entries: Vec<PhraseEntry>,
     /// For each phrase of the automaton its entries.
     of_phrase: Vec<Range<u32>>,
     classes: usize,
@@ -155,14 +155,14 @@ impl fmt::Debug for PhraseSet {
 
 /// What was found of a set.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct PhraseMatches {
     /// For each class the sum of weights, and the number, of the entries that were found. Each counts once.
     pub classes: Vec<(f64, usize)>,
     /// Class and phrase of the first [`MATCHED_MAX`] entries that were found, by their order in the text.
     pub matched: Vec<(usize, String)>,
 }
 
-impl Found {
+impl PhraseMatches {
     /// The sum of all weights.
     pub fn weight(&self) -> f64 {
         self.classes.iter().map(|(weight, _)| weight).sum()
@@ -183,7 +183,7 @@ impl PhraseSet {
     ///
     /// # Errors
     /// More phrases than the automaton can hold.
-    pub fn new(mut entries: Vec<Entry>, classes: usize, words: bool) -> Result<PhraseSet, String> {
+    pub fn new(mut entries: Vec<PhraseEntry>, classes: usize, words: bool) -> Result<PhraseSet, String> {
         let mut latest: HashMap<(usize, &str), usize> = HashMap::with_capacity(entries.len());
         for (index, entry) in entries.iter().enumerate() {
             latest.insert((entry.class, entry.phrase.as_str()), index);
@@ -227,8 +227,8 @@ impl PhraseSet {
 
     /// What is found in texts that are normalised as phrases are ([`crate::disguise::normalise`]), of entries that have
     /// not expired at `now`. One pass over each text.
-    pub fn search<'t>(&self, texts: impl IntoIterator<Item = &'t str>, now: Time) -> Found {
-        let mut found = Found { classes: vec![(0.0, 0); self.classes], matched: Vec::new() };
+    pub fn search<'t>(&self, texts: impl IntoIterator<Item = &'t str>, now: Time) -> PhraseMatches {
+        let mut found = PhraseMatches { classes: vec![(0.0, 0); self.classes], matched: Vec::new() };
         let Some(automaton) = &self.automaton else { return found };
         let mut seen: HashSet<u32> = HashSet::new();
         for text in texts {

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use event::Value;
 
-use crate::address::Address;
-use crate::{disguise, link, text};
+use crate::address::MailAddress;
+use crate::{link, obfuscation, text};
 
 /// Most pieces that one value gives.
 pub const PIECES_MAX: usize = 1_000;
@@ -17,7 +17,7 @@ pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 
 /// How a piece is normalised before it is hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Normalise {
+pub enum Normalisation {
     /// As it is.
     #[default]
     Exact,
@@ -29,39 +29,40 @@ pub enum Normalise {
     Host,
 }
 
-impl Normalise {
+impl Normalisation {
     /// All ways, in the order in which they are documented.
-    pub const ALL: [Normalise; 4] = [Normalise::Exact, Normalise::Text, Normalise::Address, Normalise::Host];
+    pub const ALL: [Normalisation; 4] =
+        [Normalisation::Exact, Normalisation::Text, Normalisation::Address, Normalisation::Host];
 
     /// The name by which configurations call it.
     pub fn name(self) -> &'static str {
         match self {
-            Normalise::Exact => "exact",
-            Normalise::Text => "text",
-            Normalise::Address => "address",
-            Normalise::Host => "host",
+            Normalisation::Exact => "exact",
+            Normalisation::Text => "text",
+            Normalisation::Address => "address",
+            Normalisation::Host => "host",
         }
     }
 }
 
-impl fmt::Display for Normalise {
+impl fmt::Display for Normalisation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Normalise {
+impl FromStr for Normalisation {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Normalise, ()> {
-        Normalise::ALL.into_iter().find(|how| how.name() == text).ok_or(())
+    fn from_str(text: &str) -> Result<Normalisation, ()> {
+        Normalisation::ALL.into_iter().find(|how| how.name() == text).ok_or(())
     }
 }
 
 /// Hands on the pieces of a value: one for each item of a list, one for any other value, printed as
 /// [`Value`]'s `Display` prints it (bytes in hexadecimal). Empty pieces are skipped, equal ones given once, and
 /// there are at most [`PIECES_MAX`].
-pub fn pieces(value: &Value, how: Normalise, out: &mut dyn FnMut(&str)) {
+pub fn pieces(value: &Value, how: Normalisation, out: &mut dyn FnMut(&str)) {
     match value {
         Value::List(items) => {
             let mut seen = HashSet::with_capacity(items.len().min(PIECES_MAX));
@@ -92,20 +93,20 @@ pub fn pieces(value: &Value, how: Normalise, out: &mut dyn FnMut(&str)) {
 }
 
 /// The last piece of a text: of an address with a tag the one without it. Copies nothing where nothing is changed.
-pub fn last(text: &str, how: Normalise) -> Option<Cow<'_, str>> {
+pub fn last(text: &str, how: Normalisation) -> Option<Cow<'_, str>> {
     let mut last = None;
     each(text, how, &mut |piece| last = Some(piece));
     last
 }
 
-fn each<'t>(text: &'t str, how: Normalise, out: &mut dyn FnMut(Cow<'t, str>)) {
+fn each<'t>(text: &'t str, how: Normalisation, out: &mut dyn FnMut(Cow<'t, str>)) {
     let text = text::truncate(text, PIECE_BYTES_MAX);
     let piece = match how {
-        Normalise::Exact => Some(Cow::Borrowed(text)),
-        Normalise::Text => Some(Cow::Owned(disguise::normalise(text))),
-        Normalise::Host => link::host(text).map(Cow::Owned),
-        Normalise::Address => {
-            let Some(address) = Address::parse(text) else { return };
+        Normalisation::Exact => Some(Cow::Borrowed(text)),
+        Normalisation::Text => Some(Cow::Owned(obfuscation::normalise(text))),
+        Normalisation::Host => link::host(text).map(Cow::Owned),
+        Normalisation::Address => {
+            let Some(address) = MailAddress::parse(text) else { return };
             out(Cow::Owned(address.full));
             address.untagged.map(Cow::Owned)
         }
@@ -122,13 +123,13 @@ mod tests {
 
     use super::*;
 
-    fn collect(value: impl Into<Value>, how: Normalise) -> Vec<String> {
+    fn collect(value: impl Into<Value>, how: Normalisation) -> Vec<String> {
         let mut all = Vec::new();
         pieces(&value.into(), how, &mut |piece| all.push(piece.to_owned()));
         all
     }
 
-    fn check(value: impl Into<Value>, how: Normalise, expected: &[&str]) {
+    fn check(value: impl Into<Value>, how: Normalisation, expected: &[&str]) {
         assert_eq!(collect(value, how), expected);
     }
 
@@ -138,49 +139,49 @@ mod tests {
 
     #[test]
     fn values_give_their_pieces_once() {
-        check("Hello", Normalise::Exact, &["Hello"]);
-        check("", Normalise::Exact, &[]);
-        check("Order  77", Normalise::Text, &["order 0"]);
-        check("Ann+a@Example.com", Normalise::Address, &["ann+a@example.com", "ann@example.com"]);
-        check("not an address", Normalise::Address, &[]);
-        check("<>", Normalise::Address, &["<>"]);
-        check("https://WWW.example.com/x", Normalise::Host, &["www.example.com"]);
-        check(list(&["a", "", "b", "a"]), Normalise::Exact, &["a", "b"]);
+        check("Hello", Normalisation::Exact, &["Hello"]);
+        check("", Normalisation::Exact, &[]);
+        check("Order  77", Normalisation::Text, &["order 0"]);
+        check("Ann+a@Example.com", Normalisation::Address, &["ann+a@example.com", "ann@example.com"]);
+        check("not an address", Normalisation::Address, &[]);
+        check("<>", Normalisation::Address, &["<>"]);
+        check("https://WWW.example.com/x", Normalisation::Host, &["www.example.com"]);
+        check(list(&["a", "", "b", "a"]), Normalisation::Exact, &["a", "b"]);
         check(
             list(&["a+1@example.com", "a+2@example.com", "A@example.com"]),
-            Normalise::Address,
+            Normalisation::Address,
             &["a+1@example.com", "a@example.com", "a+2@example.com"],
         );
-        check(7i64, Normalise::Exact, &["7"]);
-        check(Time::EPOCH, Normalise::Exact, &["1970-01-01T00:00:00Z"]);
-        check(Value::Bytes(Box::new([0, 255])), Normalise::Exact, &["00ff"]);
+        check(7i64, Normalisation::Exact, &["7"]);
+        check(Time::EPOCH, Normalisation::Exact, &["1970-01-01T00:00:00Z"]);
+        check(Value::Bytes(Box::new([0, 255])), Normalisation::Exact, &["00ff"]);
         let many: Vec<String> = (0..2 * PIECES_MAX).map(|i| i.to_string()).collect();
-        assert_eq!(collect(many, Normalise::Exact).len(), PIECES_MAX);
+        assert_eq!(collect(many, Normalisation::Exact).len(), PIECES_MAX);
     }
 
     #[test]
     fn the_last_piece_of_a_text_is_that_of_its_value() {
-        for how in Normalise::ALL {
+        for how in Normalisation::ALL {
             for text in ["Ann+a@Example.com", "", "Order  77", "https://WWW.example.com/x", "<>"] {
                 let pieces = collect(text, how);
                 assert_eq!(last(text, how).as_deref(), pieces.last().map(String::as_str), "{text} {how}");
             }
         }
-        assert!(matches!(last("as it is", Normalise::Exact), Some(Cow::Borrowed("as it is"))));
+        assert!(matches!(last("as it is", Normalisation::Exact), Some(Cow::Borrowed("as it is"))));
     }
 
     #[test]
     fn names_read_back() {
-        for how in Normalise::ALL {
+        for how in Normalisation::ALL {
             assert_eq!(how.name().parse(), Ok(how));
         }
-        assert_eq!("Exact".parse::<Normalise>(), Err(()));
+        assert_eq!("Exact".parse::<Normalisation>(), Err(()));
     }
 
     proptest! {
         #[test]
         fn pieces_are_bounded_and_distinct(items in proptest::collection::vec("\\PC{0,12}", 0..40), how in 0..4usize) {
-            let how = Normalise::ALL[how];
+            let how = Normalisation::ALL[how];
             let all = collect(items.clone(), how);
             prop_assert!(all.len() <= 2 * items.len());
             prop_assert!(all.iter().all(|piece| !piece.is_empty()));

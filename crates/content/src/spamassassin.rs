@@ -17,14 +17,14 @@ use std::fmt::Write;
 
 use sha1::{Digest, Sha1};
 
-use crate::mime::words;
+use crate::mime::encoded_word;
 
 /// The versions of the format that are read.
 pub const VERSIONS: std::ops::RangeInclusive<u64> = 2..=3;
 
 /// What a line of a backup says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Line<'x> {
+pub enum BackupLine<'x> {
     /// The version of the format; it comes first.
     Version(u64),
     /// How many spam messages were learned.
@@ -43,23 +43,23 @@ pub enum Line<'x> {
 }
 
 /// Reads a line without its end; `None` if it is none of a backup.
-pub fn line(text: &str) -> Option<Line<'_>> {
+pub fn line(text: &str) -> Option<BackupLine<'_>> {
     let mut words = text.split('\t');
     match (words.next()?, words.next()?, words.next()?) {
         ("v", number, what) => {
             let number = number.parse().ok()?;
             match what.split(' ').next()? {
-                "db_version" => Some(Line::Version(number)),
-                "num_spam" => Some(Line::Spam(number)),
-                "num_nonspam" => Some(Line::Ham(number)),
+                "db_version" => Some(BackupLine::Version(number)),
+                "num_spam" => Some(BackupLine::Spam(number)),
+                "num_nonspam" => Some(BackupLine::Ham(number)),
                 _ => None,
             }
         }
         ("t", spam, ham) => {
             let numbers = [spam, ham].iter().all(|number| number.parse::<u64>().is_ok());
-            numbers.then_some(Line::Token)
+            numbers.then_some(BackupLine::Token)
         }
-        ("s", class @ ("s" | "h"), id) => Some(Line::Seen { spam: class == "s", id }),
+        ("s", class @ ("s" | "h"), id) => Some(BackupLine::Seen { spam: class == "s", id }),
         _ => None,
     }
 }
@@ -110,7 +110,7 @@ pub fn message_ids(raw: &[u8]) -> Vec<String> {
         |value: Option<&[u8]>| value.map(|value| [&unfolded(value)[..], b"\n"].concat()).unwrap_or_default();
     let date = text(date);
     // Encoded words are decoded; where that is done otherwise than there, the id is of what stands.
-    let decoded = to.map(|to| format!("{}\n", words::decode(to).trim()).into_bytes());
+    let decoded = to.map(|to| format!("{}\n", encoded_word::decode(to).trim()).into_bytes());
     let plain = text(to);
     let mut ids = Vec::new();
     for to in [Some(plain), decoded].into_iter().flatten() {
@@ -162,13 +162,14 @@ mod tests {
 
     #[test]
     fn lines_of_a_backup_are_read() {
-        let check = |text: &str, expected: Option<Line<'_>>| assert_eq!(line(text), expected, "{text:?}");
-        check("v\t3\tdb_version # this must be the first line!!!", Some(Line::Version(3)));
-        check("v\t120\tnum_spam", Some(Line::Spam(120)));
-        check("v\t95\tnum_nonspam", Some(Line::Ham(95)));
-        check("t\t2\t0\t1697462291\t00b1f4c3a2", Some(Line::Token));
-        check("s\ts\tab@sa_generated", Some(Line::Seen { spam: true, id: "ab@sa_generated" }));
-        check("s\th\tab", Some(Line::Seen { spam: false, id: "ab" }));
+        let check =
+            |text: &str, expected: Option<BackupLine<'_>>| assert_eq!(line(text), expected, "{text:?}");
+        check("v\t3\tdb_version # this must be the first line!!!", Some(BackupLine::Version(3)));
+        check("v\t120\tnum_spam", Some(BackupLine::Spam(120)));
+        check("v\t95\tnum_nonspam", Some(BackupLine::Ham(95)));
+        check("t\t2\t0\t1697462291\t00b1f4c3a2", Some(BackupLine::Token));
+        check("s\ts\tab@sa_generated", Some(BackupLine::Seen { spam: true, id: "ab@sa_generated" }));
+        check("s\th\tab", Some(BackupLine::Seen { spam: false, id: "ab" }));
         check("s\tx\tab", None);
         check("t\tmany\t0\t1\tab", None);
         check("v\t3", None);

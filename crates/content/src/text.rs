@@ -148,8 +148,8 @@ fn plain_unicode(text: &str) -> String {
             }
             // Outside words: typographic quotes and dashes, but not the Devanagari danda that looks like an `l`.
             let imitated = match in_word {
-                true if imitates && !c.is_ascii() => Imitated::letter(c),
-                false if !c.is_ascii() => Imitated::by(c).filter(Imitated::is_punctuation),
+                true if imitates && !c.is_ascii() => AsciiLookalike::letter(c),
+                false if !c.is_ascii() => AsciiLookalike::by(c).filter(AsciiLookalike::is_punctuation),
                 _ => None,
             };
             match imitated {
@@ -187,8 +187,8 @@ fn cyrillic_of(latin: char) -> Option<char> {
 /// none.
 fn as_cyrillic(c: char, mut emit: impl FnMut(char)) -> bool {
     let latin = match u8::try_from(c).ok().filter(u8::is_ascii) {
-        Some(byte) => Some(Imitated { ascii: [byte; 8], length: 1 }),
-        None => Imitated::letter(c),
+        Some(byte) => Some(AsciiLookalike { ascii: [byte; 8], length: 1 }),
+        None => AsciiLookalike::letter(c),
     };
     let Some(latin) = latin else { return false };
     let looks = latin.chars().all(|c| cyrillic_of(c).is_some());
@@ -203,7 +203,7 @@ fn is_cyrillic_with_latin(word: &str) -> bool {
     let (mut latin, mut own) = (false, false);
     for c in word.chars() {
         if c.script() == Script::Cyrillic {
-            own |= matches!(c, 'а'..='я') && Imitated::letter(c).is_none();
+            own |= matches!(c, 'а'..='я') && AsciiLookalike::letter(c).is_none();
         } else if as_cyrillic(c, |_| {}) {
             latin = true;
         } else {
@@ -216,7 +216,7 @@ fn is_cyrillic_with_latin(word: &str) -> bool {
 /// Collapses white space and runs of digits, and drops control characters.
 pub(crate) fn fold(plain: &str) -> String {
     let mut out = String::with_capacity(plain.len());
-    let mut folder = Folder::default();
+    let mut folder = TextFolder::default();
     if plain.is_ascii() {
         plain.bytes().for_each(|byte| folder.push(byte.into(), &mut out));
     } else {
@@ -227,12 +227,12 @@ pub(crate) fn fold(plain: &str) -> String {
 
 /// Collapses white space and digit runs while characters are pushed.
 #[derive(Default)]
-struct Folder {
+struct TextFolder {
     space: bool,
     digits: bool,
 }
 
-impl Folder {
+impl TextFolder {
     fn push(&mut self, c: char, out: &mut String) {
         if c.is_whitespace() {
             self.space = true;
@@ -289,16 +289,16 @@ pub(crate) fn is_of_one_other_script(word: &str) -> bool {
 }
 
 /// The ASCII that a character imitates, lower case.
-pub(crate) struct Imitated {
+pub(crate) struct AsciiLookalike {
     ascii: [u8; 8],
     length: usize,
 }
 
-impl Imitated {
+impl AsciiLookalike {
     /// The character's prototype (UTS #39, skeleton), if that is ASCII.
-    pub(crate) fn by(c: char) -> Option<Imitated> {
+    pub(crate) fn by(c: char) -> Option<AsciiLookalike> {
         let mut buffer = [0; 4];
-        let mut imitated = Imitated { ascii: [0; 8], length: 0 };
+        let mut imitated = AsciiLookalike { ascii: [0; 8], length: 0 };
         for part in unicode_security::skeleton(c.encode_utf8(&mut buffer)) {
             *imitated.ascii.get_mut(imitated.length).filter(|_| part.is_ascii())? =
                 part.to_ascii_lowercase() as u8;
@@ -306,15 +306,15 @@ impl Imitated {
         }
         // UTS #39 gives `m` the prototype `rn`; ASCII is kept as it is here, so what imitates `m` must be one.
         if imitated.ascii[..imitated.length] == *b"rn" {
-            imitated = Imitated { ascii: [b'm'; 8], length: 1 };
+            imitated = AsciiLookalike { ascii: [b'm'; 8], length: 1 };
         }
         Some(imitated).filter(|imitated| imitated.length > 0)
     }
 
     /// The letters that a letter looks like. One that looks like a digit, as `б` does, is left as it is: words would
     /// fall apart.
-    pub(crate) fn letter(c: char) -> Option<Imitated> {
-        Imitated::by(c).filter(|imitated| imitated.chars().all(|c| c.is_ascii_alphabetic()))
+    pub(crate) fn letter(c: char) -> Option<AsciiLookalike> {
+        AsciiLookalike::by(c).filter(|imitated| imitated.chars().all(|c| c.is_ascii_alphabetic()))
     }
 
     pub(crate) fn chars(&self) -> impl Iterator<Item = char> {

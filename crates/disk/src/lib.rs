@@ -56,9 +56,9 @@ pub fn create_directories(path: &Path) -> io::Result<()> {
 
 /// Puts bytes in the place of a file, or where there was none: a crash leaves the old ones or the new ones.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut draft = Draft::of(path)?;
+    let mut draft = AtomicFile::of(path)?;
     draft.write_all(bytes)?;
-    draft.place().map(drop)
+    draft.commit().map(drop)
 }
 
 /// Gives a file or directory that is written another name, in the place of any file of that name, durably.
@@ -87,32 +87,32 @@ pub fn unseal(bytes: &[u8]) -> Option<&[u8]> {
 
 /// A file that is being written beside its place. It goes if it is dropped before it is placed.
 #[derive(Debug)]
-pub struct Draft {
+pub struct AtomicFile {
     file: File,
-    half: Half,
+    half: TemporaryName,
     path: PathBuf,
     is_new: bool,
 }
 
-impl Draft {
+impl AtomicFile {
     /// What the name of a draft ends in.
     pub const EXTENSION: &'static str = "half";
 
     /// A draft that will replace a file, if there is one.
-    pub fn of(path: &Path) -> io::Result<Draft> {
+    pub fn of(path: &Path) -> io::Result<AtomicFile> {
         let mut half = path.as_os_str().to_owned();
         half.push(".");
-        half.push(Draft::EXTENSION);
-        let half = Half(half.into());
-        Ok(Draft { file: create(&half.0)?, half, path: path.to_path_buf(), is_new: false })
+        half.push(AtomicFile::EXTENSION);
+        let half = TemporaryName(half.into());
+        Ok(AtomicFile { file: create(&half.0)?, half, path: path.to_path_buf(), is_new: false })
     }
 
     /// A draft of a file that must not exist, neither now nor when it is placed.
-    pub fn of_new(path: &Path) -> io::Result<Draft> {
+    pub fn of_new(path: &Path) -> io::Result<AtomicFile> {
         if path.symlink_metadata().is_ok() {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        Ok(Draft { is_new: true, ..Draft::of(path)? })
+        Ok(AtomicFile { is_new: true, ..AtomicFile::of(path)? })
     }
 
     /// The file as it is by now.
@@ -121,8 +121,8 @@ impl Draft {
     }
 
     /// Puts the file where it belongs, durably, and returns it.
-    pub fn place(self) -> io::Result<File> {
-        let Draft { file, half, path, is_new } = self;
+    pub fn commit(self) -> io::Result<File> {
+        let AtomicFile { file, half, path, is_new } = self;
         file.sync_all()?;
         if !is_new {
             fs::rename(&half.0, &path)?;
@@ -138,7 +138,7 @@ impl Draft {
     }
 }
 
-impl Write for Draft {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -150,9 +150,9 @@ impl Write for Draft {
 
 /// The name of a draft, which goes with it.
 #[derive(Debug)]
-struct Half(PathBuf);
+struct TemporaryName(PathBuf);
 
-impl Drop for Half {
+impl Drop for TemporaryName {
     fn drop(&mut self) {
         // It has its own name by now, or is of no use.
         let _ = fs::remove_file(&self.0);

@@ -7,8 +7,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engine::backtest::{Backtest, Question};
-use engine::journal::{Archive, Feedback, Journal, Record};
+use engine::backtest::{Backtest, BacktestQuery};
+use engine::journal::{Feedback, Journal, JournalArchive, Record};
 use engine::{Config, Directory, Engine, JournalPlan, Overrides, Plan, RecordId};
 use event::{Event, Span, Time};
 use stats::Durability;
@@ -19,7 +19,7 @@ const NOW: Time = Time::from_seconds(1_700_000_000);
 fn judged(journal: &Path, backtest: &Backtest, least: Duration) -> f64 {
     let (started, mut rows) = (Instant::now(), 0);
     while rows == 0 || started.elapsed() < least {
-        let archive = Archive::open(journal).expect("the journal can be read");
+        let archive = JournalArchive::open(journal).expect("the journal can be read");
         let mut tally = backtest.tally();
         for block in archive.newest_first() {
             tally.add(backtest.judge(&block.expect("a block")).expect("a whole block"));
@@ -71,9 +71,9 @@ fn main() {
         None => make(journal, if is_bench { 200 } else { 1 }),
     }
     let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())).expect("a preset");
-    let archive = Archive::open(journal).expect("the journal can be read");
+    let archive = JournalArchive::open(journal).expect("the journal can be read");
     let descriptions = archive.descriptions().expect("descriptions");
-    let backtest = Backtest::new(plan.pipelines[0].clone(), Question::default(), &descriptions);
+    let backtest = Backtest::new(plan.pipelines[0].clone(), BacktestQuery::default(), &descriptions);
     let (mut rows, mut newest) = (0, 0);
     for block in archive.oldest_first() {
         let head = block.expect("a block").head;
@@ -98,7 +98,7 @@ fn main() {
     assert!(open.find(id).expect("it is read").is_some());
     let found = started.elapsed().as_secs_f64();
     drop(open);
-    let after = Archive::open(journal).expect("the journal can be read").bytes();
+    let after = JournalArchive::open(journal).expect("the journal can be read").bytes();
     let of_columns = judged(journal, &backtest, least);
 
     let each = |bytes: u64| bytes as f64 / rows as f64;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use event::{Facts, Time};
-use judge::{Action, Outcome, RuleSet};
+use judge::{Action, Evaluation, RuleSet};
 
 use crate::Decision;
 use crate::id::RecordId;
@@ -20,7 +20,7 @@ const ACTIONS: usize = Action::ALL.len();
 
 thread_local! {
     /// Memory that judging uses.
-    static OUTCOME: RefCell<Outcome> = RefCell::default();
+    static OUTCOME: RefCell<Evaluation> = RefCell::default();
 }
 
 /// A candidate, and what came of comparing it.
@@ -34,12 +34,12 @@ pub struct Candidate {
     actions: [[AtomicU64; ACTIONS]; ACTIONS],
     /// Events with the same action and another score.
     rescored: AtomicU64,
-    examples: Mutex<VecDeque<Example>>,
+    examples: Mutex<VecDeque<CandidateExample>>,
 }
 
 /// How a candidate compares with what is enforced, since either was changed.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub struct CandidateComparison {
     /// The pipeline.
     pub pipeline: String,
     /// The version that is enforced.
@@ -55,12 +55,12 @@ pub struct Comparison {
     /// How often which action was enforced while the candidate asked for which; none that never was.
     pub actions: Vec<(Action, Action, u64)>,
     /// The latest events for which they disagree, the newest first.
-    pub examples: Vec<Example>,
+    pub examples: Vec<CandidateExample>,
 }
 
 /// An event for which enforced rules and candidate ask for different actions.
 #[derive(Clone, Debug)]
-pub struct Example {
+pub struct CandidateExample {
     /// The decision.
     pub id: RecordId,
     /// The caller's name for the event.
@@ -68,14 +68,14 @@ pub struct Example {
     /// When the event happened.
     pub time: Time,
     /// What was enforced.
-    pub enforced: Judged,
+    pub enforced: ComparedVerdict,
     /// What the candidate says.
-    pub candidate: Judged,
+    pub candidate: ComparedVerdict,
 }
 
 /// What rules say of an event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct ComparedVerdict {
     /// The action.
     pub action: Action,
     /// The score.
@@ -113,7 +113,7 @@ impl Candidate {
     }
 
     /// Keeps an example, unless another is being kept or looked at: nobody waits for that.
-    fn remember(&self, decision: &Decision, outcome: &Outcome) {
+    fn remember(&self, decision: &Decision, outcome: &Evaluation) {
         let Ok(mut examples) = self.examples.try_lock() else { return };
         if examples.len() >= EXAMPLES {
             examples.pop_front();
@@ -121,16 +121,16 @@ impl Candidate {
         let fired = outcome.fired().iter().take(RULES);
         let rules = fired.filter_map(|index| self.rules.rules().get(*index as usize));
         let reasons = decision.verdict.reasons.iter().take(RULES);
-        examples.push_back(Example {
+        examples.push_back(CandidateExample {
             id: decision.id,
             event_id: decision.event_id.clone(),
             time: decision.time,
-            enforced: Judged {
+            enforced: ComparedVerdict {
                 action: decision.verdict.action,
                 score: decision.verdict.score,
                 rules: reasons.map(|reason| reason.rule.clone()).collect(),
             },
-            candidate: Judged {
+            candidate: ComparedVerdict {
                 action: outcome.action(),
                 score: outcome.score(),
                 rules: rules.map(|rule| rule.name.clone()).collect(),
@@ -139,7 +139,7 @@ impl Candidate {
     }
 
     /// What came of it so far.
-    pub(crate) fn comparison(&self, pipeline: &str, version: &str) -> Comparison {
+    pub(crate) fn comparison(&self, pipeline: &str, version: &str) -> CandidateComparison {
         let mut actions = Vec::new();
         for (enforced, row) in Action::ALL.iter().zip(&self.actions) {
             for (candidate, count) in Action::ALL.iter().zip(row) {
@@ -150,7 +150,7 @@ impl Candidate {
             }
         }
         let examples = self.examples.lock().map(|examples| examples.iter().rev().cloned().collect());
-        Comparison {
+        CandidateComparison {
             pipeline: pipeline.to_owned(),
             version: version.to_owned(),
             candidate: self.version.clone(),

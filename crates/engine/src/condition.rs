@@ -17,7 +17,7 @@ pub enum Impact {
 
 /// Something that is wrong now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub struct NodeCondition {
     /// The name in metrics and logs, in lower case with dashes, such as `clock-jump`.
     pub name: &'static str,
     /// The effect.
@@ -28,16 +28,16 @@ pub struct Condition {
 
 /// The conditions of a node that stand now, by name.
 #[derive(Debug, Default)]
-pub struct Conditions {
-    standing: Mutex<BTreeMap<&'static str, Condition>>,
+pub struct NodeConditions {
+    standing: Mutex<BTreeMap<&'static str, NodeCondition>>,
 }
 
-impl Conditions {
+impl NodeConditions {
     /// Raises a condition, or replaces the one of this name. The log has it where it is new or its impact is another: a
     /// detail may change at each look, as a number of bytes does.
     pub fn raise(&self, name: &'static str, impact: Impact, detail: impl Into<String>) {
         let detail = detail.into();
-        let condition = Condition { name, impact, detail: detail.clone() };
+        let condition = NodeCondition { name, impact, detail: detail.clone() };
         let before = self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(name, condition);
         if before.is_none_or(|before| before.impact != impact) {
             tracing::warn!(condition = name, "{detail}");
@@ -61,7 +61,7 @@ impl Conditions {
     }
 
     /// The conditions that stand, by name.
-    pub fn list(&self) -> Vec<Condition> {
+    pub fn list(&self) -> Vec<NodeCondition> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 }
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn a_condition_stands_until_it_is_cleared() {
-        let conditions = Conditions::default();
+        let conditions = NodeConditions::default();
         conditions.raise("b", Impact::Degraded, "first");
         conditions.raise("a", Impact::Unready, "other");
         conditions.raise("b", Impact::Unready, "second");
-        let shown = |conditions: &Conditions| -> Vec<(&str, Impact, String)> {
+        let shown = |conditions: &NodeConditions| -> Vec<(&str, Impact, String)> {
             conditions.list().into_iter().map(|one| (one.name, one.impact, one.detail)).collect()
         };
         let both = [("a", Impact::Unready, "other".to_owned()), ("b", Impact::Unready, "second".to_owned())];

@@ -4,14 +4,17 @@
 //! futures wait for the ledger and the journal only, and any executor can drive them. It reads no clock: arrivals
 //! are passed in.
 
+mod aggregate;
 pub mod backtest;
+mod ban_list;
 pub mod batch;
 mod candidate;
 mod condition;
 mod config;
 mod directory;
 pub mod envoy;
-mod explain;
+mod explanation;
+pub mod feedback;
 mod id;
 pub mod journal;
 mod json;
@@ -21,12 +24,9 @@ mod metrics;
 mod plan;
 pub mod preset;
 mod reload;
-pub mod report;
 mod stage;
-mod teach;
-mod told;
-mod track;
-mod unknown;
+mod trainer;
+mod unknown_fields;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -35,50 +35,52 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use content::budget::Cancellation;
 use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use futures_util::future::join;
-use judge::{Action, Outcome, Reason, Verdict};
-use stats::{Census, Embedded, Ledger, LedgerError, Quality, Request, Timeline};
+use judge::{Action, Evaluation, Reason, Verdict};
+use stats::{EmbeddedLedger, Ledger, LedgerCensus, LedgerError, ObserveRequest, Quality, Timeline};
 use store::Recovery;
 
-pub use candidate::{Candidate, Comparison, Example, Judged};
-pub use condition::{Condition, Conditions, Impact};
+pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
+pub use candidate::{Candidate, CandidateComparison, CandidateExample, ComparedVerdict};
+pub use condition::{Impact, NodeCondition, NodeConditions};
 pub use config::{
-    Config, EffectiveValue, Files, Origin, Overrides, Problem, Problems, Source, SourceKind, format,
-    reference,
+    Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, EffectiveValue, FileStamps, Overrides,
+    SourceKind, format, reference,
 };
-pub use directory::erase::{EraseError, Erased};
-pub use directory::portable::{
-    GivesCell, How, PortableError, Source as StatisticsSource, Statistics, Takes, open as open_export,
+pub use directory::erasure::{EraseError, ErasureReport};
+pub use directory::exchange::{
+    CellBatchSink, CellSink, ExportableStatistics, ImportMode, StatisticsExchangeError, StatisticsSource,
+    open as open_export,
 };
 pub use directory::snapshot::RestoreError;
-pub use directory::verify::{Part, Repairs, Verified};
-pub use directory::{Directory, DirectoryError, Exposed, Missing};
-pub use explain::{
-    Close, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedToken, Explanation,
+pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
+pub use directory::{Directory, DirectoryError, LooseModes, Missing};
+pub use explanation::{
+    ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, ExplainedToken,
+    Explanation,
 };
+pub use feedback::{FeedbackInput, FeedbackOutcome, ReporterStanding};
 use id::IdSource;
 pub use id::{RecordId, RecordIdError};
-use journal::{Decided, Journal, JournalError, Record, Records};
+use journal::{EncodedRecords, Journal, JournalError, PendingDecision, Record};
 pub use json::json_value;
 pub use judge::Severity;
-pub use metrics::Metrics;
+pub use metrics::EngineMetrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 pub use plan::{
-    Acting, Class, ClassifierPlan, ClusterPlan, DistinctPlan, DnsListPlan, DnsPlan, Endpoint, EndpointError,
-    EnvoyPlan, FORWARD_FIELDS, Failing, ForwardPlan, Input, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
-    MailReply, Meaning, ModelPlan, NodePlan, PhrasePlan, Pipeline, Plan, Protocol, Replies, ReportsPlan,
-    RuleLimit, ServerPlan, Side, Tested,
+    ClassifierPlan, ClusterPlan, DistinctPlan, DnsListMeaning, DnsListPlan, DnsPlan, Endpoint, EndpointError,
+    EnvoyPlan, FORWARD_FIELDS, FeedbackClass, FeedbackSide, ForwardPlan, JournalPlan, KindPlan, LabelPlan,
+    ListenerPlan, MailEnforcement, MailFailureMode, MailReply, ModelPlan, NodePlan, PhrasePlan, Pipeline,
+    PipelineInput, Plan, Protocol, Replies, ReportsPlan, RuleLimit, RuleTestResult, ServerPlan,
 };
-pub use plan::{OnError, OnUnknown};
-pub use reload::{Change, Proposal, ReloadError, Reloaded, RulesInfo, VersionInfo};
-use reload::{Shelf, State};
-pub use report::{FeedbackOutcome, Said, Standing};
-pub use stage::features::Read;
-pub use stage::keys::{KEYS_MAX, Prepared};
-use stage::observe::{Observed, ObservedEvent, What};
+pub use plan::{FailureMode, UnknownFieldPolicy};
+pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
+use reload::{RulesState, VersionHistory};
+pub use stage::features::UnkeyedEvent;
+pub use stage::keys::{KEYS_MAX, PreparedEvent};
+use stage::observe::{ObserveMode, ObservedBatch, ObservedEvent};
 use stage::{features, fields, keys, observe, ranges, score, settle};
-pub use teach::LearnedTotal;
-pub use told::{AddressRange, Changes, LabelSource, Register, Scope, Told};
-pub use unknown::EventError;
+pub use trainer::TrainingTotal;
+pub use unknown_fields::JsonEventError;
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
@@ -86,29 +88,29 @@ pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
 pub const JOURNAL_UNAVAILABLE: &str = "JOURNAL_UNAVAILABLE";
 
 /// The ledger of an engine, by where its statistics live.
-pub enum Home {
+pub enum LedgerHome {
     /// In this process and its data directory.
-    Embedded(Embedded),
+    Embedded(EmbeddedLedger),
     /// Elsewhere.
     Elsewhere(Box<dyn Ledger>),
 }
 
-impl Home {
-    fn embedded(&self) -> Option<&Embedded> {
+impl LedgerHome {
+    fn embedded(&self) -> Option<&EmbeddedLedger> {
         match self {
-            Home::Embedded(ledger) => Some(ledger),
-            Home::Elsewhere(_) => None,
+            LedgerHome::Embedded(ledger) => Some(ledger),
+            LedgerHome::Elsewhere(_) => None,
         }
     }
 }
 
-impl std::ops::Deref for Home {
+impl std::ops::Deref for LedgerHome {
     type Target = dyn Ledger;
 
     fn deref(&self) -> &(dyn Ledger + 'static) {
         match self {
-            Home::Embedded(ledger) => ledger,
-            Home::Elsewhere(ledger) => ledger.as_ref(),
+            LedgerHome::Embedded(ledger) => ledger,
+            LedgerHome::Elsewhere(ledger) => ledger.as_ref(),
         }
     }
 }
@@ -117,16 +119,16 @@ impl std::ops::Deref for Home {
 pub struct Engine {
     plan: RwLock<Arc<Plan>>,
     /// What stands over the configuration's files.
-    standing: RwLock<Arc<State>>,
+    standing: RwLock<Arc<RulesState>>,
     /// Keys for which limits are others.
-    exceptions: RwLock<Arc<limit::Exceptions>>,
+    exceptions: RwLock<Arc<limit::LimitExceptions>>,
     /// Where that is kept; `None` for an engine in memory.
-    shelf: Option<Shelf>,
+    version_history: Option<VersionHistory>,
     /// Held while the plan is changed.
     changing: Mutex<()>,
-    watched: Mutex<Files>,
+    watched: Mutex<FileStamps>,
     secret: Secret,
-    ledger: Home,
+    ledger: LedgerHome,
     /// Held where the ledger does not lock the directory.
     _lock: Option<store::FileDevice>,
     journal: Option<Journal>,
@@ -134,18 +136,18 @@ pub struct Engine {
     directory: Option<Directory>,
     /// Held while a snapshot is made.
     snapshot: Mutex<()>,
-    school: teach::School,
+    trainer: trainer::Trainer,
     ids: IdSource,
-    batches: batch::Pool<Vec<Request>>,
-    records: batch::Pool<Records>,
-    told: Register,
+    batches: batch::BufferPool<Vec<ObserveRequest>>,
+    records: batch::BufferPool<EncodedRecords>,
+    ban_list: BanList,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
     /// When the log was told of unknown fields.
-    told_unknown: unknown::ToldUnknown,
-    metrics: Metrics,
+    unknown_field_throttle: unknown_fields::UnknownFieldThrottle,
+    metrics: EngineMetrics,
     /// What is wrong with it now.
-    health: Conditions,
+    health: NodeConditions,
 }
 
 /// What was decided about an event.
@@ -175,7 +177,7 @@ pub const UNDECIDED: &str = "UNDECIDED";
 
 /// The pipeline's word for an event of which something failed.
 fn fail(pipeline: &Pipeline, verdict: &mut Verdict, rule: &str, what: &str) {
-    if pipeline.on_error == OnError::Open {
+    if pipeline.on_error == FailureMode::Open {
         return;
     }
     verdict.action = pipeline.on_error.action(verdict.action);
@@ -190,15 +192,15 @@ fn fail(pipeline: &Pipeline, verdict: &mut Verdict, rule: &str, what: &str) {
 
 /// What verdicts ask for, to be done once all events of a batch are judged.
 #[derive(Default)]
-struct Due {
-    adds: Vec<Request>,
-    told: Vec<told::Put>,
-    lessons: Vec<teach::OwnLesson>,
+struct PendingEffects {
+    adds: Vec<ObserveRequest>,
+    bans: Vec<ban_list::NewBan>,
+    training_examples: Vec<trainer::AutoTrainingExample>,
 }
 
 /// Why an engine cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum EngineOpenError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
@@ -218,7 +220,7 @@ pub enum OpenError {
     #[error(
         "{0}\nwhat was posted stands over the configuration: mend its files, or remove `rules/state.json`"
     )]
-    Rules(Problems),
+    Rules(ConfigProblems),
     /// What stands over the configuration cannot be had.
     #[error("{0}")]
     Resume(String),
@@ -304,10 +306,10 @@ pub enum EngineError {
     Directory(#[from] DirectoryError),
     /// What enforcement points are told could not be written.
     #[error("labels could not be written: {0}")]
-    Told(std::io::Error),
+    BanList(std::io::Error),
     /// A label that enforcement points are not told of.
     #[error("the label `{0}` has no `decision`: it is for rules alone")]
-    NotTold(String),
+    NotOnBanList(String),
 }
 
 /// What is known of one key.
@@ -344,7 +346,7 @@ pub struct Ranking<'a> {
 
 /// A key that is hot now.
 #[derive(Clone, Debug)]
-pub struct Hot {
+pub struct HotKey {
     /// The hashed piece.
     pub shingle: Shingle,
     /// The piece, if a recent row of the journal shows it.
@@ -355,12 +357,12 @@ pub struct Hot {
 
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
-    pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, OpenError> {
+    pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, EngineOpenError> {
         let mut damage = None;
         let engine = Engine::open_over(directory, plan, |plan| {
             let (ledger, recovery) = open_ledger(directory, plan)?;
             damage = ledger_damage(directory, &recovery);
-            Ok(Home::Embedded(ledger))
+            Ok(LedgerHome::Embedded(ledger))
         })?;
         engine.health().set("ledger-damaged", Impact::Degraded, damage);
         Ok(engine)
@@ -371,14 +373,16 @@ impl Engine {
     pub fn open_over(
         directory: &Directory,
         plan: Plan,
-        ledger: impl FnOnce(&Plan) -> Result<Home, OpenError>,
-    ) -> Result<Engine, OpenError> {
+        ledger: impl FnOnce(&Plan) -> Result<LedgerHome, EngineOpenError>,
+    ) -> Result<Engine, EngineOpenError> {
         let secret = directory.secret()?;
         let mut aside = Vec::new();
         let gone = directory::or_put_aside(directory.missing(), &mut aside)?;
         let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
         let lock = match &plan.node.cluster {
-            Some(_) => Some(store::FileDevice::open(directory.ledger_path()).map_err(OpenError::Device)?),
+            Some(_) => {
+                Some(store::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
+            }
             None => None,
         };
         let ledger = ledger(&plan)?;
@@ -388,7 +392,7 @@ impl Engine {
             plan.node.durability,
             secret.fingerprint(),
         )?;
-        let health = Conditions::default();
+        let health = NodeConditions::default();
         let losses = journal.losses();
         if let Some((kept, bytes)) = &losses.torn {
             tracing::warn!(bytes, kept = %kept.display(), "the journal's tail was torn by a crash and is put aside");
@@ -413,15 +417,15 @@ impl Engine {
         let posted = directory::or_put_aside(posted, &mut aside)?;
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
-        let exceptions = limit::Exceptions::new(&plan, posted, &secret);
-        let told = Register::open(&directory.told_path()).map_err(OpenError::Device)?;
+        let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
+        let told = BanList::open(&directory.ban_list_path()).map_err(EngineOpenError::Device)?;
         directory.note_contents()?;
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::new(Arc::new(state)),
-            shelf: Some(shelf),
+            version_history: Some(shelf),
             changing: Mutex::default(),
             secret,
             ledger,
@@ -429,22 +433,22 @@ impl Engine {
             journal: Some(journal),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
-            school: teach::School::default(),
+            trainer: trainer::Trainer::default(),
             ids,
-            batches: batch::Pool::default(),
-            records: batch::Pool::default(),
-            told,
+            batches: batch::BufferPool::default(),
+            records: batch::BufferPool::default(),
+            ban_list: told,
             latest: AtomicI64::new(i64::MIN),
-            told_unknown: unknown::ToldUnknown::default(),
-            metrics: Metrics::default(),
+            unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
+            metrics: EngineMetrics::default(),
             health,
         })
     }
 
     /// An engine in memory, with a secret of its own and no journal: nothing of it is left when it is dropped.
-    pub fn ephemeral(plan: Plan) -> Result<Engine, OpenError> {
+    pub fn ephemeral(plan: Plan) -> Result<Engine, EngineOpenError> {
         let mut secret = [0; Secret::BYTES];
-        getrandom::fill(&mut secret).map_err(|error| OpenError::Random(error.to_string()))?;
+        getrandom::fill(&mut secret).map_err(|error| EngineOpenError::Random(error.to_string()))?;
         Engine::ephemeral_with(plan, Secret::new(secret))
     }
 
@@ -452,31 +456,31 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::ephemeral`].
-    pub fn ephemeral_with(plan: Plan, secret: Secret) -> Result<Engine, OpenError> {
-        let ledger = Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
-        let exceptions = limit::Exceptions::new(&plan, Vec::new(), &secret);
+    pub fn ephemeral_with(plan: Plan, secret: Secret) -> Result<Engine, EngineOpenError> {
+        let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+        let exceptions = limit::LimitExceptions::new(&plan, Vec::new(), &secret);
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::default(),
-            shelf: None,
+            version_history: None,
             changing: Mutex::default(),
             secret,
-            ledger: Home::Embedded(ledger),
+            ledger: LedgerHome::Embedded(ledger),
             _lock: None,
             journal: None,
             directory: None,
             snapshot: Mutex::default(),
-            school: teach::School::default(),
+            trainer: trainer::Trainer::default(),
             ids: IdSource::default(),
-            batches: batch::Pool::default(),
-            records: batch::Pool::default(),
-            told: Register::default(),
+            batches: batch::BufferPool::default(),
+            records: batch::BufferPool::default(),
+            ban_list: BanList::default(),
             latest: AtomicI64::new(i64::MIN),
-            told_unknown: unknown::ToldUnknown::default(),
-            metrics: Metrics::default(),
-            health: Conditions::default(),
+            unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
+            metrics: EngineMetrics::default(),
+            health: NodeConditions::default(),
         })
     }
 
@@ -486,12 +490,12 @@ impl Engine {
     }
 
     /// What it counts about itself.
-    pub fn metrics(&self) -> &Metrics {
+    pub fn metrics(&self) -> &EngineMetrics {
         &self.metrics
     }
 
     /// The conditions of the node: what is wrong with it now.
-    pub fn health(&self) -> &Conditions {
+    pub fn health(&self) -> &NodeConditions {
         &self.health
     }
 
@@ -506,8 +510,8 @@ impl Engine {
     }
 
     /// What enforcement points are told: keys that have a label now.
-    pub fn told(&self) -> &Register {
-        &self.told
+    pub fn ban_list(&self) -> &BanList {
+        &self.ban_list
     }
 
     /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
@@ -533,7 +537,7 @@ impl Engine {
             let help = config::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
             EngineError::Unknown { what: "label", name: label.to_owned(), help }
         })?;
-        let decision = found.decision.clone().ok_or_else(|| EngineError::NotTold(label.to_owned()))?;
+        let decision = found.decision.clone().ok_or_else(|| EngineError::NotOnBanList(label.to_owned()))?;
         let range = AddressRange::parse(value.trim());
         let slot = usize::from(plan.slot.0);
         let is_of_addresses =
@@ -550,11 +554,13 @@ impl Engine {
         let observation = stats::Observation {
             key: Key { space: pipeline.space, kind: found.kind, shingle },
             time: now,
-            add: stats::Add::Value(Some(until.0)),
+            add: stats::Addition::Value(Some(until.0)),
         };
-        self.ledger.observe(&[Request { observations: vec![observation], ..Request::default() }]).await?;
+        self.ledger
+            .observe(&[ObserveRequest { observations: vec![observation], ..ObserveRequest::default() }])
+            .await?;
         let told = piece.clone();
-        self.told.put(vec![told::Put {
+        self.ban_list.put(vec![ban_list::NewBan {
             pipeline: pipeline.name.clone(),
             kind: kind.to_owned(),
             label: label.to_owned(),
@@ -576,7 +582,7 @@ impl Engine {
         let plan = self.plan();
         let shingle = self.secret.shingle(value.as_bytes());
         let mut observations = Vec::new();
-        for source in self.told.labels_of(value) {
+        for source in self.ban_list.labels_of(value) {
             // What is gone from the configuration no rule can see.
             let Some(pipeline) = plan.pipeline(Some(&source.pipeline)) else { continue };
             let found = pipeline.labels.iter().find(|own| {
@@ -586,26 +592,26 @@ impl Engine {
             observations.extend(found.map(|label| stats::Observation {
                 key: Key { space: pipeline.space, kind: label.kind, shingle },
                 time: now,
-                add: stats::Add::Lower(now.0),
+                add: stats::Addition::Lower(now.0),
             }));
         }
-        let requests: Vec<Request> = observations
-            .chunks(Request::OBSERVATIONS_MAX)
-            .map(|part| Request { observations: part.to_vec(), ..Request::default() })
+        let requests: Vec<ObserveRequest> = observations
+            .chunks(ObserveRequest::OBSERVATIONS_MAX)
+            .map(|part| ObserveRequest { observations: part.to_vec(), ..ObserveRequest::default() })
             .collect();
         if self.ledger.embedded().is_some() {
             self.ledger.observe(&requests).await?;
         }
-        Ok(self.told.lift(value))
+        Ok(self.ban_list.lift(value))
     }
 
     /// How much the ledger holds.
-    pub fn census(&self) -> Census {
+    pub fn census(&self) -> LedgerCensus {
         self.ledger.census()
     }
 
     /// What only this kind of ledger has to say of itself.
-    pub fn figures(&self) -> Vec<stats::Figure> {
+    pub fn figures(&self) -> Vec<stats::LedgerMetric> {
         self.ledger.figures()
     }
 
@@ -623,7 +629,7 @@ impl Engine {
     ///
     /// Who has something to add to the facts of the content, or wants to end the reading before it is done, calls
     /// [`Engine::read`] and [`Engine::key`] instead.
-    pub fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
+    pub fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> PreparedEvent {
         self.key(self.read(pipeline, event, arrival, &Cancellation::default()))
     }
 
@@ -637,12 +643,12 @@ impl Engine {
         event: Event,
         arrival: Time,
         cancellation: &Cancellation,
-    ) -> Read {
-        Read(features::fill(fields::fill(pipeline, event, arrival), cancellation))
+    ) -> UnkeyedEvent {
+        UnkeyedEvent(features::fill(fields::fill(pipeline, event, arrival), cancellation))
     }
 
     /// Stage 3: the keys of these facts. Pure.
-    pub fn key(&self, read: Read) -> Prepared {
+    pub fn key(&self, read: UnkeyedEvent) -> PreparedEvent {
         let arrival = read.0.arrival;
         let prepared = keys::derive(read.0, &self.secret);
         self.latest.fetch_max(arrival.0, Ordering::Relaxed);
@@ -658,27 +664,27 @@ impl Engine {
     ///
     /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
     /// those before it, but what hangs on verdicts is added after the whole batch is judged.
-    pub async fn decide(&self, prepared: Vec<Prepared>) -> Result<Vec<Decision>, EngineError> {
+    pub async fn decide(&self, prepared: Vec<PreparedEvent>) -> Result<Vec<Decision>, EngineError> {
         let mut observed = self.observe_all(prepared).await;
         score::score(&mut observed);
         Ok(self.conclude(observed).await)
     }
 
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
-    async fn observe_all(&self, prepared: Vec<Prepared>) -> Observed {
+    async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
         let (plan, exceptions) = (self.plan(), self.exceptions());
-        let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
         }
-        ranges::fill(&self.told, observed.prepared_mut());
+        ranges::fill(&self.ban_list, observed.prepared_mut());
         observed
     }
 
     /// Stages 5 to 7 of events that models have scored.
-    async fn conclude(&self, observed: Observed) -> Vec<Decision> {
-        let mut due = Due::default();
+    async fn conclude(&self, observed: ObservedBatch) -> Vec<Decision> {
+        let mut due = PendingEffects::default();
         let verdicts = self.judge_all(&observed, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
         let ((), decisions) = join(self.carry_out(due), self.log(observed, verdicts)).await;
@@ -686,26 +692,26 @@ impl Engine {
     }
 
     /// Stage 5. What verdicts ask for is put behind what is due.
-    fn judge_all(&self, observed: &Observed, due: &mut Due) -> Vec<Verdict> {
-        let mut outcome = Outcome::default();
+    fn judge_all(&self, observed: &ObservedBatch, due: &mut PendingEffects) -> Vec<Verdict> {
+        let mut outcome = Evaluation::default();
         let verdicts: Vec<Verdict> =
             observed.events().map(|observed| self.judge(&observed, &mut outcome)).collect();
         self.count_verdicts(observed, &verdicts);
         due.adds.extend(settle::requests(observed, &verdicts));
-        due.told.extend(settle::told(observed, &verdicts));
-        due.lessons.extend(self.own_lessons(observed, &verdicts));
+        due.bans.extend(settle::new_bans(observed, &verdicts));
+        due.training_examples.extend(self.auto_training_examples(observed, &verdicts));
         verdicts
     }
 
     /// Stage 6.
-    async fn carry_out(&self, due: Due) {
-        let Due { adds, told, lessons } = due;
-        self.told.put(told);
+    async fn carry_out(&self, due: PendingEffects) {
+        let PendingEffects { adds, bans: told, training_examples: lessons } = due;
+        self.ban_list.put(told);
         if let Err(error) = settle::settle(&*self.ledger, &adds).await {
             tracing::error!(%error, "verdicts cannot be counted");
             self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
-        self.learn_own(&lessons).await;
+        self.learn_examples(&lessons).await;
     }
 
     /// Returns what `on_error` of a pipeline says of an event that was not read or not decided: nothing is counted or logged.
@@ -735,9 +741,9 @@ impl Engine {
     ///
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
-    pub async fn consult(&self, prepared: Prepared) -> Result<Verdict, EngineError> {
+    pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, EngineError> {
         let pipeline = Arc::clone(&prepared.row.pipeline);
-        let mut observed = self.observe_one(prepared, What::Nothing).await?;
+        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
         score::score(&mut observed);
         let row = &observed.event(0).prepared.row.facts;
         let mut verdict = judge::judge(&pipeline.rules, row);
@@ -745,18 +751,22 @@ impl Engine {
         Ok(verdict)
     }
 
-    async fn observe_one(&self, prepared: Prepared, what: What) -> Result<Observed, LedgerError> {
+    async fn observe_one(
+        &self,
+        prepared: PreparedEvent,
+        what: ObserveMode,
+    ) -> Result<ObservedBatch, LedgerError> {
         let (plan, exceptions) = (self.plan(), self.exceptions());
-        let limits = limit::Limits { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
         // Of what is only counted rules are not asked, so what they would take from limits is not taken.
-        let limits = (what == What::Nothing).then_some(&limits);
+        let limits = (what == ObserveMode::Nothing).then_some(&limits);
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
-        ranges::fill(&self.told, observed.prepared_mut());
+        ranges::fill(&self.ban_list, observed.prepared_mut());
         Ok(observed)
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics. The memory of `outcome` is used again.
-    fn judge(&self, observed: &ObservedEvent<'_>, outcome: &mut Outcome) -> Verdict {
+    fn judge(&self, observed: &ObservedEvent<'_>, outcome: &mut Evaluation) -> Verdict {
         let pipeline = &observed.prepared.row.pipeline;
         let row = &observed.prepared.row.facts;
         pipeline.rules.evaluate(row, outcome);
@@ -769,7 +779,7 @@ impl Engine {
     }
 
     /// Stage 7. What cannot be logged is answered as the pipeline says.
-    async fn log(&self, mut observed: Observed, verdicts: Vec<Verdict>) -> Vec<Decision> {
+    async fn log(&self, mut observed: ObservedBatch, verdicts: Vec<Verdict>) -> Vec<Decision> {
         let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
             let row = &observed.prepared.row;
             let decision = Decision {
@@ -794,7 +804,7 @@ impl Engine {
         }
         for (observed, decision) in observed.events().zip(&decisions) {
             let row = &observed.prepared.row;
-            let decided = Decided { arrival: row.arrival, decision, facts: &row.facts };
+            let decided = PendingDecision { arrival: row.arrival, decision, facts: &row.facts };
             records.push_decision(&decided, observed.known());
             records.expect(decisions.len());
         }
@@ -837,14 +847,14 @@ impl Engine {
     }
 
     /// Counts an event without judging it, and gives its keys' readings from before it.
-    pub async fn observe(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = self.observe_one(prepared, What::Seen).await?;
+    pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+        let observed = self.observe_one(prepared, ObserveMode::Seen).await?;
         Ok(Explanation::of_observed(&observed.event(0), &self.secret))
     }
 
     /// What is known of an event's keys; counts nothing and creates nothing.
-    pub async fn peek(&self, prepared: Prepared) -> Result<Explanation, EngineError> {
-        let observed = self.observe_one(prepared, What::Nothing).await?;
+    pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+        let observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
         Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
     }
 
@@ -885,25 +895,27 @@ impl Engine {
             }
             None => {
                 let plan = find_kind(pipeline, kind)?;
-                (plan, plan.kind, plan.counters.clone(), &plan.windows, plan.track_names())
+                (plan, plan.kind, plan.counters.clone(), &plan.windows, plan.aggregate_names())
             }
         };
         let (piece, shingle) = self.piece(per, value)?;
         let key = Key { space: pipeline.space, kind: number, shingle };
         let timeline = self.ledger.timeline(key).await?;
-        let peek = stats::Observation { key, time: at, add: stats::Add::Nothing };
-        let outcomes =
-            self.ledger.observe(&[Request { observations: vec![peek], ..Request::default() }]).await?;
+        let peek = stats::Observation { key, time: at, add: stats::Addition::Nothing };
+        let outcomes = self
+            .ledger
+            .observe(&[ObserveRequest { observations: vec![peek], ..ObserveRequest::default() }])
+            .await?;
         let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
         let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
         let windows = windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect();
-        let values = track::values(&track, &reading);
+        let values = aggregate::values(&track, &reading);
         Ok(KeyTimeline { piece, shingle, counters, windows, values, quality: reading.quality, timeline })
     }
 
     fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {
         let mut first = None;
-        let lower = (plan.kind == plan::REPORTER).then(|| report::reporter(value));
+        let lower = (plan.kind == plan::REPORTER).then(|| feedback::reporter(value));
         let value = lower.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), plan.normalise, &mut |piece| {
             first.get_or_insert_with(|| piece.to_owned());
@@ -924,8 +936,8 @@ impl Engine {
         pipeline: &Pipeline,
         Ranking { kind, counter, window, limit }: Ranking<'_>,
         now: Time,
-        is_over: stats::IsOver<'_>,
-    ) -> Result<Vec<Hot>, EngineError> {
+        is_over: stats::CancellationCheck<'_>,
+    ) -> Result<Vec<HotKey>, EngineError> {
         let plan = find_kind(pipeline, kind)?;
         if plan.counters.is_empty() {
             return Err(EngineError::NoCounters(plan.name.clone()));
@@ -936,9 +948,9 @@ impl Engine {
         })?;
         let hottest =
             self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;
-        let mut hot: Vec<Hot> = hottest
+        let mut hot: Vec<HotKey> = hottest
             .into_iter()
-            .map(|(key, count)| Hot { shingle: key.shingle, piece: None, count })
+            .map(|(key, count)| HotKey { shingle: key.shingle, piece: None, count })
             .collect();
         if let Some(journal) = &self.journal {
             const ROWS: usize = 20_000;
@@ -985,9 +997,9 @@ impl Engine {
     }
 
     fn maintain_statistics(&self, horizon: Time) -> Result<(), EngineError> {
-        self.told.maintain(horizon).map_err(EngineError::Told)?;
-        let (keys, crowded_out) = self.told.size();
-        let full = (keys >= told::KEYS_MAX).then(|| {
+        self.ban_list.maintain(horizon).map_err(EngineError::BanList)?;
+        let (keys, crowded_out) = self.ban_list.size();
+        let full = (keys >= ban_list::KEYS_MAX).then(|| {
             format!(
                 "{keys} keys have labels that enforcement points are told of, which is the most there can be: \
                  {crowded_out} that ended first had to make room; let labels end earlier"
@@ -1005,7 +1017,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::SnapshotBusy`] while another is being made, [`EngineError::SnapshotEnded`] once nobody waits for it, and
     /// what could not be read or written. Then nothing of the copy is left.
-    pub fn snapshot(&self, now: Time, is_over: stats::IsOver<'_>) -> Result<String, EngineError> {
+    pub fn snapshot(&self, now: Time, is_over: stats::CancellationCheck<'_>) -> Result<String, EngineError> {
         const SAME_SECOND_MAX: u32 = 100;
         let directory = self.directory.as_ref().ok_or(EngineError::NoDirectory)?;
         let journal = self.journal.as_ref().ok_or(EngineError::NoDirectory)?;
@@ -1042,7 +1054,7 @@ impl Engine {
         Ok(journal?)
     }
 
-    fn count_prepared(&self, prepared: &Prepared) {
+    fn count_prepared(&self, prepared: &PreparedEvent) {
         let label = label(&prepared.row.pipeline);
         self.metrics.fields_events.get_or_create(&label).inc();
         self.metrics.keys_derived.get_or_create(&label).inc_by(prepared.keys.len() as u64);
@@ -1055,14 +1067,14 @@ impl Engine {
     }
 
     /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.
-    fn count_verdicts(&self, observed: &Observed, verdicts: &[Verdict]) {
+    fn count_verdicts(&self, observed: &ObservedBatch, verdicts: &[Verdict]) {
         // A batch has events of few pipelines.
-        let mut all: Vec<Counts<'_>> = Vec::new();
+        let mut all: Vec<BatchCounts<'_>> = Vec::new();
         for (observed, verdict) in observed.events().zip(verdicts) {
             let pipeline = observed.prepared.row.pipeline.name.as_str();
             let known = all.iter().position(|counts| counts.pipeline == pipeline);
             let at = known.unwrap_or_else(|| {
-                all.push(Counts { pipeline, ..Counts::default() });
+                all.push(BatchCounts { pipeline, ..BatchCounts::default() });
                 all.len() - 1
             });
             let counts = &mut all[at];
@@ -1083,7 +1095,7 @@ impl Engine {
                 }
             }
         }
-        for Counts { pipeline, duplicates, failures, actions, fired } in all {
+        for BatchCounts { pipeline, duplicates, failures, actions, fired } in all {
             let label = PipelineLabel { pipeline: pipeline.to_owned() };
             if duplicates > 0 {
                 self.metrics.observe_duplicates.get_or_create(&label).inc_by(duplicates);
@@ -1105,7 +1117,7 @@ impl Engine {
 
 /// What metrics are told of the events of one pipeline in a batch.
 #[derive(Default)]
-struct Counts<'a> {
+struct BatchCounts<'a> {
     pipeline: &'a str,
     duplicates: u64,
     failures: u64,
@@ -1115,7 +1127,7 @@ struct Counts<'a> {
     fired: HashMap<(&'static str, &'a str), u64>,
 }
 
-fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(Embedded, Recovery), OpenError> {
+fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
     let path = directory.ledger_path();
     let (ledger, recovery) = directory.open_ledger(Some(plan))?;
     if recovery.truncated_bytes > 0 {
@@ -1153,8 +1165,8 @@ fn ledger_damage(directory: &Directory, recovery: &Recovery) -> Option<String> {
 }
 
 /// Says so when the directory of keys comes near its bound, for people.
-fn directory_nearly_full(ledger: &Census) -> Option<String> {
-    let Census { directory_bytes, directory_max_bytes, keys, unplaced, .. } = *ledger;
+fn directory_nearly_full(ledger: &LedgerCensus) -> Option<String> {
+    let LedgerCensus { directory_bytes, directory_max_bytes, keys, unplaced, .. } = *ledger;
     let nearly = directory_max_bytes > 0 && directory_bytes >= directory_max_bytes / 5 * 4;
     nearly.then(|| {
         format!(

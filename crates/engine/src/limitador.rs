@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use event::Span;
 
-use crate::config::{Problems, Source, SourceKind, expected};
-use crate::envoy::yaml::{self, Node, Value};
+use crate::config::{ConfigProblems, ConfigSource, SourceKind, expected};
+use crate::envoy::yaml::{self, YamlNode, YamlValue};
 use crate::limit::{FIELDS_MAX, NUMBER_MAX, WINDOW_MAX};
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct LimitadorImport {
     /// `[[limit]]` entries, with what has to be known about each as comments.
     pub text: String,
     /// How many there are.
@@ -28,7 +28,7 @@ const KNOWN: &[&str] = &["id", "namespace", "name", "max_value", "seconds", "con
 /// Longest name of a limit.
 const NAME_BYTES_MAX: usize = 64;
 
-struct Limit {
+struct LimitadorLimit {
     name: String,
     namespace: String,
     count: i64,
@@ -41,15 +41,16 @@ struct Limit {
 ///
 /// # Errors
 /// All that is wrong with it, each with place and mend.
-pub fn read(name: &str, text: &str, first: u16) -> Result<Read, Problems> {
-    let source = Arc::new(Source { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() });
-    let mut problems = Problems::default();
-    let mut limits: Vec<Limit> = Vec::new();
+pub fn read(name: &str, text: &str, first: u16) -> Result<LimitadorImport, ConfigProblems> {
+    let source =
+        Arc::new(ConfigSource { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() });
+    let mut problems = ConfigProblems::default();
+    let mut limits: Vec<LimitadorLimit> = Vec::new();
     let mut names = HashSet::new();
     if let Some(root) = yaml::parse(&source, &mut problems) {
         match &root.value {
-            Value::Null => {}
-            Value::List(items) => {
+            YamlValue::Null => {}
+            YamlValue::List(items) => {
                 for (item, index) in items.iter().zip(1..) {
                     if let Some(mut limit) = limit(&source, item, index, &mut problems) {
                         // Limitador's names need not be unique, and ours must be.
@@ -74,8 +75,13 @@ pub fn read(name: &str, text: &str, first: u16) -> Result<Read, Problems> {
     Ok(written(name, &limits, first))
 }
 
-fn limit(source: &Arc<Source>, item: &Node, index: usize, problems: &mut Problems) -> Option<Limit> {
-    let Value::Map(members) = &item.value else {
+fn limit(
+    source: &Arc<ConfigSource>,
+    item: &YamlNode,
+    index: usize,
+    problems: &mut ConfigProblems,
+) -> Option<LimitadorLimit> {
+    let YamlValue::Map(members) = &item.value else {
         let help = format!("expected a mapping with {}", KNOWN.join(", "));
         problems.add(&item.origin(source), format!("this is {}", item.kind()), Some(help));
         return None;
@@ -96,11 +102,11 @@ fn limit(source: &Arc<Source>, item: &Node, index: usize, problems: &mut Problem
     let mut number = |name: &str, min: i64, max: i64| {
         let node = fields.get(name).copied();
         let number = node.and_then(|node| match node.value {
-            Value::Integer(number) if (min..=max).contains(&number) => Some(number),
+            YamlValue::Integer(number) if (min..=max).contains(&number) => Some(number),
             _ => None,
         });
         if number.is_none() {
-            let what = node.map_or("absent", Node::kind);
+            let what = node.map_or("absent", YamlNode::kind);
             let what = if what == "a number" { "out of range" } else { what };
             let help = format!("expected a whole number from {min} to {max}");
             let origin = node.unwrap_or(item).origin(source);
@@ -113,8 +119,8 @@ fn limit(source: &Arc<Source>, item: &Node, index: usize, problems: &mut Problem
     let mut texts = |name: &str| {
         let node = fields.get(name).copied()?;
         let items = match &node.value {
-            Value::Null => Some(Vec::new()),
-            Value::List(items) => items.iter().map(|item| item.text(source)).collect(),
+            YamlValue::Null => Some(Vec::new()),
+            YamlValue::List(items) => items.iter().map(|item| item.text(source)).collect(),
             _ => None,
         };
         if items.is_none() {
@@ -137,7 +143,7 @@ fn limit(source: &Arc<Source>, item: &Node, index: usize, problems: &mut Problem
     }
     let name = text("name");
     let name = if name.is_empty() { format!("{namespace}-{index}") } else { name };
-    Some(Limit {
+    Some(LimitadorLimit {
         name: fitting(&name),
         namespace,
         count: count?,
@@ -164,7 +170,7 @@ fn field(variable: &str) -> String {
     name.unwrap_or(rest).to_owned()
 }
 
-fn written(file: &str, limits: &[Limit], first: u16) -> Read {
+fn written(file: &str, limits: &[LimitadorLimit], first: u16) -> LimitadorImport {
     let mut text = format!(
         "# Made of the limits of Limitador in {}. Limitador counts in windows that begin with a first request; these\n\
          # slide, so that there never is more than the count in any of them.\n",
@@ -209,7 +215,7 @@ fn written(file: &str, limits: &[Limit], first: u16) -> Read {
             limit.per
         );
     }
-    Read { text, limits: limits.len(), left }
+    LimitadorImport { text, limits: limits.len(), left }
 }
 
 fn one_line(text: &str) -> String {

@@ -58,7 +58,7 @@ pub(crate) struct DisagreementLabel {
 
 /// The engine's counters. All are cheap to add to and shared by their registry.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub struct EngineMetrics {
     pub(crate) fields_events: Family<PipelineLabel, Counter>,
     pub(crate) fields_clamped: Family<PipelineLabel, Counter>,
     pub(crate) fields_ignored: Family<PipelineLabel, Counter>,
@@ -79,7 +79,7 @@ pub struct Metrics {
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
 }
 
-impl Metrics {
+impl EngineMetrics {
     /// Registers all counters under `tollhouse_`.
     pub fn register(&self, registry: &mut Registry) {
         let mut register = |name: &str, help: &str, metric: &Family<PipelineLabel, Counter>| {

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Type, Value};
 use judge::{
-    Action, Band, Bands, Condition, Library, Names, Outcome, ReadingRequest, RuleSet, RuleSetSource,
-    RuleSource, Scope, ScopeError,
+    Action, Band, Bands, Condition, Evaluation, Library, NameCategory, ReadingRequest, RuleSet,
+    RuleSetSource, RuleSource, Scope, ScopeError,
 };
 
 struct BenchScope(SchemaBuilder);
@@ -57,7 +57,7 @@ impl Scope for BenchScope {
         matches!(name, "from" | "subject" | "link")
     }
 
-    fn is_track(&self, _: &str) -> bool {
+    fn is_aggregate(&self, _: &str) -> bool {
         false
     }
 
@@ -65,7 +65,7 @@ impl Scope for BenchScope {
         false
     }
 
-    fn names(&self, _: Names) -> Vec<String> {
+    fn names(&self, _: NameCategory) -> Vec<String> {
         Vec::new()
     }
 }
@@ -145,7 +145,7 @@ fn main() {
         let source = RuleSetSource { rules, bands, ..RuleSetSource::default() };
         let set = RuleSet::compile(source, &mut scope).expect("the rules are right");
         let row = row(scope.0.schema());
-        let mut outcome = Outcome::default();
+        let mut outcome = Evaluation::default();
         set.evaluate(&row, &mut outcome);
         let fired = outcome.fired().len();
         let seconds = best(sets, || {

@@ -9,7 +9,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use judge::catboost::{Column, FeatureKind, Input, Model, Scratch, category};
+use judge::catboost::{FeatureColumn, FeatureKind, FeatureValue, Model, ModelScratch, category};
 
 /// Rows of a table, by column: numbers of numeric features, texts of categorical ones.
 struct Table {
@@ -41,24 +41,24 @@ impl Table {
         }
     }
 
-    fn input(&self, model: &Model, feature: usize, row: usize) -> Input<'_> {
+    fn input(&self, model: &Model, feature: usize, row: usize) -> FeatureValue<'_> {
         match model.features()[feature].kind {
-            FeatureKind::Numeric(_) => Input::Number(self.numbers[feature][row]),
-            FeatureKind::Categorical => Input::Text(&self.texts[feature][row]),
+            FeatureKind::Numeric(_) => FeatureValue::Number(self.numbers[feature][row]),
+            FeatureKind::Categorical => FeatureValue::Text(&self.texts[feature][row]),
         }
     }
 }
 
 /// Seconds that it takes to score all rows of the table once.
-fn score(how: &str, model: &Model, table: &Table, scratch: &mut Scratch) -> f64 {
+fn score(how: &str, model: &Model, table: &Table, scratch: &mut ModelScratch) -> f64 {
     let texts: Vec<Vec<&str>> =
         table.texts.iter().map(|column| column.iter().map(String::as_str).collect()).collect();
     let column = |feature: usize| match model.features()[feature].kind {
-        FeatureKind::Numeric(_) => Column::Numbers(&table.numbers[feature]),
-        FeatureKind::Categorical if how == "batch" => Column::Categories(&table.hashes[feature]),
-        FeatureKind::Categorical => Column::Texts(&texts[feature]),
+        FeatureKind::Numeric(_) => FeatureColumn::Numbers(&table.numbers[feature]),
+        FeatureKind::Categorical if how == "batch" => FeatureColumn::Categories(&table.hashes[feature]),
+        FeatureKind::Categorical => FeatureColumn::Texts(&texts[feature]),
     };
-    let columns: Vec<Column<'_>> = (0..model.features().len()).map(column).collect();
+    let columns: Vec<FeatureColumn<'_>> = (0..model.features().len()).map(column).collect();
     let mut out = vec![0.0; table.rows * model.dimension()];
     let start = Instant::now();
     match how {
@@ -87,7 +87,7 @@ fn main() {
         let bytes = std::fs::read(&args[place + 1]).expect("the model can be read");
         let model = Model::from_bytes(&bytes).expect("the model is whole");
         let table = Table::read(Path::new(&args[place + 2]), &model, 5);
-        let mut scratch = Scratch::default();
+        let mut scratch = ModelScratch::default();
         for line in std::io::stdin().lock().lines() {
             println!("{}", score(&line.expect("a line is text"), &model, &table, &mut scratch));
         }
@@ -105,7 +105,7 @@ fn main() {
         let bytes = std::fs::read(folder.join(name).with_extension("cbm")).expect("the model can be read");
         let model = Model::from_bytes(&bytes).expect("the model is whole");
         let table = Table::read(&folder.join(format!("{name}.expected.csv")), &model, 5);
-        let mut scratch = Scratch::default();
+        let mut scratch = ModelScratch::default();
         let mut best = |how: &str, rounds: usize, rows: usize| {
             let seconds = (0..rounds).map(|_| score(how, &model, &table, &mut scratch));
             seconds.fold(f64::INFINITY, f64::min) / rows as f64 * 1e9

@@ -32,11 +32,11 @@ macro_rules! words {
         }
 
         impl FromStr for $name {
-            type Err = UnknownWord;
+            type Err = UnknownKeyword;
 
-            fn from_str(text: &str) -> Result<$name, UnknownWord> {
+            fn from_str(text: &str) -> Result<$name, UnknownKeyword> {
                 let known = $name::ALL.into_iter().find(|word| word.name() == text);
-                known.ok_or_else(|| UnknownWord::new(text, &$name::ALL.map($name::name)))
+                known.ok_or_else(|| UnknownKeyword::new(text, &$name::ALL.map($name::name)))
             }
         }
     };
@@ -78,24 +78,24 @@ words! {
 
 /// A word that names none of a fixed set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownWord(String);
+pub struct UnknownKeyword(String);
 
-impl UnknownWord {
-    fn new(text: &str, known: &[&str]) -> UnknownWord {
+impl UnknownKeyword {
+    fn new(text: &str, known: &[&str]) -> UnknownKeyword {
         let help =
             did_you_mean(text, known).unwrap_or_else(|| format!("expected one of {}", known.join(", ")));
         let shown: String = text.chars().take(40).collect();
-        UnknownWord(format!("unknown word `{}`: {help}", shown.escape_debug()))
+        UnknownKeyword(format!("unknown word `{}`: {help}", shown.escape_debug()))
     }
 }
 
-impl fmt::Display for UnknownWord {
+impl fmt::Display for UnknownKeyword {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for UnknownWord {}
+impl std::error::Error for UnknownKeyword {}
 
 impl Default for Mode {
     /// A rule that says nothing of it is enforced.
@@ -151,7 +151,7 @@ impl std::error::Error for BandsError {}
 
 /// The next band above a score.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Next {
+pub struct NextBand {
     /// The action that it asks for.
     pub action: Action,
     /// The distance to it, above 0.
@@ -200,14 +200,17 @@ impl Bands {
     }
 
     /// The next band above a score, if there is one.
-    pub fn next(&self, score: f64) -> Option<Next> {
+    pub fn next(&self, score: f64) -> Option<NextBand> {
         self.next_unless(score, |_| false)
     }
 
     /// Returns the next band above a score, of the actions that are not lifted.
-    pub(crate) fn next_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<Next> {
+    pub(crate) fn next_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<NextBand> {
         let band = self.0.iter().find(|band| band.at > score && !lifted(band.action))?;
-        Some(Next { action: band.action, distance: crate::verdict::rounded((band.at - score).min(f64::MAX)) })
+        Some(NextBand {
+            action: band.action,
+            distance: crate::verdict::rounded((band.at - score).min(f64::MAX)),
+        })
     }
 }
 

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 use event::Slot;
 
-use crate::expr::{Bool, ClockPart, Float, Int, Ip, Str, World};
-use crate::syntax::Compare;
+use crate::expr::{BoolExpr, ClockPart, FloatExpr, IntExpr, IpExpr, ResultView, StrExpr};
+use crate::syntax::CompareOperator;
 
 /// Integers beyond are not told apart by floats.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -128,53 +128,59 @@ impl Interval {
 }
 
 /// Returns whether a comparison can be true, and whether it can be false.
-fn possible(compare: Compare, left: Interval, right: Interval) -> (bool, bool) {
+fn possible(compare: CompareOperator, left: Interval, right: Interval) -> (bool, bool) {
     let less = |a: Interval, b: Interval| a.low < b.high;
     let at_most = |a: Interval, b: Interval| a.low < b.high || a.low == b.high && !a.low_open && !b.high_open;
     let equal = !left.meet(right).is_empty();
     let unequal = !(left.low == left.high && left.low == right.low && right.low == right.high);
     match compare {
-        Compare::Less => (less(left, right), at_most(right, left)),
-        Compare::LessOrEqual => (at_most(left, right), less(right, left)),
-        Compare::Greater => (less(right, left), at_most(left, right)),
-        Compare::GreaterOrEqual => (at_most(right, left), less(left, right)),
-        Compare::Equal => (equal, unequal),
-        Compare::NotEqual => (unequal, equal),
+        CompareOperator::Less => (less(left, right), at_most(right, left)),
+        CompareOperator::LessOrEqual => (at_most(left, right), less(right, left)),
+        CompareOperator::Greater => (less(right, left), at_most(left, right)),
+        CompareOperator::GreaterOrEqual => (at_most(right, left), less(left, right)),
+        CompareOperator::Equal => (equal, unequal),
+        CompareOperator::NotEqual => (unequal, equal),
     }
 }
 
 /// The values for which a comparison with one in `right` can hold.
-fn side(compare: Compare, right: Interval) -> Interval {
+fn side(compare: CompareOperator, right: Interval) -> Interval {
     match compare {
-        Compare::Less => Interval { high: right.high, high_open: true, ..Interval::ANY },
-        Compare::LessOrEqual => Interval { high: right.high, high_open: right.high_open, ..Interval::ANY },
-        Compare::Greater => Interval { low: right.low, low_open: true, ..Interval::ANY },
-        Compare::GreaterOrEqual => Interval { low: right.low, low_open: right.low_open, ..Interval::ANY },
-        Compare::Equal => right,
-        Compare::NotEqual => Interval { not_zero: right.low == 0.0 && right.high == 0.0, ..Interval::ANY },
+        CompareOperator::Less => Interval { high: right.high, high_open: true, ..Interval::ANY },
+        CompareOperator::LessOrEqual => {
+            Interval { high: right.high, high_open: right.high_open, ..Interval::ANY }
+        }
+        CompareOperator::Greater => Interval { low: right.low, low_open: true, ..Interval::ANY },
+        CompareOperator::GreaterOrEqual => {
+            Interval { low: right.low, low_open: right.low_open, ..Interval::ANY }
+        }
+        CompareOperator::Equal => right,
+        CompareOperator::NotEqual => {
+            Interval { not_zero: right.low == 0.0 && right.high == 0.0, ..Interval::ANY }
+        }
     }
 }
 
-impl Compare {
+impl CompareOperator {
     /// Returns the comparison that holds where this fails.
-    pub(crate) fn negated(self) -> Compare {
+    pub(crate) fn negated(self) -> CompareOperator {
         match self {
-            Compare::Equal => Compare::NotEqual,
-            Compare::NotEqual => Compare::Equal,
-            Compare::Less => Compare::GreaterOrEqual,
-            Compare::LessOrEqual => Compare::Greater,
-            Compare::Greater => Compare::LessOrEqual,
-            Compare::GreaterOrEqual => Compare::Less,
+            CompareOperator::Equal => CompareOperator::NotEqual,
+            CompareOperator::NotEqual => CompareOperator::Equal,
+            CompareOperator::Less => CompareOperator::GreaterOrEqual,
+            CompareOperator::LessOrEqual => CompareOperator::Greater,
+            CompareOperator::Greater => CompareOperator::LessOrEqual,
+            CompareOperator::GreaterOrEqual => CompareOperator::Less,
         }
     }
 
     /// Returns the comparison with its sides exchanged.
-    pub(crate) fn mirrored(self) -> Compare {
+    pub(crate) fn mirrored(self) -> CompareOperator {
         match self {
-            Compare::Less => Compare::Greater,
-            Compare::LessOrEqual => Compare::GreaterOrEqual,
-            Compare::Greater => Compare::Less,
-            Compare::GreaterOrEqual => Compare::LessOrEqual,
+            CompareOperator::Less => CompareOperator::Greater,
+            CompareOperator::LessOrEqual => CompareOperator::GreaterOrEqual,
+            CompareOperator::Greater => CompareOperator::Less,
+            CompareOperator::GreaterOrEqual => CompareOperator::LessOrEqual,
             same => same,
         }
     }
@@ -182,7 +188,7 @@ impl Compare {
 
 /// Bounds of columns and groups, whatever the row.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Base {
+pub(crate) struct ValueBounds {
     pub(crate) slots: HashMap<Slot, Interval>,
     pub(crate) groups: Vec<Interval>,
 }
@@ -193,53 +199,53 @@ pub(crate) struct Contradiction;
 
 /// Facts that must be so for some parts to hold.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownConstraints {
     numbers: HashMap<Slot, Interval>,
-    texts: HashMap<Slot, Texts>,
-    truths: HashMap<Subject, bool>,
+    texts: HashMap<Slot, TextConstraint>,
+    truths: HashMap<TruthSubject, bool>,
     present: HashMap<Slot, bool>,
     /// True if it is left out of account whether values are there.
     values_only: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Texts {
+struct TextConstraint {
     /// Sorted.
     one_of: Option<Vec<Box<str>>>,
     none_of: Vec<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Subject {
+enum TruthSubject {
     Fact(Slot),
-    Fired(u32, World),
+    Fired(u32, ResultView),
 }
 
-impl Known {
+impl KnownConstraints {
     /// For parts of which one is to fail: what needs a value that is missing does not fail, it is missing.
-    pub(crate) fn of_values() -> Known {
-        Known { values_only: true, ..Known::default() }
+    pub(crate) fn of_values() -> KnownConstraints {
+        KnownConstraints { values_only: true, ..KnownConstraints::default() }
     }
 
     /// Between what an integer, a time or a duration lies.
-    pub(crate) fn int(&self, base: &Base, expr: &Int) -> Interval {
-        let both = |sides: &(Int, Int)| (self.int(base, &sides.0), self.int(base, &sides.1));
+    pub(crate) fn int(&self, base: &ValueBounds, expr: &IntExpr) -> Interval {
+        let both = |sides: &(IntExpr, IntExpr)| (self.int(base, &sides.0), self.int(base, &sides.1));
         match expr {
-            Int::Const(integer) => Interval::point(*integer as f64),
-            Int::Fact(slot) | Int::Time(slot) => self.slot(base, *slot),
-            Int::Sum(sides) => {
+            IntExpr::Const(integer) => Interval::point(*integer as f64),
+            IntExpr::Fact(slot) | IntExpr::Time(slot) => self.slot(base, *slot),
+            IntExpr::Sum(sides) => {
                 let (left, right) = both(sides);
                 left.plus(right)
             }
-            Int::Difference(sides) => {
+            IntExpr::Difference(sides) => {
                 let (left, right) = both(sides);
                 left.minus(right)
             }
-            Int::Product(sides) => {
+            IntExpr::Product(sides) => {
                 let (left, right) = both(sides);
                 left.times(right)
             }
-            Int::Remainder(sides) => {
+            IntExpr::Remainder(sides) => {
                 let (left, right) = both(sides);
                 let most = (right.low.abs().max(right.high.abs()) - 1.0).max(0.0);
                 Interval::new(
@@ -247,12 +253,12 @@ impl Known {
                     if left.high <= 0.0 { 0.0 } else { most },
                 )
             }
-            Int::Chars(_) | Int::Items(_) => Interval::COUNT,
-            Int::Whole(float) => {
+            IntExpr::Chars(_) | IntExpr::Items(_) => Interval::COUNT,
+            IntExpr::Whole(float) => {
                 let float = self.float(base, float);
                 Interval::new(float.low.trunc(), float.high.trunc())
             }
-            Int::Clock(of) => match of.1.part {
+            IntExpr::Clock(of) => match of.1.part {
                 ClockPart::Year => Interval::new(-9999.0, 9999.0),
                 ClockPart::Month => Interval::new(0.0, 11.0),
                 ClockPart::Date => Interval::new(1.0, 31.0),
@@ -262,8 +268,8 @@ impl Known {
                 ClockPart::Hours => Interval::new(0.0, 23.0),
                 ClockPart::Minutes | ClockPart::Seconds => Interval::new(0.0, 59.0),
             },
-            Int::If(branches) => self.int(base, &branches.1).join(self.int(base, &branches.2)),
-            Int::Default(sides) => {
+            IntExpr::If(branches) => self.int(base, &branches.1).join(self.int(base, &branches.2)),
+            IntExpr::Default(sides) => {
                 let (left, right) = both(sides);
                 left.join(right)
             }
@@ -271,54 +277,59 @@ impl Known {
     }
 
     /// Between what a float lies.
-    pub(crate) fn float(&self, base: &Base, expr: &Float) -> Interval {
-        let both = |sides: &(Float, Float)| (self.float(base, &sides.0), self.float(base, &sides.1));
+    pub(crate) fn float(&self, base: &ValueBounds, expr: &FloatExpr) -> Interval {
+        let both = |sides: &(FloatExpr, FloatExpr)| (self.float(base, &sides.0), self.float(base, &sides.1));
         match expr {
             // Unlike an integer, a large float is what it is.
-            Float::Const(float) => Interval { low: *float, high: *float, ..Interval::ANY },
-            Float::Fact(slot) | Float::Integer(slot) => self.slot(base, *slot),
-            Float::Promoted(integer) => self.int(base, integer),
-            Float::Sum(sides) => {
+            FloatExpr::Const(float) => Interval { low: *float, high: *float, ..Interval::ANY },
+            FloatExpr::Fact(slot) | FloatExpr::Integer(slot) => self.slot(base, *slot),
+            FloatExpr::Promoted(integer) => self.int(base, integer),
+            FloatExpr::Sum(sides) => {
                 let (left, right) = both(sides);
                 left.plus(right)
             }
-            Float::Difference(sides) => {
+            FloatExpr::Difference(sides) => {
                 let (left, right) = both(sides);
                 left.minus(right)
             }
-            Float::Product(sides) => {
+            FloatExpr::Product(sides) => {
                 let (left, right) = both(sides);
                 left.times(right)
             }
-            Float::Quotient(sides) => {
+            FloatExpr::Quotient(sides) => {
                 let (left, right) = both(sides);
                 left.over(right)
             }
-            Float::Group(group, _) => base.groups.get(*group as usize).copied().unwrap_or(Interval::ANY),
-            Float::If(branches) => self.float(base, &branches.1).join(self.float(base, &branches.2)),
-            Float::Default(sides) => {
+            FloatExpr::Group(group, _) => base.groups.get(*group as usize).copied().unwrap_or(Interval::ANY),
+            FloatExpr::If(branches) => self.float(base, &branches.1).join(self.float(base, &branches.2)),
+            FloatExpr::Default(sides) => {
                 let (left, right) = both(sides);
                 left.join(right)
             }
         }
     }
 
-    fn slot(&self, base: &Base, slot: Slot) -> Interval {
+    fn slot(&self, base: &ValueBounds, slot: Slot) -> Interval {
         let inherent = base.slots.get(&slot).copied().unwrap_or(Interval::ANY);
         self.numbers.get(&slot).map_or(inherent, |known| inherent.meet(*known))
     }
 
     /// Takes in that a part is true, or false. What is known is not to be used after a contradiction.
-    pub(crate) fn learn(&mut self, base: &Base, part: &Bool, truth: bool) -> Result<(), Contradiction> {
+    pub(crate) fn learn(
+        &mut self,
+        base: &ValueBounds,
+        part: &BoolExpr,
+        truth: bool,
+    ) -> Result<(), Contradiction> {
         match part {
-            Bool::Const(constant) if *constant != truth => Err(Contradiction),
-            Bool::Not(inner) => self.learn(base, inner, !truth),
-            Bool::All(parts) | Bool::Any(parts) if matches!(part, Bool::All(_)) == truth => {
+            BoolExpr::Const(constant) if *constant != truth => Err(Contradiction),
+            BoolExpr::Not(inner) => self.learn(base, inner, !truth),
+            BoolExpr::All(parts) | BoolExpr::Any(parts) if matches!(part, BoolExpr::All(_)) == truth => {
                 parts.iter().try_for_each(|part| self.learn(base, part, truth))
             }
             // One of them is true, or one of them false: each could be.
-            Bool::All(parts) | Bool::Any(parts) => {
-                let mut only: Option<Known> = None;
+            BoolExpr::All(parts) | BoolExpr::Any(parts) => {
+                let mut only: Option<KnownConstraints> = None;
                 for part in parts {
                     let mut known = self.clone();
                     if known.learn(base, part, truth).is_ok() && only.replace(known).is_some() {
@@ -328,27 +339,27 @@ impl Known {
                 *self = only.ok_or(Contradiction)?;
                 Ok(())
             }
-            Bool::Fact(slot) => {
+            BoolExpr::Fact(slot) => {
                 self.present(*slot, true)?;
-                self.truth(Subject::Fact(*slot), truth)
+                self.truth(TruthSubject::Fact(*slot), truth)
             }
-            Bool::Fired(rule, world) => self.truth(Subject::Fired(*rule, *world), truth),
-            Bool::Has(slot, _) => self.present(*slot, truth),
-            Bool::IntIs(compare, slot, constant) => {
-                let (left, right) = (Int::Fact(*slot), Int::Const(*constant));
+            BoolExpr::Fired(rule, world) => self.truth(TruthSubject::Fired(*rule, *world), truth),
+            BoolExpr::Has(slot, _) => self.present(*slot, truth),
+            BoolExpr::IntIs(compare, slot, constant) => {
+                let (left, right) = (IntExpr::Fact(*slot), IntExpr::Const(*constant));
                 self.ints(base, if truth { *compare } else { compare.negated() }, &left, &right)
             }
-            Bool::Ints(compare, left, right) => {
+            BoolExpr::Ints(compare, left, right) => {
                 self.ints(base, if truth { *compare } else { compare.negated() }, left, right)
             }
-            Bool::FloatIs(compare, slot, constant) => {
-                let (left, right) = (Float::Fact(*slot), Float::Const(*constant));
+            BoolExpr::FloatIs(compare, slot, constant) => {
+                let (left, right) = (FloatExpr::Fact(*slot), FloatExpr::Const(*constant));
                 self.floats(base, if truth { *compare } else { compare.negated() }, &left, &right)
             }
-            Bool::Floats(compare, left, right) => {
+            BoolExpr::Floats(compare, left, right) => {
                 self.floats(base, if truth { *compare } else { compare.negated() }, left, right)
             }
-            Bool::IntIn(Int::Fact(slot), of) if truth => {
+            BoolExpr::IntIn(IntExpr::Fact(slot), of) if truth => {
                 let (low, high) = (of.first(), of.last());
                 let hull = Interval::new(
                     low.map_or(f64::NEG_INFINITY, |low| *low as f64),
@@ -356,7 +367,7 @@ impl Known {
                 );
                 self.narrow(base, *slot, hull, true)
             }
-            Bool::FloatIn(Float::Fact(slot), of) if truth => {
+            BoolExpr::FloatIn(FloatExpr::Fact(slot), of) if truth => {
                 let (low, high) = (of.first(), of.last());
                 let hull = Interval {
                     low: low.copied().unwrap_or(f64::NEG_INFINITY),
@@ -365,38 +376,44 @@ impl Known {
                 };
                 self.narrow(base, *slot, hull, false)
             }
-            Bool::Strs(Compare::Equal, Str::Fact(slot), Str::Const(text))
-            | Bool::Strs(Compare::Equal, Str::Const(text), Str::Fact(slot)) => {
+            BoolExpr::Strs(CompareOperator::Equal, StrExpr::Fact(slot), StrExpr::Const(text))
+            | BoolExpr::Strs(CompareOperator::Equal, StrExpr::Const(text), StrExpr::Fact(slot)) => {
                 self.text(*slot, std::slice::from_ref(text), truth)
             }
-            Bool::Strs(Compare::NotEqual, Str::Fact(slot), Str::Const(text))
-            | Bool::Strs(Compare::NotEqual, Str::Const(text), Str::Fact(slot)) => {
+            BoolExpr::Strs(CompareOperator::NotEqual, StrExpr::Fact(slot), StrExpr::Const(text))
+            | BoolExpr::Strs(CompareOperator::NotEqual, StrExpr::Const(text), StrExpr::Fact(slot)) => {
                 self.text(*slot, std::slice::from_ref(text), !truth)
             }
-            Bool::StrIn(Str::Fact(slot), of) => self.text(*slot, of, truth),
-            Bool::Contains(_, Str::Fact(slot), _)
-            | Bool::Matches(Str::Fact(slot), _)
-            | Bool::IntIn(Int::Fact(slot), _)
-            | Bool::FloatIn(Float::Fact(slot), _)
-            | Bool::IpIn(Ip::Fact(slot), _)
-            | Bool::IpInSet(Ip::Fact(slot), _)
-            | Bool::StrInSet(Str::Fact(slot), _)
-            | Bool::IntInSet(Int::Fact(slot), _)
-            | Bool::ListHas(_, slot)
-            | Bool::ListMeets(slot, _) => self.present(*slot, true),
+            BoolExpr::StrIn(StrExpr::Fact(slot), of) => self.text(*slot, of, truth),
+            BoolExpr::Contains(_, StrExpr::Fact(slot), _)
+            | BoolExpr::Matches(StrExpr::Fact(slot), _)
+            | BoolExpr::IntIn(IntExpr::Fact(slot), _)
+            | BoolExpr::FloatIn(FloatExpr::Fact(slot), _)
+            | BoolExpr::IpIn(IpExpr::Fact(slot), _)
+            | BoolExpr::IpInSet(IpExpr::Fact(slot), _)
+            | BoolExpr::StrInSet(StrExpr::Fact(slot), _)
+            | BoolExpr::IntInSet(IntExpr::Fact(slot), _)
+            | BoolExpr::ListHas(_, slot)
+            | BoolExpr::ListMeets(slot, _) => self.present(*slot, true),
             _ => Ok(()),
         }
     }
 
-    fn ints(&mut self, base: &Base, compare: Compare, left: &Int, right: &Int) -> Result<(), Contradiction> {
+    fn ints(
+        &mut self,
+        base: &ValueBounds,
+        compare: CompareOperator,
+        left: &IntExpr,
+        right: &IntExpr,
+    ) -> Result<(), Contradiction> {
         let (one, other) = (self.int(base, left), self.int(base, right));
         if !possible(compare, one, other).0 {
             return Err(Contradiction);
         }
-        if let Int::Fact(slot) | Int::Time(slot) = left {
+        if let IntExpr::Fact(slot) | IntExpr::Time(slot) = left {
             self.narrow(base, *slot, side(compare, other), true)?;
         }
-        if let Int::Fact(slot) | Int::Time(slot) = right {
+        if let IntExpr::Fact(slot) | IntExpr::Time(slot) = right {
             self.narrow(base, *slot, side(compare.mirrored(), one), true)?;
         }
         Ok(())
@@ -404,26 +421,32 @@ impl Known {
 
     fn floats(
         &mut self,
-        base: &Base,
-        compare: Compare,
-        left: &Float,
-        right: &Float,
+        base: &ValueBounds,
+        compare: CompareOperator,
+        left: &FloatExpr,
+        right: &FloatExpr,
     ) -> Result<(), Contradiction> {
         let (one, other) = (self.float(base, left), self.float(base, right));
         if !possible(compare, one, other).0 {
             return Err(Contradiction);
         }
-        if let Float::Fact(slot) | Float::Integer(slot) = left {
-            self.narrow(base, *slot, side(compare, other), matches!(left, Float::Integer(_)))?;
+        if let FloatExpr::Fact(slot) | FloatExpr::Integer(slot) = left {
+            self.narrow(base, *slot, side(compare, other), matches!(left, FloatExpr::Integer(_)))?;
         }
-        if let Float::Fact(slot) | Float::Integer(slot) = right {
-            let whole = matches!(right, Float::Integer(_));
+        if let FloatExpr::Fact(slot) | FloatExpr::Integer(slot) = right {
+            let whole = matches!(right, FloatExpr::Integer(_));
             self.narrow(base, *slot, side(compare.mirrored(), one), whole)?;
         }
         Ok(())
     }
 
-    fn narrow(&mut self, base: &Base, slot: Slot, to: Interval, whole: bool) -> Result<(), Contradiction> {
+    fn narrow(
+        &mut self,
+        base: &ValueBounds,
+        slot: Slot,
+        to: Interval,
+        whole: bool,
+    ) -> Result<(), Contradiction> {
         self.present(slot, true)?;
         let narrowed = self.slot(base, slot).meet(to);
         let narrowed = if whole { narrowed.whole() } else { narrowed };
@@ -447,7 +470,7 @@ impl Known {
         if left == Some(false) { Err(Contradiction) } else { Ok(()) }
     }
 
-    fn truth(&mut self, subject: Subject, truth: bool) -> Result<(), Contradiction> {
+    fn truth(&mut self, subject: TruthSubject, truth: bool) -> Result<(), Contradiction> {
         if *self.truths.entry(subject).or_insert(truth) == truth { Ok(()) } else { Err(Contradiction) }
     }
 
@@ -457,7 +480,7 @@ impl Known {
     }
 
     /// Takes in the bounds that something else knows of numbers.
-    pub(crate) fn with_numbers_of(mut self, other: &Known) -> Known {
+    pub(crate) fn with_numbers_of(mut self, other: &KnownConstraints) -> KnownConstraints {
         for (slot, interval) in &other.numbers {
             self.numbers.entry(*slot).and_modify(|own| *own = own.meet(*interval)).or_insert(*interval);
         }
@@ -475,14 +498,14 @@ mod tests {
             let found = possible(compare, Interval::new(low, high), Interval::point(with));
             assert_eq!(found, expected, "{low}..{high} {compare:?} {with}");
         };
-        check(0.0, 23.0, Compare::Greater, 23.0, (false, true));
-        check(0.0, 23.0, Compare::GreaterOrEqual, 23.0, (true, true));
-        check(0.0, 23.0, Compare::Less, 0.0, (false, true));
-        check(0.0, 23.0, Compare::GreaterOrEqual, 0.0, (true, false));
-        check(0.0, 23.0, Compare::Equal, 24.0, (false, true));
-        check(0.0, 23.0, Compare::NotEqual, 24.0, (true, false));
-        check(7.0, 7.0, Compare::Equal, 7.0, (true, false));
-        check(0.0, f64::INFINITY, Compare::Less, 1e300, (true, true));
+        check(0.0, 23.0, CompareOperator::Greater, 23.0, (false, true));
+        check(0.0, 23.0, CompareOperator::GreaterOrEqual, 23.0, (true, true));
+        check(0.0, 23.0, CompareOperator::Less, 0.0, (false, true));
+        check(0.0, 23.0, CompareOperator::GreaterOrEqual, 0.0, (true, false));
+        check(0.0, 23.0, CompareOperator::Equal, 24.0, (false, true));
+        check(0.0, 23.0, CompareOperator::NotEqual, 24.0, (true, false));
+        check(7.0, 7.0, CompareOperator::Equal, 7.0, (true, false));
+        check(0.0, f64::INFINITY, CompareOperator::Less, 1e300, (true, true));
     }
 
     #[test]

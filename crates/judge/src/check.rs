@@ -16,15 +16,15 @@ use event::{Slot, Type};
 
 use crate::Diagnostic;
 use crate::action::Mode;
-use crate::bounds::{Base, Interval, Known};
-use crate::condition::{Condition, Read, Reference, Share};
+use crate::bounds::{Interval, KnownConstraints, ValueBounds};
+use crate::condition::{ColumnRead, Condition, RuleReference, ScoreShare};
 use crate::diagnostic::{Severity, did_you_mean};
-use crate::expr::{Bool, Env, Float, Int, Ip, Str, World};
+use crate::expr::{BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, ResultView, StrExpr};
+use crate::lexer::DIAGNOSTICS_MAX;
 use crate::library::Library;
-use crate::outline::Outline;
-use crate::scope::{Names, Scope};
-use crate::syntax::{Arithmetic, Compare, Node, NodeKind, parse};
-use crate::token::DIAGNOSTICS_MAX;
+use crate::outline::ConditionOutline;
+use crate::scope::{NameCategory, Scope};
+use crate::syntax::{ArithmeticOperator, CompareOperator, SyntaxKind, SyntaxNode, parse};
 
 /// Dearest accepted condition, in the unit of [`Condition::cost`].
 pub(crate) const COST_MAX: u32 = 2_000;
@@ -92,10 +92,10 @@ pub(crate) struct Siblings {
 
 /// The library and the sibling rules that a condition is compiled with.
 #[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
+pub(crate) struct ConditionContext<'a> {
     pub(crate) library: &'a Library,
     /// Of a rule: the others, and whose results it sees.
-    pub(crate) siblings: Option<(&'a Siblings, World)>,
+    pub(crate) siblings: Option<(&'a Siblings, ResultView)>,
 }
 
 /// Checks and compiles a condition by itself, with what a library defines.
@@ -107,39 +107,39 @@ pub(crate) struct Context<'a> {
 /// Everything that is wrong, in the order of the source, up to 20 diagnostics, at least one of them an error: unless all
 /// that is wrong is in a definition of the library, which was told when that was compiled.
 pub fn compile(source: &str, library: &Library, scope: &mut dyn Scope) -> Result<Condition, Vec<Diagnostic>> {
-    compile_in(source, Context { library, siblings: None }, scope)
+    compile_in(source, ConditionContext { library, siblings: None }, scope)
 }
 
 /// Checks and compiles a condition that may refer to the rules of a set.
 pub(crate) fn compile_in(
     source: &str,
-    context: Context<'_>,
+    context: ConditionContext<'_>,
     scope: &mut dyn Scope,
 ) -> Result<Condition, Vec<Diagnostic>> {
     let (node, found) = parse(source)?;
     let node = context.library.expand(node).map_err(|diagnostic| vec![diagnostic])?;
     let mut checker = Checker::new(source, context, scope, found);
     let root = match checker.check(&node) {
-        Some(Expr::Bool(root)) => Some(root),
+        Some(TypedExpr::Bool(root)) => Some(root),
         Some(other) => {
             let message = format!("a condition is true or false, this is {}", other.kind().article());
             checker.report(Diagnostic::new(message, node.range.clone()).help(match other {
-                Expr::Integer(_) | Expr::Float(_) => "compare it, as in `... > 10`",
-                Expr::Duration(_) => "compare it, as in `... < duration('1d')`",
+                TypedExpr::Integer(_) | TypedExpr::Float(_) => "compare it, as in `... > 10`",
+                TypedExpr::Duration(_) => "compare it, as in `... < duration('1d')`",
                 _ => "compare it, as in `... == 'a'`",
             }));
             None
         }
         None => None,
     };
-    if let Some(Bool::Const(false)) = root {
+    if let Some(BoolExpr::Const(false)) = root {
         let help = "a rule rests with `mode = \"off\"`";
         checker.report(Diagnostic::new("this is never true", node.range.clone()).help(help));
     }
     let (found, Checker { reads, refers, cost, .. }) = checker.finish(node.range.clone());
     match root {
         Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
-            let outline = Outline::of(&node, &root, source);
+            let outline = ConditionOutline::of(&node, &root, source);
             Ok(Condition::new(root, outline, reads, refers, cost, found))
         }
         _ => Err(found),
@@ -149,32 +149,34 @@ pub(crate) fn compile_in(
 /// Checks and compiles the share of its score that a rule adds.
 pub(crate) fn compile_share(
     source: &str,
-    context: Context<'_>,
+    context: ConditionContext<'_>,
     scope: &mut dyn Scope,
-) -> Result<Share, Vec<Diagnostic>> {
+) -> Result<ScoreShare, Vec<Diagnostic>> {
     let (node, found) = parse(source)?;
     let node = context.library.expand(node).map_err(|diagnostic| vec![diagnostic])?;
     let mut checker = Checker::new(source, context, scope, found);
-    let root = match checker.check(&node).map(Expr::promoted) {
-        Some(Expr::Float(root)) => Some(root),
+    let root = match checker.check(&node).map(TypedExpr::promoted) {
+        Some(TypedExpr::Float(root)) => Some(root),
         Some(other) => {
             let message = format!("a share is a number from 0 to 1, this is {}", other.kind().article());
             checker.report(Diagnostic::new(message, node.range.clone()).help(match other {
-                Expr::Bool(_) => "put it into `when`, or choose between two numbers with `... ? 1.0 : 0.5`",
+                TypedExpr::Bool(_) => {
+                    "put it into `when`, or choose between two numbers with `... ? 1.0 : 0.5`"
+                }
                 _ => "make a number of it, as in `size(mail.subject) / 100.0`",
             }));
             None
         }
         None => None,
     };
-    if let Some(Float::Const(_)) = root {
+    if let Some(FloatExpr::Const(_)) = root {
         let help = "multiply the score by it and leave `share` out";
         checker.report(Diagnostic::new("this is always the same", node.range.clone()).help(help));
     }
     let (found, Checker { reads, refers, cost, .. }) = checker.finish(node.range.clone());
     match root {
         Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
-            Ok(Share::new(root, reads, refers, cost, found))
+            Ok(ScoreShare::new(root, reads, refers, cost, found))
         }
         _ => Err(found),
     }
@@ -188,7 +190,7 @@ pub(crate) fn compile_share(
 /// The first thing that is wrong with it.
 pub fn reading(source: &str, scope: &mut dyn Scope) -> Result<(Slot, Type), Diagnostic> {
     let library = Library::default();
-    let context = Context { library: &library, siblings: None };
+    let context = ConditionContext { library: &library, siblings: None };
     operand(source, context, scope).map(|(slot, kind, _)| (slot, kind)).map_err(|found| {
         let first = found.into_iter().find(|found| found.severity == Severity::Error);
         first.unwrap_or_else(|| Diagnostic::new("this is no reading", 0..source.len()))
@@ -198,13 +200,13 @@ pub fn reading(source: &str, scope: &mut dyn Scope) -> Result<(Slot, Type), Diag
 /// The column that a fact or a reading is in, its type and whether it is a length of time.
 pub(crate) fn operand(
     source: &str,
-    context: Context<'_>,
+    context: ConditionContext<'_>,
     scope: &mut dyn Scope,
 ) -> Result<(Slot, Type, bool), Vec<Diagnostic>> {
     let (node, found) = parse(source)?;
     let mut checker = Checker::new(source, context, scope, found);
     let column = checker.check(&node).map(|expr| match expr {
-        Expr::Duration(Int::Fact(slot)) => Some((slot, Type::Integer, true)),
+        TypedExpr::Duration(IntExpr::Fact(slot)) => Some((slot, Type::Integer, true)),
         expr => expr.column().map(|(slot, kind)| (slot, kind, false)),
     });
     match column {
@@ -220,8 +222,8 @@ pub(crate) fn operand(
 /// Checks an expression by itself, of whatever type it is.
 pub(crate) fn check_expression(
     source: &str,
-    node: &Node,
-    context: Context<'_>,
+    node: &SyntaxNode,
+    context: ConditionContext<'_>,
     scope: &mut dyn Scope,
 ) -> Result<(), Vec<Diagnostic>> {
     let mut checker = Checker::new(source, context, scope, Vec::new());
@@ -233,7 +235,7 @@ pub(crate) fn check_expression(
 
 /// The type of an operand, as messages call it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum OperandType {
     Bool,
     Integer,
     Float,
@@ -245,91 +247,93 @@ enum Kind {
     Bytes,
 }
 
-impl Kind {
+impl OperandType {
     fn name(self) -> &'static str {
         match self {
-            Kind::Bool => "bool",
-            Kind::Integer => "integer",
-            Kind::Float => "float",
-            Kind::String => "string",
-            Kind::Time => "time",
-            Kind::Duration => "duration",
-            Kind::Ip => "ip",
-            Kind::List => "list",
-            Kind::Bytes => "bytes",
+            OperandType::Bool => "bool",
+            OperandType::Integer => "integer",
+            OperandType::Float => "float",
+            OperandType::String => "string",
+            OperandType::Time => "time",
+            OperandType::Duration => "duration",
+            OperandType::Ip => "ip",
+            OperandType::List => "list",
+            OperandType::Bytes => "bytes",
         }
     }
 
     fn article(self) -> String {
         match self {
-            Kind::Integer | Kind::Ip => format!("an {}", self.name()),
-            Kind::Bytes => "bytes".to_owned(),
+            OperandType::Integer | OperandType::Ip => format!("an {}", self.name()),
+            OperandType::Bytes => "bytes".to_owned(),
             _ => format!("a {}", self.name()),
         }
     }
 }
 
-enum Expr {
-    Bool(Bool),
-    Integer(Int),
-    Float(Float),
-    String(Str),
+enum TypedExpr {
+    Bool(BoolExpr),
+    Integer(IntExpr),
+    Float(FloatExpr),
+    String(StrExpr),
     /// Microseconds since the epoch.
-    Time(Int),
+    Time(IntExpr),
     /// Microseconds.
-    Duration(Int),
-    Ip(Ip),
+    Duration(IntExpr),
+    Ip(IpExpr),
     List(Slot),
     Bytes(Slot),
 }
 
-impl Expr {
-    fn kind(&self) -> Kind {
+impl TypedExpr {
+    fn kind(&self) -> OperandType {
         match self {
-            Expr::Bool(_) => Kind::Bool,
-            Expr::Integer(_) => Kind::Integer,
-            Expr::Float(_) => Kind::Float,
-            Expr::String(_) => Kind::String,
-            Expr::Time(_) => Kind::Time,
-            Expr::Duration(_) => Kind::Duration,
-            Expr::Ip(_) => Kind::Ip,
-            Expr::List(_) => Kind::List,
-            Expr::Bytes(_) => Kind::Bytes,
+            TypedExpr::Bool(_) => OperandType::Bool,
+            TypedExpr::Integer(_) => OperandType::Integer,
+            TypedExpr::Float(_) => OperandType::Float,
+            TypedExpr::String(_) => OperandType::String,
+            TypedExpr::Time(_) => OperandType::Time,
+            TypedExpr::Duration(_) => OperandType::Duration,
+            TypedExpr::Ip(_) => OperandType::Ip,
+            TypedExpr::List(_) => OperandType::List,
+            TypedExpr::Bytes(_) => OperandType::Bytes,
         }
     }
 
     fn is_constant(&self) -> bool {
         matches!(
             self,
-            Expr::Bool(Bool::Const(_))
-                | Expr::Integer(Int::Const(_))
-                | Expr::Time(Int::Const(_))
-                | Expr::Duration(Int::Const(_))
-                | Expr::Float(Float::Const(_))
-                | Expr::String(Str::Const(_))
-                | Expr::Ip(Ip::Const(_))
+            TypedExpr::Bool(BoolExpr::Const(_))
+                | TypedExpr::Integer(IntExpr::Const(_))
+                | TypedExpr::Time(IntExpr::Const(_))
+                | TypedExpr::Duration(IntExpr::Const(_))
+                | TypedExpr::Float(FloatExpr::Const(_))
+                | TypedExpr::String(StrExpr::Const(_))
+                | TypedExpr::Ip(IpExpr::Const(_))
         )
     }
 
     /// The column that it is, where it is one and no more.
     fn column(&self) -> Option<(Slot, Type)> {
         Some(match self {
-            Expr::Bool(Bool::Fact(slot)) => (*slot, Type::Bool),
-            Expr::Integer(Int::Fact(slot)) | Expr::Duration(Int::Fact(slot)) => (*slot, Type::Integer),
-            Expr::Float(Float::Fact(slot)) => (*slot, Type::Float),
-            Expr::String(Str::Fact(slot)) => (*slot, Type::String),
-            Expr::Time(Int::Time(slot)) => (*slot, Type::Time),
-            Expr::Ip(Ip::Fact(slot)) => (*slot, Type::Ip),
-            Expr::List(slot) => (*slot, Type::List),
-            Expr::Bytes(slot) => (*slot, Type::Bytes),
+            TypedExpr::Bool(BoolExpr::Fact(slot)) => (*slot, Type::Bool),
+            TypedExpr::Integer(IntExpr::Fact(slot)) | TypedExpr::Duration(IntExpr::Fact(slot)) => {
+                (*slot, Type::Integer)
+            }
+            TypedExpr::Float(FloatExpr::Fact(slot)) => (*slot, Type::Float),
+            TypedExpr::String(StrExpr::Fact(slot)) => (*slot, Type::String),
+            TypedExpr::Time(IntExpr::Time(slot)) => (*slot, Type::Time),
+            TypedExpr::Ip(IpExpr::Fact(slot)) => (*slot, Type::Ip),
+            TypedExpr::List(slot) => (*slot, Type::List),
+            TypedExpr::Bytes(slot) => (*slot, Type::Bytes),
             _ => return None,
         })
     }
 
     /// A number as a float; any other as it is.
-    fn promoted(self) -> Expr {
+    fn promoted(self) -> TypedExpr {
         match self {
-            Expr::Integer(integer) => Expr::Float(integer.into()),
+            TypedExpr::Integer(integer) => TypedExpr::Float(integer.into()),
             other => other,
         }
     }
@@ -337,34 +341,38 @@ impl Expr {
 
 /// Makes one type of two: an integer beside a float becomes a float, a text constant beside an address
 /// becomes an address where it reads as one.
-fn unify(left: Expr, right: Expr) -> (Expr, Expr) {
-    let ip = |expr: Expr| match expr {
-        Expr::String(Str::Const(text)) => match text.parse::<IpAddr>() {
-            Ok(ip) => Expr::Ip(Ip::Const(ip.to_canonical())),
-            Err(_) => Expr::String(Str::Const(text)),
+fn unify(left: TypedExpr, right: TypedExpr) -> (TypedExpr, TypedExpr) {
+    let ip = |expr: TypedExpr| match expr {
+        TypedExpr::String(StrExpr::Const(text)) => match text.parse::<IpAddr>() {
+            Ok(ip) => TypedExpr::Ip(IpExpr::Const(ip.to_canonical())),
+            Err(_) => TypedExpr::String(StrExpr::Const(text)),
         },
         other => other,
     };
     match (left.kind(), right.kind()) {
-        (Kind::Integer, Kind::Float) | (Kind::Float, Kind::Integer) => (left.promoted(), right.promoted()),
-        (Kind::Ip, Kind::String) => (left, ip(right)),
-        (Kind::String, Kind::Ip) => (ip(left), right),
+        (OperandType::Integer, OperandType::Float) | (OperandType::Float, OperandType::Integer) => {
+            (left.promoted(), right.promoted())
+        }
+        (OperandType::Ip, OperandType::String) => (left, ip(right)),
+        (OperandType::String, OperandType::Ip) => (ip(left), right),
         _ => (left, right),
     }
 }
 
 /// The way to bring two unlike types together, where it is known.
-fn mismatch_help(left: Kind, right: Kind) -> Option<&'static str> {
-    let either = |kind: Kind| left == kind || right == kind;
-    if either(Kind::Duration) && (either(Kind::String) || either(Kind::Integer) || either(Kind::Float)) {
+fn mismatch_help(left: OperandType, right: OperandType) -> Option<&'static str> {
+    let either = |kind: OperandType| left == kind || right == kind;
+    if either(OperandType::Duration)
+        && (either(OperandType::String) || either(OperandType::Integer) || either(OperandType::Float))
+    {
         Some("a length of time is written `duration('1d')`")
-    } else if either(Kind::Time) && either(Kind::Duration) {
+    } else if either(OperandType::Time) && either(OperandType::Duration) {
         Some("`now - time` is a duration")
-    } else if either(Kind::Time) && (either(Kind::String) || either(Kind::Integer)) {
+    } else if either(OperandType::Time) && (either(OperandType::String) || either(OperandType::Integer)) {
         Some("a point in time is written `timestamp('2026-05-17T10:05:03Z')`")
-    } else if either(Kind::Ip) && either(Kind::String) {
+    } else if either(OperandType::Ip) && either(OperandType::String) {
         Some("an address is compared with one written out: `'192.0.2.7'`")
-    } else if either(Kind::List) && either(Kind::String) {
+    } else if either(OperandType::List) && either(OperandType::String) {
         Some("an item is sought with `'a' in mail.links`")
     } else {
         None
@@ -376,31 +384,37 @@ fn pair<T>(left: T, right: T) -> Box<(T, T)> {
 }
 
 /// Evaluates what reads nothing.
-fn fold(expr: Int) -> Int {
+fn fold(expr: IntExpr) -> IntExpr {
     let constant = match &expr {
-        Int::Sum(sides) | Int::Difference(sides) | Int::Product(sides) | Int::Remainder(sides) => {
-            matches!(**sides, (Int::Const(_), Int::Const(_)))
+        IntExpr::Sum(sides)
+        | IntExpr::Difference(sides)
+        | IntExpr::Product(sides)
+        | IntExpr::Remainder(sides) => {
+            matches!(**sides, (IntExpr::Const(_), IntExpr::Const(_)))
         }
-        Int::Chars(text) => matches!(**text, Str::Const(_)),
-        Int::Whole(float) => matches!(**float, Float::Const(_)),
+        IntExpr::Chars(text) => matches!(**text, StrExpr::Const(_)),
+        IntExpr::Whole(float) => matches!(**float, FloatExpr::Const(_)),
         _ => false,
     };
-    match expr.eval(Env::empty()) {
-        Some(integer) if constant => Int::Const(integer),
+    match expr.eval(EvalEnv::empty()) {
+        Some(integer) if constant => IntExpr::Const(integer),
         _ => expr,
     }
 }
 
 /// Evaluates what reads nothing.
-fn fold_float(expr: Float) -> Float {
+fn fold_float(expr: FloatExpr) -> FloatExpr {
     let constant = match &expr {
-        Float::Sum(sides) | Float::Difference(sides) | Float::Product(sides) | Float::Quotient(sides) => {
-            matches!(**sides, (Float::Const(_), Float::Const(_)))
+        FloatExpr::Sum(sides)
+        | FloatExpr::Difference(sides)
+        | FloatExpr::Product(sides)
+        | FloatExpr::Quotient(sides) => {
+            matches!(**sides, (FloatExpr::Const(_), FloatExpr::Const(_)))
         }
         _ => false,
     };
-    match expr.eval(Env::empty()) {
-        Some(float) if constant => Float::Const(float),
+    match expr.eval(EvalEnv::empty()) {
+        Some(float) if constant => FloatExpr::Const(float),
         _ => expr,
     }
 }
@@ -418,20 +432,20 @@ fn listed(names: &[String]) -> String {
 
 /// A division whose divisor may be zero, for all that is known so far.
 struct Division {
-    divisor: Float,
+    divisor: FloatExpr,
     range: Range<usize>,
     /// The bounds of numbers by the parts beside it.
-    known: Known,
+    known: KnownConstraints,
 }
 
 struct Checker<'a> {
     source: &'a str,
-    context: Context<'a>,
+    context: ConditionContext<'a>,
     scope: &'a mut dyn Scope,
     found: Vec<Diagnostic>,
-    reads: Vec<Read>,
-    refers: Vec<(Reference, Range<usize>)>,
-    base: Base,
+    reads: Vec<ColumnRead>,
+    refers: Vec<(RuleReference, Range<usize>)>,
+    base: ValueBounds,
     divisions: Vec<Division>,
     cost: u32,
     /// True if an expression is checked by itself: rules may be named that are not known yet.
@@ -443,7 +457,7 @@ struct Checker<'a> {
 impl<'a> Checker<'a> {
     fn new(
         source: &'a str,
-        context: Context<'a>,
+        context: ConditionContext<'a>,
         scope: &'a mut dyn Scope,
         found: Vec<Diagnostic>,
     ) -> Checker<'a> {
@@ -455,7 +469,7 @@ impl<'a> Checker<'a> {
             found,
             reads: Vec::new(),
             refers: Vec::new(),
-            base: Base { groups, ..Base::default() },
+            base: ValueBounds { groups, ..ValueBounds::default() },
             divisions: Vec::new(),
             cost: 0,
             in_expression: false,
@@ -464,7 +478,7 @@ impl<'a> Checker<'a> {
     }
 
     /// The rules beside this one; the inner `None` for an expression that is checked by itself.
-    fn siblings(&mut self, node: &Node) -> Option<Option<(&'a Siblings, World)>> {
+    fn siblings(&mut self, node: &SyntaxNode) -> Option<Option<(&'a Siblings, ResultView)>> {
         match self.context.siblings {
             Some(siblings) => Some(Some(siblings)),
             None if self.in_expression => Some(None),
@@ -493,7 +507,13 @@ impl<'a> Checker<'a> {
         None
     }
 
-    fn mismatch<T>(&mut self, range: &Range<usize>, what: String, left: Kind, right: Kind) -> Option<T> {
+    fn mismatch<T>(
+        &mut self,
+        range: &Range<usize>,
+        what: String,
+        left: OperandType,
+        right: OperandType,
+    ) -> Option<T> {
         let help = mismatch_help(left, right).map(str::to_owned);
         self.report(Diagnostic::new(what, range.clone()).maybe_help(help));
         None
@@ -505,7 +525,7 @@ impl<'a> Checker<'a> {
 
     fn read(&mut self, slot: Slot, text: String, is_age: bool) {
         if !self.reads.iter().any(|read| read.slot == slot) {
-            self.reads.push(Read { slot, text, is_age });
+            self.reads.push(ColumnRead { slot, text, is_age });
         }
     }
 
@@ -540,7 +560,7 @@ impl<'a> Checker<'a> {
 
     /// Lets go of the divisions from `start` on, but for `keep` of them at the end, that cannot be by zero where
     /// something holds.
-    fn discharge(&mut self, start: usize, known: &Known) {
+    fn discharge(&mut self, start: usize, known: &KnownConstraints) {
         let divisions = self.divisions.split_off(start);
         for mut division in divisions {
             division.known = division.known.with_numbers_of(known);
@@ -551,8 +571,8 @@ impl<'a> Checker<'a> {
     }
 
     /// A divisor that could be zero is kept in mind: it may turn out that it is not where it matters.
-    fn divide_by(&mut self, divisor: Float, range: &Range<usize>) {
-        let division = Division { divisor, range: range.clone(), known: Known::default() };
+    fn divide_by(&mut self, divisor: FloatExpr, range: &Range<usize>) {
+        let division = Division { divisor, range: range.clone(), known: KnownConstraints::default() };
         if division.known.float(&self.base, &division.divisor).has_zero() {
             self.divisions.push(division);
         }
@@ -567,7 +587,7 @@ impl<'a> Checker<'a> {
         if cut.len() < text.len() { format!("{cut}…") } else { cut }
     }
 
-    fn check(&mut self, node: &Node) -> Option<Expr> {
+    fn check(&mut self, node: &SyntaxNode) -> Option<TypedExpr> {
         self.spend(1);
         if self.cost > COST_MAX {
             // Reported once, at the end.
@@ -575,49 +595,52 @@ impl<'a> Checker<'a> {
         }
         let range = &node.range;
         match &node.kind {
-            NodeKind::Refused => None,
-            NodeKind::Text(text) => Some(Expr::String(Str::Const(text.as_str().into()))),
-            NodeKind::Integer(integer) => Some(Expr::Integer(Int::Const(*integer))),
-            NodeKind::Float(float) => Some(Expr::Float(Float::Const(*float))),
-            NodeKind::Bool(truth) => Some(Expr::Bool(Bool::Const(*truth))),
-            NodeKind::Name(name) => self.fact(name, range),
-            NodeKind::List(_) => {
+            SyntaxKind::Refused => None,
+            SyntaxKind::Text(text) => Some(TypedExpr::String(StrExpr::Const(text.as_str().into()))),
+            SyntaxKind::Integer(integer) => Some(TypedExpr::Integer(IntExpr::Const(*integer))),
+            SyntaxKind::Float(float) => Some(TypedExpr::Float(FloatExpr::Const(*float))),
+            SyntaxKind::Bool(truth) => Some(TypedExpr::Bool(BoolExpr::Const(*truth))),
+            SyntaxKind::Name(name) => self.fact(name, range),
+            SyntaxKind::List(_) => {
                 let help = "a list of constants stands to the right of `in`";
                 self.fail(range, "a list has no place here", help)
             }
-            NodeKind::Not(operand) => {
+            SyntaxKind::Not(operand) => {
                 let truth = self.bool(operand, "`!`")?;
-                Some(Expr::Bool(Bool::Not(Box::new(truth))))
+                Some(TypedExpr::Bool(BoolExpr::Not(Box::new(truth))))
             }
-            NodeKind::All(parts) => self.junction(parts, true, range),
-            NodeKind::Any(parts) => self.junction(parts, false, range),
-            NodeKind::Negate(operand) => {
+            SyntaxKind::All(parts) => self.junction(parts, true, range),
+            SyntaxKind::Any(parts) => self.junction(parts, false, range),
+            SyntaxKind::Negate(operand) => {
                 let checked = self.check(operand)?;
                 let kind = checked.kind();
                 Some(match checked {
-                    Expr::Integer(integer) => {
-                        Expr::Integer(fold(Int::Difference(pair(Int::Const(0), integer))))
+                    TypedExpr::Integer(integer) => {
+                        TypedExpr::Integer(fold(IntExpr::Difference(pair(IntExpr::Const(0), integer))))
                     }
-                    Expr::Duration(span) => Expr::Duration(fold(Int::Difference(pair(Int::Const(0), span)))),
-                    Expr::Float(float) => {
-                        Expr::Float(fold_float(Float::Difference(pair(Float::Const(0.0), float))))
+                    TypedExpr::Duration(span) => {
+                        TypedExpr::Duration(fold(IntExpr::Difference(pair(IntExpr::Const(0), span))))
                     }
+                    TypedExpr::Float(float) => TypedExpr::Float(fold_float(FloatExpr::Difference(pair(
+                        FloatExpr::Const(0.0),
+                        float,
+                    )))),
                     _ => {
                         let message = format!("`-` takes a number, not {}", kind.article());
                         return self.mismatch(range, message, kind, kind);
                     }
                 })
             }
-            NodeKind::Compare(compare, sides) => {
+            SyntaxKind::Compare(compare, sides) => {
                 let (left, right) = (self.check(&sides.0), self.check(&sides.1));
                 self.compare(*compare, left?, right?, range)
             }
-            NodeKind::In(sides) => self.membership(&sides.0, &sides.1, range),
-            NodeKind::Arithmetic(operator, sides) => {
+            SyntaxKind::In(sides) => self.membership(&sides.0, &sides.1, range),
+            SyntaxKind::Arithmetic(operator, sides) => {
                 let (left, right) = (self.check(&sides.0), self.check(&sides.1));
                 self.arithmetic(*operator, left?, right?, range, &sides.1.range)
             }
-            NodeKind::If(branches) => {
+            SyntaxKind::If(branches) => {
                 let test = self.bool(&branches.0, "`?`");
                 let before = self.divisions.len();
                 let yes = self.check(&branches.1);
@@ -633,7 +656,7 @@ impl<'a> Checker<'a> {
                 }
                 self.choice(test?, yes?, no?, range)
             }
-            NodeKind::Call(call) => match &call.target {
+            SyntaxKind::Call(call) => match &call.target {
                 None => self.function(call, range),
                 Some(target) => self.method(call, target, range),
             },
@@ -641,21 +664,21 @@ impl<'a> Checker<'a> {
     }
 
     /// Lets go of the divisions from `start` on that cannot be by zero where a test is true, or false.
-    fn discharge_where(&mut self, start: usize, test: &Bool, truth: bool) {
-        let mut known = Known::default();
+    fn discharge_where(&mut self, start: usize, test: &BoolExpr, truth: bool) {
+        let mut known = KnownConstraints::default();
         if known.learn(&self.base, test, truth).is_ok() {
             self.discharge(start, &known);
         }
     }
 
-    fn bool(&mut self, node: &Node, operator: &str) -> Option<Bool> {
+    fn bool(&mut self, node: &SyntaxNode, operator: &str) -> Option<BoolExpr> {
         match self.check(node)? {
-            Expr::Bool(truth) => Some(truth),
+            TypedExpr::Bool(truth) => Some(truth),
             other => {
                 let message = format!("{operator} takes a bool, not {}", other.kind().article());
                 let help = match other {
-                    Expr::Integer(_) | Expr::Float(_) => "compare it, as in `... > 0`",
-                    Expr::String(_) => "compare it, as in `... != ''`, or ask with `has(...)`",
+                    TypedExpr::Integer(_) | TypedExpr::Float(_) => "compare it, as in `... > 0`",
+                    TypedExpr::String(_) => "compare it, as in `... != ''`, or ask with `has(...)`",
                     _ => "compare it, or ask with `has(...)`",
                 };
                 self.fail(&node.range, message, help)
@@ -664,13 +687,13 @@ impl<'a> Checker<'a> {
     }
 
     /// Parts side by side, all of which (`&&`) or one of which (`||`) must hold.
-    fn junction(&mut self, parts: &[Node], all: bool, range: &Range<usize>) -> Option<Expr> {
+    fn junction(&mut self, parts: &[SyntaxNode], all: bool, range: &Range<usize>) -> Option<TypedExpr> {
         let before = self.divisions.len();
         let operator = if all { "`&&`" } else { "`||`" };
-        let checked: Vec<Option<Bool>> = parts.iter().map(|part| self.bool(part, operator)).collect();
+        let checked: Vec<Option<BoolExpr>> = parts.iter().map(|part| self.bool(part, operator)).collect();
         // A part decides unless all others are true (`&&`) or false (`||`): what that says of numbers can be
         // relied on, whichever side it stands on.
-        let start = || if all { Known::default() } else { Known::of_values() };
+        let start = || if all { KnownConstraints::default() } else { KnownConstraints::of_values() };
         let mut known = start();
         let mut contradicted = None;
         for (index, part) in checked.iter().enumerate() {
@@ -684,26 +707,27 @@ impl<'a> Checker<'a> {
             None => self.discharge(before, &known),
             Some(index) => self.report_contradiction(parts, &checked, index, all, range),
         }
-        let checked: Box<[Bool]> = checked.into_iter().collect::<Option<_>>()?;
-        contradicted.is_none().then_some(Expr::Bool(if all {
-            Bool::All(checked)
+        let checked: Box<[BoolExpr]> = checked.into_iter().collect::<Option<_>>()?;
+        contradicted.is_none().then_some(TypedExpr::Bool(if all {
+            BoolExpr::All(checked)
         } else {
-            Bool::Any(checked)
+            BoolExpr::Any(checked)
         }))
     }
 
     /// Says that `parts[index]` cannot hold (`&&`) or cannot fail (`||`) beside those before it.
     fn report_contradiction(
         &mut self,
-        parts: &[Node],
-        checked: &[Option<Bool>],
+        parts: &[SyntaxNode],
+        checked: &[Option<BoolExpr>],
         index: usize,
         all: bool,
         range: &Range<usize>,
     ) {
         let (Some(Some(part)), Some(node)) = (checked.get(index), parts.get(index)) else { return };
-        let fails = |known: &mut Known, other: &Bool| known.learn(&self.base, other, all).is_err();
-        let start = || if all { Known::default() } else { Known::of_values() };
+        let fails =
+            |known: &mut KnownConstraints, other: &BoolExpr| known.learn(&self.base, other, all).is_err();
+        let start = || if all { KnownConstraints::default() } else { KnownConstraints::of_values() };
         let alone = fails(&mut start(), part);
         let beside = checked.iter().take(index).zip(parts).find(|(other, _)| {
             let mut known = start();
@@ -730,7 +754,7 @@ impl<'a> Checker<'a> {
 
     // Names.
 
-    fn fact(&mut self, name: &str, range: &Range<usize>) -> Option<Expr> {
+    fn fact(&mut self, name: &str, range: &Range<usize>) -> Option<TypedExpr> {
         let fact = if name == "now" { "event.time" } else { name };
         let Some((slot, kind)) = self.scope.fact(fact) else {
             if self.scope.is_kind(name) {
@@ -744,8 +768,8 @@ impl<'a> Checker<'a> {
                 let help = format!("seek a value in it: `mail.from in {name}`");
                 return self.fail(range, format!("`{name}` is a set, not a value"), help);
             }
-            let mut names = self.scope.names(Names::Fact);
-            names.extend(self.scope.names(Names::Kind));
+            let mut names = self.scope.names(NameCategory::Fact);
+            names.extend(self.scope.names(NameCategory::Kind));
             names.extend(self.context.library.names().map(str::to_owned));
             names.push("now".to_owned());
             let model = name.strip_prefix("model.").filter(|model| self.scope.model(model).is_some());
@@ -758,53 +782,61 @@ impl<'a> Checker<'a> {
         };
         self.read(slot, name.to_owned(), false);
         let expr = match kind {
-            Type::String => Expr::String(Str::Fact(slot)),
-            Type::Integer => Expr::Integer(Int::Fact(slot)),
-            Type::Float => Expr::Float(Float::Fact(slot)),
-            Type::Bool => Expr::Bool(Bool::Fact(slot)),
-            Type::Time => Expr::Time(Int::Time(slot)),
-            Type::Ip => Expr::Ip(Ip::Fact(slot)),
-            Type::Bytes => Expr::Bytes(slot),
-            Type::List => Expr::List(slot),
+            Type::String => TypedExpr::String(StrExpr::Fact(slot)),
+            Type::Integer => TypedExpr::Integer(IntExpr::Fact(slot)),
+            Type::Float => TypedExpr::Float(FloatExpr::Fact(slot)),
+            Type::Bool => TypedExpr::Bool(BoolExpr::Fact(slot)),
+            Type::Time => TypedExpr::Time(IntExpr::Time(slot)),
+            Type::Ip => TypedExpr::Ip(IpExpr::Fact(slot)),
+            Type::Bytes => TypedExpr::Bytes(slot),
+            Type::List => TypedExpr::List(slot),
         };
         Some(expr)
     }
 
     // Operators.
 
-    fn compare(&mut self, compare: Compare, left: Expr, right: Expr, range: &Range<usize>) -> Option<Expr> {
+    fn compare(
+        &mut self,
+        compare: CompareOperator,
+        left: TypedExpr,
+        right: TypedExpr,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
         let (kinds, constant) = ((left.kind(), right.kind()), left.is_constant() && right.is_constant());
         let same = left.column().is_some() && left.column() == right.column();
-        let quoted =
-            matches!(left, Expr::String(Str::Const(_))) || matches!(right, Expr::String(Str::Const(_)));
+        let quoted = matches!(left, TypedExpr::String(StrExpr::Const(_)))
+            || matches!(right, TypedExpr::String(StrExpr::Const(_)));
         let (one, other) = unify(left, right);
         let bounds = self.bounds_of(&one).into_iter().chain(self.bounds_of(&other)).collect::<Vec<_>>();
-        let equality = matches!(compare, Compare::Equal | Compare::NotEqual);
+        let equality = matches!(compare, CompareOperator::Equal | CompareOperator::NotEqual);
         let truth = match (one, other) {
-            (Expr::Integer(Int::Fact(slot)), Expr::Integer(Int::Const(constant)))
-            | (Expr::Duration(Int::Fact(slot)), Expr::Duration(Int::Const(constant))) => {
-                Bool::IntIs(compare, slot, constant)
+            (TypedExpr::Integer(IntExpr::Fact(slot)), TypedExpr::Integer(IntExpr::Const(constant)))
+            | (TypedExpr::Duration(IntExpr::Fact(slot)), TypedExpr::Duration(IntExpr::Const(constant))) => {
+                BoolExpr::IntIs(compare, slot, constant)
             }
-            (Expr::Integer(Int::Const(constant)), Expr::Integer(Int::Fact(slot)))
-            | (Expr::Duration(Int::Const(constant)), Expr::Duration(Int::Fact(slot))) => {
-                Bool::IntIs(compare.mirrored(), slot, constant)
+            (TypedExpr::Integer(IntExpr::Const(constant)), TypedExpr::Integer(IntExpr::Fact(slot)))
+            | (TypedExpr::Duration(IntExpr::Const(constant)), TypedExpr::Duration(IntExpr::Fact(slot))) => {
+                BoolExpr::IntIs(compare.mirrored(), slot, constant)
             }
-            (Expr::Integer(one), Expr::Integer(other))
-            | (Expr::Time(one), Expr::Time(other))
-            | (Expr::Duration(one), Expr::Duration(other)) => Bool::Ints(compare, one, other),
-            (Expr::Float(Float::Fact(slot)), Expr::Float(Float::Const(constant))) => {
-                Bool::FloatIs(compare, slot, constant)
+            (TypedExpr::Integer(one), TypedExpr::Integer(other))
+            | (TypedExpr::Time(one), TypedExpr::Time(other))
+            | (TypedExpr::Duration(one), TypedExpr::Duration(other)) => BoolExpr::Ints(compare, one, other),
+            (TypedExpr::Float(FloatExpr::Fact(slot)), TypedExpr::Float(FloatExpr::Const(constant))) => {
+                BoolExpr::FloatIs(compare, slot, constant)
             }
-            (Expr::Float(Float::Const(constant)), Expr::Float(Float::Fact(slot))) => {
-                Bool::FloatIs(compare.mirrored(), slot, constant)
+            (TypedExpr::Float(FloatExpr::Const(constant)), TypedExpr::Float(FloatExpr::Fact(slot))) => {
+                BoolExpr::FloatIs(compare.mirrored(), slot, constant)
             }
-            (Expr::Float(one), Expr::Float(other)) => Bool::Floats(compare, one, other),
-            (Expr::String(one), Expr::String(other)) => {
+            (TypedExpr::Float(one), TypedExpr::Float(other)) => BoolExpr::Floats(compare, one, other),
+            (TypedExpr::String(one), TypedExpr::String(other)) => {
                 self.spend(1);
-                Bool::Strs(compare, one, other)
+                BoolExpr::Strs(compare, one, other)
             }
-            (Expr::Bool(one), Expr::Bool(other)) if equality => Bool::Bools(compare, pair(one, other)),
-            (Expr::Ip(one), Expr::Ip(other)) if equality => Bool::Ips(compare, one, other),
+            (TypedExpr::Bool(one), TypedExpr::Bool(other)) if equality => {
+                BoolExpr::Bools(compare, pair(one, other))
+            }
+            (TypedExpr::Ip(one), TypedExpr::Ip(other)) if equality => BoolExpr::Ips(compare, one, other),
             _ if kinds.0 == kinds.1 => {
                 let name = kinds.0.name();
                 let message = if equality {
@@ -816,27 +848,32 @@ impl<'a> Checker<'a> {
             }
             _ => {
                 let message = format!("{} is not compared with {}", kinds.0.article(), kinds.1.article());
-                if quoted && [kinds.0, kinds.1].iter().any(|kind| matches!(kind, Kind::Integer | Kind::Float))
+                if quoted
+                    && [kinds.0, kinds.1]
+                        .iter()
+                        .any(|kind| matches!(kind, OperandType::Integer | OperandType::Float))
                 {
                     return self.fail(range, message, "a number stands without quotes");
                 }
                 return self.mismatch(range, message, kinds.0, kinds.1);
             }
         };
-        let learn = |truth_of| Known::default().learn(&self.base, &truth, truth_of).is_ok();
+        let learn = |truth_of| KnownConstraints::default().learn(&self.base, &truth, truth_of).is_ok();
         let always = match (constant, same) {
-            (true, _) => truth.eval(Env::empty()),
-            (_, true) => {
-                Some(matches!(compare, Compare::Equal | Compare::LessOrEqual | Compare::GreaterOrEqual))
-            }
+            (true, _) => truth.eval(EvalEnv::empty()),
+            (_, true) => Some(matches!(
+                compare,
+                CompareOperator::Equal | CompareOperator::LessOrEqual | CompareOperator::GreaterOrEqual
+            )),
             _ => match (learn(true), learn(false)) {
                 (true, false) => Some(true),
                 (false, true) => Some(false),
                 _ => None,
             },
         };
-        let Some(result) = always else { return Some(Expr::Bool(truth)) };
-        let whole = [kinds.0, kinds.1].contains(&Kind::Integer) && [kinds.0, kinds.1].contains(&Kind::Float);
+        let Some(result) = always else { return Some(TypedExpr::Bool(truth)) };
+        let whole = [kinds.0, kinds.1].contains(&OperandType::Integer)
+            && [kinds.0, kinds.1].contains(&OperandType::Float);
         let help = if constant {
             "both sides are constants".to_owned()
         } else if same {
@@ -854,75 +891,78 @@ impl<'a> Checker<'a> {
     }
 
     /// Between what a number or a time lies.
-    fn bounds_of(&self, expr: &Expr) -> Option<Interval> {
+    fn bounds_of(&self, expr: &TypedExpr) -> Option<Interval> {
         match expr {
-            Expr::Integer(int) | Expr::Time(int) | Expr::Duration(int) => {
-                Some(Known::default().int(&self.base, int))
+            TypedExpr::Integer(int) | TypedExpr::Time(int) | TypedExpr::Duration(int) => {
+                Some(KnownConstraints::default().int(&self.base, int))
             }
-            Expr::Float(float) => Some(Known::default().float(&self.base, float)),
+            TypedExpr::Float(float) => Some(KnownConstraints::default().float(&self.base, float)),
             _ => None,
         }
     }
 
     fn arithmetic(
         &mut self,
-        operator: Arithmetic,
-        left: Expr,
-        right: Expr,
+        operator: ArithmeticOperator,
+        left: TypedExpr,
+        right: TypedExpr,
         range: &Range<usize>,
         divisor: &Range<usize>,
-    ) -> Option<Expr> {
-        use Arithmetic::{Add, Divide, Multiply, Remainder, Subtract};
+    ) -> Option<TypedExpr> {
+        use ArithmeticOperator::{Add, Divide, Multiply, Remainder, Subtract};
         let kinds = (left.kind(), right.kind());
         let divides = matches!(operator, Divide | Remainder);
-        let zero = matches!(right, Expr::Integer(Int::Const(0)))
-            || matches!(right, Expr::Float(Float::Const(float)) if float == 0.0);
+        let zero = matches!(right, TypedExpr::Integer(IntExpr::Const(0)))
+            || matches!(right, TypedExpr::Float(FloatExpr::Const(float)) if float == 0.0);
         if divides && zero {
             return self.fail(divisor, "division by zero", "the result would always be missing");
         }
         let by = match &right {
-            Expr::Integer(integer) => Some(Float::from(integer.clone())),
-            Expr::Float(float) => Some(float.clone()),
+            TypedExpr::Integer(integer) => Some(FloatExpr::from(integer.clone())),
+            TypedExpr::Float(float) => Some(float.clone()),
             _ => None,
         };
         let (one, other) = unify(left, right);
         let expr = match (operator, one, other) {
             // Integers divide as floats do: `spam / seen` is meant as a share, not as 0 or 1.
-            (Divide, Expr::Integer(one), Expr::Integer(other)) => {
-                Expr::Float(fold_float(Float::Quotient(pair(one.into(), other.into()))))
+            (Divide, TypedExpr::Integer(one), TypedExpr::Integer(other)) => {
+                TypedExpr::Float(fold_float(FloatExpr::Quotient(pair(one.into(), other.into()))))
             }
-            (operator, Expr::Integer(one), Expr::Integer(other)) => Expr::Integer(fold(match operator {
-                Add => Int::Sum(pair(one, other)),
-                Subtract => Int::Difference(pair(one, other)),
-                Multiply => Int::Product(pair(one, other)),
-                Divide | Remainder => Int::Remainder(pair(one, other)),
-            })),
-            (Add, Expr::Float(one), Expr::Float(other)) => {
-                Expr::Float(fold_float(Float::Sum(pair(one, other))))
+            (operator, TypedExpr::Integer(one), TypedExpr::Integer(other)) => {
+                TypedExpr::Integer(fold(match operator {
+                    Add => IntExpr::Sum(pair(one, other)),
+                    Subtract => IntExpr::Difference(pair(one, other)),
+                    Multiply => IntExpr::Product(pair(one, other)),
+                    Divide | Remainder => IntExpr::Remainder(pair(one, other)),
+                }))
             }
-            (Subtract, Expr::Float(one), Expr::Float(other)) => {
-                Expr::Float(fold_float(Float::Difference(pair(one, other))))
+            (Add, TypedExpr::Float(one), TypedExpr::Float(other)) => {
+                TypedExpr::Float(fold_float(FloatExpr::Sum(pair(one, other))))
             }
-            (Multiply, Expr::Float(one), Expr::Float(other)) => {
-                Expr::Float(fold_float(Float::Product(pair(one, other))))
+            (Subtract, TypedExpr::Float(one), TypedExpr::Float(other)) => {
+                TypedExpr::Float(fold_float(FloatExpr::Difference(pair(one, other))))
             }
-            (Divide, Expr::Float(one), Expr::Float(other)) => {
-                Expr::Float(fold_float(Float::Quotient(pair(one, other))))
+            (Multiply, TypedExpr::Float(one), TypedExpr::Float(other)) => {
+                TypedExpr::Float(fold_float(FloatExpr::Product(pair(one, other))))
             }
-            (Add, Expr::Time(one), Expr::Duration(other)) | (Add, Expr::Duration(one), Expr::Time(other)) => {
-                Expr::Time(fold(Int::Sum(pair(one, other))))
+            (Divide, TypedExpr::Float(one), TypedExpr::Float(other)) => {
+                TypedExpr::Float(fold_float(FloatExpr::Quotient(pair(one, other))))
             }
-            (Subtract, Expr::Time(one), Expr::Duration(other)) => {
-                Expr::Time(fold(Int::Difference(pair(one, other))))
+            (Add, TypedExpr::Time(one), TypedExpr::Duration(other))
+            | (Add, TypedExpr::Duration(one), TypedExpr::Time(other)) => {
+                TypedExpr::Time(fold(IntExpr::Sum(pair(one, other))))
             }
-            (Subtract, Expr::Time(one), Expr::Time(other))
-            | (Subtract, Expr::Duration(one), Expr::Duration(other)) => {
-                Expr::Duration(fold(Int::Difference(pair(one, other))))
+            (Subtract, TypedExpr::Time(one), TypedExpr::Duration(other)) => {
+                TypedExpr::Time(fold(IntExpr::Difference(pair(one, other))))
             }
-            (Add, Expr::Duration(one), Expr::Duration(other)) => {
-                Expr::Duration(fold(Int::Sum(pair(one, other))))
+            (Subtract, TypedExpr::Time(one), TypedExpr::Time(other))
+            | (Subtract, TypedExpr::Duration(one), TypedExpr::Duration(other)) => {
+                TypedExpr::Duration(fold(IntExpr::Difference(pair(one, other))))
             }
-            (Add, Expr::String(_), Expr::String(_)) => {
+            (Add, TypedExpr::Duration(one), TypedExpr::Duration(other)) => {
+                TypedExpr::Duration(fold(IntExpr::Sum(pair(one, other))))
+            }
+            (Add, TypedExpr::String(_), TypedExpr::String(_)) => {
                 let help = "test each with `==`, `contains`, `startsWith` or `endsWith`";
                 return self.fail(range, "rules do not join texts", help);
             }
@@ -945,15 +985,33 @@ impl<'a> Checker<'a> {
         Some(expr)
     }
 
-    fn choice(&mut self, test: Bool, yes: Expr, no: Expr, range: &Range<usize>) -> Option<Expr> {
+    fn choice(
+        &mut self,
+        test: BoolExpr,
+        yes: TypedExpr,
+        no: TypedExpr,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
         let kinds = (yes.kind(), no.kind());
         Some(match unify(yes, no) {
-            (Expr::Bool(yes), Expr::Bool(no)) => Expr::Bool(Bool::If(Box::new((test, yes, no)))),
-            (Expr::Integer(yes), Expr::Integer(no)) => Expr::Integer(Int::If(Box::new((test, yes, no)))),
-            (Expr::Time(yes), Expr::Time(no)) => Expr::Time(Int::If(Box::new((test, yes, no)))),
-            (Expr::Duration(yes), Expr::Duration(no)) => Expr::Duration(Int::If(Box::new((test, yes, no)))),
-            (Expr::Float(yes), Expr::Float(no)) => Expr::Float(Float::If(Box::new((test, yes, no)))),
-            (Expr::String(yes), Expr::String(no)) => Expr::String(Str::If(Box::new((test, yes, no)))),
+            (TypedExpr::Bool(yes), TypedExpr::Bool(no)) => {
+                TypedExpr::Bool(BoolExpr::If(Box::new((test, yes, no))))
+            }
+            (TypedExpr::Integer(yes), TypedExpr::Integer(no)) => {
+                TypedExpr::Integer(IntExpr::If(Box::new((test, yes, no))))
+            }
+            (TypedExpr::Time(yes), TypedExpr::Time(no)) => {
+                TypedExpr::Time(IntExpr::If(Box::new((test, yes, no))))
+            }
+            (TypedExpr::Duration(yes), TypedExpr::Duration(no)) => {
+                TypedExpr::Duration(IntExpr::If(Box::new((test, yes, no))))
+            }
+            (TypedExpr::Float(yes), TypedExpr::Float(no)) => {
+                TypedExpr::Float(FloatExpr::If(Box::new((test, yes, no))))
+            }
+            (TypedExpr::String(yes), TypedExpr::String(no)) => {
+                TypedExpr::String(StrExpr::If(Box::new((test, yes, no))))
+            }
             _ if kinds.0 == kinds.1 => {
                 let message = format!("`?` does not choose between values of type {}", kinds.0.name());
                 return self.mismatch(range, message, kinds.0, kinds.1);

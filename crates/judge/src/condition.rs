@@ -5,31 +5,31 @@ use std::ops::Range;
 use event::{Facts, Slot};
 
 use crate::Diagnostic;
-use crate::expr::{Bool, Env, Float};
-use crate::outline::{Change, Outline};
+use crate::expr::{BoolExpr, EvalEnv, FloatExpr};
+use crate::outline::{ConditionOutline, UnmetPart};
 
 /// A condition, checked and compiled by [`crate::compile`]. Asking it is pure, cannot fail and allocates
 /// nothing.
 #[derive(Debug)]
 pub struct Condition {
-    root: Bool,
-    outline: Outline,
-    reads: Vec<Read>,
-    refers: Vec<(Reference, Range<usize>)>,
+    root: BoolExpr,
+    outline: ConditionOutline,
+    reads: Vec<ColumnRead>,
+    refers: Vec<(RuleReference, Range<usize>)>,
     cost: u32,
     warnings: Vec<Diagnostic>,
 }
 
 /// A reference of a rule to something in its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reference {
+pub(crate) enum RuleReference {
     Rule(u32),
     Group(u32),
 }
 
 /// A column that a condition reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
+pub struct ColumnRead {
     /// The column.
     pub slot: Slot,
     /// The fact's name, or the reading as rules write it, e.g. `from.seen('1h')`.
@@ -40,32 +40,32 @@ pub struct Read {
 
 /// A number by which a rule adds a part of its score.
 #[derive(Debug)]
-pub struct Share {
-    root: Float,
-    reads: Vec<Read>,
-    refers: Vec<(Reference, Range<usize>)>,
+pub struct ScoreShare {
+    root: FloatExpr,
+    reads: Vec<ColumnRead>,
+    refers: Vec<(RuleReference, Range<usize>)>,
     cost: u32,
     warnings: Vec<Diagnostic>,
 }
 
-impl Share {
+impl ScoreShare {
     pub(crate) fn new(
-        root: Float,
-        reads: Vec<Read>,
-        refers: Vec<(Reference, Range<usize>)>,
+        root: FloatExpr,
+        reads: Vec<ColumnRead>,
+        refers: Vec<(RuleReference, Range<usize>)>,
         cost: u32,
         warnings: Vec<Diagnostic>,
-    ) -> Share {
-        Share { root, reads, refers, cost, warnings }
+    ) -> ScoreShare {
+        ScoreShare { root, reads, refers, cost, warnings }
     }
 
     /// Between 0 and 1; 0 where it depends on something missing.
-    pub(crate) fn evaluate_in(&self, env: Env<'_>) -> f64 {
+    pub(crate) fn evaluate_in(&self, env: EvalEnv<'_>) -> f64 {
         // What is evaluated is always finite.
         self.root.eval(env).map_or(0.0, |share| share.clamp(0.0, 1.0))
     }
 
-    pub(crate) fn refers(&self) -> &[(Reference, Range<usize>)] {
+    pub(crate) fn refers(&self) -> &[(RuleReference, Range<usize>)] {
         &self.refers
     }
 
@@ -75,7 +75,7 @@ impl Share {
     }
 
     /// The columns that it reads, each once, in the order in which the source names them.
-    pub fn reads(&self) -> &[Read] {
+    pub fn reads(&self) -> &[ColumnRead] {
         &self.reads
     }
 
@@ -87,10 +87,10 @@ impl Share {
 
 impl Condition {
     pub(crate) fn new(
-        root: Bool,
-        outline: Outline,
-        reads: Vec<Read>,
-        refers: Vec<(Reference, Range<usize>)>,
+        root: BoolExpr,
+        outline: ConditionOutline,
+        reads: Vec<ColumnRead>,
+        refers: Vec<(RuleReference, Range<usize>)>,
         cost: u32,
         warnings: Vec<Diagnostic>,
     ) -> Condition {
@@ -98,24 +98,24 @@ impl Condition {
     }
 
     /// Evaluates the condition within a set.
-    pub(crate) fn evaluate_in(&self, env: Env<'_>) -> Option<bool> {
+    pub(crate) fn evaluate_in(&self, env: EvalEnv<'_>) -> Option<bool> {
         self.root.eval(env)
     }
 
     /// The fewest parts that would have to be otherwise for it to be true.
-    pub(crate) fn changes(&self, env: Env<'_>) -> Vec<Change<'_>> {
+    pub(crate) fn changes(&self, env: EvalEnv<'_>) -> Vec<UnmetPart<'_>> {
         self.outline.changes(&self.root, env, true)
     }
 
     /// The fewest parts that would have to be otherwise for it to be true of the row, as its source has them, and what they
     /// are; `None` is missing. None where it is true.
     pub fn unmet(&self, row: &Facts) -> Vec<(String, Option<bool>)> {
-        let changes = self.changes(Env::of(row)).into_iter();
+        let changes = self.changes(EvalEnv::of(row)).into_iter();
         changes.map(|(part, found)| (part.to_owned(), found)).collect()
     }
 
     /// Returns the references to its set, and where they are in its source.
-    pub(crate) fn refers(&self) -> &[(Reference, Range<usize>)] {
+    pub(crate) fn refers(&self) -> &[(RuleReference, Range<usize>)] {
         &self.refers
     }
 
@@ -131,11 +131,11 @@ impl Condition {
 
     /// True, false, or `None` where it depends on something missing.
     pub fn evaluate(&self, row: &Facts) -> Option<bool> {
-        self.root.eval(Env::of(row))
+        self.root.eval(EvalEnv::of(row))
     }
 
     /// The columns that it reads, each once, in the order in which the source names them.
-    pub fn reads(&self) -> &[Read] {
+    pub fn reads(&self) -> &[ColumnRead] {
         &self.reads
     }
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::Diagnostic;
 use crate::action::Action;
 use crate::diagnostic::did_you_mean;
-use crate::scope::{Names, Scope, ScopeError};
+use crate::scope::{NameCategory, Scope, ScopeError};
 
 /// One thing that a rule does when it fires. Journals store it by the order of variants and fields: new ones come last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ const AMOUNT_MAX: u64 = 1_000_000;
 
 const VERBS: [&str; 5] = ["add", "lift", "mark", "notify", "set"];
 
-struct Word<'a> {
+struct EffectWord<'a> {
     text: &'a str,
     range: Range<usize>,
 }
@@ -158,7 +158,7 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
 }
 
 /// Words between blanks; one in quotes may hold blanks.
-fn words(source: &str) -> Result<Vec<Word<'_>>, Diagnostic> {
+fn words(source: &str) -> Result<Vec<EffectWord<'_>>, Diagnostic> {
     let mut words = Vec::new();
     let mut at = 0;
     while let Some(next) = source[at..].chars().next() {
@@ -169,20 +169,20 @@ fn words(source: &str) -> Result<Vec<Word<'_>>, Diagnostic> {
                 return Err(Diagnostic::new("the text is never closed", at..source.len()));
             };
             let end = at + length + 2;
-            words.push(Word { text: &source[at + 1..end - 1], range: at..end });
+            words.push(EffectWord { text: &source[at + 1..end - 1], range: at..end });
             at = end;
         } else {
             let rest = &source[at..];
             let end =
                 at + rest.find(|c: char| c.is_whitespace() || c == '\'' || c == '"').unwrap_or(rest.len());
-            words.push(Word { text: &source[at..end], range: at..end });
+            words.push(EffectWord { text: &source[at..end], range: at..end });
             at = end;
         }
     }
     Ok(words)
 }
 
-fn action(text: &str, word: &Word<'_>) -> Result<Action, Diagnostic> {
+fn action(text: &str, word: &EffectWord<'_>) -> Result<Action, Diagnostic> {
     text.parse().map_err(|_| {
         let names = Action::ALL.map(Action::name);
         let help =
@@ -191,7 +191,7 @@ fn action(text: &str, word: &Word<'_>) -> Result<Action, Diagnostic> {
     })
 }
 
-fn name(word: &Word<'_>) -> Result<(), Diagnostic> {
+fn name(word: &EffectWord<'_>) -> Result<(), Diagnostic> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&word.text.len()) && word.text.bytes().all(plain) {
         return Ok(());
@@ -200,15 +200,15 @@ fn name(word: &Word<'_>) -> Result<(), Diagnostic> {
     Err(Diagnostic::new("this is no name", word.range.clone()).help(help))
 }
 
-fn known_kind(kind: &str, word: &Word<'_>, scope: &dyn Scope) -> Result<(), Diagnostic> {
+fn known_kind(kind: &str, word: &EffectWord<'_>, scope: &dyn Scope) -> Result<(), Diagnostic> {
     if scope.is_kind(kind) {
         return Ok(());
     }
-    let help = did_you_mean(kind, scope.names(Names::Kind));
+    let help = did_you_mean(kind, scope.names(NameCategory::Kind));
     Err(Diagnostic::new(format!("unknown kind `{kind}`"), word.range.clone()).maybe_help(help))
 }
 
-fn add(text: &str, word: &Word<'_>, amount: u64, scope: &dyn Scope) -> Result<Effect, Diagnostic> {
+fn add(text: &str, word: &EffectWord<'_>, amount: u64, scope: &dyn Scope) -> Result<Effect, Diagnostic> {
     let Some((kind, counter)) = text.rsplit_once('.') else {
         let help = "write it as in `add ip.caught`";
         return Err(Diagnostic::new("a counter is named with its kind", word.range.clone()).help(help));
@@ -218,7 +218,7 @@ fn add(text: &str, word: &Word<'_>, amount: u64, scope: &dyn Scope) -> Result<Ef
     Ok(Effect::Add { kind: kind.to_owned(), counter: counter.to_owned(), amount })
 }
 
-fn refused(error: ScopeError, word: &Word<'_>) -> Diagnostic {
+fn refused(error: ScopeError, word: &EffectWord<'_>) -> Diagnostic {
     let known = |what: &str, name: &str, known: &[String]| {
         let listed = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         let help =

@@ -17,33 +17,33 @@ mod condition;
 mod diagnostic;
 mod effect;
 mod expr;
-mod layout;
+mod formatter;
+mod lexer;
 mod library;
-mod near;
+mod near_miss;
 mod outline;
 mod rule;
 mod scope;
 mod set;
 mod syntax;
-mod token;
 mod verdict;
 
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Band, Bands, BandsError, Mode, Next, UnknownWord};
+pub use action::{Action, Band, Bands, BandsError, Mode, NextBand, UnknownKeyword};
 pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
-pub use condition::{Condition, Read, Share};
+pub use condition::{ColumnRead, Condition, ScoreShare};
 pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
-pub use layout::{canonical, format};
+pub use formatter::{canonical, format};
 pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
-pub use near::NearMiss;
+pub use near_miss::NearMiss;
 pub use outline::{Conjunct, conjuncts};
 pub use rule::{
-    Group, GroupSource, Part, Rule, RuleProblem, RuleSet, RuleSetSource, RuleSource, RuleTest, Selection,
-    TestRun,
+    GroupSource, Rule, RuleGroup, RuleProblem, RuleSelection, RuleSet, RuleSetPart, RuleSetSource,
+    RuleSource, RuleTest, TestRun,
 };
-pub use scope::{CounterSum, LimitValue, Names, ReadingRequest, Scope, ScopeError, TrackValue};
+pub use scope::{AggregateFunction, CounterSum, LimitValue, NameCategory, ReadingRequest, Scope, ScopeError};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
-pub use verdict::{Consequence, Outcome, Reason, Verdict, judge};
+pub use verdict::{Consequence, Evaluation, Reason, Verdict, judge};

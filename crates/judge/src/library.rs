@@ -11,11 +11,11 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::Diagnostic;
-use crate::check::{Context, FUNCTIONS, check_expression};
+use crate::check::{ConditionContext, FUNCTIONS, check_expression};
+use crate::lexer::RESERVED;
 use crate::scope::Scope;
 use crate::set::Set;
-use crate::syntax::{Node, NodeKind, parse};
-use crate::token::RESERVED;
+use crate::syntax::{SyntaxKind, SyntaxNode, parse};
 
 /// Most parts of a condition once all names are replaced.
 const NODES_MAX: usize = 4096;
@@ -60,14 +60,14 @@ pub struct DefinitionProblem {
 /// Checked definitions.
 #[derive(Clone, Debug, Default)]
 pub struct Library {
-    definitions: HashMap<String, Definition>,
+    definitions: HashMap<String, LibraryDefinition>,
     sets: HashMap<String, Arc<Set>>,
     digest: [u8; 32],
 }
 
 #[derive(Clone, Debug)]
-struct Definition {
-    node: Node,
+struct LibraryDefinition {
+    node: SyntaxNode,
     nodes: usize,
     depth: usize,
 }
@@ -83,7 +83,7 @@ impl Library {
     pub fn compile(source: LibrarySource, scope: &mut dyn Scope) -> (Library, Vec<DefinitionProblem>) {
         let mut problems = Vec::new();
         let mut library = Library { digest: digest(&source), ..Library::default() };
-        let mut trees: HashMap<String, (Node, bool)> = HashMap::new();
+        let mut trees: HashMap<String, (SyntaxNode, bool)> = HashMap::new();
         let mut order = Vec::new();
         let LibrarySource { constants, expressions, sets } = source;
         let sources: HashMap<&str, &str> =
@@ -99,7 +99,7 @@ impl Library {
             let taken = library.is_known(&name) || trees.len() >= Library::DEFINITIONS_MAX;
             if allow(&name, taken || trees.contains_key(&name), scope, &mut problems) {
                 order.push(name.clone());
-                trees.insert(name, (Node { range: 0..0, kind: value.node() }, false));
+                trees.insert(name, (SyntaxNode { range: 0..0, kind: value.node() }, false));
             }
         }
         for (name, source) in &expressions {
@@ -112,7 +112,7 @@ impl Library {
                 Ok((_, found)) | Err(found) => {
                     let tell = |diagnostic| DefinitionProblem { name: name.clone(), diagnostic };
                     problems.extend(found.into_iter().map(tell));
-                    Node { range: 0..0, kind: NodeKind::Refused }
+                    SyntaxNode { range: 0..0, kind: SyntaxKind::Refused }
                 }
             };
             order.push(name.clone());
@@ -123,7 +123,7 @@ impl Library {
         }
         for name in order.iter().filter(|name| sources.contains_key(name.as_str())) {
             let Some(definition) = library.definitions.get(name) else { continue };
-            let context = Context { library: &library, siblings: None };
+            let context = ConditionContext { library: &library, siblings: None };
             let source = sources.get(name.as_str()).copied().unwrap_or_default();
             if let Err(found) = check_expression(source, &definition.node, context, scope) {
                 let tell = |diagnostic| DefinitionProblem { name: name.clone(), diagnostic };
@@ -155,20 +155,20 @@ impl Library {
     }
 
     /// The tree with every name that is defined replaced. All parts of what stands for a name have its place.
-    pub(crate) fn expand(&self, mut node: Node) -> Result<Node, Diagnostic> {
+    pub(crate) fn expand(&self, mut node: SyntaxNode) -> Result<SyntaxNode, Diagnostic> {
         let range = node.range.clone();
         let (mut nodes, mut too_deep) = (0, false);
         self.replace(&mut node, 0, &mut nodes, &mut too_deep);
         too_large(nodes, too_deep, range).map_or(Ok(node), Err)
     }
 
-    fn replace(&self, node: &mut Node, depth: usize, nodes: &mut usize, too_deep: &mut bool) {
+    fn replace(&self, node: &mut SyntaxNode, depth: usize, nodes: &mut usize, too_deep: &mut bool) {
         *nodes += 1;
         *too_deep |= depth > DEPTH_MAX;
         if *too_deep || *nodes > NODES_MAX {
             return;
         }
-        if let NodeKind::Name(name) = &node.kind {
+        if let SyntaxKind::Name(name) = &node.kind {
             if let Some(definition) = self.definitions.get(name) {
                 *nodes += definition.nodes;
                 *too_deep |= depth + definition.depth > DEPTH_MAX;
@@ -189,7 +189,7 @@ impl Library {
     fn resolve(
         &mut self,
         name: &str,
-        trees: &mut HashMap<String, (Node, bool)>,
+        trees: &mut HashMap<String, (SyntaxNode, bool)>,
         path: &mut Vec<String>,
         problems: &mut Vec<DefinitionProblem>,
     ) {
@@ -219,7 +219,7 @@ impl Library {
                 }
             };
             problems.push(DefinitionProblem { name: name.to_owned(), diagnostic: problem });
-            tree.kind = NodeKind::Refused;
+            tree.kind = SyntaxKind::Refused;
             break;
         }
         path.pop();
@@ -227,29 +227,29 @@ impl Library {
             Ok(node) => node,
             Err(diagnostic) => {
                 problems.push(DefinitionProblem { name: name.to_owned(), diagnostic });
-                Node { range: 0..0, kind: NodeKind::Refused }
+                SyntaxNode { range: 0..0, kind: SyntaxKind::Refused }
             }
         };
         let mut node = node;
         let (nodes, depth) = measure(&mut node);
-        self.definitions.insert(name.to_owned(), Definition { node, nodes, depth });
+        self.definitions.insert(name.to_owned(), LibraryDefinition { node, nodes, depth });
     }
 
     fn refuse(&mut self, name: &str) {
-        let node = Node { range: 0..0, kind: NodeKind::Refused };
-        self.definitions.insert(name.to_owned(), Definition { node, nodes: 1, depth: 0 });
+        let node = SyntaxNode { range: 0..0, kind: SyntaxKind::Refused };
+        self.definitions.insert(name.to_owned(), LibraryDefinition { node, nodes: 1, depth: 0 });
     }
 }
 
 impl Constant {
-    fn node(self) -> NodeKind {
+    fn node(self) -> SyntaxKind {
         match self {
-            Constant::Bool(truth) => NodeKind::Bool(truth),
-            Constant::Integer(integer) => NodeKind::Integer(integer),
-            Constant::Float(float) => NodeKind::Float(float),
-            Constant::String(text) => NodeKind::Text(text),
-            Constant::List(items) => NodeKind::List(
-                items.into_iter().map(|item| Node { range: 0..0, kind: item.node() }).collect(),
+            Constant::Bool(truth) => SyntaxKind::Bool(truth),
+            Constant::Integer(integer) => SyntaxKind::Integer(integer),
+            Constant::Float(float) => SyntaxKind::Float(float),
+            Constant::String(text) => SyntaxKind::Text(text),
+            Constant::List(items) => SyntaxKind::List(
+                items.into_iter().map(|item| SyntaxNode { range: 0..0, kind: item.node() }).collect(),
             ),
         }
     }
@@ -267,24 +267,24 @@ fn too_large(nodes: usize, too_deep: bool, range: Range<usize>) -> Option<Diagno
 }
 
 /// Gives every part one place.
-fn place(node: &mut Node, range: &Range<usize>) {
+fn place(node: &mut SyntaxNode, range: &Range<usize>) {
     node.range = range.clone();
-    if let NodeKind::Call(call) = &mut node.kind {
+    if let SyntaxKind::Call(call) = &mut node.kind {
         call.name_range = range.clone();
     }
     node.children_mut().into_iter().for_each(|child| place(child, range));
 }
 
 /// The names in a tree, each with its place.
-fn names(node: &mut Node, found: &mut Vec<(String, Range<usize>)>) {
-    if let NodeKind::Name(name) = &node.kind {
+fn names(node: &mut SyntaxNode, found: &mut Vec<(String, Range<usize>)>) {
+    if let SyntaxKind::Name(name) = &node.kind {
         found.push((name.clone(), node.range.clone()));
     }
     node.children_mut().into_iter().for_each(|child| names(child, found));
 }
 
 /// The number of a tree's parts and how deep they nest.
-fn measure(node: &mut Node) -> (usize, usize) {
+fn measure(node: &mut SyntaxNode) -> (usize, usize) {
     let children = node.children_mut().into_iter().map(measure);
     children.fold((1, 0), |(nodes, depth), (more, below)| (nodes + more, depth.max(below + 1)))
 }

@@ -10,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 use crate::action::{Bands, Mode};
 use crate::bounds::Interval;
-use crate::check::{Context, Siblings, compile_in, compile_share, operand};
-use crate::condition::{Condition, Read, Reference, Share};
+use crate::check::{ConditionContext, Siblings, compile_in, compile_share, operand};
+use crate::condition::{ColumnRead, Condition, RuleReference, ScoreShare};
 use crate::diagnostic::{Diagnostic, did_you_mean};
 use crate::effect::{self, Effect};
-use crate::expr::{Env, World};
+use crate::expr::{EvalEnv, ResultView};
 use crate::library::Library;
 use crate::scope::Scope;
-use crate::verdict::{Outcome, rounded};
+use crate::verdict::{Evaluation, rounded};
 
 /// A rule as its file has it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -86,14 +86,14 @@ pub struct RuleSetSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleProblem {
     /// The part that it is about.
-    pub part: Part,
+    pub part: RuleSetPart,
     /// The fault; its range is in the source of a condition or an effect, and empty for all else.
     pub diagnostic: Diagnostic,
 }
 
 /// A part of a [`RuleSetSource`]. Rules and groups are told by their index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RuleSetPart {
     /// The set as a whole.
     Set,
     /// A group.
@@ -126,7 +126,7 @@ pub struct Rule {
     /// The score that is added where the condition holds; may be negative.
     pub score: f64,
     /// The part of it that is added; `None` for all of it.
-    pub share: Option<Share>,
+    pub share: Option<ScoreShare>,
     /// The mode: how seriously it is taken.
     pub mode: Mode,
     /// The index of its group in [`RuleSet::groups`].
@@ -137,19 +137,19 @@ pub struct Rule {
     pub condition: Condition,
     /// Effects beside the score.
     pub effects: Vec<Effect>,
-    tests: Vec<Trial>,
+    tests: Vec<CompiledTest>,
 }
 
 /// A compiled [`RuleTest`].
 #[derive(Debug)]
-struct Trial {
+struct CompiledTest {
     facts: Vec<(Slot, Value)>,
     fires: bool,
 }
 
 /// Rules that add to the score together, within bounds.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct RuleGroup {
     /// Its name.
     pub name: String,
     /// For people.
@@ -164,7 +164,7 @@ pub struct Group {
 #[derive(Debug, Default)]
 pub struct RuleSet {
     pub(crate) rules: Vec<Rule>,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<RuleGroup>,
     pub(crate) bands: Bands,
     /// The rules that are judged, each behind those that it refers to.
     pub(crate) order: Vec<u32>,
@@ -177,12 +177,12 @@ pub struct RuleSet {
 
 /// The rules of a set that can be judged of rows in which not every column is known, see [`RuleSet::select`].
 #[derive(Clone, Debug)]
-pub struct Selection {
+pub struct RuleSelection {
     pub(crate) order: Vec<u32>,
     left_out: Vec<u32>,
 }
 
-impl Selection {
+impl RuleSelection {
     /// Indices of the rules that cannot be judged, ascending. Rules that are off are not among them.
     pub fn left_out(&self) -> &[u32] {
         &self.left_out
@@ -247,11 +247,11 @@ impl RuleSet {
     pub fn compile(source: RuleSetSource, scope: &mut dyn Scope) -> Result<RuleSet, Vec<RuleProblem>> {
         let version = version(&source);
         let RuleSetSource { rules: sources, groups, bands, library } = source;
-        let mut found = Found(Vec::new());
+        let mut found = ProblemCollector(Vec::new());
         if sources.len() > RuleSet::RULES_MAX || groups.len() > RuleSet::GROUPS_MAX {
             let message =
                 format!("a set has at most {} rules and {} groups", RuleSet::RULES_MAX, RuleSet::GROUPS_MAX);
-            found.add(Part::Set, Diagnostic::new(message, 0..0));
+            found.add(RuleSetPart::Set, Diagnostic::new(message, 0..0));
             return Err(found.0);
         }
         let mut siblings = Siblings::default();
@@ -263,8 +263,8 @@ impl RuleSet {
         let mut rules = Vec::with_capacity(sources.len());
         let mut cost = 0u32;
         for (index, source) in sources.into_iter().enumerate() {
-            let world = if source.mode == Mode::Enforce { World::Live } else { World::Trial };
-            let context = Context { library: &library, siblings: Some((&siblings, world)) };
+            let world = if source.mode == Mode::Enforce { ResultView::Live } else { ResultView::Trial };
+            let context = ConditionContext { library: &library, siblings: Some((&siblings, world)) };
             let rule = found.rule(index, source, context, scope);
             if let Some(rule) = &rule
                 && rule.mode != Mode::Off
@@ -277,7 +277,7 @@ impl RuleSet {
             }
         }
         if scope.is_over() {
-            found.add(Part::Set, Diagnostic::new("compiling was ended", 0..0));
+            found.add(RuleSetPart::Set, Diagnostic::new("compiling was ended", 0..0));
         }
         if cost > RuleSet::COST_MAX {
             let message = format!(
@@ -285,7 +285,7 @@ impl RuleSet {
                 RuleSet::COST_MAX
             );
             let help = "turn off what is not needed, or look for what is dear: a regular expression, a search in a list";
-            found.add(Part::Set, Diagnostic::new(message, 0..0).help(help));
+            found.add(RuleSetPart::Set, Diagnostic::new(message, 0..0).help(help));
         }
         let order = found.order(&rules, groups.len());
         let rules: Option<Vec<Rule>> = rules.into_iter().collect();
@@ -316,7 +316,7 @@ impl RuleSet {
     }
 
     /// The groups, in the order given.
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[RuleGroup] {
         &self.groups
     }
 
@@ -342,16 +342,17 @@ impl RuleSet {
     }
 
     /// The rules that can be judged where not every column is known: all but those that read one that is not `known`, or refers to a rule or a group of which that is true.
-    pub fn select(&self, known: impl Fn(&Read) -> bool) -> Selection {
+    pub fn select(&self, known: impl Fn(&ColumnRead) -> bool) -> RuleSelection {
         let mut rules = vec![false; self.rules.len()];
         let mut groups = vec![false; self.groups.len()];
-        let mut selection = Selection { order: Vec::with_capacity(self.order.len()), left_out: Vec::new() };
+        let mut selection =
+            RuleSelection { order: Vec::with_capacity(self.order.len()), left_out: Vec::new() };
         // Each comes behind what it refers to.
         for index in &self.order {
             let rule = &self.rules[*index as usize];
             let refers_to_left_out = rule.refers().any(|(reference, _)| match reference {
-                Reference::Rule(other) => rules[*other as usize],
-                Reference::Group(group) => groups[*group as usize],
+                RuleReference::Rule(other) => rules[*other as usize],
+                RuleReference::Group(group) => groups[*group as usize],
             });
             if !refers_to_left_out && rule.reads().all(&known) {
                 selection.order.push(*index);
@@ -371,7 +372,7 @@ impl RuleSet {
     /// tried all the same, and none has expired.
     pub fn test(&self, schema: &Schema) -> Vec<TestRun> {
         let mut runs = Vec::new();
-        let mut outcome = Outcome::default();
+        let mut outcome = Evaluation::default();
         for (index, rule) in self.rules.iter().enumerate() {
             for (number, test) in rule.tests.iter().enumerate() {
                 let mut row = schema.empty_row();
@@ -379,7 +380,7 @@ impl RuleSet {
                     row.set(*slot, value.clone());
                 }
                 self.evaluate(&row, &mut outcome);
-                let found = rule.condition.evaluate_in(Env::new(&row, &outcome.results));
+                let found = rule.condition.evaluate_in(EvalEnv::new(&row, &outcome.results));
                 let (values, detail) = crate::verdict::detail(rule, &row);
                 runs.push(TestRun { rule: index, test: number, fires: test.fires, found, detail, values });
             }
@@ -390,26 +391,26 @@ impl RuleSet {
 
 impl Rule {
     /// The columns that its condition and its share read, each once, in the order in which they name them.
-    pub fn reads(&self) -> impl Iterator<Item = &Read> {
+    pub fn reads(&self) -> impl Iterator<Item = &ColumnRead> {
         let reads = self.condition.reads();
-        let share = self.share.as_ref().map(Share::reads).unwrap_or_default();
+        let share = self.share.as_ref().map(ScoreShare::reads).unwrap_or_default();
         let further = share.iter().filter(|read| reads.iter().all(|other| other.slot != read.slot));
         reads.iter().chain(further)
     }
 
     /// Returns the work that it is, see [`Condition::cost`].
     pub fn cost(&self) -> u32 {
-        self.condition.cost().saturating_add(self.share.as_ref().map_or(0, Share::cost))
+        self.condition.cost().saturating_add(self.share.as_ref().map_or(0, ScoreShare::cost))
     }
 
     /// Returns the references to its set, and where in the source of condition or share.
-    fn refers(&self) -> impl Iterator<Item = &(Reference, Range<usize>)> {
-        let share = self.share.as_ref().map(Share::refers).unwrap_or_default();
+    fn refers(&self) -> impl Iterator<Item = &(RuleReference, Range<usize>)> {
+        let share = self.share.as_ref().map(ScoreShare::refers).unwrap_or_default();
         self.condition.refers().iter().chain(share)
     }
 
     /// Returns what it adds to the score where it fires.
-    pub(crate) fn adds(&self, env: Env<'_>) -> f64 {
+    pub(crate) fn adds(&self, env: EvalEnv<'_>) -> f64 {
         match &self.share {
             None => self.score,
             Some(share) => rounded(self.score * share.evaluate_in(env)),
@@ -423,10 +424,10 @@ impl Rule {
 }
 
 /// Collects what is wrong.
-struct Found(Vec<RuleProblem>);
+struct ProblemCollector(Vec<RuleProblem>);
 
-impl Found {
-    fn add(&mut self, part: Part, diagnostic: Diagnostic) {
+impl ProblemCollector {
+    fn add(&mut self, part: RuleSetPart, diagnostic: Diagnostic) {
         self.0.push(RuleProblem { part, diagnostic });
     }
 
@@ -434,11 +435,11 @@ impl Found {
         self.0.iter().any(|problem| problem.diagnostic.severity == crate::Severity::Error)
     }
 
-    fn groups(&mut self, sources: Vec<GroupSource>, siblings: &mut Siblings) -> Vec<Group> {
+    fn groups(&mut self, sources: Vec<GroupSource>, siblings: &mut Siblings) -> Vec<RuleGroup> {
         let mut groups = Vec::with_capacity(sources.len());
         for (index, GroupSource { name, description, cap, floor }) in sources.into_iter().enumerate() {
             if let Some(message) = unnameable("group", &name) {
-                self.add(Part::Group(index), Diagnostic::new(message, 0..0));
+                self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0));
             }
             let (low, high) = (floor.unwrap_or(f64::NEG_INFINITY), cap.unwrap_or(f64::INFINITY));
             let finite = [cap, floor].into_iter().flatten().all(f64::is_finite);
@@ -446,13 +447,13 @@ impl Found {
                 let message = format!("the bounds of group `{name}` do not have 0 between them");
                 let help =
                     "a group of which no rule fires adds 0: give a `cap` from 0 up and a `floor` from 0 down";
-                self.add(Part::Group(index), Diagnostic::new(message, 0..0).help(help));
+                self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0).help(help));
             }
             if siblings.groups.insert(name.clone(), index as u32).is_some() {
                 let message = format!("two groups are named `{name}`");
-                self.add(Part::Group(index), Diagnostic::new(message, 0..0));
+                self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0));
             }
-            groups.push(Group { name, description, floor: low, cap: high });
+            groups.push(RuleGroup { name, description, floor: low, cap: high });
         }
         groups
     }
@@ -461,16 +462,19 @@ impl Found {
         for (index, source) in sources.iter().enumerate() {
             let name = &source.name;
             if let Some(message) = unnameable("rule", name) {
-                self.add(Part::Name(index), Diagnostic::new(message, 0..0));
+                self.add(RuleSetPart::Name(index), Diagnostic::new(message, 0..0));
             }
             if siblings.rules.contains_key(name) {
-                self.add(Part::Name(index), Diagnostic::new(format!("two rules are named `{name}`"), 0..0));
+                self.add(
+                    RuleSetPart::Name(index),
+                    Diagnostic::new(format!("two rules are named `{name}`"), 0..0),
+                );
             } else {
                 siblings.rules.insert(name.clone(), (index as u32, source.mode));
             }
             if !source.score.is_finite() {
                 let message = format!("the score of rule `{name}` is no finite number");
-                self.add(Part::Score(index), Diagnostic::new(message, 0..0));
+                self.add(RuleSetPart::Score(index), Diagnostic::new(message, 0..0));
             }
         }
     }
@@ -479,18 +483,18 @@ impl Found {
         &mut self,
         index: usize,
         source: RuleSource,
-        context: Context<'_>,
+        context: ConditionContext<'_>,
         scope: &mut dyn Scope,
     ) -> Option<Rule> {
         let condition = match compile_in(&source.when, context, scope) {
             Ok(condition) => {
                 for warning in condition.warnings() {
-                    self.add(Part::When(index), warning.clone());
+                    self.add(RuleSetPart::When(index), warning.clone());
                 }
                 Some(condition)
             }
             Err(found) => {
-                found.into_iter().for_each(|diagnostic| self.add(Part::When(index), diagnostic));
+                found.into_iter().for_each(|diagnostic| self.add(RuleSetPart::When(index), diagnostic));
                 None
             }
         };
@@ -498,12 +502,12 @@ impl Found {
             None => Some(None),
             Some(Ok(share)) => {
                 for warning in share.warnings() {
-                    self.add(Part::Share(index), warning.clone());
+                    self.add(RuleSetPart::Share(index), warning.clone());
                 }
                 Some(Some(share))
             }
             Some(Err(found)) => {
-                found.into_iter().for_each(|diagnostic| self.add(Part::Share(index), diagnostic));
+                found.into_iter().for_each(|diagnostic| self.add(RuleSetPart::Share(index), diagnostic));
                 None
             }
         };
@@ -514,19 +518,19 @@ impl Found {
                 let help = did_you_mean(name, groups.keys());
                 let help = help.unwrap_or_else(|| "define it with [[group]]".to_owned());
                 let message = format!("there is no group `{name}`");
-                self.add(Part::GroupOf(index), Diagnostic::new(message, 0..0).help(help));
+                self.add(RuleSetPart::GroupOf(index), Diagnostic::new(message, 0..0).help(help));
             }
             group.map(|group| *group as usize)
         });
         if source.effects.len() > RuleSet::EFFECTS_MAX {
             let message = format!("a rule has at most {} effects", RuleSet::EFFECTS_MAX);
-            self.add(Part::Effect(index, RuleSet::EFFECTS_MAX), Diagnostic::new(message, 0..0));
+            self.add(RuleSetPart::Effect(index, RuleSet::EFFECTS_MAX), Diagnostic::new(message, 0..0));
         }
         let mut effects = Vec::new();
         for (number, text) in source.effects.iter().enumerate().take(RuleSet::EFFECTS_MAX) {
             match effect::compile(text, scope) {
                 Ok(effect) => effects.push(effect),
-                Err(diagnostic) => self.add(Part::Effect(index, number), diagnostic),
+                Err(diagnostic) => self.add(RuleSetPart::Effect(index, number), diagnostic),
             }
         }
         let mut tests = Vec::new();
@@ -535,10 +539,10 @@ impl Found {
             for (name, value) in test.facts {
                 match fact(&name, value, context, scope) {
                     Ok(fact) => facts.push(fact),
-                    Err(diagnostic) => self.add(Part::Test(index, number), diagnostic),
+                    Err(diagnostic) => self.add(RuleSetPart::Test(index, number), diagnostic),
                 }
             }
-            tests.push(Trial { facts, fires: test.fires });
+            tests.push(CompiledTest { facts, fires: test.fires });
         }
         let RuleSource { name, score, description, owner, mode, expires, .. } = source;
         Some(Rule {
@@ -565,8 +569,8 @@ impl Found {
         for (index, rule) in rules.iter().enumerate() {
             let Some(rule) = rule else { continue };
             needs[index].extend(rule.refers().map(|(reference, _)| match reference {
-                Reference::Rule(other) => *other as usize,
-                Reference::Group(group) => count + *group as usize,
+                RuleReference::Rule(other) => *other as usize,
+                RuleReference::Group(group) => count + *group as usize,
             }));
             if let Some(group) = rule.group {
                 needs[count + group].push(index);
@@ -616,10 +620,10 @@ impl Found {
             steps.filter_map(|node| rules.get(*node)?.as_ref().map(|rule| rule.name.as_str())).collect();
         let next = circle[(first + 1) % circle.len()];
         let rule = circle[first];
-        let to_next = |(reference, range): &(Reference, Range<usize>)| {
+        let to_next = |(reference, range): &(RuleReference, Range<usize>)| {
             let node = match reference {
-                Reference::Rule(other) => *other as usize,
-                Reference::Group(group) => rules.len() + *group as usize,
+                RuleReference::Rule(other) => *other as usize,
+                RuleReference::Group(group) => rules.len() + *group as usize,
             };
             (node == next).then(|| range.clone())
         };
@@ -628,14 +632,14 @@ impl Found {
             rules[rule]
                 .iter()
                 .filter_map(|rule| rule.share.as_ref())
-                .flat_map(Share::refers)
+                .flat_map(ScoreShare::refers)
                 .find_map(to_next)
         };
         let (part, range) = match (of_condition, of_share) {
-            (Some(range), _) => (Part::When(rule), range),
+            (Some(range), _) => (RuleSetPart::When(rule), range),
             (None, of_share) => match of_share() {
-                Some(range) => (Part::Share(rule), range),
-                None => (Part::When(rule), 0..0),
+                Some(range) => (RuleSetPart::Share(rule), range),
+                None => (RuleSetPart::When(rule), 0..0),
             },
         };
         let message = format!("rules refer to each other in a circle: {}", names.join(" → "));
@@ -651,7 +655,7 @@ fn unnameable(what: &str, name: &str) -> Option<String> {
 }
 
 /// Between what the score of each group lies.
-fn bounds(groups: &[Group], sources: &[RuleSource], siblings: &Siblings) -> Vec<Interval> {
+fn bounds(groups: &[RuleGroup], sources: &[RuleSource], siblings: &Siblings) -> Vec<Interval> {
     /// Sums are rounded to a millionth, and in any order.
     const SLACK: f64 = 1e-3;
     let mut sums = vec![(0.0f64, 0.0f64); groups.len()];
@@ -662,7 +666,7 @@ fn bounds(groups: &[Group], sources: &[RuleSource], siblings: &Siblings) -> Vec<
             *high += rule.score.max(0.0);
         }
     }
-    let within = |(group, (low, high)): (&Group, (f64, f64))| {
+    let within = |(group, (low, high)): (&RuleGroup, (f64, f64))| {
         Interval::new((low - SLACK).max(group.floor), (high + SLACK).min(group.cap))
     };
     groups.iter().zip(sums).map(within).collect()
@@ -672,7 +676,7 @@ fn bounds(groups: &[Group], sources: &[RuleSource], siblings: &Siblings) -> Vec<
 fn fact(
     name: &str,
     value: Value,
-    context: Context<'_>,
+    context: ConditionContext<'_>,
     scope: &mut dyn Scope,
 ) -> Result<(Slot, Value), Diagnostic> {
     let (slot, kind, is_age) = operand(name, context, scope).map_err(|found| {

@@ -22,7 +22,7 @@ pub trait Scope {
     fn is_kind(&self, name: &str) -> bool;
 
     /// Returns whether the keys of a kind have a track instead of counters.
-    fn is_track(&self, kind: &str) -> bool;
+    fn is_aggregate(&self, kind: &str) -> bool;
 
     /// Returns whether there is a distinct statistic of this name, e.g. `rcpts`.
     fn is_distinct(&self, name: &str) -> bool;
@@ -64,12 +64,12 @@ pub trait Scope {
     }
 
     /// All names of one sort, from which the nearest is offered when one is unknown.
-    fn names(&self, of: Names) -> Vec<String>;
+    fn names(&self, of: NameCategory) -> Vec<String>;
 }
 
 /// A sort of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Names {
+pub enum NameCategory {
     /// Facts, dotted.
     Fact,
     /// Kinds of keys.
@@ -124,11 +124,11 @@ pub enum ReadingRequest<'a> {
         kind: &'a str,
     },
     /// A value that a track keeps over all events of a key.
-    Track {
+    Aggregate {
         /// The kind.
         kind: &'a str,
         /// Which of its values.
-        value: TrackValue,
+        value: AggregateFunction,
     },
     /// The number of distinct values; [`Type::Integer`], not negative.
     Distinct {
@@ -168,7 +168,7 @@ pub enum LimitValue {
 /// A value of a track. Over several keys of an event the engine takes the largest, but the least of
 /// [`TrackValue::Min`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TrackValue {
+pub enum AggregateFunction {
     /// The number of events; [`Type::Integer`], not negative.
     Count,
     /// The sum of their values; [`Type::Integer`].
@@ -181,7 +181,7 @@ pub enum TrackValue {
     Decayed(Span),
 }
 
-impl TrackValue {
+impl AggregateFunction {
     /// The names that rules have for them.
     pub const NAMES: [&str; 5] = ["count", "decayed", "max", "min", "sum"];
 }
@@ -199,9 +199,8 @@ impl ReadingRequest<'_> {
     /// The type of the column that holds the reading. Ages are whole microseconds.
     pub fn column_type(&self) -> Type {
         match self {
-            ReadingRequest::Ratio { .. } | ReadingRequest::Track { value: TrackValue::Decayed(_), .. } => {
-                Type::Float
-            }
+            ReadingRequest::Ratio { .. }
+            | ReadingRequest::Aggregate { value: AggregateFunction::Decayed(_), .. } => Type::Float,
             ReadingRequest::Marked { .. }
             | ReadingRequest::Limit { value: LimitValue::Over, .. }
             | ReadingRequest::Estimated(_) => Type::Bool,
@@ -211,7 +210,7 @@ impl ReadingRequest<'_> {
 
     /// Returns whether the reading can be below zero.
     pub fn is_signed(&self) -> bool {
-        matches!(self, ReadingRequest::Track { value, .. } if *value != TrackValue::Count)
+        matches!(self, ReadingRequest::Aggregate { value, .. } if *value != AggregateFunction::Count)
     }
 
     /// Returns whether the reading is a length of time.
@@ -250,12 +249,12 @@ impl fmt::Display for ReadingRequest<'_> {
             }
             ReadingRequest::FirstAge { kind } => write!(f, "{kind}.first_age()"),
             ReadingRequest::LastAge { kind } => write!(f, "{kind}.last_age()"),
-            ReadingRequest::Track { kind, value } => match value {
-                TrackValue::Count => write!(f, "{kind}.count()"),
-                TrackValue::Sum => write!(f, "{kind}.sum()"),
-                TrackValue::Min => write!(f, "{kind}.min()"),
-                TrackValue::Max => write!(f, "{kind}.max()"),
-                TrackValue::Decayed(half_life) => write!(f, "{kind}.decayed('{half_life}')"),
+            ReadingRequest::Aggregate { kind, value } => match value {
+                AggregateFunction::Count => write!(f, "{kind}.count()"),
+                AggregateFunction::Sum => write!(f, "{kind}.sum()"),
+                AggregateFunction::Min => write!(f, "{kind}.min()"),
+                AggregateFunction::Max => write!(f, "{kind}.max()"),
+                AggregateFunction::Decayed(half_life) => write!(f, "{kind}.decayed('{half_life}')"),
             },
             ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
             ReadingRequest::Marked { kind, label } => write!(f, "{kind}.marked('{label}')"),

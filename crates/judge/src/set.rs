@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 /// Constants of one type under one name. Cheap to look up in, dear to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
-    pub(crate) entries: Entries,
+    pub(crate) entries: SetEntries,
     digest: [u8; 32],
     count: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entries {
+pub(crate) enum SetEntries {
     Strings(HashSet<Box<str>>),
     Domains(HashSet<Box<str>>),
     /// Sorted.
@@ -135,10 +135,10 @@ impl Set {
         let count = texts.len() + integers.len() + networks.v4.len() + networks.v6.len();
         let texts = texts.into_iter().map(String::into_boxed_str).collect();
         let entries = match kind {
-            SetType::String => Entries::Strings(texts),
-            SetType::Domain => Entries::Domains(texts),
-            SetType::Integer => Entries::Integers(integers.into()),
-            SetType::Ip => Entries::Networks(networks),
+            SetType::String => SetEntries::Strings(texts),
+            SetType::Domain => SetEntries::Domains(texts),
+            SetType::Integer => SetEntries::Integers(integers.into()),
+            SetType::Ip => SetEntries::Networks(networks),
         };
         Ok(Set { entries, digest, count })
     }
@@ -146,10 +146,10 @@ impl Set {
     /// Returns the type of its entries.
     pub fn kind(&self) -> SetType {
         match self.entries {
-            Entries::Strings(_) => SetType::String,
-            Entries::Domains(_) => SetType::Domain,
-            Entries::Integers(_) => SetType::Integer,
-            Entries::Networks(_) => SetType::Ip,
+            SetEntries::Strings(_) => SetType::String,
+            SetEntries::Domains(_) => SetType::Domain,
+            SetEntries::Integers(_) => SetType::Integer,
+            SetEntries::Networks(_) => SetType::Ip,
         }
     }
 
@@ -171,20 +171,20 @@ impl Set {
     /// Returns whether a text is in it; false for a set of another type.
     pub(crate) fn has_str(&self, text: &str) -> bool {
         match &self.entries {
-            Entries::Strings(texts) => texts.contains(text),
-            Entries::Domains(names) => has_domain(names, text),
+            SetEntries::Strings(texts) => texts.contains(text),
+            SetEntries::Domains(names) => has_domain(names, text),
             _ => false,
         }
     }
 
     /// Returns whether an integer is in it; false for a set of another type.
     pub(crate) fn has_integer(&self, integer: i64) -> bool {
-        matches!(&self.entries, Entries::Integers(integers) if integers.binary_search(&integer).is_ok())
+        matches!(&self.entries, SetEntries::Integers(integers) if integers.binary_search(&integer).is_ok())
     }
 
     /// Returns whether an address is in it; false for a set of another type.
     pub(crate) fn has_ip(&self, ip: IpAddr) -> bool {
-        matches!(&self.entries, Entries::Networks(networks) if networks.contain(ip))
+        matches!(&self.entries, SetEntries::Networks(networks) if networks.contain(ip))
     }
 }
 

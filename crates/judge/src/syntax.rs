@@ -9,7 +9,7 @@ use std::ops::Range;
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, SourceInfo, operators};
 
 use crate::Diagnostic;
-use crate::token::{DIAGNOSTICS_MAX, TERNARIES_MAX, Token, tokens};
+use crate::lexer::{DIAGNOSTICS_MAX, SourceToken, TERNARIES_MAX, tokens};
 
 /// Longest accepted source of a condition.
 pub(crate) const SOURCE_BYTES_MAX: usize = 16 * 1024;
@@ -18,7 +18,7 @@ pub(crate) const SOURCE_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const DEPTH_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compare {
+pub(crate) enum CompareOperator {
     Equal,
     NotEqual,
     Less,
@@ -28,7 +28,7 @@ pub(crate) enum Compare {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
+pub(crate) enum ArithmeticOperator {
     Add,
     Subtract,
     Multiply,
@@ -38,68 +38,70 @@ pub(crate) enum Arithmetic {
 
 /// A part of a condition and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct SyntaxNode {
     pub(crate) range: Range<usize>,
-    pub(crate) kind: NodeKind,
+    pub(crate) kind: SyntaxKind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum NodeKind {
+pub(crate) enum SyntaxKind {
     /// A dotted name.
     Name(String),
     Text(String),
     Integer(i64),
     Float(f64),
     Bool(bool),
-    List(Vec<Node>),
-    Not(Box<Node>),
-    Negate(Box<Node>),
-    All(Vec<Node>),
-    Any(Vec<Node>),
-    Compare(Compare, Box<(Node, Node)>),
-    In(Box<(Node, Node)>),
-    Arithmetic(Arithmetic, Box<(Node, Node)>),
-    If(Box<(Node, Node, Node)>),
-    Call(Call),
+    List(Vec<SyntaxNode>),
+    Not(Box<SyntaxNode>),
+    Negate(Box<SyntaxNode>),
+    All(Vec<SyntaxNode>),
+    Any(Vec<SyntaxNode>),
+    Compare(CompareOperator, Box<(SyntaxNode, SyntaxNode)>),
+    In(Box<(SyntaxNode, SyntaxNode)>),
+    Arithmetic(ArithmeticOperator, Box<(SyntaxNode, SyntaxNode)>),
+    If(Box<(SyntaxNode, SyntaxNode, SyntaxNode)>),
+    Call(CallNode),
     /// A diagnostic has been made of it.
     Refused,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct CallNode {
     pub(crate) name: String,
     pub(crate) name_range: Range<usize>,
-    pub(crate) target: Option<Box<Node>>,
-    pub(crate) args: Vec<Node>,
+    pub(crate) target: Option<Box<SyntaxNode>>,
+    pub(crate) args: Vec<SyntaxNode>,
 }
 
-impl Node {
+impl SyntaxNode {
     /// The parts that it consists of, the target of a call first.
-    pub(crate) fn children_mut(&mut self) -> Vec<&mut Node> {
+    pub(crate) fn children_mut(&mut self) -> Vec<&mut SyntaxNode> {
         match &mut self.kind {
-            NodeKind::Name(_)
-            | NodeKind::Text(_)
-            | NodeKind::Integer(_)
-            | NodeKind::Float(_)
-            | NodeKind::Bool(_)
-            | NodeKind::Refused => Vec::new(),
-            NodeKind::List(parts) | NodeKind::All(parts) | NodeKind::Any(parts) => parts.iter_mut().collect(),
-            NodeKind::Not(operand) | NodeKind::Negate(operand) => vec![operand],
-            NodeKind::Compare(_, sides) | NodeKind::In(sides) | NodeKind::Arithmetic(_, sides) => {
+            SyntaxKind::Name(_)
+            | SyntaxKind::Text(_)
+            | SyntaxKind::Integer(_)
+            | SyntaxKind::Float(_)
+            | SyntaxKind::Bool(_)
+            | SyntaxKind::Refused => Vec::new(),
+            SyntaxKind::List(parts) | SyntaxKind::All(parts) | SyntaxKind::Any(parts) => {
+                parts.iter_mut().collect()
+            }
+            SyntaxKind::Not(operand) | SyntaxKind::Negate(operand) => vec![operand],
+            SyntaxKind::Compare(_, sides) | SyntaxKind::In(sides) | SyntaxKind::Arithmetic(_, sides) => {
                 let (left, right) = &mut **sides;
                 vec![left, right]
             }
-            NodeKind::If(branches) => {
+            SyntaxKind::If(branches) => {
                 let (test, yes, no) = &mut **branches;
                 vec![test, yes, no]
             }
-            NodeKind::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
+            SyntaxKind::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
         }
     }
 }
 
 /// The tree of `source`, and what in it has no meaning in a rule; or only diagnostics where it has no tree.
-pub(crate) fn parse(source: &str) -> Result<(Node, Vec<Diagnostic>), Vec<Diagnostic>> {
+pub(crate) fn parse(source: &str) -> Result<(SyntaxNode, Vec<Diagnostic>), Vec<Diagnostic>> {
     if source.len() > SOURCE_BYTES_MAX {
         let message =
             format!("a condition is at most {SOURCE_BYTES_MAX} bytes long, this one is {}", source.len());
@@ -113,13 +115,13 @@ pub(crate) fn parse(source: &str) -> Result<(Node, Vec<Diagnostic>), Vec<Diagnos
         let first = errors.errors.first().map_or((1, 1), |error| error.pos);
         vec![unexpected(source, &tokens, first)]
     })?;
-    let mut reader = Reader { tokens, places, found: Vec::new(), too_deep: false };
+    let mut reader = SyntaxReader { tokens, places, found: Vec::new(), too_deep: false };
     let node = reader.node(&tree, 0);
     Ok((node, reader.found))
 }
 
 /// Says in our words what the parser stumbled over, at a line and a column that count characters from 1.
-fn unexpected(source: &str, tokens: &[Token], (line, column): (isize, isize)) -> Diagnostic {
+fn unexpected(source: &str, tokens: &[SourceToken], (line, column): (isize, isize)) -> Diagnostic {
     let line = usize::try_from(line - 1).unwrap_or(0);
     let column = usize::try_from(column - 1).unwrap_or(0);
     let start: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
@@ -146,14 +148,14 @@ fn unexpected(source: &str, tokens: &[Token], (line, column): (isize, isize)) ->
     Diagnostic::new(format!("unexpected `{text}`"), token.range.clone()).maybe_help(help.map(str::to_owned))
 }
 
-struct Reader {
-    tokens: Vec<Token>,
+struct SyntaxReader {
+    tokens: Vec<SourceToken>,
     places: SourceInfo,
     found: Vec<Diagnostic>,
     too_deep: bool,
 }
 
-impl Reader {
+impl SyntaxReader {
     /// The index of the token that the parser keeps as the place of a part.
     fn anchor(&self, tree: &IdedExpr) -> usize {
         let start = self.places.offset_for(tree.id).map_or(0, |(start, _)| start as usize);
@@ -175,19 +177,19 @@ impl Reader {
         })
     }
 
-    fn refuse(&mut self, range: Range<usize>, message: impl Into<String>, help: &str) -> Node {
+    fn refuse(&mut self, range: Range<usize>, message: impl Into<String>, help: &str) -> SyntaxNode {
         if self.found.len() < DIAGNOSTICS_MAX {
             self.found.push(Diagnostic::new(message, range.clone()).help(help));
         }
-        Node { range, kind: NodeKind::Refused }
+        SyntaxNode { range, kind: SyntaxKind::Refused }
     }
 
-    fn node(&mut self, tree: &IdedExpr, depth: usize) -> Node {
+    fn node(&mut self, tree: &IdedExpr, depth: usize) -> SyntaxNode {
         let anchor = self.anchor(tree);
         let at = self.token(anchor);
         if depth >= DEPTH_MAX {
             if std::mem::replace(&mut self.too_deep, true) {
-                return Node { range: at, kind: NodeKind::Refused };
+                return SyntaxNode { range: at, kind: SyntaxKind::Refused };
             }
             let message = format!("the condition nests more than {DEPTH_MAX} operators");
             return self.refuse(at, message, "split it into several rules");
@@ -197,15 +199,15 @@ impl Reader {
             Expr::Ident(name) if name.starts_with('.') => {
                 self.refuse(at, "a name does not start with a dot", "write the fact's whole name")
             }
-            Expr::Ident(name) => Node { range: at, kind: NodeKind::Name(name.clone()) },
+            Expr::Ident(name) => SyntaxNode { range: at, kind: SyntaxKind::Name(name.clone()) },
             Expr::Select(select) => {
                 let operand = self.node(&select.operand, depth + 1);
                 let range = self.cover(operand.range.start, self.token(anchor + 1).end);
                 match operand.kind {
-                    NodeKind::Name(name) => {
-                        Node { range, kind: NodeKind::Name(format!("{name}.{}", select.field)) }
+                    SyntaxKind::Name(name) => {
+                        SyntaxNode { range, kind: SyntaxKind::Name(format!("{name}.{}", select.field)) }
                     }
-                    NodeKind::Refused => Node { range, kind: NodeKind::Refused },
+                    SyntaxKind::Refused => SyntaxNode { range, kind: SyntaxKind::Refused },
                     _ => {
                         self.refuse(range, "only names have fields", "facts are dotted names: `mail.subject`")
                     }
@@ -217,7 +219,7 @@ impl Reader {
                     return self.refuse(range, "rules have no optional items", "write the items without `?`");
                 }
                 let items = list.elements.iter().map(|item| self.node(item, depth + 1)).collect();
-                Node { range, kind: NodeKind::List(items) }
+                SyntaxNode { range, kind: SyntaxKind::List(items) }
             }
             Expr::Call(call) => self.call(call, anchor, depth),
             Expr::Map(_) => {
@@ -238,7 +240,7 @@ impl Reader {
         }
     }
 
-    fn literal(&mut self, literal: &LiteralValue, anchor: usize) -> Node {
+    fn literal(&mut self, literal: &LiteralValue, anchor: usize) -> SyntaxNode {
         let mut range = self.token(anchor);
         let mut signed = |negative: bool| {
             if let Some(sign) = anchor.checked_sub(1).filter(|_| negative) {
@@ -246,18 +248,18 @@ impl Reader {
             }
         };
         let kind = match literal {
-            LiteralValue::Boolean(truth) => NodeKind::Bool(*truth.inner()),
+            LiteralValue::Boolean(truth) => SyntaxKind::Bool(*truth.inner()),
             LiteralValue::Int(integer) => {
                 signed(*integer.inner() < 0);
-                NodeKind::Integer(*integer.inner())
+                SyntaxKind::Integer(*integer.inner())
             }
             LiteralValue::Double(float) => {
                 signed(float.inner().is_sign_negative());
-                NodeKind::Float(*float.inner())
+                SyntaxKind::Float(*float.inner())
             }
-            LiteralValue::String(text) => NodeKind::Text(text.inner().to_owned()),
+            LiteralValue::String(text) => SyntaxKind::Text(text.inner().to_owned()),
             LiteralValue::UInt(integer) => match i64::try_from(*integer.inner()) {
-                Ok(integer) => NodeKind::Integer(integer),
+                Ok(integer) => SyntaxKind::Integer(integer),
                 Err(_) => {
                     return self.refuse(range, "the number is too large", "integers are signed, of 64 bits");
                 }
@@ -269,10 +271,10 @@ impl Reader {
                 return self.refuse(range, "rules have no bytes", "write a text without `b`");
             }
         };
-        Node { range, kind }
+        SyntaxNode { range, kind }
     }
 
-    fn call(&mut self, call: &CallExpr, anchor: usize, depth: usize) -> Node {
+    fn call(&mut self, call: &CallExpr, anchor: usize, depth: usize) -> SyntaxNode {
         let at = self.token(anchor);
         match (call.func_name.as_str(), call.args.as_slice()) {
             (name @ (operators::LOGICAL_AND | operators::LOGICAL_OR), _) => {
@@ -280,21 +282,21 @@ impl Reader {
                 self.parts(call, name, depth, &mut parts);
                 let start = parts.first().map_or(at.start, |part| part.range.start);
                 let end = parts.last().map_or(at.end, |part| part.range.end);
-                let kind = if name == operators::LOGICAL_AND { NodeKind::All } else { NodeKind::Any };
-                Node { range: self.cover(start, end), kind: kind(parts) }
+                let kind = if name == operators::LOGICAL_AND { SyntaxKind::All } else { SyntaxKind::Any };
+                SyntaxNode { range: self.cover(start, end), kind: kind(parts) }
             }
             (operators::LOGICAL_NOT | operators::NEGATE, [operand]) => {
                 let operand = self.node(operand, depth + 1);
                 let range = self.cover(at.start, operand.range.end);
                 let not = call.func_name == operators::LOGICAL_NOT;
-                let kind = if not { NodeKind::Not } else { NodeKind::Negate };
-                Node { range, kind: kind(Box::new(operand)) }
+                let kind = if not { SyntaxKind::Not } else { SyntaxKind::Negate };
+                SyntaxNode { range, kind: kind(Box::new(operand)) }
             }
             (operators::CONDITIONAL, [test, yes, no]) => {
                 let test = self.node(test, depth + 1);
                 let (yes, no) = (self.node(yes, depth + 1), self.node(no, depth + 1));
                 let range = self.cover(test.range.start, no.range.end);
-                Node { range, kind: NodeKind::If(Box::new((test, yes, no))) }
+                SyntaxNode { range, kind: SyntaxKind::If(Box::new((test, yes, no))) }
             }
             (operators::INDEX | operators::OPT_INDEX, [operand, _]) => {
                 let operand = self.node(operand, depth + 1);
@@ -315,12 +317,12 @@ impl Reader {
                 let sides = Box::new((self.node(left, depth + 1), self.node(right, depth + 1)));
                 let range = self.cover(sides.0.range.start, sides.1.range.end);
                 let kind = match binary(name) {
-                    Some(Binary::Compare(compare)) => NodeKind::Compare(compare, sides),
-                    Some(Binary::Arithmetic(arithmetic)) => NodeKind::Arithmetic(arithmetic, sides),
-                    Some(Binary::In) => NodeKind::In(sides),
-                    None => NodeKind::Refused,
+                    Some(BinaryOperator::Compare(compare)) => SyntaxKind::Compare(compare, sides),
+                    Some(BinaryOperator::Arithmetic(arithmetic)) => SyntaxKind::Arithmetic(arithmetic, sides),
+                    Some(BinaryOperator::In) => SyntaxKind::In(sides),
+                    None => SyntaxKind::Refused,
                 };
-                Node { range, kind }
+                SyntaxNode { range, kind }
             }
             (name, args) => {
                 let target = call.target.as_deref().map(|target| Box::new(self.node(target, depth + 1)));
@@ -332,13 +334,16 @@ impl Reader {
                     return self.refuse(range, message, "one item is sought with `'a' in mail.links`");
                 }
                 let args = args.iter().map(|arg| self.node(arg, depth + 1)).collect();
-                Node { range, kind: NodeKind::Call(Call { name: name.to_owned(), name_range, target, args }) }
+                SyntaxNode {
+                    range,
+                    kind: SyntaxKind::Call(CallNode { name: name.to_owned(), name_range, target, args }),
+                }
             }
         }
     }
 
     /// The parser balances `a && b && c` into a tree; a rule has them side by side.
-    fn parts(&mut self, call: &CallExpr, name: &str, depth: usize, parts: &mut Vec<Node>) {
+    fn parts(&mut self, call: &CallExpr, name: &str, depth: usize, parts: &mut Vec<SyntaxNode>) {
         for arg in &call.args {
             match &arg.expr {
                 Expr::Call(inner) if inner.func_name == name => self.parts(inner, name, depth, parts),
@@ -348,26 +353,26 @@ impl Reader {
     }
 }
 
-enum Binary {
-    Compare(Compare),
-    Arithmetic(Arithmetic),
+enum BinaryOperator {
+    Compare(CompareOperator),
+    Arithmetic(ArithmeticOperator),
     In,
 }
 
-fn binary(name: &str) -> Option<Binary> {
+fn binary(name: &str) -> Option<BinaryOperator> {
     Some(match name {
-        operators::EQUALS => Binary::Compare(Compare::Equal),
-        operators::NOT_EQUALS => Binary::Compare(Compare::NotEqual),
-        operators::LESS => Binary::Compare(Compare::Less),
-        operators::LESS_EQUALS => Binary::Compare(Compare::LessOrEqual),
-        operators::GREATER => Binary::Compare(Compare::Greater),
-        operators::GREATER_EQUALS => Binary::Compare(Compare::GreaterOrEqual),
-        operators::ADD => Binary::Arithmetic(Arithmetic::Add),
-        operators::SUBSTRACT => Binary::Arithmetic(Arithmetic::Subtract),
-        operators::MULTIPLY => Binary::Arithmetic(Arithmetic::Multiply),
-        operators::DIVIDE => Binary::Arithmetic(Arithmetic::Divide),
-        operators::MODULO => Binary::Arithmetic(Arithmetic::Remainder),
-        operators::IN => Binary::In,
+        operators::EQUALS => BinaryOperator::Compare(CompareOperator::Equal),
+        operators::NOT_EQUALS => BinaryOperator::Compare(CompareOperator::NotEqual),
+        operators::LESS => BinaryOperator::Compare(CompareOperator::Less),
+        operators::LESS_EQUALS => BinaryOperator::Compare(CompareOperator::LessOrEqual),
+        operators::GREATER => BinaryOperator::Compare(CompareOperator::Greater),
+        operators::GREATER_EQUALS => BinaryOperator::Compare(CompareOperator::GreaterOrEqual),
+        operators::ADD => BinaryOperator::Arithmetic(ArithmeticOperator::Add),
+        operators::SUBSTRACT => BinaryOperator::Arithmetic(ArithmeticOperator::Subtract),
+        operators::MULTIPLY => BinaryOperator::Arithmetic(ArithmeticOperator::Multiply),
+        operators::DIVIDE => BinaryOperator::Arithmetic(ArithmeticOperator::Divide),
+        operators::MODULO => BinaryOperator::Arithmetic(ArithmeticOperator::Remainder),
+        operators::IN => BinaryOperator::In,
         _ => return None,
     })
 }
@@ -397,6 +402,6 @@ mod tests {
         let source = vec!["a"; 500].join(" && ");
         let (node, found) = parse(&source).unwrap();
         assert_eq!(found, []);
-        assert!(matches!(node.kind, NodeKind::All(parts) if parts.len() == 500));
+        assert!(matches!(node.kind, SyntaxKind::All(parts) if parts.len() == 500));
     }
 }

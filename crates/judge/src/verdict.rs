@@ -5,11 +5,11 @@ use std::fmt::Write;
 use event::{Facts, Span, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, Mode, Next};
-use crate::condition::Read;
+use crate::action::{Action, Mode, NextBand};
+use crate::condition::ColumnRead;
 use crate::effect::Effect;
-use crate::expr::{Env, Results, World};
-use crate::rule::{Group, Rule, RuleSet, Selection};
+use crate::expr::{EvalEnv, ResultView, RuleResults};
+use crate::rule::{Rule, RuleGroup, RuleSelection, RuleSet};
 
 /// The verdict on one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct Verdict {
     /// The rules in shadow that fired, in the same order. They have no influence.
     pub shadow: Vec<Reason>,
     /// The next band above the score.
-    pub next: Option<Next>,
+    pub next: Option<NextBand>,
     /// Effects that the enforced rules that fired ask for beside their scores, in the order of the rules. Not part of a
     /// verdict's own encoding: journals keep it beside.
     #[serde(skip)]
@@ -58,8 +58,8 @@ pub struct Reason {
 
 /// The outcome of the rules of a set for a row, and the room for it: used again for the next row, it allocates nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    pub(crate) results: Results,
+pub struct Evaluation {
+    pub(crate) results: RuleResults,
     /// The sums that the rules of each group add without its bounds, in either world.
     sums: Vec<[f64; 2]>,
     fired: Vec<u32>,
@@ -71,10 +71,10 @@ pub struct Outcome {
     lifted: u16,
 }
 
-impl Outcome {
+impl Evaluation {
     /// Of these enforced rules, ascending, and a score; the action is still to be found.
-    pub(crate) fn of(fired: Vec<u32>, score: f64) -> Outcome {
-        Outcome { fired, score, ..Outcome::default() }
+    pub(crate) fn of(fired: Vec<u32>, score: f64) -> Evaluation {
+        Evaluation { fired, score, ..Evaluation::default() }
     }
 
     /// Indices of the enforced rules that fired, ascending.
@@ -101,17 +101,17 @@ impl Outcome {
 impl RuleSet {
     /// Judges a row into `outcome`, without an allocation once that has seen a row of this set. (A regular
     /// expression allocates when it is first used on a thread.)
-    pub fn evaluate(&self, row: &Facts, outcome: &mut Outcome) {
+    pub fn evaluate(&self, row: &Facts, outcome: &mut Evaluation) {
         self.evaluate_in_order(&self.order, row, outcome);
     }
 
     /// Evaluates a part of the rules: those that are left out do not fire.
-    pub fn evaluate_selected(&self, selection: &Selection, row: &Facts, outcome: &mut Outcome) {
+    pub fn evaluate_selected(&self, selection: &RuleSelection, row: &Facts, outcome: &mut Evaluation) {
         self.evaluate_in_order(&selection.order, row, outcome);
     }
 
-    fn evaluate_in_order(&self, order: &[u32], row: &Facts, outcome: &mut Outcome) {
-        let Outcome { results, sums, fired, shadow, added, .. } = outcome;
+    fn evaluate_in_order(&self, order: &[u32], row: &Facts, outcome: &mut Evaluation) {
+        let Evaluation { results, sums, fired, shadow, added, .. } = outcome;
         added.resize(self.rules.len(), 0.0);
         results.fired.clear();
         results.fired.resize(self.rules.len(), 0);
@@ -127,22 +127,24 @@ impl RuleSet {
         for index in order {
             // A selection of another set may name rules that are not in this one.
             let Some(rule) = self.rules.get(*index as usize) else { continue };
-            if rule.condition.evaluate_in(Env::new(row, results)) != Some(true) || self.has_expired(rule, row)
+            if rule.condition.evaluate_in(EvalEnv::new(row, results)) != Some(true)
+                || self.has_expired(rule, row)
             {
                 continue;
             }
             let live = rule.mode == Mode::Enforce;
             results.fired[*index as usize] =
-                if live { World::Live.bit() | World::Trial.bit() } else { World::Trial.bit() };
+                if live { ResultView::Live.bit() | ResultView::Trial.bit() } else { ResultView::Trial.bit() };
             if live { &mut *fired } else { &mut *shadow }.push(*index);
-            let adds = rule.adds(Env::new(row, results));
+            let adds = rule.adds(EvalEnv::new(row, results));
             added[*index as usize] = adds;
             match rule.group {
                 None if live => score = sum(score, adds),
                 None => {}
                 Some(group) => {
-                    let Group { floor, cap, .. } = &self.groups[group];
-                    let worlds: &[World] = if live { &[World::Live, World::Trial] } else { &[World::Trial] };
+                    let RuleGroup { floor, cap, .. } = &self.groups[group];
+                    let worlds: &[ResultView] =
+                        if live { &[ResultView::Live, ResultView::Trial] } else { &[ResultView::Trial] };
                     for world in worlds {
                         let raw = &mut sums[group][*world as usize];
                         *raw = sum(*raw, adds);
@@ -152,7 +154,7 @@ impl RuleSet {
             }
         }
         for group in &results.groups {
-            score = sum(score, group[World::Live as usize]);
+            score = sum(score, group[ResultView::Live as usize]);
         }
         fired.sort_unstable();
         shadow.sort_unstable();
@@ -161,7 +163,7 @@ impl RuleSet {
     }
 
     /// Sets the action that the score and the effects of the rules that fired ask for.
-    pub(crate) fn act(&self, outcome: &mut Outcome) {
+    pub(crate) fn act(&self, outcome: &mut Evaluation) {
         outcome.lifted = 0;
         for index in &outcome.fired {
             for effect in &self.rules[*index as usize].effects {
@@ -187,7 +189,7 @@ impl RuleSet {
     }
 
     /// An outcome with names instead of numbers; the reasons' details are left to [`RuleSet::explain`].
-    pub fn verdict(&self, outcome: &Outcome) -> Verdict {
+    pub fn verdict(&self, outcome: &Evaluation) -> Verdict {
         let reasons = |fired: &[u32]| {
             let rules = fired.iter().filter_map(|index| {
                 let index = *index as usize;
@@ -247,7 +249,7 @@ impl RuleSet {
                 separator = ", ";
             }
             if let Some(group) = rule.group.filter(|_| enforced) {
-                let (Group { name, floor, cap, .. }, total) = (&self.groups[group], rounded(sums[group]));
+                let (RuleGroup { name, floor, cap, .. }, total) = (&self.groups[group], rounded(sums[group]));
                 if total < *floor || total > *cap {
                     let separator = if reason.detail.is_empty() { "" } else { "; " };
                     let kept = total.clamp(*floor, *cap);
@@ -263,7 +265,7 @@ impl RuleSet {
 /// Pure: the same set and row give the same verdict. The reasons' details are left to [`RuleSet::explain`]. Whoever
 /// judges many rows and looks at few verdicts takes [`RuleSet::evaluate`].
 pub fn judge(set: &RuleSet, row: &Facts) -> Verdict {
-    let mut outcome = Outcome::default();
+    let mut outcome = Evaluation::default();
     set.evaluate(row, &mut outcome);
     set.verdict(&outcome)
 }
@@ -288,7 +290,7 @@ pub(crate) fn rounded(score: f64) -> f64 {
 /// Returns what a rule reads with the values seen, and as one line.
 pub(crate) fn detail(rule: &Rule, row: &Facts) -> (Vec<(String, Option<Value>)>, String) {
     let mut line = String::new();
-    let mut add = |read: &Read| {
+    let mut add = |read: &ColumnRead| {
         let (separator, name, value) = (if line.is_empty() { "" } else { ", " }, &read.text, seen(read, row));
         // Writing to a string cannot fail.
         let _ = match &value {
@@ -312,7 +314,7 @@ const TEXT_CHARS_MAX: usize = 80;
 const ITEMS_MAX: usize = 4;
 
 /// A value as a reason keeps it.
-fn seen(read: &Read, row: &Facts) -> Option<Value> {
+fn seen(read: &ColumnRead, row: &Facts) -> Option<Value> {
     Some(match row.get(read.slot)? {
         Value::String(text) => Value::from(cut(text)),
         Value::List(items) => {

@@ -74,7 +74,8 @@ fn action_schema() -> utoipa::openapi::schema::Object {
 
 /// What was decided about an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Decision {
+#[schema(as = Decision)]
+pub struct DecisionJson {
     /// Its name, for feedback and for `GET /v1/decisions/{id}`; 13 characters.
     pub id: String,
     /// The caller's name for the event.
@@ -93,7 +94,7 @@ pub struct Decision {
     pub score: f64,
     /// The next band above the score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<NextBandJson>,
     /// An event of this id had been counted before; this one was judged, and not counted again.
     pub duplicate: bool,
     /// Statistics could not be had: the event was judged without them and not counted. Absent where all is well.
@@ -107,9 +108,9 @@ pub struct Decision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The rules that fired, the weightiest first.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<ReasonJson>,
     /// The rules in shadow that fired. They have no influence.
-    pub shadow: Vec<Reason>,
+    pub shadow: Vec<ReasonJson>,
     /// Fields of the event that the pipeline does not know, each with the nearest that it knows; or that it has none that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -117,7 +118,8 @@ pub struct Decision {
 
 /// The next band above a score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Next {
+#[schema(as = NextBand)]
+pub struct NextBandJson {
     /// What it asks for.
     #[schema(schema_with = action_schema)]
     pub action: Action,
@@ -127,7 +129,8 @@ pub struct Next {
 
 /// A rule that fired.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Reason {
+#[schema(as = Reason)]
+pub struct ReasonJson {
     /// The rule's name.
     pub name: String,
     /// What it added to the score.
@@ -139,9 +142,9 @@ pub struct Reason {
     pub values: BTreeMap<String, serde_json::Value>,
 }
 
-impl From<&judge::Reason> for Reason {
-    fn from(reason: &judge::Reason) -> Reason {
-        Reason {
+impl From<&judge::Reason> for ReasonJson {
+    fn from(reason: &judge::Reason) -> ReasonJson {
+        ReasonJson {
             name: reason.rule.clone(),
             score: reason.score,
             detail: reason.detail.clone(),
@@ -150,20 +153,20 @@ impl From<&judge::Reason> for Reason {
     }
 }
 
-impl From<judge::Next> for Next {
-    fn from(next: judge::Next) -> Next {
-        Next { action: next.action, distance: next.distance }
+impl From<judge::NextBand> for NextBandJson {
+    fn from(next: judge::NextBand) -> NextBandJson {
+        NextBandJson { action: next.action, distance: next.distance }
     }
 }
 
-fn reasons(reasons: &[judge::Reason]) -> Vec<Reason> {
-    reasons.iter().map(Reason::from).collect()
+fn reasons(reasons: &[judge::Reason]) -> Vec<ReasonJson> {
+    reasons.iter().map(ReasonJson::from).collect()
 }
 
-impl From<&engine::Decision> for Decision {
-    fn from(decision: &engine::Decision) -> Decision {
+impl From<&engine::Decision> for DecisionJson {
+    fn from(decision: &engine::Decision) -> DecisionJson {
         let verdict = &decision.verdict;
-        Decision {
+        DecisionJson {
             id: decision.id.to_string(),
             event_id: decision.event_id.clone(),
             pipeline: decision.pipeline.name.clone(),
@@ -171,7 +174,7 @@ impl From<&engine::Decision> for Decision {
             time: Timestamp(decision.time),
             action: verdict.action,
             score: verdict.score,
-            next: verdict.next.map(Next::from),
+            next: verdict.next.map(NextBandJson::from),
             duplicate: decision.duplicate,
             uncounted: decision.uncounted,
             unlogged: decision.unlogged,
@@ -188,7 +191,7 @@ impl From<&engine::Decision> for Decision {
 #[serde(untagged)]
 pub enum BatchLine {
     /// The line's decision.
-    Decision(Box<Decision>),
+    Decision(Box<DecisionJson>),
     /// The line was not an event. Nothing was counted for it; the others are not affected.
     Error(BatchError),
 }
@@ -199,13 +202,14 @@ pub struct BatchError {
     /// The line, counted from 1.
     pub line: usize,
     /// What is wrong with it.
-    pub error: Problem,
+    pub error: ProblemJson,
 }
 
 /// A past decision with everything that it was made of, or an event that was only counted or looked up; the latter
 /// has no id, no action and no score.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Explanation {
+#[schema(as = Explanation)]
+pub struct ExplanationJson {
     /// The decision's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -231,35 +235,35 @@ pub struct Explanation {
     pub score: Option<f64>,
     /// The next band above the score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<NextBandJson>,
     /// The rules that fired, the weightiest first.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<ReasonJson>,
     /// The rules in shadow that fired.
-    pub shadow: Vec<Reason>,
+    pub shadow: Vec<ReasonJson>,
     /// What enforced rules asked for beside their scores, in the order of the rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub effects: Vec<Due>,
+    pub effects: Vec<EffectJson>,
     /// What each of these rules is about.
     pub rules: BTreeMap<String, String>,
     /// The facts that have a value, by name; readings are among them.
     pub facts: BTreeMap<String, serde_json::Value>,
     /// The keys, with what was known of them before the event.
-    pub keys: Vec<KeyReading>,
+    pub keys: Vec<KeyReadingJson>,
     /// What each of the reasons adds to the score, by the rule's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub shares: BTreeMap<String, Share>,
+    pub shares: BTreeMap<String, RuleShareJson>,
     /// Rules that did not fire, those to which the least was missing first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub closest: Vec<Close>,
+    pub closest: Vec<NearMissJson>,
     /// The limits that are for some events only, and whether for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitFor>,
     /// What models said, and what moved them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub models: Vec<ModelSaid>,
+    pub models: Vec<ModelOutputJson>,
     /// What classifiers know by now of the event's tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub classifiers: Vec<ClassifierSaid>,
+    pub classifiers: Vec<ClassifierOutputJson>,
     /// Why shares, closest rules and models are missing or not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
@@ -270,7 +274,8 @@ pub struct Explanation {
 
 /// An effect that a rule asked for. Labels and counters of an event that had been counted before stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Due {
+#[schema(as = Effect)]
+pub struct EffectJson {
     /// The rule.
     pub rule: String,
     /// The effect as rules write it.
@@ -300,33 +305,36 @@ pub struct Due {
     pub whom: Option<String>,
 }
 
-impl From<&judge::Consequence> for Due {
-    fn from(due: &judge::Consequence) -> Due {
+impl From<&judge::Consequence> for EffectJson {
+    fn from(due: &judge::Consequence) -> EffectJson {
         let effect = due.effect.to_string();
         let verb = effect.split(' ').next().unwrap_or_default().to_owned();
-        let told = Due { rule: due.rule.clone(), effect, verb, ..Due::default() };
+        let told = EffectJson { rule: due.rule.clone(), effect, verb, ..EffectJson::default() };
         match &due.effect {
-            Effect::Set(action) | Effect::Lift(action) => Due { action: Some(action.to_string()), ..told },
-            Effect::Mark { kind, label, lasts } => Due {
+            Effect::Set(action) | Effect::Lift(action) => {
+                EffectJson { action: Some(action.to_string()), ..told }
+            }
+            Effect::Mark { kind, label, lasts } => EffectJson {
                 kind: Some(kind.clone()),
                 label: Some(label.clone()),
                 lasts: Some(lasts.to_string()),
                 ..told
             },
-            Effect::Add { kind, counter, amount } => Due {
+            Effect::Add { kind, counter, amount } => EffectJson {
                 kind: Some(kind.clone()),
                 counter: Some(counter.clone()),
                 amount: Some(*amount),
                 ..told
             },
-            Effect::Notify(whom) => Due { whom: Some(whom.clone()), ..told },
+            Effect::Notify(whom) => EffectJson { whom: Some(whom.clone()), ..told },
         }
     }
 }
 
 /// What a rule adds to the score of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Share {
+#[schema(as = RuleShare)]
+pub struct RuleShareJson {
     /// Its score, less what the bounds of its group take from it.
     pub counts: f64,
     /// That without its sign, over the sum of the same for all reasons; 0 to 1.
@@ -335,7 +343,8 @@ pub struct Share {
 
 /// A rule that did not fire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Close {
+#[schema(as = NearMiss)]
+pub struct NearMissJson {
     /// Its name.
     pub name: String,
     /// `enforce` or `shadow`.
@@ -343,7 +352,7 @@ pub struct Close {
     /// Its own score.
     pub score: f64,
     /// The fewest parts of its condition that would have to be otherwise.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<ConditionPartJson>,
     /// The values that it saw, as one line for people.
     pub detail: String,
     /// The values that it saw, by what the rule calls them; `null` where there was none. Long texts and lists are
@@ -367,12 +376,13 @@ pub struct LimitFor {
     pub applied: bool,
     /// The fewest parts of the condition that would have to be otherwise for it to apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<Missing>,
+    pub missing: Vec<ConditionPartJson>,
 }
 
 /// A part of a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Missing {
+#[schema(as = ConditionPart)]
+pub struct ConditionPartJson {
     /// As the rule has it.
     pub part: String,
     /// What it was; absent where it depended on something missing.
@@ -382,7 +392,8 @@ pub struct Missing {
 
 /// What a model said of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ModelSaid {
+#[schema(as = ModelOutput)]
+pub struct ModelOutputJson {
     /// What rules call it: the model, or the class or target that it gave most to.
     pub name: String,
     /// What it said.
@@ -410,20 +421,22 @@ pub struct Contribution {
 
 /// What a classifier knows of an event's tokens now, which need not be what it knew when it was asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ClassifierSaid {
+#[schema(as = ClassifierOutput)]
+pub struct ClassifierOutputJson {
     /// Its name.
     pub name: String,
     /// The probability that it gives now.
     pub probability: f64,
     /// The tokens that move it most, first the one that does most.
-    pub tokens: Vec<TokenSaid>,
+    pub tokens: Vec<TokenEvidenceJson>,
     /// What all other tokens add to the log-odds.
     pub others: f64,
 }
 
 /// What a classifier knows of a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TokenSaid {
+#[schema(as = TokenEvidence)]
+pub struct TokenEvidenceJson {
     /// What it is of, how it was cut, and what was cut.
     pub token: String,
     /// Bad events that had it.
@@ -434,15 +447,15 @@ pub struct TokenSaid {
     pub adds: f64,
 }
 
-impl From<&engine::ExplainedClassifier> for ClassifierSaid {
-    fn from(classifier: &engine::ExplainedClassifier) -> ClassifierSaid {
-        let tokens = classifier.tokens.iter().map(|token| TokenSaid {
+impl From<&engine::ExplainedClassifier> for ClassifierOutputJson {
+    fn from(classifier: &engine::ExplainedClassifier) -> ClassifierOutputJson {
+        let tokens = classifier.tokens.iter().map(|token| TokenEvidenceJson {
             token: token.token.clone(),
             bad: token.bad,
             good: token.good,
             adds: token.adds,
         });
-        ClassifierSaid {
+        ClassifierOutputJson {
             name: classifier.name.clone(),
             probability: classifier.probability,
             tokens: tokens.collect(),
@@ -456,8 +469,8 @@ fn seen(values: &[(String, Option<Value>)]) -> BTreeMap<String, serde_json::Valu
     values.iter().map(|(name, seen)| (name.clone(), value(seen))).collect()
 }
 
-fn missing(parts: &[(String, Option<bool>)]) -> Vec<Missing> {
-    parts.iter().map(|(part, was)| Missing { part: part.clone(), was: *was }).collect()
+fn missing(parts: &[(String, Option<bool>)]) -> Vec<ConditionPartJson> {
+    parts.iter().map(|(part, was)| ConditionPartJson { part: part.clone(), was: *was }).collect()
 }
 
 impl From<&engine::ExplainedLimit> for LimitFor {
@@ -471,10 +484,10 @@ impl From<&engine::ExplainedLimit> for LimitFor {
     }
 }
 
-impl From<&engine::Close> for Close {
-    fn from(close: &engine::Close) -> Close {
+impl From<&engine::ExplainedNearMiss> for NearMissJson {
+    fn from(close: &engine::ExplainedNearMiss) -> NearMissJson {
         let judge::NearMiss { parts, detail, values, score, action, .. } = &close.miss;
-        Close {
+        NearMissJson {
             name: close.rule.clone(),
             mode: close.mode.to_string(),
             score: close.score,
@@ -487,16 +500,16 @@ impl From<&engine::Close> for Close {
     }
 }
 
-impl From<&engine::ExplainedModel> for ModelSaid {
-    fn from(model: &engine::ExplainedModel) -> ModelSaid {
+impl From<&engine::ExplainedModel> for ModelOutputJson {
+    fn from(model: &engine::ExplainedModel) -> ModelOutputJson {
         let contributions = model.contributions.iter().map(|(feature, value, adds)| Contribution {
             feature: feature.clone(),
             value: value.as_ref().map_or(serde_json::Value::Null, json_value),
             adds: *adds,
         });
-        ModelSaid {
+        ModelOutputJson {
             name: model.name.clone(),
-            said: model.said,
+            said: model.output,
             raw: model.raw,
             expected: model.expected,
             contributions: contributions.collect(),
@@ -505,7 +518,7 @@ impl From<&engine::ExplainedModel> for ModelSaid {
     }
 }
 
-fn shares(explanation: &engine::Explanation) -> BTreeMap<String, Share> {
+fn shares(explanation: &engine::Explanation) -> BTreeMap<String, RuleShareJson> {
     let (Some(verdict), Some(counted)) = (&explanation.verdict, &explanation.counted) else {
         return BTreeMap::new();
     };
@@ -513,13 +526,16 @@ fn shares(explanation: &engine::Explanation) -> BTreeMap<String, Share> {
     let share = |counts: f64| if all == 0.0 { 0.0 } else { counts.abs() / all };
     let shares = verdict.reasons.iter().zip(counted);
     shares
-        .map(|(reason, counts)| (reason.rule.clone(), Share { counts: *counts, share: share(*counts) }))
+        .map(|(reason, counts)| {
+            (reason.rule.clone(), RuleShareJson { counts: *counts, share: share(*counts) })
+        })
         .collect()
 }
 
 /// A key and what was known of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct KeyReading {
+#[schema(as = KeyReading)]
+pub struct KeyReadingJson {
     /// The kind, or the distinct count.
     pub kind: String,
     /// The piece as it is hashed, where it is known.
@@ -546,13 +562,13 @@ fn values(values: &[(String, Value)]) -> BTreeMap<String, serde_json::Value> {
     values.iter().map(|(name, value)| (name.clone(), json_value(value))).collect()
 }
 
-impl From<&engine::ExplainedKey> for KeyReading {
-    fn from(key: &engine::ExplainedKey) -> KeyReading {
+impl From<&engine::ExplainedKey> for KeyReadingJson {
+    fn from(key: &engine::ExplainedKey) -> KeyReadingJson {
         let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for (counter, window, count) in &key.counts {
             counts.entry(counter.clone()).or_default().insert(window.to_string(), *count);
         }
-        KeyReading {
+        KeyReadingJson {
             kind: key.kind.clone(),
             piece: key.piece.clone(),
             shingle: key.shingle.to_string(),
@@ -565,10 +581,10 @@ impl From<&engine::ExplainedKey> for KeyReading {
     }
 }
 
-impl From<&engine::Explanation> for Explanation {
-    fn from(explanation: &engine::Explanation) -> Explanation {
+impl From<&engine::Explanation> for ExplanationJson {
+    fn from(explanation: &engine::Explanation) -> ExplanationJson {
         let verdict = explanation.verdict.as_ref();
-        Explanation {
+        ExplanationJson {
             id: explanation.id.map(|id| id.to_string()),
             event_id: explanation.event_id.clone(),
             pipeline: explanation.pipeline.clone(),
@@ -578,18 +594,19 @@ impl From<&engine::Explanation> for Explanation {
             duplicate: explanation.duplicate,
             action: verdict.map(|verdict| verdict.action),
             score: verdict.map(|verdict| verdict.score),
-            next: verdict.and_then(|verdict| verdict.next).map(Next::from),
+            next: verdict.and_then(|verdict| verdict.next).map(NextBandJson::from),
             reasons: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.reasons)),
             shadow: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.shadow)),
-            effects: verdict.map_or_else(Vec::new, |verdict| verdict.effects.iter().map(Due::from).collect()),
+            effects: verdict
+                .map_or_else(Vec::new, |verdict| verdict.effects.iter().map(EffectJson::from).collect()),
             rules: explanation.descriptions.iter().map(|(name, text)| (name.clone(), text.clone())).collect(),
             facts: explanation.facts.iter().map(|(name, value)| (name.clone(), json_value(value))).collect(),
-            keys: explanation.keys.iter().map(KeyReading::from).collect(),
+            keys: explanation.keys.iter().map(KeyReadingJson::from).collect(),
             shares: shares(explanation),
-            closest: explanation.closest.iter().map(Close::from).collect(),
+            closest: explanation.closest.iter().map(NearMissJson::from).collect(),
             limits: explanation.limits.iter().map(LimitFor::from).collect(),
-            models: explanation.models.iter().map(ModelSaid::from).collect(),
-            classifiers: explanation.classifiers.iter().map(ClassifierSaid::from).collect(),
+            models: explanation.models.iter().map(ModelOutputJson::from).collect(),
+            classifiers: explanation.classifiers.iter().map(ClassifierOutputJson::from).collect(),
             unknown: explanation.unknown.map(str::to_owned),
             warnings: Vec::new(),
         }
@@ -599,7 +616,8 @@ impl From<&engine::Explanation> for Explanation {
 /// All that is kept of one key. A key that was never seen, or is forgotten, has no times and no tiers; neither has one
 /// that is not admitted yet, whose quality is `estimated`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Timeline {
+#[schema(as = Timeline)]
+pub struct TimelineJson {
     /// The pipeline.
     pub pipeline: String,
     /// The kind, or the distinct count.
@@ -623,9 +641,9 @@ pub struct Timeline {
     /// The counters, in the order of the configuration.
     pub counters: Vec<String>,
     /// What was counted in the trailing windows that rules read, up to now.
-    pub windows: Vec<Window>,
+    pub windows: Vec<WindowJson>,
     /// Its buckets by width, the coarse ones first. No count is in two.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<TierJson>,
 }
 
 fn exact() -> String {
@@ -634,7 +652,8 @@ fn exact() -> String {
 
 /// What was counted in a trailing window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Window {
+#[schema(as = Window)]
+pub struct WindowJson {
     /// How long it is.
     pub window: Length,
     /// Counts that are not zero, by counter.
@@ -643,40 +662,43 @@ pub struct Window {
 
 /// The buckets of one width.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Tier {
+#[schema(as = Tier)]
+pub struct TierJson {
     /// How long each is.
     pub width: Length,
     /// Those that hold anything, oldest first.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<BucketJson>,
 }
 
 /// What was counted in a stretch of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Bucket {
+#[schema(as = Bucket)]
+pub struct BucketJson {
     /// Where it starts.
     pub start: Timestamp,
     /// Counts that are not zero, by counter.
     pub counts: BTreeMap<String, u64>,
 }
 
-impl Timeline {
+impl TimelineJson {
     /// Gives the engine's answer its form.
-    pub fn new(pipeline: &str, kind: &str, known: &engine::KeyTimeline) -> Timeline {
+    pub fn new(pipeline: &str, kind: &str, known: &engine::KeyTimeline) -> TimelineJson {
         let named = |counts: &[u64]| {
             let counts = known.counters.iter().zip(counts).filter(|(_, count)| **count > 0);
             counts.map(|(counter, count)| (counter.clone(), *count)).collect()
         };
         let windows = known.windows.iter();
-        let windows = windows.map(|(window, sums)| Window { window: Length(*window), counts: named(sums) });
-        let mut tiers: Vec<Tier> = Vec::new();
+        let windows =
+            windows.map(|(window, sums)| WindowJson { window: Length(*window), counts: named(sums) });
+        let mut tiers: Vec<TierJson> = Vec::new();
         for bucket in known.timeline.iter().flat_map(|timeline| &timeline.buckets) {
-            let entry = Bucket { start: Timestamp(bucket.start), counts: named(&bucket.counts) };
+            let entry = BucketJson { start: Timestamp(bucket.start), counts: named(&bucket.counts) };
             match tiers.iter_mut().find(|tier| tier.width.0 == bucket.width) {
                 Some(tier) => tier.buckets.push(entry),
-                None => tiers.push(Tier { width: Length(bucket.width), buckets: vec![entry] }),
+                None => tiers.push(TierJson { width: Length(bucket.width), buckets: vec![entry] }),
             }
         }
-        Timeline {
+        TimelineJson {
             pipeline: pipeline.to_owned(),
             kind: kind.to_owned(),
             piece: known.piece.clone(),
@@ -694,7 +716,8 @@ impl Timeline {
 
 /// The keys of a kind that are hottest now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Top {
+#[schema(as = TopKeys)]
+pub struct TopKeysJson {
     /// The pipeline.
     pub pipeline: String,
     /// The kind.
@@ -704,12 +727,13 @@ pub struct Top {
     /// Over which trailing window.
     pub window: Length,
     /// The keys, the hottest first.
-    pub keys: Vec<Hot>,
+    pub keys: Vec<HotKeyJson>,
 }
 
 /// A hot key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Hot {
+#[schema(as = HotKey)]
+pub struct HotKeyJson {
     /// Its piece, if a recent decision shows it: statistics keep hashes only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub piece: Option<String>,
@@ -719,16 +743,17 @@ pub struct Hot {
     pub count: u64,
 }
 
-impl From<&engine::Hot> for Hot {
-    fn from(hot: &engine::Hot) -> Hot {
-        Hot { piece: hot.piece.clone(), shingle: hot.shingle.to_string(), count: hot.count }
+impl From<&engine::HotKey> for HotKeyJson {
+    fn from(hot: &engine::HotKey) -> HotKeyJson {
+        HotKeyJson { piece: hot.piece.clone(), shingle: hot.shingle.to_string(), count: hot.count }
     }
 }
 
 /// What somebody says about a past decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Feedback {
+#[schema(as = Feedback)]
+pub struct FeedbackJson {
     /// The decision.
     pub id: String,
     /// What is said: one of the pipeline's feedback classes; `none` takes back what was said.
@@ -741,7 +766,8 @@ pub struct Feedback {
 
 /// What feedback or learning did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Said {
+#[schema(as = FeedbackOutcome)]
+pub struct FeedbackOutcomeJson {
     /// What it was said about: the decision's id; when learning, the event's id or else the SHA-256 of the body.
     pub id: String,
     /// What was said.
@@ -770,45 +796,59 @@ pub struct Said {
 /// One line of the answer to a batch of feedback, in the order of its lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
-pub enum SaidLine {
+pub enum FeedbackLine {
     /// What the line did.
-    Said(Said),
+    Outcome(FeedbackOutcomeJson),
     /// The line could not be taken in. The others are not affected.
     Error(BatchError),
 }
 
-impl Said {
+impl FeedbackOutcomeJson {
     /// What came of saying `class` of `id`.
-    pub fn new(id: String, class: String, outcome: engine::FeedbackOutcome) -> Said {
+    pub fn new(id: String, class: String, outcome: engine::FeedbackOutcome) -> FeedbackOutcomeJson {
         let engine::FeedbackOutcome { keys, tokens, duplicate, weight, limited, standing, replaced } =
             outcome;
         let standing = standing.name().to_owned();
-        Said { id, class, keys, tokens, duplicate, weight, limited, standing, replaced, warnings: Vec::new() }
+        FeedbackOutcomeJson {
+            id,
+            class,
+            keys,
+            tokens,
+            duplicate,
+            weight,
+            limited,
+            standing,
+            replaced,
+            warnings: Vec::new(),
+        }
     }
 }
 
 /// What a mail did in which mail was reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Reported {
+#[schema(as = MailReport)]
+pub struct MailReportJson {
     /// Who reported.
     pub by: String,
     /// What was said; missing where a feedback report says nothing of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// For each mail that was reported what that did: by the id of its decision, or else the SHA-256 of the mail.
-    pub said: Vec<Said>,
+    pub said: Vec<FeedbackOutcomeJson>,
 }
 
 /// A copy of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Snapshot {
+#[schema(as = Snapshot)]
+pub struct SnapshotJson {
     /// Its name in the `snapshots` of the data directory, made of the time.
     pub name: String,
 }
 
 /// Whether the node is alive or ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Health {
+#[schema(as = Health)]
+pub struct HealthJson {
     /// `ok`, or `degraded` if the node answers although something is wrong; a node that does not answer says so by a
     /// [`Problem`].
     pub status: String,
@@ -816,34 +856,37 @@ pub struct Health {
     pub version: String,
     /// What is wrong now, by name; only `/readyz` says it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<ConditionJson>,
 }
 
 /// Something that is wrong with the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Condition {
+#[schema(as = Condition)]
+pub struct ConditionJson {
     /// Its name, as the metric `tollhouse_condition` has it.
     pub name: String,
     /// What is wrong, where, and the mend.
     pub detail: String,
 }
 
-impl From<engine::Condition> for Condition {
-    fn from(condition: engine::Condition) -> Condition {
-        Condition { name: condition.name.to_owned(), detail: condition.detail }
+impl From<engine::NodeCondition> for ConditionJson {
+    fn from(condition: engine::NodeCondition) -> ConditionJson {
+        ConditionJson { name: condition.name.to_owned(), detail: condition.detail }
     }
 }
 
 /// What the node runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Pipelines {
+#[schema(as = Pipelines)]
+pub struct PipelinesJson {
     /// The pipelines; the first answers where none is named.
-    pub pipelines: Vec<Pipeline>,
+    pub pipelines: Vec<PipelineJson>,
 }
 
 /// One stream's way from event to verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Pipeline {
+#[schema(as = Pipeline)]
+pub struct PipelineJson {
     /// Its name.
     pub name: String,
     /// Changes whenever something changes that verdicts depend on.
@@ -851,49 +894,49 @@ pub struct Pipeline {
     /// What it reads: `message`, `access-log` or `json`.
     pub input: String,
     /// The kinds of pieces that it counts.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<KindJson>,
     /// What it counts distinct values of.
-    pub distincts: Vec<Distinct>,
+    pub distincts: Vec<DistinctJson>,
     /// The bands of the score, ascending. Below the first is `accept`.
-    pub bands: Vec<Band>,
+    pub bands: Vec<BandJson>,
     /// Its rules.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RuleJson>,
     /// The classes of feedback that it takes.
     pub feedback: Vec<String>,
 }
 
-impl From<&engine::Pipeline> for Pipeline {
-    fn from(pipeline: &engine::Pipeline) -> Pipeline {
-        let kinds = pipeline.kinds.iter().map(|plan| Kind {
+impl From<&engine::Pipeline> for PipelineJson {
+    fn from(pipeline: &engine::Pipeline) -> PipelineJson {
+        let kinds = pipeline.kinds.iter().map(|plan| KindJson {
             name: plan.name.clone(),
             number: plan.kind.0,
             of: pipeline.schema.column(plan.slot).name.clone(),
             normalise: plan.normalise.name().to_owned(),
             counters: plan.counters.clone(),
             windows: plan.windows.iter().copied().map(Length).collect(),
-            track: plan.track_names(),
+            track: plan.aggregate_names(),
         });
         let distincts = pipeline.distincts.iter();
         let bands = pipeline.rules.bands().as_slice().iter();
-        let rules = pipeline.rules.rules().iter().map(|rule| Rule {
+        let rules = pipeline.rules.rules().iter().map(|rule| RuleJson {
             name: rule.name.clone(),
             score: rule.score,
             mode: rule.mode.name().to_owned(),
             description: rule.description.clone(),
         });
-        Pipeline {
+        PipelineJson {
             name: pipeline.name.clone(),
             version: pipeline.version.clone(),
             input: pipeline.input.name().to_owned(),
             kinds: kinds.collect(),
             distincts: distincts
-                .map(|plan| Distinct {
+                .map(|plan| DistinctJson {
                     name: plan.name.clone(),
                     number: plan.kind.0,
                     precision: plan.precision,
                 })
                 .collect(),
-            bands: bands.map(|band| Band { at: band.at, action: band.action }).collect(),
+            bands: bands.map(|band| BandJson { at: band.at, action: band.action }).collect(),
             rules: rules.collect(),
             feedback: pipeline.feedback.keys().cloned().collect(),
         }
@@ -902,7 +945,8 @@ impl From<&engine::Pipeline> for Pipeline {
 
 /// A kind of piece.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Kind {
+#[schema(as = Kind)]
+pub struct KindJson {
     /// Its name.
     pub name: String,
     /// The number that is stored with its keys.
@@ -922,7 +966,8 @@ pub struct Kind {
 
 /// A distinct count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Distinct {
+#[schema(as = Distinct)]
+pub struct DistinctJson {
     /// Its name.
     pub name: String,
     /// The number that is stored with its keys.
@@ -934,7 +979,8 @@ pub struct Distinct {
 
 /// From a score of `at` on, `action` is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Band {
+#[schema(as = Band)]
+pub struct BandJson {
     /// The lowest score of the band.
     pub at: f64,
     /// What is asked for.
@@ -944,7 +990,8 @@ pub struct Band {
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Rule {
+#[schema(as = Rule)]
+pub struct RuleJson {
     /// Its name.
     pub name: String,
     /// What is added to the score where it fires.
@@ -957,7 +1004,8 @@ pub struct Rule {
 
 /// An error, as RFC 9457 writes it (`application/problem+json`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Problem {
+#[schema(as = Problem)]
+pub struct ProblemJson {
     /// `urn:tollhouse:problem:` and a stable word to tell problems by.
     #[serde(rename = "type")]
     pub kind: String,
@@ -972,12 +1020,13 @@ pub struct Problem {
     pub help: Option<String>,
     /// Every mistake in a configuration that was refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub problems: Vec<Diagnostic>,
+    pub problems: Vec<DiagnosticJson>,
 }
 
 /// A mistake in a configuration, or something suspicious about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Diagnostic {
+#[schema(as = Diagnostic)]
+pub struct DiagnosticJson {
     /// `error` or `warning`.
     pub severity: String,
     /// The name of the file, without its folder; `posted rules` or `candidate` for a text that was sent.
@@ -993,12 +1042,12 @@ pub struct Diagnostic {
     pub help: Option<String>,
 }
 
-impl From<&engine::Problem> for Diagnostic {
-    fn from(problem: &engine::Problem) -> Diagnostic {
+impl From<&engine::ConfigProblem> for DiagnosticJson {
+    fn from(problem: &engine::ConfigProblem) -> DiagnosticJson {
         let (line, column) = problem.origin.line_column();
         // Where the node's files lie is for its log.
         let file = problem.origin.source.name.rsplit('/').next().unwrap_or_default().to_owned();
-        Diagnostic {
+        DiagnosticJson {
             severity: problem.severity.name().to_owned(),
             file,
             line,
@@ -1011,7 +1060,8 @@ impl From<&engine::Problem> for Diagnostic {
 
 /// What stands over the file of a pipeline, and what can be gone back to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Rules {
+#[schema(as = Rules)]
+pub struct RulesJson {
     /// The pipeline.
     pub pipeline: String,
     /// The version in force, which every decision names.
@@ -1025,12 +1075,13 @@ pub struct Rules {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
     /// What was in force, the newest first, each once.
-    pub versions: Vec<Version>,
+    pub versions: Vec<VersionJson>,
 }
 
 /// A version that can be gone back to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Version {
+#[schema(as = Version)]
+pub struct VersionJson {
     /// Its name.
     pub version: String,
     /// When it was last put in force; left out if that was at a start.
@@ -1040,14 +1091,14 @@ pub struct Version {
     pub by: String,
 }
 
-impl From<&engine::RulesInfo> for Rules {
-    fn from(info: &engine::RulesInfo) -> Rules {
-        let versions = info.versions.iter().map(|version| Version {
+impl From<&engine::RulesInfo> for RulesJson {
+    fn from(info: &engine::RulesInfo) -> RulesJson {
+        let versions = info.versions.iter().map(|version| VersionJson {
             version: version.version.clone(),
             since: version.since.map(Timestamp),
             by: version.by.clone(),
         });
-        Rules {
+        RulesJson {
             pipeline: info.pipeline.clone(),
             version: info.version.clone(),
             back: info.back,
@@ -1060,13 +1111,14 @@ impl From<&engine::RulesInfo> for Rules {
 
 /// What a change of rules did, or would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Reloaded {
+#[schema(as = ReloadOutcome)]
+pub struct ReloadOutcomeJson {
     /// Nothing was changed: this is what would be.
     pub dry_run: bool,
     /// The pipelines that are judged otherwise; none if all is as it was.
-    pub changes: Vec<RulesChange>,
+    pub changes: Vec<PipelineChangeJson>,
     /// What is suspicious about the configuration.
-    pub warnings: Vec<Diagnostic>,
+    pub warnings: Vec<DiagnosticJson>,
     /// Sections of the node whose settings have changed, and are heeded by a restart only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<String>,
@@ -1074,7 +1126,8 @@ pub struct Reloaded {
 
 /// How a pipeline is judged otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RulesChange {
+#[schema(as = PipelineChange)]
+pub struct PipelineChangeJson {
     /// The pipeline.
     pub pipeline: String,
     /// Its version before; left out for a pipeline that is new.
@@ -1096,10 +1149,10 @@ pub struct RulesChange {
     pub counted: Vec<String>,
 }
 
-impl Reloaded {
+impl ReloadOutcomeJson {
     /// What the engine says of a change.
-    pub fn new(reloaded: &engine::Reloaded, dry_run: bool) -> Reloaded {
-        let changes = reloaded.changes.iter().cloned().map(|change| RulesChange {
+    pub fn new(reloaded: &engine::ReloadOutcome, dry_run: bool) -> ReloadOutcomeJson {
+        let changes = reloaded.changes.iter().cloned().map(|change| PipelineChangeJson {
             pipeline: change.pipeline,
             before: change.before,
             after: change.after,
@@ -1109,10 +1162,10 @@ impl Reloaded {
             changed: change.changed,
             counted: change.counted,
         });
-        Reloaded {
+        ReloadOutcomeJson {
             dry_run,
             changes: changes.collect(),
-            warnings: reloaded.warnings.list().iter().map(Diagnostic::from).collect(),
+            warnings: reloaded.warnings.list().iter().map(DiagnosticJson::from).collect(),
             restart: reloaded.restart.iter().map(|section| (*section).to_owned()).collect(),
         }
     }
@@ -1121,7 +1174,7 @@ impl Reloaded {
 /// The version to go back to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Rollback {
+pub struct RollbackRequest {
     /// The version, or as much of its beginning as no other has.
     pub version: String,
     /// The pipeline; the first of the configuration if none is named.
@@ -1131,7 +1184,8 @@ pub struct Rollback {
 
 /// How a candidate compares with what is enforced, since either was changed or the node was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Comparison {
+#[schema(as = Comparison)]
+pub struct ComparisonJson {
     /// The pipeline.
     pub pipeline: String,
     /// The version that is enforced.
@@ -1149,12 +1203,13 @@ pub struct Comparison {
     /// How often what was enforced while the candidate asked for what: by the enforced action, then the candidate's.
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
     /// The latest events for which they disagree, the newest first.
-    pub examples: Vec<Disagreement>,
+    pub examples: Vec<DisagreementJson>,
 }
 
 /// An event for which enforced rules and candidate ask for different actions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Disagreement {
+#[schema(as = Disagreement)]
+pub struct DisagreementJson {
     /// The decision's name, for `GET /v1/decisions/{id}`.
     pub id: String,
     /// The caller's name for the event.
@@ -1163,14 +1218,15 @@ pub struct Disagreement {
     /// When the event happened.
     pub time: Timestamp,
     /// What was enforced.
-    pub enforced: Judged,
+    pub enforced: ComparedVerdictJson,
     /// What the candidate says.
-    pub candidate: Judged,
+    pub candidate: ComparedVerdictJson,
 }
 
 /// What rules say of an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Judged {
+#[schema(as = ComparedVerdict)]
+pub struct ComparedVerdictJson {
     /// The action.
     #[schema(schema_with = action_schema)]
     pub action: Action,
@@ -1180,26 +1236,26 @@ pub struct Judged {
     pub rules: Vec<String>,
 }
 
-impl From<&engine::Judged> for Judged {
-    fn from(judged: &engine::Judged) -> Judged {
-        Judged { action: judged.action, score: judged.score, rules: judged.rules.clone() }
+impl From<&engine::ComparedVerdict> for ComparedVerdictJson {
+    fn from(judged: &engine::ComparedVerdict) -> ComparedVerdictJson {
+        ComparedVerdictJson { action: judged.action, score: judged.score, rules: judged.rules.clone() }
     }
 }
 
-impl From<&engine::Comparison> for Comparison {
-    fn from(comparison: &engine::Comparison) -> Comparison {
+impl From<&engine::CandidateComparison> for ComparisonJson {
+    fn from(comparison: &engine::CandidateComparison) -> ComparisonJson {
         let mut actions: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for (enforced, candidate, count) in &comparison.actions {
             actions.entry(enforced.to_string()).or_default().insert(candidate.to_string(), *count);
         }
-        let examples = comparison.examples.iter().map(|example| Disagreement {
+        let examples = comparison.examples.iter().map(|example| DisagreementJson {
             id: example.id.to_string(),
             event_id: example.event_id.clone(),
             time: Timestamp(example.time),
-            enforced: Judged::from(&example.enforced),
-            candidate: Judged::from(&example.candidate),
+            enforced: ComparedVerdictJson::from(&example.enforced),
+            candidate: ComparedVerdictJson::from(&example.candidate),
         });
-        Comparison {
+        ComparisonJson {
             pipeline: comparison.pipeline.clone(),
             version: comparison.version.clone(),
             candidate: comparison.candidate.clone(),
@@ -1236,7 +1292,8 @@ mod tests {
 
     #[test]
     fn a_timeline_is_cut_into_its_tiers() {
-        let bucket = |start, width, counts| stats::Bucket { start: Time::from_seconds(start), width, counts };
+        let bucket =
+            |start, width, counts| stats::TimelineBucket { start: Time::from_seconds(start), width, counts };
         let timeline = stats::Timeline {
             counters: vec!["seen".to_owned(), "spam".to_owned()],
             first: Time::from_seconds(10),
@@ -1256,7 +1313,7 @@ mod tests {
             quality: stats::Quality::Exact,
             timeline: Some(timeline),
         };
-        let written = serde_json::to_value(Timeline::new("mail", "from", &known)).unwrap();
+        let written = serde_json::to_value(TimelineJson::new("mail", "from", &known)).unwrap();
         assert_eq!(
             written,
             json!({
@@ -1280,8 +1337,8 @@ mod tests {
             })
         );
         assert_eq!(
-            serde_json::from_value::<Timeline>(written).unwrap(),
-            Timeline::new("mail", "from", &known)
+            serde_json::from_value::<TimelineJson>(written).unwrap(),
+            TimelineJson::new("mail", "from", &known)
         );
     }
 

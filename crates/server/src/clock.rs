@@ -74,7 +74,7 @@ impl ClockSource for SystemClock {
 
 /// The reason of a doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum DoubtReason {
     /// The wall clock was set while the server ran.
     Jump,
     /// It is not near the newest decision on disk: that is at so much, were it counted in time that has passed.
@@ -83,8 +83,8 @@ enum Reason {
 
 /// A wall clock that is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Doubt {
-    reason: Reason,
+pub(crate) struct ClockDoubt {
+    reason: DoubtReason,
     /// The offset that it would give.
     offset: i64,
     /// By how much it is ahead of what is believed.
@@ -93,13 +93,13 @@ pub(crate) struct Doubt {
     since: i64,
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for ClockDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let apart = rough(self.ahead);
         let direction = if self.ahead.0 < 0 { "behind" } else { "ahead of" };
         let (than, goes) = match self.reason {
-            Reason::Jump => ("the time that has passed", "time goes on as it passes"),
-            Reason::Start { .. } => ("the newest decision on disk", "the clock is gone by"),
+            DoubtReason::Jump => ("the time that has passed", "time goes on as it passes"),
+            DoubtReason::Start { .. } => ("the newest decision on disk", "the clock is gone by"),
         };
         write!(
             f,
@@ -119,25 +119,25 @@ fn rough(span: Span) -> Span {
 
 /// What is added to the time that has passed. Pure: it is told what the clocks say.
 #[derive(Clone, Debug)]
-pub(crate) struct Discipline {
+pub(crate) struct ClockDiscipline {
     offset: i64,
     /// What had passed at the last look.
     looked: i64,
-    doubt: Option<Doubt>,
+    doubt: Option<ClockDoubt>,
 }
 
-impl Discipline {
+impl ClockDiscipline {
     /// Begins at what the wall clock says. `newest` is the time of the newest decision on disk.
-    pub(crate) fn new(wall: Time, passed: Span, newest: Option<Time>) -> Discipline {
+    pub(crate) fn new(wall: Time, passed: Span, newest: Option<Time>) -> ClockDiscipline {
         let offset = wall.0.saturating_sub(passed.0);
         let newest = newest.map(|newest| newest.0.saturating_sub(passed.0));
-        let doubt = newest.filter(|newest| !is_near_start(offset, *newest)).map(|newest| Doubt {
-            reason: Reason::Start { newest },
+        let doubt = newest.filter(|newest| !is_near_start(offset, *newest)).map(|newest| ClockDoubt {
+            reason: DoubtReason::Start { newest },
             offset,
             ahead: Span(offset.saturating_sub(newest)),
             since: passed.0,
         });
-        Discipline { offset, looked: passed.0, doubt }
+        ClockDiscipline { offset, looked: passed.0, doubt }
     }
 
     /// Hears what the clocks say. Answers whether the wall clock is now believed after a doubt: time may then go back.
@@ -154,10 +154,10 @@ impl Discipline {
             return false;
         };
         let is_right = match doubt.reason {
-            Reason::Jump => is_near(offset, self.offset),
-            Reason::Start { newest } => is_near_start(offset, newest),
+            DoubtReason::Jump => is_near(offset, self.offset),
+            DoubtReason::Start { newest } => is_near_start(offset, newest),
         };
-        if is_right && doubt.reason == Reason::Jump {
+        if is_right && doubt.reason == DoubtReason::Jump {
             self.doubt = None;
             self.follow(offset, since_last);
             return false;
@@ -168,17 +168,17 @@ impl Discipline {
         }
         if !is_near(offset, doubt.offset) {
             let ahead = match doubt.reason {
-                Reason::Jump => Span(offset.saturating_sub(self.offset)),
-                Reason::Start { newest } => Span(offset.saturating_sub(newest)),
+                DoubtReason::Jump => Span(offset.saturating_sub(self.offset)),
+                DoubtReason::Start { newest } => Span(offset.saturating_sub(newest)),
             };
-            self.doubt = Some(Doubt { offset, ahead, since: passed.0, ..doubt });
+            self.doubt = Some(ClockDoubt { offset, ahead, since: passed.0, ..doubt });
         }
         false
     }
 
-    fn jump(&self, offset: i64, passed: Span) -> Doubt {
+    fn jump(&self, offset: i64, passed: Span) -> ClockDoubt {
         let ahead = Span(offset.saturating_sub(self.offset));
-        Doubt { reason: Reason::Jump, offset, ahead, since: passed.0 }
+        ClockDoubt { reason: DoubtReason::Jump, offset, ahead, since: passed.0 }
     }
 
     fn follow(&mut self, offset: i64, since_last: i64) {
@@ -197,25 +197,25 @@ fn is_near_start(offset: i64, newest: i64) -> bool {
 }
 
 /// A function that says the time.
-type Driver = dyn Fn() -> Time + Send + Sync;
+type TimeFunction = dyn Fn() -> Time + Send + Sync;
 
 /// Where the time comes from: cheap to share, and to ask.
 #[derive(Clone)]
-pub struct Clock(Arc<Hand>);
+pub struct Clock(Arc<ClockKind>);
 
-enum Hand {
+enum ClockKind {
     /// Somebody else says it.
-    Driven(Box<Driver>),
-    Kept(Kept),
+    Driven(Box<TimeFunction>),
+    Kept(DisciplinedClock),
 }
 
 /// A time that is kept by a source.
-struct Kept {
+struct DisciplinedClock {
     source: Box<dyn ClockSource>,
     offset: AtomicI64,
     /// The latest time that was told.
-    told: AtomicI64,
-    discipline: Mutex<Discipline>,
+    latest: AtomicI64,
+    discipline: Mutex<ClockDiscipline>,
 }
 
 impl fmt::Debug for Clock {
@@ -228,10 +228,10 @@ impl Clock {
     /// Goes by a source. `newest` is the time of the newest decision on disk.
     pub fn of(source: impl ClockSource + 'static, newest: Option<Time>) -> Clock {
         let (wall, passed) = source.both();
-        let discipline = Discipline::new(wall, passed, newest);
-        Clock(Arc::new(Hand::Kept(Kept {
+        let discipline = ClockDiscipline::new(wall, passed, newest);
+        Clock(Arc::new(ClockKind::Kept(DisciplinedClock {
             offset: AtomicI64::new(discipline.offset),
-            told: AtomicI64::new(i64::MIN),
+            latest: AtomicI64::new(i64::MIN),
             discipline: Mutex::new(discipline),
             source: Box::new(source),
         })))
@@ -239,14 +239,14 @@ impl Clock {
 
     /// Says what a function says, and never doubts it: where events drive the time.
     pub fn driven(now: impl Fn() -> Time + Send + Sync + 'static) -> Clock {
-        Clock(Arc::new(Hand::Driven(Box::new(now))))
+        Clock(Arc::new(ClockKind::Driven(Box::new(now))))
     }
 
     /// The time. It goes back only where a wall clock that says so is believed.
     pub fn now(&self) -> Time {
         match &*self.0 {
-            Hand::Driven(now) => now(),
-            Hand::Kept(Kept { source, offset, told, .. }) => {
+            ClockKind::Driven(now) => now(),
+            ClockKind::Kept(DisciplinedClock { source, offset, latest: told, .. }) => {
                 let now = source.passed().0.saturating_add(offset.load(Ordering::Acquire));
                 Time(told.fetch_max(now, Ordering::AcqRel).max(now))
             }
@@ -256,7 +256,9 @@ impl Clock {
     /// Compares the clocks, which is to be done each second. Answers what is wrong with the wall clock while it is not
     /// believed.
     pub fn look(&self) -> Option<String> {
-        let Hand::Kept(Kept { source, offset, told, discipline }) = &*self.0 else { return None };
+        let ClockKind::Kept(DisciplinedClock { source, offset, latest: told, discipline }) = &*self.0 else {
+            return None;
+        };
         let mut discipline = discipline.lock().unwrap_or_else(PoisonError::into_inner);
         let (wall, passed) = source.both();
         let is_believed = discipline.look(wall, passed);
@@ -315,7 +317,7 @@ mod tests {
         #[test]
         fn the_time_told_is_right_unless_a_wrong_clock_was_steady(happenings in happenings()) {
             let (mut passed, mut off) = (0i64, 0i64);
-            let mut discipline = Discipline::new(Time(START), Span(0), None);
+            let mut discipline = ClockDiscipline::new(Time(START), Span(0), None);
             // How far the time told may be off, and how long the wall clock has been where it is.
             let (mut believed, mut even, mut seen) = (0i64, 0i64, 0i64);
             let near = |one: i64, other: i64| one.abs_diff(other) <= 2 * STEP_MAX.0.unsigned_abs();
@@ -364,7 +366,7 @@ mod tests {
         fn any_clocks_will_do(looks in proptest::collection::vec((any::<i64>(), any::<i64>()), 1..20), newest in any::<Option<i64>>()) {
             let mut looks = looks.into_iter();
             let (wall, passed) = looks.next().unwrap();
-            let mut discipline = Discipline::new(Time(wall), Span(passed), newest.map(Time));
+            let mut discipline = ClockDiscipline::new(Time(wall), Span(passed), newest.map(Time));
             for (wall, passed) in looks {
                 discipline.look(Time(wall), Span(passed));
                 discipline.doubt.map(|doubt| doubt.to_string());
@@ -375,7 +377,7 @@ mod tests {
     #[test]
     fn at_the_start_the_newest_decision_is_asked() {
         let at = |days: i64| Some(Time(START + days * DAY));
-        let start = |newest| Discipline::new(Time(START), Span(7), newest);
+        let start = |newest| ClockDiscipline::new(Time(START), Span(7), newest);
         for newest in [None, at(0), Some(Time(START - DAY)), Some(Time(START + 9_000_000))] {
             assert_eq!(start(newest).doubt, None);
         }

@@ -29,7 +29,7 @@ pub(crate) struct Late;
 
 /// A reason for which there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unanswered {
+pub(crate) enum NoAnswerReason {
     /// The deadline came first.
     Late,
     /// The work has panicked.
@@ -86,15 +86,15 @@ impl Deadline {
     pub(crate) async fn run<T: Send + 'static>(
         self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Unanswered> {
+    ) -> Result<T, NoAnswerReason> {
         // It is dropped with this waiting.
         let (_waits, waiter) = watch::channel(());
         let moment = self.moment;
         let deadline = Deadline { moment, waiter: Some(waiter) };
         match timeout_at(moment, tokio::spawn(deadline.bound(work))).await {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(_)) => Err(Unanswered::Panicked),
-            Err(_) => Err(Unanswered::Late),
+            Ok(Err(_)) => Err(NoAnswerReason::Panicked),
+            Err(_) => Err(NoAnswerReason::Late),
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
             wait.notified().await;
             tell.notify_one();
         });
-        assert_eq!(answered.await, Err(Unanswered::Late));
+        assert_eq!(answered.await, Err(NoAnswerReason::Late));
         go.notify_one();
         done.notified().await;
     }
@@ -144,6 +144,6 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_its_task() {
         let panics = async { std::hint::black_box(None::<()>).expect("this panics on purpose") };
-        assert_eq!(Deadline::after(Duration::from_secs(60)).run(panics).await, Err(Unanswered::Panicked));
+        assert_eq!(Deadline::after(Duration::from_secs(60)).run(panics).await, Err(NoAnswerReason::Panicked));
     }
 }

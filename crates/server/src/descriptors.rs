@@ -27,7 +27,7 @@ pub fn raise_file_limit() {
 
 /// The descriptors of a process that its connections may have.
 #[derive(Debug)]
-pub(crate) struct Descriptors {
+pub(crate) struct DescriptorBudget {
     /// Of the process.
     limit: usize,
     /// Most open connections, as files are now.
@@ -38,19 +38,19 @@ pub(crate) struct Descriptors {
 
 /// A connection's descriptor.
 #[derive(Debug)]
-pub(crate) struct Descriptor(Arc<Descriptors>);
+pub(crate) struct DescriptorPermit(Arc<DescriptorBudget>);
 
-impl Descriptors {
+impl DescriptorBudget {
     /// Returns those of this process.
-    pub(crate) fn of_process() -> Descriptors {
+    pub(crate) fn of_process() -> DescriptorBudget {
         let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-        let all = Descriptors::new(limit.unwrap_or(usize::MAX), 0);
+        let all = DescriptorBudget::new(limit.unwrap_or(usize::MAX), 0);
         all.look();
         all
     }
 
-    fn new(limit: usize, files: usize) -> Descriptors {
-        let all = Descriptors {
+    fn new(limit: usize, files: usize) -> DescriptorBudget {
+        let all = DescriptorBudget {
             limit,
             allowed: AtomicUsize::new(0),
             open: AtomicUsize::new(0),
@@ -77,7 +77,7 @@ impl Descriptors {
     }
 
     /// Waits for a descriptor for a connection that is about to be accepted.
-    pub(crate) async fn take(self: &Arc<Self>) -> Descriptor {
+    pub(crate) async fn take(self: &Arc<Self>) -> DescriptorPermit {
         loop {
             let freed = self.freed.notified();
             if let Some(descriptor) = self.try_take() {
@@ -87,15 +87,15 @@ impl Descriptors {
         }
     }
 
-    fn try_take(self: &Arc<Self>) -> Option<Descriptor> {
+    fn try_take(self: &Arc<Self>) -> Option<DescriptorPermit> {
         let allowed = self.allowed.load(Ordering::Relaxed);
         let more = |open: usize| (open < allowed).then_some(open + 1);
         self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Descriptor(Arc::clone(self)))
+        Some(DescriptorPermit(Arc::clone(self)))
     }
 
     /// Returns what is wrong while connections wait for descriptors.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn shortage(&self) -> Option<String> {
         let (open, allowed) = (self.open.load(Ordering::Relaxed), self.allowed.load(Ordering::Relaxed));
         (open >= allowed).then(|| {
             let limit = self.limit;
@@ -113,7 +113,7 @@ impl Descriptors {
     }
 }
 
-impl Drop for Descriptor {
+impl Drop for DescriptorPermit {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
         self.0.freed.notify_waiters();
@@ -122,29 +122,29 @@ impl Drop for Descriptor {
 
 /// Open connections by address.
 #[derive(Debug, Default)]
-pub(crate) struct Clients(Mutex<HashMap<IpAddr, usize>>);
+pub(crate) struct ClientConnections(Mutex<HashMap<IpAddr, usize>>);
 
 /// A connection's place among those of its client.
 #[derive(Debug)]
-pub(crate) struct ClientPlace {
-    clients: Arc<Clients>,
+pub(crate) struct ClientConnectionPermit {
+    clients: Arc<ClientConnections>,
     client: IpAddr,
 }
 
-impl Clients {
+impl ClientConnections {
     /// Takes a place of a client that may have so many.
-    pub(crate) fn take(self: &Arc<Self>, client: IpAddr, max: usize) -> Option<ClientPlace> {
+    pub(crate) fn take(self: &Arc<Self>, client: IpAddr, max: usize) -> Option<ClientConnectionPermit> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(client).or_default();
         if *count >= max {
             return None;
         }
         *count += 1;
-        Some(ClientPlace { clients: Arc::clone(self), client })
+        Some(ClientConnectionPermit { clients: Arc::clone(self), client })
     }
 }
 
-impl Drop for ClientPlace {
+impl Drop for ClientConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.client) {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_client_has_so_many_places() {
-        let clients = Arc::new(Clients::default());
+        let clients = Arc::new(ClientConnections::default());
         let (a, b) = (IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::from(Ipv4Addr::new(192, 0, 2, 2)));
         let first = clients.take(a, 2);
         let second = clients.take(a, 2);
@@ -178,16 +178,16 @@ mod tests {
 
     #[tokio::test]
     async fn files_have_descriptors_that_connections_cannot_take() {
-        let all = Arc::new(Descriptors::new(64, 20));
-        let held: Vec<Descriptor> = std::iter::from_fn(|| all.try_take()).collect();
+        let all = Arc::new(DescriptorBudget::new(64, 20));
+        let held: Vec<DescriptorPermit> = std::iter::from_fn(|| all.try_take()).collect();
         assert_eq!(held.len(), 64 - 20 - 8);
-        assert!(all.trouble().is_some_and(|trouble| trouble.starts_with("36 connections")));
+        assert!(all.shortage().is_some_and(|trouble| trouble.starts_with("36 connections")));
         assert_eq!((all.share(500), all.share(5)), (27, 5));
         // Files that come take them from connections to come.
         all.leave_to(40);
         assert!(all.try_take().is_none() && all.share(500) == 12);
         drop(held);
-        assert!(all.trouble().is_none());
+        assert!(all.shortage().is_none());
         drop(all.take().await);
         all.leave_to(1000);
         let last = all.take().await;

@@ -40,9 +40,9 @@ const FAULTS: [FramingFault; 4] =
 
 /// The first fault of a connection, shared between who reads it and who answers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FoundFault(Arc<AtomicU8>);
+pub(crate) struct SharedFault(Arc<AtomicU8>);
 
-impl FoundFault {
+impl SharedFault {
     pub(crate) fn get(&self) -> Option<FramingFault> {
         FAULTS.get(usize::from(self.0.load(Ordering::Acquire)).checked_sub(1)?).copied()
     }
@@ -55,7 +55,7 @@ impl FoundFault {
 
 /// What the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum FramingStep {
     /// A line of a head.
     Head,
     /// So much of a body.
@@ -70,8 +70,8 @@ enum Step {
 
 /// The watcher of one connection.
 #[derive(Debug)]
-pub struct Framing {
-    step: Step,
+pub struct RequestFraming {
+    step: FramingStep,
     /// The line that has not ended, as much of it as is looked at.
     line: Vec<u8>,
     /// How long it is.
@@ -85,10 +85,10 @@ pub struct Framing {
     fault: Option<FramingFault>,
 }
 
-impl Default for Framing {
-    fn default() -> Framing {
-        Framing {
-            step: Step::Head,
+impl Default for RequestFraming {
+    fn default() -> RequestFraming {
+        RequestFraming {
+            step: FramingStep::Head,
             line: Vec::new(),
             length: 0,
             returned: false,
@@ -100,25 +100,25 @@ impl Default for Framing {
     }
 }
 
-impl Framing {
+impl RequestFraming {
     /// Looks at bytes that follow those before; answers the first fault so far. Behind a fault nothing is looked at.
     pub fn watch(&mut self, mut bytes: &[u8]) -> Option<FramingFault> {
         while self.fault.is_none() && !bytes.is_empty() {
             bytes = match &mut self.step {
-                Step::Body(left) | Step::Chunk(left) if *left > 0 => {
+                FramingStep::Body(left) | FramingStep::Chunk(left) if *left > 0 => {
                     let passed = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
                     *left -= passed as u64;
                     &bytes[passed..]
                 }
-                Step::Body(_) => {
-                    self.step = Step::Head;
+                FramingStep::Body(_) => {
+                    self.step = FramingStep::Head;
                     bytes
                 }
-                Step::Chunk(_) => {
-                    self.step = Step::Size;
+                FramingStep::Chunk(_) => {
+                    self.step = FramingStep::Size;
                     bytes
                 }
-                Step::Head | Step::Size | Step::Trailer => self.read_line(bytes),
+                FramingStep::Head | FramingStep::Size | FramingStep::Trailer => self.read_line(bytes),
             };
         }
         self.fault
@@ -146,33 +146,34 @@ impl Framing {
     fn end_line(&mut self) -> Result<(), FramingFault> {
         let is_empty = self.length == 1;
         match self.step {
-            Step::Head if !is_empty => {
+            FramingStep::Head if !is_empty => {
                 let is_first = !std::mem::replace(&mut self.begun, true);
                 if is_first { Ok(()) } else { self.field() }
             }
             // Lines before the first are passed over, as by the library.
-            Step::Head if !self.begun => Ok(()),
-            Step::Head => {
+            FramingStep::Head if !self.begun => Ok(()),
+            FramingStep::Head => {
                 self.step = match (self.is_chunked, self.content_length) {
-                    (true, _) => Step::Size,
-                    (false, length) => Step::Body(length.unwrap_or(0)),
+                    (true, _) => FramingStep::Size,
+                    (false, length) => FramingStep::Body(length.unwrap_or(0)),
                 };
                 (self.begun, self.content_length, self.is_chunked) = (false, None, false);
                 Ok(())
             }
-            Step::Size => {
+            FramingStep::Size => {
                 let digits = self.line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
                 let digits = str::from_utf8(&self.line[..digits]).unwrap_or_default();
                 // What is no size the library refuses.
                 let size = u64::from_str_radix(digits, 16).unwrap_or(0);
-                self.step = if size == 0 { Step::Trailer } else { Step::Chunk(size.saturating_add(2)) };
+                self.step =
+                    if size == 0 { FramingStep::Trailer } else { FramingStep::Chunk(size.saturating_add(2)) };
                 Ok(())
             }
-            Step::Trailer if is_empty => {
-                self.step = Step::Head;
+            FramingStep::Trailer if is_empty => {
+                self.step = FramingStep::Head;
                 Ok(())
             }
-            Step::Trailer | Step::Body(_) | Step::Chunk(_) => Ok(()),
+            FramingStep::Trailer | FramingStep::Body(_) | FramingStep::Chunk(_) => Ok(()),
         }
     }
 
@@ -201,19 +202,19 @@ impl Framing {
 }
 
 /// A stream whose incoming bytes are watched.
-pub(crate) struct Watched<S> {
+pub(crate) struct WatchedStream<S> {
     stream: S,
-    framing: Framing,
-    found: FoundFault,
+    framing: RequestFraming,
+    found: SharedFault,
 }
 
-impl<S> Watched<S> {
-    pub(crate) fn new(stream: S, found: FoundFault) -> Watched<S> {
-        Watched { stream, framing: Framing::default(), found }
+impl<S> WatchedStream<S> {
+    pub(crate) fn new(stream: S, found: SharedFault) -> WatchedStream<S> {
+        WatchedStream { stream, framing: RequestFraming::default(), found }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -228,7 +229,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-write_through!(Watched);
+write_through!(WatchedStream);
 
 #[cfg(test)]
 mod tests {
@@ -238,9 +239,9 @@ mod tests {
 
     #[track_caller]
     fn check(requests: &str, expected: Option<FramingFault>) {
-        assert_eq!(Framing::default().watch(requests.as_bytes()), expected, "{requests:?}");
+        assert_eq!(RequestFraming::default().watch(requests.as_bytes()), expected, "{requests:?}");
         // However the bytes come.
-        let mut framing = Framing::default();
+        let mut framing = RequestFraming::default();
         let found = requests.as_bytes().iter().map(|byte| framing.watch(&[*byte])).last().flatten();
         assert_eq!(found, expected, "{requests:?} byte by byte");
     }
@@ -276,8 +277,8 @@ mod tests {
             bytes in prop::collection::vec(prop::sample::select(b"\r\n0a:; Content-Length:3Transfer-Encoding:chunked".to_vec()), 0..200),
             cuts in prop::collection::vec(0usize..200, 0..5),
         ) {
-            let whole = Framing::default().watch(&bytes);
-            let mut framing = Framing::default();
+            let whole = RequestFraming::default().watch(&bytes);
+            let mut framing = RequestFraming::default();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
             cuts.sort_unstable();

@@ -18,15 +18,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use content::text::received;
 
-use crate::deadline::{Deadline, Unanswered};
+use crate::deadline::{Deadline, NoAnswerReason};
 use crate::http::body;
-use crate::http::decide::{self, DECIDE};
-use crate::http::forward::{self, PREFIX, Peer};
+use crate::http::events::{self, DECIDE};
+use crate::http::forward_auth::{self, PREFIX, PeerAddress};
+use crate::load_shedding::{ReadPause, pass_over};
 use crate::node::Node;
-use crate::pool::asked_by;
-use crate::problem::{FORBIDDEN, Failure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
+use crate::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
+use crate::reading_pool::asked_by;
 use crate::shares::Caller;
-use crate::shed::{Rest, pass_over};
 
 /// What metrics call the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
@@ -45,7 +45,7 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
     let method = request.method().clone();
-    let asked = Decided::of(request.uri()).map(|asked| (asked, request.uri().clone()));
+    let asked = DecisionRequest::of(request.uri()).map(|asked| (asked, request.uri().clone()));
     let admitted = admit(&node, route, request, next, started).await;
     let response = admitted.unwrap_or_else(|failure| {
         let undecided = asked.and_then(|(asked, uri)| asked.undecided(&node, &uri, &failure));
@@ -65,26 +65,26 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
 /// A request for a decision: what becomes of it where it cannot be decided on its pipeline's `on_error` says, and not the
 /// protocol.
 #[derive(Clone, Copy, Debug)]
-enum Decided {
+enum DecisionRequest {
     /// A proxy shuts the site if it gets another answer than one of its own.
     ForProxy,
     ForCaller,
 }
 
-impl Decided {
-    fn of(uri: &Uri) -> Option<Decided> {
+impl DecisionRequest {
+    fn of(uri: &Uri) -> Option<DecisionRequest> {
         match uri.path() {
-            DECIDE => Some(Decided::ForCaller),
-            path => path.starts_with(PREFIX).then_some(Decided::ForProxy),
+            DECIDE => Some(DecisionRequest::ForCaller),
+            path => path.starts_with(PREFIX).then_some(DecisionRequest::ForProxy),
         }
     }
 
     /// Returns what is answered where the node fails; `None` where it is the request's own fault.
-    fn undecided(self, node: &Node, uri: &Uri, failure: &Failure) -> Option<Response> {
+    fn undecided(self, node: &Node, uri: &Uri, failure: &HttpFailure) -> Option<Response> {
         match self {
-            Decided::ForProxy => forward::undecided(node, uri),
-            Decided::ForCaller if failure.is_own() => decide::undecided(node, uri, failure),
-            Decided::ForCaller => None,
+            DecisionRequest::ForProxy => forward_auth::undecided(node, uri),
+            DecisionRequest::ForCaller if failure.is_own() => events::undecided(node, uri, failure),
+            DecisionRequest::ForCaller => None,
         }
     }
 }
@@ -95,11 +95,11 @@ async fn admit(
     mut request: Request,
     next: Next,
     started: Instant,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let path = request.uri().path();
     // What proxies ask carries their clients' own tokens: who may ask there its route knows.
     let is_asked_by_proxies = path.starts_with(PREFIX);
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0);
+    let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
     let caller = if is_asked_by_proxies { Caller::of_peer(peer) } else { Caller::Known };
     let refused = if is_asked_by_proxies || OPEN.contains(&path) {
         None
@@ -113,13 +113,13 @@ async fn admit(
     let place = match (!PROBES.contains(&path)).then(|| node.admit(path, caller)).transpose() {
         Ok(place) => place,
         Err(refusal) => {
-            let asked = Decided::of(request.uri());
+            let asked = DecisionRequest::of(request.uri());
             let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
-            let rest = request.extensions_mut().remove::<Rest>().unwrap_or_default();
+            let rest = request.extensions_mut().remove::<ReadPause>().unwrap_or_default();
             let (parts, body) = request.into_parts();
             return Ok(match (undecided, asked) {
                 // A proxy's connection is many clients', so it does not rest.
-                (Some(response), Some(Decided::ForProxy)) => {
+                (Some(response), Some(DecisionRequest::ForProxy)) => {
                     pass_over(&parts.headers, body, response, || ()).await
                 }
                 (undecided, _) => {
@@ -169,16 +169,16 @@ async fn answer(
     node: &Node,
     work: impl Future<Output = Response> + Send + 'static,
     deadline: Deadline,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     match deadline.run(work).await {
         Ok(response) => Ok(response),
-        Err(Unanswered::Panicked) => {
+        Err(NoAnswerReason::Panicked) => {
             node.metrics.panics.inc();
             Err(INTERNAL
                 .failure("the request could not be handled")
                 .help("this is a defect: please report it"))
         }
-        Err(Unanswered::Late) => {
+        Err(NoAnswerReason::Late) => {
             let seconds = node.timeout().as_secs_f64();
             let detail = format!("the answer was not ready after {seconds} s; the work may still be done");
             Err(SLOW_ANSWER
@@ -188,7 +188,7 @@ async fn answer(
     }
 }
 
-async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<(), Failure> {
+async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<(), HttpFailure> {
     if node.wants_token() { has_token(node, headers, HTTP, client).await } else { from_here(headers) }
 }
 
@@ -198,7 +198,7 @@ pub(crate) async fn has_token(
     headers: &HeaderMap,
     listener: &str,
     client: Option<IpAddr>,
-) -> Result<(), Failure> {
+) -> Result<(), HttpFailure> {
     let token = token(node, headers);
     if token.is_err() && names_token(headers) {
         node.wrong_token(listener, client).await;
@@ -211,7 +211,7 @@ fn names_token(headers: &HeaderMap) -> bool {
     headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY)
 }
 
-fn token(node: &Node, headers: &HeaderMap) -> Result<(), Failure> {
+fn token(node: &Node, headers: &HeaderMap) -> Result<(), HttpFailure> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let bearer = |value: &axum::http::HeaderValue| {
         let (scheme, token) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
@@ -246,7 +246,7 @@ pub(crate) fn names_this_host(host: &str) -> bool {
 /// Without tokens, who can reach the loopback address may ask. That includes browsers, and any page that they show
 /// can make them send requests here, or let its own host name resolve to this address (DNS rebinding): such
 /// requests name a foreign origin or host.
-fn from_here(headers: &HeaderMap) -> Result<(), Failure> {
+fn from_here(headers: &HeaderMap) -> Result<(), HttpFailure> {
     let text = |name| headers.get(name).map(|value| received(value.as_bytes()));
     let help = "to serve other hosts' pages or names, configure a token";
     let host = text(header::HOST).unwrap_or_default();

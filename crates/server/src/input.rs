@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use content::json::JsonError;
 use content::message::{Envelope, RECIPIENTS_MAX};
 use content::text::received;
-use engine::{Engine, EventError, Input, Pipeline, Prepared};
+use engine::{Engine, JsonEventError, Pipeline, PipelineInput, PreparedEvent};
 use event::{Event, Time};
 use serde::Deserialize;
 use utoipa::openapi::Required;
@@ -16,10 +16,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::node::Node;
-use crate::pool::INLINE_BYTES_MAX;
 use crate::problem::{
-    Failure, INVALID_BODY, INVALID_EVENT, INVALID_PARAMETER, TOO_LARGE, UNSUPPORTED_TYPE, shown,
+    HttpFailure, INVALID_BODY, INVALID_EVENT, INVALID_PARAMETER, TOO_LARGE, UNSUPPORTED_TYPE, shown,
 };
+use crate::reading_pool::INLINE_BYTES_MAX;
 
 /// A JSON object, or lines of them.
 pub(crate) const JSON: &str = "application/json";
@@ -31,7 +31,7 @@ pub(crate) const LOG: &str = "text/plain";
 
 /// How an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum BodyFormat {
     Json,
     Message,
     LogLine,
@@ -52,30 +52,31 @@ pub(crate) enum EnvelopeSource {
 
 /// How a message is to be understood.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct MessageReadOptions {
     /// At the time that it says it was received.
     pub(crate) message_time: bool,
     pub(crate) envelope: Option<EnvelopeSource>,
 }
 
 /// A header by which the caller says what the body does not: its name, its description.
-type Named = (&'static str, &'static str);
-const CLIENT_IP: Named =
+type HeaderDescription = (&'static str, &'static str);
+const CLIENT_IP: HeaderDescription =
     ("tollhouse-client-ip", "Messages: address of the client that handed the message over");
-const HELO: Named = ("tollhouse-helo", "Messages: name by which the client introduced itself");
-const MAIL_FROM: Named = ("tollhouse-mail-from", "Messages: envelope sender, `<>` for the null sender");
-const RCPT_TO: Named =
+const HELO: HeaderDescription = ("tollhouse-helo", "Messages: name by which the client introduced itself");
+const MAIL_FROM: HeaderDescription =
+    ("tollhouse-mail-from", "Messages: envelope sender, `<>` for the null sender");
+const RCPT_TO: HeaderDescription =
     ("tollhouse-rcpt-to", "Messages: envelope recipients, comma-separated; may be repeated");
-const USER: Named = ("tollhouse-user", "Messages: name under which the client was authenticated");
-const EVENT_ID: Named = (
+const USER: HeaderDescription = ("tollhouse-user", "Messages: name under which the client was authenticated");
+const EVENT_ID: HeaderDescription = (
     "tollhouse-event-id",
     "Messages and log lines: the caller's name for the event, at most 256 bytes; the same is counted once",
 );
-const EVENT_TIME: Named =
+const EVENT_TIME: HeaderDescription =
     ("tollhouse-event-time", "Messages and log lines: when it happened, RFC 3339 or seconds since 1970");
-const HEADERS: [Named; 7] = [CLIENT_IP, HELO, MAIL_FROM, RCPT_TO, USER, EVENT_ID, EVENT_TIME];
+const HEADERS: [HeaderDescription; 7] = [CLIENT_IP, HELO, MAIL_FROM, RCPT_TO, USER, EVENT_ID, EVENT_TIME];
 /// Which of them say something about an event of any form but JSON, which says it itself.
-const OF_ANY: [Named; 2] = [EVENT_ID, EVENT_TIME];
+const OF_ANY: [HeaderDescription; 2] = [EVENT_ID, EVENT_TIME];
 const PREFIX: &str = "tollhouse-";
 
 /// The headers, for the description of the interface.
@@ -87,7 +88,7 @@ impl IntoParams for EventHeaders {
     }
 }
 
-fn parameter((name, description): Named) -> Parameter {
+fn parameter((name, description): HeaderDescription) -> Parameter {
     let text = ObjectBuilder::new().schema_type(Type::String).build();
     ParameterBuilder::new()
         .name(name)
@@ -110,8 +111,8 @@ pub(crate) fn form(
     node: &Node,
     pipeline: &Pipeline,
     headers: &HeaderMap,
-    known: &[(&'static str, Form)],
-) -> Result<Form, Failure> {
+    known: &[(&'static str, BodyFormat)],
+) -> Result<BodyFormat, HttpFailure> {
     let names = || known.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let Some(media) = media_type(headers) else {
         return Err(UNSUPPORTED_TYPE
@@ -123,9 +124,9 @@ pub(crate) fn form(
         return Err(UNSUPPORTED_TYPE.failure(detail).help(format!("send one of {}", names())));
     };
     let fits = |pipeline: &Pipeline| match form {
-        Form::Json | Form::JsonArray | Form::Arrow => true,
-        Form::Message => pipeline.input == Input::Message,
-        Form::LogLine => pipeline.input == Input::AccessLog,
+        BodyFormat::Json | BodyFormat::JsonArray | BodyFormat::Arrow => true,
+        BodyFormat::Message => pipeline.input == PipelineInput::Message,
+        BodyFormat::LogLine => pipeline.input == PipelineInput::AccessLog,
     };
     if fits(pipeline) {
         return Ok(*form);
@@ -145,16 +146,19 @@ pub(crate) fn form(
 }
 
 /// The forms of a single event.
-pub(crate) const SINGLE: &[(&str, Form)] =
-    &[(JSON, Form::Json), (MESSAGE, Form::Message), (LOG, Form::LogLine)];
+pub(crate) const SINGLE: &[(&str, BodyFormat)] =
+    &[(JSON, BodyFormat::Json), (MESSAGE, BodyFormat::Message), (LOG, BodyFormat::LogLine)];
 /// The forms of a batch.
-pub(crate) const BATCH: &[(&str, Form)] = &[(JSON_LINES, Form::Json), (LOG, Form::LogLine)];
+pub(crate) const BATCH: &[(&str, BodyFormat)] = &[(JSON_LINES, BodyFormat::Json), (LOG, BodyFormat::LogLine)];
 /// The forms of a batch that is answered in columns.
-pub(crate) const COLUMNS: &[(&str, Form)] =
-    &[(crate::arrow::MEDIA_TYPE, Form::Arrow), (JSON_LINES, Form::Json), (JSON, Form::JsonArray)];
+pub(crate) const COLUMNS: &[(&str, BodyFormat)] = &[
+    (crate::arrow::MEDIA_TYPE, BodyFormat::Arrow),
+    (JSON_LINES, BodyFormat::Json),
+    (JSON, BodyFormat::JsonArray),
+];
 
 /// The caller's name for a batch that is answered in columns.
-pub(crate) const BATCH_ID: Named =
+pub(crate) const BATCH_ID: HeaderDescription =
     ("tollhouse-batch-id", "The caller's name for the batch, at most 256 bytes; the same is counted once");
 
 /// The headers of such a batch, for the description of the interface.
@@ -167,7 +171,7 @@ impl IntoParams for BatchHeaders {
 }
 
 /// The name of a batch.
-pub(crate) fn batch_id(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+pub(crate) fn batch_id(headers: &HeaderMap) -> Result<Option<String>, HttpFailure> {
     if let Some(name) =
         headers.keys().map(|name| name.as_str()).find(|name| name.starts_with(PREFIX) && *name != BATCH_ID.0)
     {
@@ -179,7 +183,7 @@ pub(crate) fn batch_id(headers: &HeaderMap) -> Result<Option<String>, Failure> {
 }
 
 /// The name of a batch that was said; none if it is empty.
-pub(crate) fn checked_batch_id(id: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn checked_batch_id(id: &str) -> Result<Option<String>, HttpFailure> {
     if id.len() > Event::ID_BYTES_MAX {
         return Err(invalid(BATCH_ID, "expected at most 256 bytes"));
     }
@@ -187,17 +191,17 @@ pub(crate) fn checked_batch_id(id: &str) -> Result<Option<String>, Failure> {
 }
 
 /// An event that a request brought.
-pub(crate) struct Submitted {
+pub(crate) struct SubmittedEvent {
     /// The caller's name for it.
     pub(crate) id: Option<String>,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: PreparedEvent,
     /// What its answer has to warn of.
     pub(crate) warnings: Vec<String>,
 }
 
 /// Whether an event is looked up before its keys are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lookups {
+pub(crate) enum LookupMode {
     /// As the configuration says.
     Configured,
     /// Never: it is learned from, not decided on, and may be old.
@@ -209,38 +213,42 @@ pub(crate) async fn submitted(
     node: &Arc<Node>,
     pipeline: &Arc<Pipeline>,
     headers: &HeaderMap,
-    reading: Reading,
+    reading: MessageReadOptions,
     body: Bytes,
-    lookups: Lookups,
-) -> Result<Submitted, Failure> {
+    lookups: LookupMode,
+) -> Result<SubmittedEvent, HttpFailure> {
     let form = form(node, pipeline, headers, SINGLE)?;
-    let said = Said::of(headers, form, reading)?;
+    let said = EventMetadata::of(headers, form, reading)?;
     let arrival = node.now();
     let (of, engine, bytes) = (Arc::clone(pipeline), Arc::clone(&node.engine), body.len());
     let work = move || said.event(&engine, &of, form, &body, arrival);
     let (event, warnings) =
         if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
     let id = event.id.clone();
-    Ok(Submitted { id, prepared: node.prepare(pipeline, event, arrival, lookups).await?, warnings })
+    Ok(SubmittedEvent { id, prepared: node.prepare(pipeline, event, arrival, lookups).await?, warnings })
 }
 
 /// The envelope that the headers of a request with a message tell.
-pub(crate) fn envelope(headers: &HeaderMap) -> Result<Envelope, Failure> {
-    Ok(Said::of(headers, Form::Message, Reading::default())?.envelope)
+pub(crate) fn envelope(headers: &HeaderMap) -> Result<Envelope, HttpFailure> {
+    Ok(EventMetadata::of(headers, BodyFormat::Message, MessageReadOptions::default())?.envelope)
 }
 
 /// What the request says about the event beside its body.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
-    reading: Reading,
+pub(crate) struct EventMetadata {
+    reading: MessageReadOptions,
     envelope: Envelope,
     id: Option<String>,
     time: Option<Time>,
 }
 
-impl Said {
-    fn of(headers: &HeaderMap, form: Form, reading: Reading) -> Result<Said, Failure> {
-        if form != Form::Message && (reading.message_time || reading.envelope.is_some()) {
+impl EventMetadata {
+    fn of(
+        headers: &HeaderMap,
+        form: BodyFormat,
+        reading: MessageReadOptions,
+    ) -> Result<EventMetadata, HttpFailure> {
+        if form != BodyFormat::Message && (reading.message_time || reading.envelope.is_some()) {
             let name = if reading.message_time { "message_time" } else { "envelope" };
             return Err(INVALID_PARAMETER.failure(format!("{name}: only for messages")).help("leave it out"));
         }
@@ -252,9 +260,9 @@ impl Said {
                     .help(format!("there are: {known}")));
             }
             let fits = match form {
-                Form::Message => true,
-                Form::LogLine => OF_ANY.iter().any(|(known, _)| *known == name),
-                Form::Json | Form::JsonArray | Form::Arrow => false,
+                BodyFormat::Message => true,
+                BodyFormat::LogLine => OF_ANY.iter().any(|(known, _)| *known == name),
+                BodyFormat::Json | BodyFormat::JsonArray | BodyFormat::Arrow => false,
             };
             if !fits {
                 return Err(INVALID_PARAMETER
@@ -284,7 +292,7 @@ impl Said {
             recipients,
             user: single(headers, USER)?.map(str::to_owned),
         };
-        Ok(Said { reading, envelope, id, time: time.transpose()? })
+        Ok(EventMetadata { reading, envelope, id, time: time.transpose()? })
     }
 
     /// The event of a body, and what its answer has to warn of. Linear in the body.
@@ -292,20 +300,20 @@ impl Said {
         self,
         engine: &Engine,
         pipeline: &Pipeline,
-        form: Form,
+        form: BodyFormat,
         body: &[u8],
         arrival: Time,
-    ) -> Result<(Event, Vec<String>), Failure> {
+    ) -> Result<(Event, Vec<String>), HttpFailure> {
         let mut warnings = Vec::new();
         let mut event = match form {
             // Batches are cut into events before these are read.
-            Form::Json | Form::JsonArray | Form::Arrow => {
+            BodyFormat::Json | BodyFormat::JsonArray | BodyFormat::Arrow => {
                 let event;
                 (event, warnings) = engine.read_json(pipeline, body, arrival).map_err(not_event)?;
                 event
             }
-            Form::LogLine => log_line(body)?,
-            Form::Message => {
+            BodyFormat::LogLine => log_line(body)?,
+            BodyFormat::Message => {
                 if body.len() > content::message::MESSAGE_BYTES_MAX {
                     let max = content::message::MESSAGE_BYTES_MAX;
                     return Err(TOO_LARGE.failure(format!("a message has at most {max} bytes")));
@@ -345,39 +353,39 @@ impl Said {
 }
 
 /// A failure of what was to be an event.
-pub(crate) fn not_event(error: EventError) -> Failure {
+pub(crate) fn not_event(error: JsonEventError) -> HttpFailure {
     match error {
-        EventError::Json(JsonError::Syntax(_)) => INVALID_BODY.failure(error.to_string()),
-        EventError::Json(_) => INVALID_EVENT.failure(error.to_string()),
-        EventError::Unknown(_) => INVALID_EVENT.failure(error.to_string()).help(
+        JsonEventError::Json(JsonError::Syntax(_)) => INVALID_BODY.failure(error.to_string()),
+        JsonEventError::Json(_) => INVALID_EVENT.failure(error.to_string()),
+        JsonEventError::Unknown(_) => INVALID_EVENT.failure(error.to_string()).help(
             "send the fields that the pipeline has; with `unknown = \"warn\"` it judges without the others",
         ),
     }
 }
 
-fn log_line(body: &[u8]) -> Result<Event, Failure> {
+fn log_line(body: &[u8]) -> Result<Event, HttpFailure> {
     let line = body.strip_suffix(b"\n").unwrap_or(body);
     if line.contains(&b'\n') {
         let failure = INVALID_EVENT.failure("expected one line, found several");
         return Err(failure.help("send lines to /v1/decide/batch"));
     }
-    content::log::event(line).map_err(|error| {
+    content::access_log::event(line).map_err(|error| {
         INVALID_EVENT
             .failure(error.to_string())
             .help("lines are of the combined format, with or without a virtual host")
     })
 }
 
-fn invalid((name, _): Named, expected: &str) -> Failure {
+fn invalid((name, _): HeaderDescription, expected: &str) -> HttpFailure {
     INVALID_PARAMETER.failure(format!("{name}: {expected}"))
 }
 
-fn text(named: Named, value: &HeaderValue) -> Result<&str, Failure> {
+fn text(named: HeaderDescription, value: &HeaderValue) -> Result<&str, HttpFailure> {
     // `to_str` refuses all but ASCII; addresses and names may be UTF-8 (RFC 6531).
     std::str::from_utf8(value.as_bytes()).map(str::trim).map_err(|_| invalid(named, "expected UTF-8"))
 }
 
-fn single(headers: &HeaderMap, named: Named) -> Result<Option<&str>, Failure> {
+fn single(headers: &HeaderMap, named: HeaderDescription) -> Result<Option<&str>, HttpFailure> {
     let mut values = headers.get_all(named.0).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -441,12 +449,12 @@ mod tests {
         }
     }
 
-    fn check(headers: &[(&'static str, &str)], form: Form, expected: Result<(), &str>) {
+    fn check(headers: &[(&'static str, &str)], form: BodyFormat, expected: Result<(), &str>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        let outcome = Said::of(&map, form, Reading::default()).map(|_| ());
+        let outcome = EventMetadata::of(&map, form, MessageReadOptions::default()).map(|_| ());
         assert_eq!(
             outcome.map_err(|failure| failure.problem().detail),
             expected.map_err(str::to_owned),
@@ -458,39 +466,43 @@ mod tests {
     fn headers_are_checked() {
         check(
             &[("tollhouse-client-ip", "[2001:db8::1]"), ("tollhouse-mail-from", "<>")],
-            Form::Message,
+            BodyFormat::Message,
             Ok(()),
         );
         check(
             &[("tollhouse-client-ip", "nowhere")],
-            Form::Message,
+            BodyFormat::Message,
             Err("tollhouse-client-ip: expected an IPv4 or IPv6 address"),
         );
         check(
             &[("tollhouse-client-pi", "192.0.2.1")],
-            Form::Message,
+            BodyFormat::Message,
             Err("tollhouse-client-pi: no such header"),
         );
         check(
             &[("tollhouse-helo", "a"), ("tollhouse-helo", "b")],
-            Form::Message,
+            BodyFormat::Message,
             Err("tollhouse-helo: given more than once"),
         );
-        check(&[("tollhouse-helo", "a")], Form::LogLine, Err("tollhouse-helo: not for this content type"));
-        check(&[("tollhouse-event-id", "a")], Form::LogLine, Ok(()));
+        check(
+            &[("tollhouse-helo", "a")],
+            BodyFormat::LogLine,
+            Err("tollhouse-helo: not for this content type"),
+        );
+        check(&[("tollhouse-event-id", "a")], BodyFormat::LogLine, Ok(()));
         check(
             &[("tollhouse-event-id", "a")],
-            Form::Json,
+            BodyFormat::Json,
             Err("tollhouse-event-id: not for this content type"),
         );
         check(
             &[("tollhouse-event-id", &"a".repeat(257))],
-            Form::LogLine,
+            BodyFormat::LogLine,
             Err("tollhouse-event-id: expected at most 256 bytes"),
         );
         check(
             &[("tollhouse-event-time", "noon")],
-            Form::LogLine,
+            BodyFormat::LogLine,
             Err(
                 "tollhouse-event-time: expected a time such as `2026-05-17T10:05:03Z`, or seconds since 1970 such as `1431857103.5`",
             ),

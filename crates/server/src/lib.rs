@@ -28,35 +28,35 @@
 //! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
+mod admission;
 pub mod api;
 pub mod arrow;
 mod auth;
+mod auth_failures;
 mod clock;
 mod deadline;
 mod descriptors;
 mod dns;
 mod envoy;
 pub mod framing;
-mod gate;
 pub mod grpc;
 mod guard;
-mod guesses;
-pub mod hops;
 mod http;
 mod input;
-mod listen;
+mod listener;
+mod load_shedding;
 pub mod mail;
 mod metrics;
 mod node;
 mod pace;
-mod patience;
-mod pool;
 mod problem;
+mod reading_pool;
 pub mod resp;
 mod server;
 mod shares;
-mod shed;
 mod through;
+pub mod trusted_proxies;
+mod write_timeout;
 
 pub use auth::NameService;
 pub use clock::{Clock, ClockSource, STEADY, SystemClock};

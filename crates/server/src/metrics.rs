@@ -17,9 +17,9 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use stats::Figure;
+use stats::LedgerMetric;
 
-use crate::dns::Answer;
+use crate::dns::DnsAnswer;
 
 /// The media type of [`Metrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,7 +56,7 @@ struct AnswerLabel {
 
 /// Why a listener refused a connection, or something on one went wrong.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct TroubleLabel {
+struct ListenerFailureLabel {
     listener: String,
     reason: &'static str,
 }
@@ -98,7 +98,7 @@ const DETAILED_MAX: usize = 1000;
 
 /// Where an answer came from.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum DnsAnswerSource {
     Cache,
     /// A question that was under way already.
     Flight,
@@ -110,7 +110,7 @@ pub(crate) enum From {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FromLabel {
+struct DnsSourceLabel {
     from: &'static str,
 }
 
@@ -127,7 +127,7 @@ struct ListLabel {
 /// What is counted about name service.
 #[derive(Clone, Debug)]
 pub(crate) struct DnsMetrics {
-    lookups: Family<FromLabel, Counter>,
+    lookups: Family<DnsSourceLabel, Counter>,
     queries: Family<OutcomeLabel, Histogram>,
     /// Questions whose deadline came first.
     pub(crate) timeouts: Counter,
@@ -148,25 +148,25 @@ impl Default for DnsMetrics {
 
 impl DnsMetrics {
     /// Counts a question.
-    pub(crate) fn lookup(&self, from: From) {
+    pub(crate) fn lookup(&self, from: DnsAnswerSource) {
         let from = match from {
-            From::Cache => "cache",
-            From::Flight => "flight",
-            From::Upstream => "upstream",
-            From::Stale => "stale",
-            From::Refused => "refused",
+            DnsAnswerSource::Cache => "cache",
+            DnsAnswerSource::Flight => "flight",
+            DnsAnswerSource::Upstream => "upstream",
+            DnsAnswerSource::Stale => "stale",
+            DnsAnswerSource::Refused => "refused",
         };
-        self.lookups.get_or_create(&FromLabel { from }).inc();
+        self.lookups.get_or_create(&DnsSourceLabel { from }).inc();
     }
 
     /// Counts what resolvers answered.
-    pub(crate) fn answered(&self, answer: &Answer, took: Duration) {
+    pub(crate) fn answered(&self, answer: &DnsAnswer, took: Duration) {
         let outcome = match answer {
-            Answer::Found(_) => "found",
-            Answer::Nothing => "nothing",
-            Answer::NoName => "no-name",
-            Answer::Failed => "failed",
-            Answer::TimedOut => "timed-out",
+            DnsAnswer::Found(_) => "found",
+            DnsAnswer::Nothing => "nothing",
+            DnsAnswer::NoName => "no-name",
+            DnsAnswer::Failed => "failed",
+            DnsAnswer::TimedOut => "timed-out",
         };
         self.queries.get_or_create(&OutcomeLabel { outcome }).observe(took.as_secs_f64());
     }
@@ -191,7 +191,7 @@ impl DnsMetrics {
 
 /// The server's counters.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct ServerMetrics {
     registry: Registry,
     requests: Family<RequestLabel, Histogram>,
     /// Requests that were refused because too many were at work.
@@ -216,15 +216,15 @@ pub(crate) struct Metrics {
     pub(crate) dns: DnsMetrics,
     /// Wrong tokens and passwords.
     wrong_tokens: Family<ListenerLabel, Counter>,
-    listeners: Listeners,
+    listeners: ListenerMetrics,
 }
 
 /// The counters of listeners of mail protocols.
 #[derive(Debug)]
-struct Listeners {
+struct ListenerMetrics {
     connections: Family<ListenerLabel, Gauge>,
     decisions: Family<AnswerLabel, Histogram>,
-    troubles: Family<TroubleLabel, Counter>,
+    failures: Family<ListenerFailureLabel, Counter>,
     commands: Family<ListenerLabel, Counter>,
     batches: Family<ListenerLabel, Histogram>,
     envoy: Family<EnvoyLabel, Counter>,
@@ -232,15 +232,15 @@ struct Listeners {
     detailed: Mutex<HashSet<String>>,
 }
 
-impl Metrics {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Metrics {
+impl ServerMetrics {
+    pub(crate) fn new(engine: &Arc<Engine>) -> ServerMetrics {
         let mut registry = Registry::default();
         engine.metrics().register(&mut registry);
-        registry.register_collector(Box::new(Holdings(Arc::clone(engine))));
+        registry.register_collector(Box::new(EngineCollector(Arc::clone(engine))));
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("tollhouse_build", "The program", version);
         let requests = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
-        let metrics = Metrics {
+        let metrics = ServerMetrics {
             requests,
             refused: Counter::default(),
             undecided: Family::default(),
@@ -253,10 +253,10 @@ impl Metrics {
             wrong_tokens: Family::default(),
             grpc_unfinished: Gauge::default(),
             dns: DnsMetrics::default(),
-            listeners: Listeners {
+            listeners: ListenerMetrics {
                 connections: Family::default(),
                 decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
-                troubles: Family::default(),
+                failures: Family::default(),
                 commands: Family::default(),
                 batches: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
                 envoy: Family::default(),
@@ -267,7 +267,7 @@ impl Metrics {
         metrics.registered()
     }
 
-    fn registered(mut self) -> Metrics {
+    fn registered(mut self) -> ServerMetrics {
         let registry = &mut self.registry;
         let help = "Time from a request's head to its answer, in seconds, by route and status";
         registry.register("tollhouse_http_request_seconds", help, self.requests.clone());
@@ -314,7 +314,7 @@ impl Metrics {
         let help = "Time for a decision on a message of a mail server, in seconds, by listener and answer";
         registry.register("tollhouse_listener_decision_seconds", help, of.decisions.clone());
         let help = "Refused connections, broken protocol and messages that were not decided on, by listener and reason";
-        registry.register("tollhouse_listener_troubles", help, of.troubles.clone());
+        registry.register("tollhouse_listener_troubles", help, of.failures.clone());
         let help = "Commands of clients of Redis, by listener";
         registry.register("tollhouse_resp_commands", help, of.commands.clone());
         let help =
@@ -374,8 +374,11 @@ impl Metrics {
     }
 
     /// Counts what went wrong on a listener.
-    pub(crate) fn listener_trouble(&self, listener: &str, reason: &'static str) {
-        self.listeners.troubles.get_or_create(&TroubleLabel { listener: listener.to_owned(), reason }).inc();
+    pub(crate) fn listener_failure(&self, listener: &str, reason: &'static str) {
+        self.listeners
+            .failures
+            .get_or_create(&ListenerFailureLabel { listener: listener.to_owned(), reason })
+            .inc();
     }
 
     /// Counts an answered request.
@@ -392,7 +395,7 @@ impl Metrics {
     }
 }
 
-fn encode(encoder: &mut MetricEncoder<'_>, figure: &Figure) -> fmt::Result {
+fn encode(encoder: &mut MetricEncoder<'_>, figure: &LedgerMetric) -> fmt::Result {
     if figure.is_sum {
         encoder.encode_counter::<NoLabelSet, _, u64>(&figure.value, None)
     } else {
@@ -401,15 +404,15 @@ fn encode(encoder: &mut MetricEncoder<'_>, figure: &Figure) -> fmt::Result {
 }
 
 /// What ledger and journal hold, asked for when it is shown.
-struct Holdings(Arc<Engine>);
+struct EngineCollector(Arc<Engine>);
 
-impl fmt::Debug for Holdings {
+impl fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Holdings")
     }
 }
 
-impl Collector for Holdings {
+impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let ledger = self.0.census();
         let journal = self.0.journal().map(|journal| journal.census()).unwrap_or_default();
@@ -511,7 +514,7 @@ impl Collector for Holdings {
         names.dedup();
         for name in names {
             let mut of_name = figures.iter().filter(|figure| figure.name == name).peekable();
-            let Some(Figure { help, is_sum, .. }) = of_name.peek() else { continue };
+            let Some(LedgerMetric { help, is_sum, .. }) = of_name.peek() else { continue };
             let kind = if *is_sum { MetricType::Counter } else { MetricType::Gauge };
             let descriptor = format!("tollhouse_cluster_{name}");
             let mut family = encoder.encode_descriptor(&descriptor, help, None, kind)?;

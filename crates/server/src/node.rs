@@ -9,25 +9,26 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use engine::{
-    Engine, EngineError, FeedbackOutcome, Impact, ListenerPlan, Pipeline, Prepared, Said, ServerPlan,
+    Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, ListenerPlan, Pipeline, PreparedEvent,
+    ServerPlan,
 };
 use event::Time;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
-use crate::auth::Checks;
+use crate::admission::AdmissionQueue;
+use crate::auth::MessageChecks;
+use crate::auth_failures::AuthFailures;
 use crate::clock::Clock;
-use crate::descriptors::Descriptors;
-use crate::gate::Gate;
-use crate::guesses::Guesses;
-use crate::http::decisions::Readers;
-use crate::metrics::Metrics;
+use crate::descriptors::DescriptorBudget;
+use crate::http::bans::BouncerPositions;
+use crate::load_shedding::{LoadShedder, Refusal};
+use crate::metrics::ServerMetrics;
 use crate::pace::Pace;
-use crate::pool::ReadingPool;
-use crate::problem::{Failure, OVERLOADED, UNKNOWN_NAME};
+use crate::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
+use crate::reading_pool::ReadingPool;
 use crate::shares::{Caller, Share, Shares};
-use crate::shed::{Refusal, Shed};
 
 /// How many largest bodies may be in memory at once.
 const BODIES: u64 = 8;
@@ -46,9 +47,9 @@ const BATCHES: &str = "/v1/batch/";
 pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Clock,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: ServerMetrics,
     /// What is looked up about messages, if anything is.
-    pub(crate) checks: Option<Checks>,
+    pub(crate) checks: Option<MessageChecks>,
     /// Its settings, as at the start.
     settings: ServerPlan,
     listeners: Vec<ListenerPlan>,
@@ -60,7 +61,7 @@ pub(crate) struct Node {
     crowded: Refusal,
     /// And those whose batch could not even wait.
     queued: Refusal,
-    pub(crate) shed: Shed,
+    pub(crate) shed: LoadShedder,
     /// Bytes for bodies.
     room: Arc<Shares>,
     /// The slowest pace of a body.
@@ -70,19 +71,19 @@ pub(crate) struct Node {
     /// Free places for lists of decisions.
     pub(crate) feeds: Arc<Semaphore>,
     /// How far enforcement points have read.
-    pub(crate) readers: Readers,
+    pub(crate) readers: BouncerPositions,
     /// Places for batches.
-    pub(crate) batches: Gate,
+    pub(crate) batches: AdmissionQueue,
     /// Places for calls that go through all there is.
-    pub(crate) scans: Gate,
+    pub(crate) scans: AdmissionQueue,
     /// Places for calls that look up one thing on disk.
-    pub(crate) lookups: Gate,
+    pub(crate) lookups: AdmissionQueue,
     /// The place for a page of metrics.
-    pub(crate) pages: Gate,
+    pub(crate) pages: AdmissionQueue,
     /// What connections may take of the process's descriptors.
-    pub(crate) descriptors: Arc<Descriptors>,
+    pub(crate) descriptors: Arc<DescriptorBudget>,
     /// Who has named wrong tokens and passwords.
-    guesses: Guesses,
+    guesses: AuthFailures,
     /// Free bytes for requests of gRPC that are not whole yet.
     pub(crate) intake: Arc<Shares>,
     /// Places in which is read what was sent.
@@ -108,31 +109,31 @@ impl Node {
     pub(crate) fn new(engine: Arc<Engine>, clock: Clock, openapi: Bytes) -> Node {
         let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
-        let metrics = Metrics::new(&engine);
+        let metrics = ServerMetrics::new(&engine);
         let crowded = OVERLOADED
             .failure(format!("{} requests are at work", plan.requests_max))
             .help("try again after the time in Retry-After");
         let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
-        let batches = Gate::of_batches();
+        let batches = AdmissionQueue::of_batches();
         Node {
-            checks: Checks::new(&engine.plan().node, &metrics.dns),
+            checks: MessageChecks::new(&engine.plan().node, &metrics.dns),
             metrics,
             places: Shares::new(plan.requests_max),
             crowded: Refusal::new(crowded),
             queued: Refusal::new(batches.queued()),
-            shed: Shed::new(timeout),
+            shed: LoadShedder::new(timeout),
             batches,
-            scans: Gate::of_scans(),
-            lookups: Gate::of_lookups(),
-            pages: Gate::of_pages(),
-            descriptors: Arc::new(Descriptors::of_process()),
-            guesses: Guesses::default(),
+            scans: AdmissionQueue::of_scans(),
+            lookups: AdmissionQueue::of_lookups(),
+            pages: AdmissionQueue::of_pages(),
+            descriptors: Arc::new(DescriptorBudget::of_process()),
+            guesses: AuthFailures::default(),
             intake: Arc::new(Shares::for_anybody(bodies / 2)),
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
-            readers: Readers::default(),
+            readers: BouncerPositions::default(),
             room: Arc::new(Shares::new(bodies)),
             pace: Pace::of(&plan),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
@@ -194,7 +195,7 @@ impl Node {
     }
 
     /// Claims the next copy of the data, unless many were made just now: each keeps files that would be tidied away.
-    pub(crate) fn claim_snapshot(&self) -> Result<(), Failure> {
+    pub(crate) fn claim_snapshot(&self) -> Result<(), HttpFailure> {
         let mut made = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         while made.front().is_some_and(|first| first.elapsed() >= SNAPSHOTS_IN) {
             made.pop_front();
@@ -248,7 +249,7 @@ impl Node {
     }
 
     /// The pipeline of this name, or the default one, as it is now.
-    pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<Arc<Pipeline>, Failure> {
+    pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<Arc<Pipeline>, HttpFailure> {
         let plan = self.engine.plan();
         plan.pipeline(name).cloned().ok_or_else(|| {
             let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
@@ -263,10 +264,10 @@ impl Node {
     /// counts once.
     pub(crate) async fn learn(
         &self,
-        prepared: Prepared,
+        prepared: PreparedEvent,
         id: Option<String>,
         body: &[u8],
-        said: impl Into<Said<'_>>,
+        said: impl Into<FeedbackInput<'_>>,
     ) -> Result<(String, FeedbackOutcome), EngineError> {
         let digest = || Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
         let id = id.unwrap_or_else(digest);

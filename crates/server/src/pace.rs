@@ -23,7 +23,7 @@ pub(crate) struct TooSlow(Pace);
 
 /// A body that is coming.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paced {
+pub(crate) struct PaceMeter {
     pace: Pace,
     /// Bytes that have come.
     bytes: u64,
@@ -43,12 +43,12 @@ impl Pace {
     }
 
     /// Returns a body that begins to come.
-    pub(crate) fn body(self) -> Paced {
-        Paced { pace: self, bytes: 0, waited: Duration::ZERO }
+    pub(crate) fn body(self) -> PaceMeter {
+        PaceMeter { pace: self, bytes: 0, waited: Duration::ZERO }
     }
 }
 
-impl Paced {
+impl PaceMeter {
     /// Counts bytes that have come.
     pub(crate) fn add(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes as u64);

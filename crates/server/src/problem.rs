@@ -21,7 +21,7 @@ use engine::journal;
 
 /// A type of problem.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Type {
+pub(crate) struct ProblemType {
     word: &'static str,
     status: StatusCode,
     title: &'static str,
@@ -29,9 +29,9 @@ pub(crate) struct Type {
 
 macro_rules! types {
     ($($name:ident $status:ident $word:literal $title:literal,)*) => {
-        $(pub(crate) static $name: Type = Type { word: $word, status: StatusCode::$status, title: $title };)*
+        $(pub(crate) static $name: ProblemType = ProblemType { word: $word, status: StatusCode::$status, title: $title };)*
         /// All types.
-        pub(crate) static ALL: &[&Type] = &[$(&$name),*];
+        pub(crate) static ALL: &[&ProblemType] = &[$(&$name),*];
     };
 }
 
@@ -58,21 +58,21 @@ types! {
 
 /// A request that is not answered as wished.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure(Box<Inner>);
+pub(crate) struct HttpFailure(Box<HttpFailureInner>);
 
 #[derive(Clone, Debug)]
-struct Inner {
-    kind: &'static Type,
+struct HttpFailureInner {
+    kind: &'static ProblemType,
     detail: Cow<'static, str>,
     help: Option<Cow<'static, str>>,
-    problems: Vec<api::Diagnostic>,
+    problems: Vec<api::DiagnosticJson>,
     /// Seconds after which it can be asked again.
     retry_after: u64,
 }
 
-impl Type {
-    pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> Failure {
-        Failure(Box::new(Inner {
+impl ProblemType {
+    pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> HttpFailure {
+        HttpFailure(Box::new(HttpFailureInner {
             kind: self,
             detail: detail.into(),
             help: None,
@@ -82,22 +82,22 @@ impl Type {
     }
 }
 
-impl Failure {
+impl HttpFailure {
     /// Adds what to do about it.
-    pub(crate) fn help(mut self, help: impl Into<Cow<'static, str>>) -> Failure {
+    pub(crate) fn help(mut self, help: impl Into<Cow<'static, str>>) -> HttpFailure {
         self.0.help = Some(help.into());
         self
     }
 
     /// Says when to ask again, in seconds.
-    pub(crate) fn retry_after(mut self, seconds: u64) -> Failure {
+    pub(crate) fn retry_after(mut self, seconds: u64) -> HttpFailure {
         self.0.retry_after = seconds;
         self
     }
 
     /// Adds every mistake.
-    fn problems(mut self, problems: &engine::Problems) -> Failure {
-        self.0.problems = problems.list().iter().map(api::Diagnostic::from).collect();
+    fn problems(mut self, problems: &engine::ConfigProblems) -> HttpFailure {
+        self.0.problems = problems.list().iter().map(api::DiagnosticJson::from).collect();
         self
     }
 
@@ -107,9 +107,9 @@ impl Failure {
     }
 
     /// As it is written.
-    pub(crate) fn problem(&self) -> api::Problem {
-        let Inner { kind, detail, help, problems, .. } = &*self.0;
-        api::Problem {
+    pub(crate) fn problem(&self) -> api::ProblemJson {
+        let HttpFailureInner { kind, detail, help, problems, .. } = &*self.0;
+        api::ProblemJson {
             kind: format!("urn:tollhouse:problem:{}", kind.word),
             title: kind.title.to_owned(),
             status: kind.status.as_u16(),
@@ -123,7 +123,7 @@ impl Failure {
 /// The media type of problems.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-impl IntoResponse for Failure {
+impl IntoResponse for HttpFailure {
     fn into_response(self) -> Response {
         let mut response = (self.0.kind.status, Json(self.problem())).into_response();
         let headers = response.headers_mut();
@@ -142,8 +142,8 @@ impl IntoResponse for Failure {
     }
 }
 
-impl From<EngineError> for Failure {
-    fn from(error: EngineError) -> Failure {
+impl From<EngineError> for HttpFailure {
+    fn from(error: EngineError) -> HttpFailure {
         match &error {
             EngineError::Unknown { what, name, help } => {
                 UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(name))).help(help.clone())
@@ -204,14 +204,14 @@ impl From<EngineError> for Failure {
     }
 }
 
-impl From<Late> for Failure {
-    fn from(late: Late) -> Failure {
+impl From<Late> for HttpFailure {
+    fn from(late: Late) -> HttpFailure {
         SLOW_ANSWER.failure(late.to_string()).help("send less at once, or try again a little later")
     }
 }
 
-impl From<ReloadError> for Failure {
-    fn from(error: ReloadError) -> Failure {
+impl From<ReloadError> for HttpFailure {
+    fn from(error: ReloadError) -> HttpFailure {
         match error {
             ReloadError::Problems(problems) => {
                 let mut list = problems.list().iter();
@@ -254,9 +254,9 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// The problems of any route, for the description of the interface.
-pub(crate) struct Problems;
+pub(crate) struct ProblemResponses;
 
-impl utoipa::IntoResponses for Problems {
+impl utoipa::IntoResponses for ProblemResponses {
     fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
         let mut titles: BTreeMap<u16, Vec<String>> = BTreeMap::new();
         for kind in ALL {
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_said_with_its_mend() {
         let error = EngineError::Ledger(LedgerError::Full { why: "No space left on /somewhere".into() });
-        let problem = Failure::from(error).problem();
+        let problem = HttpFailure::from(error).problem();
         assert_eq!((problem.status, problem.kind.as_str()), (503, "urn:tollhouse:problem:unavailable"));
         assert!(problem.detail.contains("the disk is full"), "{problem:?}");
         assert!(problem.help.unwrap().contains("make room"));

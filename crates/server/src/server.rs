@@ -9,7 +9,9 @@ use axum::Router;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use engine::{Change, Endpoint, Engine, EngineError, Impact, Proposal, Protocol, ReloadError, Reloaded};
+use engine::{
+    Endpoint, Engine, EngineError, Impact, PipelineChange, Proposal, Protocol, ReloadError, ReloadOutcome,
+};
 use event::Time;
 use futures_util::future::Either;
 use hyper::Request;
@@ -26,16 +28,16 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::clock::Clock;
-use crate::descriptors::{self, ClientPlace, Clients, Descriptor};
-use crate::framing::{FoundFault, FramingFault, Watched};
+use crate::descriptors::{self, ClientConnectionPermit, ClientConnections, DescriptorPermit};
+use crate::framing::{FramingFault, SharedFault, WatchedStream};
 use crate::guard::OTHER;
 use crate::http;
-use crate::http::forward::Peer;
-use crate::listen::{Bound, Stop};
+use crate::http::forward_auth::PeerAddress;
+use crate::listener::{BoundListener, ShutdownSignal};
+use crate::load_shedding::{PausedStream, ReadPause};
 use crate::node::{Node, blocking};
-use crate::patience::Patient;
 use crate::problem::INVALID_FRAMING;
-use crate::shed::{Rest, Resting};
+use crate::write_timeout::WriteTimeoutStream;
 
 /// Bytes of a request's head. What is larger is answered 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -82,7 +84,7 @@ pub struct Server {
     address: SocketAddr,
     node: Arc<Node>,
     router: Router,
-    listeners: Vec<Bound>,
+    listeners: Vec<BoundListener>,
 }
 
 impl Server {
@@ -100,13 +102,13 @@ impl Server {
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(listen), error })?;
         let (node, router) = http::router(engine, clock);
-        let listeners: Result<_, _> = node.listeners().iter().map(Bound::bind).collect();
+        let listeners: Result<_, _> = node.listeners().iter().map(BoundListener::bind).collect();
         Ok(Server { listener, address, listeners: listeners?, node, router })
     }
 
     /// Where mail servers may ask: name, protocol and address of each listener.
     pub fn listeners(&self) -> impl Iterator<Item = (&str, Protocol, &Endpoint)> {
-        self.listeners.iter().map(Bound::told)
+        self.listeners.iter().map(BoundListener::summary)
     }
 
     /// Where it listens for HTTP.
@@ -124,7 +126,7 @@ impl Server {
         let Server { listener, address, node, router, listeners } = self;
         let listener = TcpListener::from_std(listener)
             .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
-        let (stop, stopped) = Stop::new();
+        let (stop, stopped) = ShutdownSignal::new();
         let mut mail = JoinSet::new();
         for bound in listeners {
             mail.spawn(bound.serve(Arc::clone(&node), stopped.clone())?);
@@ -167,13 +169,13 @@ impl Server {
 /// Takes connections as long as there is room for them; the others wait in the system's queue.
 async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, connections: &GracefulShutdown) {
     let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
-    let clients = Arc::new(Clients::default());
+    let clients = Arc::new(ClientConnections::default());
     // The semaphore is never closed, so waiting for it ends with a permit.
     while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
         let descriptor = node.descriptors.take().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let peer = Peer(peer.ip());
+                let peer = PeerAddress(peer.ip());
                 let max = node.descriptors.share(node.plan().client_connections_max);
                 let Some(place) = clients.take(peer.0.to_canonical(), max) else {
                     node.metrics.refused_connections.inc();
@@ -195,21 +197,21 @@ async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, conne
 
 async fn connection(
     stream: TcpStream,
-    peer: Peer,
+    peer: PeerAddress,
     node: Arc<Node>,
     router: Router,
     watcher: Watcher,
-    _held: (OwnedSemaphorePermit, Descriptor, ClientPlace),
+    _held: (OwnedSemaphorePermit, DescriptorPermit, ClientConnectionPermit),
 ) {
-    let _open = Open::new(node.metrics.connections.clone());
+    let _open = ConnectionGuard::new(node.metrics.connections.clone());
     // Answers are written whole; waiting for more to send would only delay them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "a connection keeps its delay");
     }
-    let (patience, rest) = (node.timeout(), Rest::default());
-    let found = FoundFault::default();
-    let stream = Watched::new(Resting::new(stream, rest.clone()), found.clone());
-    let stream = Patient::new(stream, patience);
+    let (patience, rest) = (node.timeout(), ReadPause::default());
+    let found = SharedFault::default();
+    let stream = WatchedStream::new(PausedStream::new(stream, rest.clone()), found.clone());
+    let stream = WriteTimeoutStream::new(stream, patience);
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         if let Some(fault) = found.get() {
@@ -242,16 +244,16 @@ fn misframed(fault: FramingFault) -> Response {
 }
 
 /// Counts a connection as long as it lives.
-pub(crate) struct Open(Gauge);
+pub(crate) struct ConnectionGuard(Gauge);
 
-impl Open {
-    pub(crate) fn new(gauge: Gauge) -> Open {
+impl ConnectionGuard {
+    pub(crate) fn new(gauge: Gauge) -> ConnectionGuard {
         gauge.inc();
-        Open(gauge)
+        ConnectionGuard(gauge)
     }
 }
 
-impl Drop for Open {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -271,7 +273,7 @@ async fn watch(node: Arc<Node>) {
             let read = engine.watched();
             let seen = read.look_again();
             if seen != read && seen == before {
-                told(&engine.change(Proposal::Files, now, false));
+                log_reload(&engine.change(Proposal::Files, now, false));
             }
             seen
         })
@@ -280,10 +282,10 @@ async fn watch(node: Arc<Node>) {
 }
 
 /// Logs what came of a change of rules.
-pub(crate) fn told(changed: &Result<Reloaded, ReloadError>) {
+pub(crate) fn log_reload(changed: &Result<ReloadOutcome, ReloadError>) {
     match changed {
         Ok(reloaded) => {
-            for Change { pipeline, before, after, candidate, .. } in &reloaded.changes {
+            for PipelineChange { pipeline, before, after, candidate, .. } in &reloaded.changes {
                 let [before, after, candidate] =
                     [before, after, candidate].map(|version| version.as_deref().unwrap_or("none"));
                 tracing::info!(pipeline, before, after, candidate, "rules have changed");
@@ -302,7 +304,7 @@ pub(crate) fn told(changed: &Result<Reloaded, ReloadError>) {
 /// Takes over what the configuration's files say now, whether or not they have changed, and logs what came of it.
 /// Blocks.
 pub fn reload(engine: &Engine, now: Time) {
-    told(&engine.change(Proposal::Files, now, false));
+    log_reload(&engine.change(Proposal::Files, now, false));
 }
 
 /// Compares the machine's clocks now and then.
@@ -327,7 +329,7 @@ async fn keep_up(node: Arc<Node>) {
         let descriptors = Arc::clone(&node.descriptors);
         let done = blocking(move || {
             descriptors.look();
-            engine.health().set(descriptors::CONDITION, Impact::Degraded, descriptors.trouble());
+            engine.health().set(descriptors::CONDITION, Impact::Degraded, descriptors.shortage());
             engine.maintain(now)
         });
         if let Err(error) = done.await {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::hops::network;
+use crate::trusted_proxies::network;
 
 /// One in so many places and bytes is kept for callers of the API.
 const RESERVED: usize = 4;

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use event::{Key, Kind, Secret, Space, Span, Time};
 use stats::{
-    Amounts, Catalog, Durability, Embedded, Layout, Ledger, LedgerError, Measure, Observation, Once, Options,
-    Quality, Reading, Request, Statistic,
+    Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, Layout, Ledger, LedgerError, Measure,
+    Observation, ObserveRequest, Options, Quality, Reading, Statistic,
 };
 use store::{MemoryDevice, StoreError};
 
-use crate::model::{Add, Ask, Line, Name, Read, Told};
-use crate::spec::{Kept, Tier};
+use crate::oracle::{OracleAddition, OracleKey, OracleOutcome, OracleReading, OracleRequest, OracleTimeline};
+use crate::spec::{StatisticSpec, TierSpec};
 
 const SPACE: Space = Space(1);
 
 /// What is promised after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Promise {
+pub(crate) enum DurabilityPromise {
     /// All that was answered.
     Sync,
     /// All that was answered before the last flush; the interval itself never passes in a simulation.
@@ -30,15 +30,15 @@ pub(crate) enum Promise {
 
 /// How the ledger is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) promise: Promise,
+pub(crate) struct HomeSettings {
+    pub(crate) promise: DurabilityPromise,
     pub(crate) memory_bytes: usize,
     pub(crate) segment_bytes: u32,
 }
 
 /// Why the ledger did not answer.
 #[derive(Clone, Debug)]
-pub(crate) enum Refused {
+pub(crate) enum HomeRefusal {
     /// A write failed, now or before: it takes no more additions.
     Stopped(String),
     /// The disk has no room: it takes additions again when there is some.
@@ -47,50 +47,50 @@ pub(crate) enum Refused {
     Other(String),
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for HomeRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Stopped(why) => write!(f, "stopped: {why}"),
-            Refused::Full(why) => write!(f, "full: {why}"),
-            Refused::Other(why) => write!(f, "refused: {why}"),
+            HomeRefusal::Stopped(why) => write!(f, "stopped: {why}"),
+            HomeRefusal::Full(why) => write!(f, "full: {why}"),
+            HomeRefusal::Other(why) => write!(f, "refused: {why}"),
         }
     }
 }
 
-pub(crate) struct Home {
-    ledger: Embedded,
-    kinds: Arc<Vec<Kept>>,
+pub(crate) struct SimulatedHome {
+    ledger: EmbeddedLedger,
+    kinds: Arc<Vec<StatisticSpec>>,
     found_damage: bool,
 }
 
-impl Home {
+impl SimulatedHome {
     pub(crate) fn open(
         device: &MemoryDevice,
-        kinds: &Arc<Vec<Kept>>,
-        settings: Settings,
-    ) -> Result<Home, Refused> {
+        kinds: &Arc<Vec<StatisticSpec>>,
+        settings: HomeSettings,
+    ) -> Result<SimulatedHome, HomeRefusal> {
         let catalog = catalog(kinds);
         let durability = match settings.promise {
-            Promise::Memory => {
-                let ledger = Embedded::in_memory(catalog, 1 << 30).map_err(refused)?;
-                return Ok(Home { ledger, kinds: kinds.clone(), found_damage: false });
+            DurabilityPromise::Memory => {
+                let ledger = EmbeddedLedger::in_memory(catalog, 1 << 30).map_err(refused)?;
+                return Ok(SimulatedHome { ledger, kinds: kinds.clone(), found_damage: false });
             }
-            Promise::Sync => Durability::Sync,
-            Promise::Interval => Durability::Interval(Span::days(1)),
-            Promise::None => Durability::None,
+            DurabilityPromise::Sync => Durability::Sync,
+            DurabilityPromise::Interval => Durability::Interval(Span::days(1)),
+            DurabilityPromise::None => Durability::None,
         };
-        let Settings { memory_bytes, segment_bytes, .. } = settings;
+        let HomeSettings { memory_bytes, segment_bytes, .. } = settings;
         let options = Options { memory_bytes, segment_bytes, durability };
         let (ledger, recovery) =
-            Embedded::open(Arc::new(device.clone()), catalog, options).map_err(refused)?;
+            EmbeddedLedger::open(Arc::new(device.clone()), catalog, options).map_err(refused)?;
         let found_damage = !recovery.losses.is_empty() || recovery.truncated_bytes > 0;
-        Ok(Home { ledger, kinds: kinds.clone(), found_damage })
+        Ok(SimulatedHome { ledger, kinds: kinds.clone(), found_damage })
     }
 
-    pub(crate) fn observe(&self, asks: &[Ask]) -> Result<Vec<Told>, Refused> {
-        let requests: Vec<Request> = asks.iter().map(|ask| self.request(ask)).collect();
+    pub(crate) fn observe(&self, asks: &[OracleRequest]) -> Result<Vec<OracleOutcome>, HomeRefusal> {
+        let requests: Vec<ObserveRequest> = asks.iter().map(|ask| self.request(ask)).collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests)).map_err(refused)?;
-        let told = outcomes.outcomes().zip(asks).map(|(outcome, ask)| Told {
+        let told = outcomes.outcomes().zip(asks).map(|(outcome, ask)| OracleOutcome {
             duplicate: outcome.duplicate,
             reads: outcome
                 .readings
@@ -102,9 +102,9 @@ impl Home {
         Ok(told.collect())
     }
 
-    pub(crate) fn line(&self, name: Name) -> Result<Option<Line>, Refused> {
+    pub(crate) fn line(&self, name: OracleKey) -> Result<Option<OracleTimeline>, HomeRefusal> {
         let found = pollster::block_on(self.ledger.timeline(key(name.kind, name.number))).map_err(refused)?;
-        Ok(found.map(|timeline| Line {
+        Ok(found.map(|timeline| OracleTimeline {
             first: timeline.first.0,
             last: timeline.last.0,
             buckets: timeline
@@ -123,7 +123,7 @@ impl Home {
         counter: usize,
         now: i64,
         limit: usize,
-    ) -> Result<Vec<u64>, Refused> {
+    ) -> Result<Vec<u64>, HomeRefusal> {
         let Kind(number) = kind_number(kind);
         let (of, window, now) = ((SPACE, Kind(number)), Span(window), Time(now));
         let asked = self.ledger.hottest(of, counter as u8, window, now, limit, &|| false);
@@ -131,11 +131,11 @@ impl Home {
         Ok(found.into_iter().map(|(_, sum)| sum).collect())
     }
 
-    pub(crate) fn maintain(&self, now: i64) -> Result<(), Refused> {
+    pub(crate) fn maintain(&self, now: i64) -> Result<(), HomeRefusal> {
         self.ledger.maintain(Time(now)).map_err(refused)
     }
 
-    pub(crate) fn close(&self) -> Result<(), Refused> {
+    pub(crate) fn close(&self) -> Result<(), HomeRefusal> {
         self.ledger.close().map_err(refused)
     }
 
@@ -144,31 +144,33 @@ impl Home {
         self.found_damage
     }
 
-    fn request(&self, ask: &Ask) -> Request {
+    fn request(&self, ask: &OracleRequest) -> ObserveRequest {
         let marks = self.kinds.len() - 1;
         let observations = ask.looks.iter().map(|look| {
             let key = key(look.kind, look.number);
             let add = match &look.add {
-                Add::Nothing => stats::Add::Nothing,
-                Add::Counters(amounts) => stats::Add::Counters(amounts.iter().copied().collect::<Amounts>()),
-                Add::Distinct(value) => {
+                OracleAddition::Nothing => stats::Addition::Nothing,
+                OracleAddition::Counters(amounts) => {
+                    stats::Addition::Counters(amounts.iter().copied().collect::<CounterAmounts>())
+                }
+                OracleAddition::Distinct(value) => {
                     let value = secret().shingle(&value.to_le_bytes());
-                    stats::Add::Distinct { pair: secret().pair(key.shingle, value) }
+                    stats::Addition::Distinct { pair: secret().pair(key.shingle, value) }
                 }
             };
             Observation { key, time: Time(look.time), add }
         });
-        Request {
-            once: ask.mark.map(|(number, time)| Once { key: key(marks, number), time: Time(time) }),
+        ObserveRequest {
+            once: ask.mark.map(|(number, time)| DedupeMark { key: key(marks, number), time: Time(time) }),
             observations: observations.collect(),
-            ..Request::default()
+            ..ObserveRequest::default()
         }
     }
 
-    fn read(&self, kind: usize, reading: &Reading) -> Read {
+    fn read(&self, kind: usize, reading: &Reading) -> OracleReading {
         let (windows, counters) = (self.kinds[kind].sums().len(), self.kinds[kind].counters());
         let cells = (0..windows).flat_map(|window| (0..counters).map(move |counter| (window, counter)));
-        Read {
+        OracleReading {
             missing: reading.quality != Quality::Exact,
             first: reading.first.map(|time| time.0),
             last: reading.last.map(|time| time.0),
@@ -178,13 +180,13 @@ impl Home {
     }
 }
 
-fn refused(error: LedgerError) -> Refused {
+fn refused(error: LedgerError) -> HomeRefusal {
     match error {
         LedgerError::Full { .. } | LedgerError::Store(StoreError::Full { .. }) => {
-            Refused::Full(error.to_string())
+            HomeRefusal::Full(error.to_string())
         }
-        LedgerError::Poisoned { .. } | LedgerError::Store(_) => Refused::Stopped(error.to_string()),
-        _ => Refused::Other(error.to_string()),
+        LedgerError::Poisoned { .. } | LedgerError::Store(_) => HomeRefusal::Stopped(error.to_string()),
+        _ => HomeRefusal::Other(error.to_string()),
     }
 }
 
@@ -200,12 +202,12 @@ fn kind_number(kind: usize) -> Kind {
     Kind(kind as u16 + 1)
 }
 
-fn catalog(kinds: &[Kept]) -> Catalog {
-    let tier = |tier: &Tier| stats::Tier { width: Span(tier.width), buckets: tier.buckets as u32 };
+fn catalog(kinds: &[StatisticSpec]) -> Catalog {
+    let tier = |tier: &TierSpec| stats::Tier { width: Span(tier.width), buckets: tier.buckets as u32 };
     let mut builder = Catalog::builder();
     for (place, kind) in kinds.iter().enumerate() {
         let measure = match kind {
-            Kept::Windows { counters, fine, coarse, windows, keep } => {
+            StatisticSpec::Windows { counters, fine, coarse, windows, keep } => {
                 let names = (0..*counters).map(|counter| format!("c{counter}")).collect();
                 let tiers: Vec<stats::Tier> = std::iter::once(fine).chain(coarse).map(tier).collect();
                 let windows = windows.iter().copied().map(Span).collect();
@@ -213,10 +215,10 @@ fn catalog(kinds: &[Kept]) -> Catalog {
                     Layout::new(names, &tiers, windows, keep.map(Span)).expect("specs are possible layouts"),
                 )
             }
-            Kept::Distinct { tier: of, windows } => {
+            StatisticSpec::Distinct { tier: of, windows } => {
                 Measure::Distinct { tier: tier(of), windows: windows.iter().copied().map(Span).collect() }
             }
-            Kept::Once { window } => Measure::Once { window: Span(*window) },
+            StatisticSpec::Once { window } => Measure::Once { window: Span(*window) },
         };
         let statistic = Statistic {
             name: format!("s{place}"),

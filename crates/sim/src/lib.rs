@@ -16,16 +16,16 @@
 //! next step begins. Both change only what an image of a crash holds, and so which of the possible states is found.
 
 mod home;
-mod log;
-mod model;
+mod log_simulation;
+mod oracle;
 mod runner;
 mod simulation;
 mod spec;
 pub mod suite;
 
-pub use log::simulate_log;
+pub use log_simulation::simulate_log;
 pub use runner::{run, seeds};
-pub use simulation::{Failure, Tally, simulate};
+pub use simulation::{SimulationFailure, SimulationSummary, simulate};
 pub use stats::random::Random;
 
 /// Error numbers with which a device refuses to create or open a file for want of something, and has not failed: an

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::simulation::{Failure, Tally};
+use crate::simulation::{SimulationFailure, SimulationSummary};
 
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -31,11 +31,11 @@ pub fn seeds(text: &str) -> Option<Range<u64>> {
 pub fn run(
     seeds: Range<u64>,
     threads: usize,
-    simulate: fn(u64) -> Result<Tally, Box<Failure>>,
-) -> Result<Tally, Box<Failure>> {
+    simulate: fn(u64) -> Result<SimulationSummary, Box<SimulationFailure>>,
+) -> Result<SimulationSummary, Box<SimulationFailure>> {
     let start = Instant::now();
     let next = AtomicU64::new(seeds.start);
-    let shared = Mutex::new(Shared::default());
+    let shared = Mutex::new(RunnerState::default());
     let main = std::thread::current();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads.max(1))
@@ -75,7 +75,7 @@ pub fn run(
             }
         }
     });
-    let Shared { tally, failure, .. } = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let RunnerState { tally, failure, .. } = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
     match failure {
         Some(failure) => Err(failure),
         None => {
@@ -86,17 +86,17 @@ pub fn run(
 }
 
 #[derive(Default)]
-struct Shared {
-    tally: Tally,
-    failure: Option<Box<Failure>>,
+struct RunnerState {
+    tally: SimulationSummary,
+    failure: Option<Box<SimulationFailure>>,
     running: Vec<(u64, Instant)>,
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<RunnerState>) -> MutexGuard<'_, RunnerState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn rate(tally: &Tally, since: Instant) -> f64 {
+fn rate(tally: &SimulationSummary, since: Instant) -> f64 {
     tally.seeds as f64 / since.elapsed().as_secs_f64().max(1e-9)
 }
 

@@ -8,11 +8,14 @@ use std::sync::Arc;
 use store::{Device, MemoryDevice};
 
 use crate::LACKS;
-use crate::home::{Home, Promise, Refused, Settings};
-use crate::model::{Add, Ask, Line, Look, Model, Name, Read, Told};
-use crate::spec::{self, COUNTERS_MAX, Kept};
+use crate::home::{DurabilityPromise, HomeRefusal, HomeSettings, SimulatedHome};
+use crate::oracle::{
+    LedgerOracle, OracleAddition, OracleKey, OracleObservation, OracleOutcome, OracleReading, OracleRequest,
+    OracleTimeline,
+};
+use crate::spec::{self, COUNTERS_MAX, StatisticSpec};
 use stats::random::Random;
-use stats::workload::{Distribution, Keys};
+use stats::workload::{KeyDistribution, KeySource};
 
 /// Steps that a failure shows.
 const TRACE: usize = 400;
@@ -21,7 +24,7 @@ const POSSIBLE_MAX: usize = 400;
 
 /// What simulations did, to be seen that they do it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SimulationSummary {
     /// Simulations.
     pub seeds: u64,
     /// Steps of them.
@@ -38,9 +41,9 @@ pub struct Tally {
     pub flips: u64,
 }
 
-impl Tally {
+impl SimulationSummary {
     /// Adds another's.
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: &SimulationSummary) {
         self.seeds += other.seeds;
         self.steps += other.steps;
         self.looks += other.looks;
@@ -53,7 +56,7 @@ impl Tally {
 
 /// A simulation that did not go as it must.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct SimulationFailure {
     /// What it replays by.
     pub seed: u64,
     /// What was wrong.
@@ -62,27 +65,29 @@ pub struct Failure {
     pub trace: Vec<String>,
 }
 
-impl std::fmt::Display for Failure {
+impl std::fmt::Display for SimulationFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Failure { seed, what, trace } = self;
+        let SimulationFailure { seed, what, trace } = self;
         trace.iter().try_for_each(|step| writeln!(f, "  {step}"))?;
         writeln!(f, "seed {seed}: {what}")?;
         write!(f, "replay: SEEDS={seed} cargo test -p tollhouse-sim")
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for SimulationFailure {}
 
 /// Runs the simulation of a seed.
 ///
 /// # Errors
 /// The first answer that is wrong, or a panic.
-pub fn simulate(seed: u64) -> Result<Tally, Box<Failure>> {
-    let mut world = World::new(seed);
+pub fn simulate(seed: u64) -> Result<SimulationSummary, Box<SimulationFailure>> {
+    let mut world = LedgerSimulation::new(seed);
     let done = guarded(|| world.run());
     match done {
         Ok(()) => Ok(world.tally),
-        Err(what) => Err(Box::new(Failure { seed, what, trace: world.trace.into_iter().collect() })),
+        Err(what) => {
+            Err(Box::new(SimulationFailure { seed, what, trace: world.trace.into_iter().collect() }))
+        }
     }
 }
 
@@ -95,12 +100,12 @@ pub(crate) fn guarded(run: impl FnOnce() -> Result<(), String>) -> Result<(), St
 }
 
 #[derive(Clone, Debug)]
-enum Step {
-    Observe(Vec<Ask>),
+enum SimulationStep {
+    Observe(Vec<OracleRequest>),
     Tick(i64),
     Maintain(i64),
     /// Batches of several callers at once.
-    Parallel(Vec<Vec<Ask>>),
+    Parallel(Vec<Vec<OracleRequest>>),
     Check,
     Hottest {
         kind: usize,
@@ -128,9 +133,9 @@ enum Step {
 }
 
 /// How often each step comes; a seed leaves some out, so that combinations come that an even mix never has.
-struct Style {
-    weights: [(u64, Kind); 15],
-    keys: Distribution,
+struct LoadProfile {
+    weights: [(u64, StepKind); 15],
+    keys: KeyDistribution,
     /// Looks of a request, requests of a batch, at most.
     looks: u64,
     asks: u64,
@@ -140,7 +145,7 @@ struct Style {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum StepKind {
     Observe,
     Tick,
     Leap,
@@ -158,28 +163,28 @@ enum Kind {
     Flip,
 }
 
-struct World {
+struct LedgerSimulation {
     random: Random,
-    kinds: Arc<Vec<Kept>>,
-    settings: Settings,
-    style: Style,
-    keys: Keys,
+    kinds: Arc<Vec<StatisticSpec>>,
+    settings: HomeSettings,
+    style: LoadProfile,
+    keys: KeySource,
     device: MemoryDevice,
     /// Most bytes that one read answers.
     read_bytes_max: Option<usize>,
-    home: Option<Home>,
+    home: Option<SimulatedHome>,
     now: i64,
     /// What the ledger holds. Several after a crash that left one of states that look the same: a pair's mark is not
     /// seen before its value comes again. Answers then tell which it is.
-    models: Vec<Model>,
+    models: Vec<LedgerOracle>,
     /// What a crash may leave: the states since the last one that is certainly on disk.
-    possible: Vec<Model>,
+    possible: Vec<LedgerOracle>,
     /// The latest time that the ledger was maintained at, in vain or not.
     maintained: i64,
     /// Every key that ever was asked for.
-    seen: BTreeSet<Name>,
+    seen: BTreeSet<OracleKey>,
     /// What was ever added to a key, whatever became of it.
-    ever: BTreeMap<Name, [u64; COUNTERS_MAX]>,
+    ever: BTreeMap<OracleKey, [u64; COUNTERS_MAX]>,
     /// The disk has failed, or may have: additions may be refused until the ledger is reopened.
     suspect: bool,
     /// The medium itself has failed, so that it may stop.
@@ -189,46 +194,46 @@ struct World {
     /// Bits were flipped: answers are right or said to be missing. Of what was said to be missing any part may be told
     /// from then on, and nothing is invented.
     flipped: bool,
-    lost: BTreeSet<Name>,
+    lost: BTreeSet<OracleKey>,
     /// Bits were flipped, and the ledger said that it found damage when it was opened, or it is not known which state a
     /// crash left: all may be lost.
     doubt: bool,
     /// The ledger refused to open what is left.
     over: bool,
-    tally: Tally,
+    tally: SimulationSummary,
     trace: VecDeque<String>,
 }
 
-type Done = Result<(), String>;
+type StepResult = Result<(), String>;
 
-impl World {
-    fn new(seed: u64) -> World {
+impl LedgerSimulation {
+    fn new(seed: u64) -> LedgerSimulation {
         let mut random = Random::new(seed);
         let kinds = Arc::new(spec::random_kinds(&mut random));
         let promise = *random.pick(&[
-            Promise::Sync,
-            Promise::Interval,
-            Promise::Interval,
-            Promise::None,
-            Promise::Memory,
+            DurabilityPromise::Sync,
+            DurabilityPromise::Interval,
+            DurabilityPromise::Interval,
+            DurabilityPromise::None,
+            DurabilityPromise::Memory,
         ]);
         let read_bytes_max = random.one_in(3).then(|| 1 + random.below(60) as usize);
         let device = MemoryDevice::new();
         device.set_read_bytes_max(read_bytes_max);
-        let settings = Settings {
+        let settings = HomeSettings {
             promise,
             memory_bytes: *random.pick(&[0, 1 << 10, 4 << 10, 64 << 10, 64 << 20]),
             segment_bytes: *random.pick(&[1_000, 2_000, 8_000, 1 << 20]),
         };
-        let style = Style::random(&mut random);
+        let style = LoadProfile::random(&mut random);
         let start = match random.below(4) {
             0 => random.between(-1_000_000_000, 1_000_000_000),
             _ => 1_790_000_000_000_000,
         };
-        let model = Model::new(kinds.clone());
+        let model = LedgerOracle::new(kinds.clone());
         let trace = VecDeque::from([format!("{settings:?} {:?}", style.keys), format!("{kinds:?}")]);
-        World {
-            keys: Keys::new(style.keys),
+        LedgerSimulation {
+            keys: KeySource::new(style.keys),
             random,
             settings,
             style,
@@ -249,12 +254,12 @@ impl World {
             lost: BTreeSet::new(),
             doubt: false,
             over: false,
-            tally: Tally { seeds: 1, ..Tally::default() },
+            tally: SimulationSummary { seeds: 1, ..SimulationSummary::default() },
             trace,
         }
     }
 
-    fn run(&mut self) -> Done {
+    fn run(&mut self) -> StepResult {
         self.home = Some(self.open()?);
         for number in 0..self.style.steps {
             let step = self.choose();
@@ -272,13 +277,17 @@ impl World {
         Ok(())
     }
 
-    fn choose(&mut self) -> Step {
+    fn choose(&mut self) -> SimulationStep {
         if self.possible.len() > POSSIBLE_MAX && !self.stopped {
-            return Step::Restart;
+            return SimulationStep::Restart;
         }
         // A stopped ledger is looked at for a while.
         if self.stopped && self.random.one_in(3) {
-            return if self.random.one_in(2) { Step::Restart } else { Step::Crash(self.random.bits()) };
+            return if self.random.one_in(2) {
+                SimulationStep::Restart
+            } else {
+                SimulationStep::Crash(self.random.bits())
+            };
         }
         let total = self.style.weights.iter().map(|(weight, _)| weight).sum();
         let mut drawn = self.random.below(total);
@@ -287,54 +296,61 @@ impl World {
             drawn = drawn.saturating_sub(*weight);
             found
         });
-        let disk = self.settings.promise != Promise::Memory;
-        match chosen.map_or(Kind::Observe, |(_, kind)| *kind) {
-            Kind::Restart if disk => Step::Restart,
-            Kind::Crash if disk => Step::Crash(self.random.bits()),
-            Kind::Fail if disk => Step::Fail(self.random.below(12)),
-            Kind::Fill if disk => Step::Fill(self.random.below(2000)),
-            Kind::FailSyncs if disk => Step::FailSyncs,
-            Kind::Lack if disk => Step::Lack(*self.random.pick(&LACKS)),
-            Kind::Heal if disk => Step::Heal,
-            Kind::Flip if disk => {
-                Step::Flip { bits: 1 + self.random.below(3), closed: self.random.one_in(3) }
+        let disk = self.settings.promise != DurabilityPromise::Memory;
+        match chosen.map_or(StepKind::Observe, |(_, kind)| *kind) {
+            StepKind::Restart if disk => SimulationStep::Restart,
+            StepKind::Crash if disk => SimulationStep::Crash(self.random.bits()),
+            StepKind::Fail if disk => SimulationStep::Fail(self.random.below(12)),
+            StepKind::Fill if disk => SimulationStep::Fill(self.random.below(2000)),
+            StepKind::FailSyncs if disk => SimulationStep::FailSyncs,
+            StepKind::Lack if disk => SimulationStep::Lack(*self.random.pick(&LACKS)),
+            StepKind::Heal if disk => SimulationStep::Heal,
+            StepKind::Flip if disk => {
+                SimulationStep::Flip { bits: 1 + self.random.below(3), closed: self.random.one_in(3) }
             }
-            Kind::Tick => Step::Tick(self.random.between(0, 60_000_000)),
-            Kind::Leap => Step::Tick(match self.random.below(4) {
+            StepKind::Tick => SimulationStep::Tick(self.random.between(0, 60_000_000)),
+            StepKind::Leap => SimulationStep::Tick(match self.random.below(4) {
                 0 => -self.random.between(0, 86_400_000_000),
                 1 => self.random.between(0, 400 * 86_400_000_000),
                 _ => self.random.between(0, 86_400_000_000),
             }),
-            Kind::Maintain => Step::Maintain(self.now + self.random.between(-100_000_000, 10_000_000)),
-            Kind::Parallel if !self.suspect && !self.flipped => {
-                let callers = 2 + self.random.below(2);
-                Step::Parallel((0..callers).map(|_| self.share()).collect())
+            StepKind::Maintain => {
+                SimulationStep::Maintain(self.now + self.random.between(-100_000_000, 10_000_000))
             }
-            Kind::Hottest => {
+            StepKind::Parallel if !self.suspect && !self.flipped => {
+                let callers = 2 + self.random.below(2);
+                SimulationStep::Parallel((0..callers).map(|_| self.share()).collect())
+            }
+            StepKind::Hottest => {
                 // Of a distinct count it sums trailing windows, readings sum whole periods: no model of that here.
                 let kind = self.random.below(2) as usize;
                 let windows = self.kinds[kind].sums().len() as u64;
                 let counter = self.random.below(self.kinds[kind].counters() as u64) as usize;
                 let limit = self.random.below(12) as usize;
                 match windows {
-                    0 => Step::Check,
-                    _ => Step::Hottest { kind, window: self.random.below(windows) as usize, counter, limit },
+                    0 => SimulationStep::Check,
+                    _ => SimulationStep::Hottest {
+                        kind,
+                        window: self.random.below(windows) as usize,
+                        counter,
+                        limit,
+                    },
                 }
             }
-            Kind::Check => Step::Check,
+            StepKind::Check => SimulationStep::Check,
             _ => self.batch(),
         }
     }
 
-    fn batch(&mut self) -> Step {
+    fn batch(&mut self) -> SimulationStep {
         let asks = 1 + self.random.below(self.style.asks);
-        Step::Observe((0..asks).map(|_| self.ask()).collect())
+        SimulationStep::Observe((0..asks).map(|_| self.ask()).collect())
     }
 
     /// Requests whose effect does not depend on what comes between them: a cell is a function of the set of its events,
     /// but a mark, or a value whose period is forgotten, counts for who came first.
-    fn share(&mut self) -> Vec<Ask> {
-        let mut asks: Vec<Ask> = (0..1 + self.random.below(40)).map(|_| self.ask()).collect();
+    fn share(&mut self) -> Vec<OracleRequest> {
+        let mut asks: Vec<OracleRequest> = (0..1 + self.random.below(40)).map(|_| self.ask()).collect();
         for ask in &mut asks {
             ask.mark = None;
             ask.looks.iter_mut().for_each(|look| look.time = self.now);
@@ -342,7 +358,7 @@ impl World {
         asks
     }
 
-    fn ask(&mut self) -> Ask {
+    fn ask(&mut self) -> OracleRequest {
         // Once in a while one key many times.
         let (count, same) = match self.random.below(60) {
             0 => (self.random.below(200), Some(self.keys.draw(&mut self.random))),
@@ -350,10 +366,10 @@ impl World {
         };
         let looks = (0..count).map(|_| self.look(same)).collect();
         let mark = self.random.one_in(3).then(|| (self.random.below(30), self.time(3)));
-        Ask { mark, looks }
+        OracleRequest { mark, looks }
     }
 
-    fn look(&mut self, same: Option<u64>) -> Look {
+    fn look(&mut self, same: Option<u64>) -> OracleObservation {
         let kind = match same {
             Some(_) => 0,
             None => self.random.below(3) as usize,
@@ -361,9 +377,9 @@ impl World {
         let number = same.unwrap_or_else(|| self.keys.draw(&mut self.random));
         let time = self.time(kind);
         let add = if self.random.one_in(8) {
-            Add::Nothing
+            OracleAddition::Nothing
         } else if kind == 2 {
-            Add::Distinct(self.random.below(self.style.values))
+            OracleAddition::Distinct(self.random.below(self.style.values))
         } else {
             let counters = self.kinds[kind].counters() as u64;
             let amounts = 0..self.random.below(counters + 2);
@@ -371,11 +387,11 @@ impl World {
                 0 => u64::MAX - random.below(2),
                 _ => random.below(4),
             };
-            Add::Counters(
+            OracleAddition::Counters(
                 amounts.map(|_| (self.random.below(counters) as u8, amount(&mut self.random))).collect(),
             )
         };
-        Look { kind, number, time, add }
+        OracleObservation { kind, number, time, add }
     }
 
     /// Mostly now; late and future ones too.
@@ -395,44 +411,46 @@ impl World {
             }
     }
 
-    fn take(&mut self, step: Step) -> Done {
+    fn take(&mut self, step: SimulationStep) -> StepResult {
         match step {
-            Step::Observe(asks) => self.observe(&asks),
-            Step::Tick(by) => {
+            SimulationStep::Observe(asks) => self.observe(&asks),
+            SimulationStep::Tick(by) => {
                 self.now += by;
                 Ok(())
             }
-            Step::Maintain(now) => self.maintain(now),
-            Step::Parallel(shares) => self.parallel(&shares),
-            Step::Check => self.check_some(),
-            Step::Hottest { kind, window, counter, limit } => self.hottest(kind, window, counter, limit),
-            Step::Restart => self.restart(),
-            Step::Crash(seed) => self.crash(seed),
-            Step::Fail(after) => {
+            SimulationStep::Maintain(now) => self.maintain(now),
+            SimulationStep::Parallel(shares) => self.parallel(&shares),
+            SimulationStep::Check => self.check_some(),
+            SimulationStep::Hottest { kind, window, counter, limit } => {
+                self.hottest(kind, window, counter, limit)
+            }
+            SimulationStep::Restart => self.restart(),
+            SimulationStep::Crash(seed) => self.crash(seed),
+            SimulationStep::Fail(after) => {
                 self.device.fail_after(after);
                 (self.suspect, self.broken) = (true, true);
                 Ok(())
             }
-            Step::Fill(room) => {
+            SimulationStep::Fill(room) => {
                 self.device.set_capacity(Some(self.device.used() + room));
                 self.suspect = true;
                 Ok(())
             }
-            Step::FailSyncs => {
+            SimulationStep::FailSyncs => {
                 self.device.set_sync_fails(true);
                 (self.suspect, self.broken) = (true, true);
                 Ok(())
             }
-            Step::Lack(number) => {
+            SimulationStep::Lack(number) => {
                 self.device.set_lack(Some(number));
                 self.suspect = true;
                 Ok(())
             }
-            Step::Heal => {
+            SimulationStep::Heal => {
                 self.heal();
                 Ok(())
             }
-            Step::Flip { bits, closed } => self.flip(bits, closed),
+            SimulationStep::Flip { bits, closed } => self.flip(bits, closed),
         }
     }
 
@@ -443,11 +461,11 @@ impl World {
         self.device.set_lack(None);
     }
 
-    fn observe(&mut self, asks: &[Ask]) -> Done {
+    fn observe(&mut self, asks: &[OracleRequest]) -> StepResult {
         for ask in asks {
             self.note(ask);
         }
-        let adds = asks.iter().any(Ask::adds);
+        let adds = asks.iter().any(OracleRequest::adds);
         match self.home()?.observe(asks) {
             Ok(told) => {
                 if self.stopped && adds {
@@ -473,20 +491,22 @@ impl World {
                     }
                     self.models = fitting;
                     for (look, _) in ask.looks.iter().zip(&told.reads).filter(|(_, read)| read.missing) {
-                        self.lost.insert(Name { kind: look.kind, number: look.number, value: None });
+                        self.lost.insert(OracleKey { kind: look.kind, number: look.number, value: None });
                     }
                     if ask.adds() {
                         self.possible.extend(self.models.iter().cloned());
                     }
                 }
-                if adds && matches!(self.settings.promise, Promise::Sync | Promise::Memory) {
+                if adds
+                    && matches!(self.settings.promise, DurabilityPromise::Sync | DurabilityPromise::Memory)
+                {
                     self.possible.clone_from(&self.models);
                 }
                 Ok(())
             }
-            Err(refused @ (Refused::Stopped(_) | Refused::Full(_))) if adds && self.suspect => {
+            Err(refused @ (HomeRefusal::Stopped(_) | HomeRefusal::Full(_))) if adds && self.suspect => {
                 self.tally.refusals += 1;
-                if !self.broken && matches!(refused, Refused::Stopped(_)) {
+                if !self.broken && matches!(refused, HomeRefusal::Stopped(_)) {
                     return Err(format!("a mere lack stopped it: {refused}"));
                 }
                 // Whatever was added before the failure is seen, and may be found after a crash.
@@ -496,7 +516,7 @@ impl World {
                     last.iter_mut().for_each(|model| drop(model.ask(ask)));
                     reached.extend(last.iter().cloned());
                 }
-                self.stopped |= matches!(refused, Refused::Stopped(_));
+                self.stopped |= matches!(refused, HomeRefusal::Stopped(_));
                 self.models = self.agreeing(&reached, "after a refusal")?;
                 self.possible.append(&mut reached);
                 Ok(())
@@ -506,15 +526,15 @@ impl World {
     }
 
     /// Readings are what they happen to be; in the end the cells hold every event once.
-    fn parallel(&mut self, shares: &[Vec<Ask>]) -> Done {
+    fn parallel(&mut self, shares: &[Vec<OracleRequest>]) -> StepResult {
         shares.iter().flatten().for_each(|ask| self.note(ask));
         let home = self.home()?;
         let maintained = self.maintained;
-        let refused: Vec<Refused> = std::thread::scope(|scope| {
+        let refused: Vec<HomeRefusal> = std::thread::scope(|scope| {
             let callers: Vec<_> = shares
                 .iter()
                 .map(|share| {
-                    scope.spawn(move || -> Result<(), Refused> {
+                    scope.spawn(move || -> Result<(), HomeRefusal> {
                         for (number, asks) in share.chunks(2).enumerate() {
                             home.observe(asks)?;
                             // At a time at which nothing more expires.
@@ -530,7 +550,7 @@ impl World {
                 .into_iter()
                 .filter_map(|caller| match caller.join() {
                     Ok(done) => done.err(),
-                    Err(_) => Some(Refused::Other("a caller panicked".to_owned())),
+                    Err(_) => Some(HomeRefusal::Other("a caller panicked".to_owned())),
                 })
                 .collect()
         });
@@ -544,36 +564,36 @@ impl World {
         self.models = self.agreeing(&models, "after several callers")?;
         // What a crash may leave now is too much to list, unless it is all.
         match self.settings.promise {
-            Promise::Sync | Promise::Memory => {
+            DurabilityPromise::Sync | DurabilityPromise::Memory => {
                 self.possible.clone_from(&self.models);
                 Ok(())
             }
-            Promise::Interval => self.maintain(self.maintained),
-            Promise::None => self.restart(),
+            DurabilityPromise::Interval => self.maintain(self.maintained),
+            DurabilityPromise::None => self.restart(),
         }
     }
 
     /// Remembers which keys there are, and an upper bound of what is ever added to them.
-    fn note(&mut self, ask: &Ask) {
+    fn note(&mut self, ask: &OracleRequest) {
         if let Some((number, _)) = ask.mark {
-            self.seen.insert(Name { kind: self.kinds.len() - 1, number, value: None });
+            self.seen.insert(OracleKey { kind: self.kinds.len() - 1, number, value: None });
         }
         for look in &ask.looks {
-            let name = Name { kind: look.kind, number: look.number, value: None };
+            let name = OracleKey { kind: look.kind, number: look.number, value: None };
             self.seen.insert(name);
             let ever = self.ever.entry(name).or_default();
             match &look.add {
-                Add::Nothing => {}
-                Add::Counters(amounts) => amounts.iter().for_each(|(counter, amount)| {
+                OracleAddition::Nothing => {}
+                OracleAddition::Counters(amounts) => amounts.iter().for_each(|(counter, amount)| {
                     let sum = &mut ever[usize::from(*counter)];
                     *sum = sum.saturating_add(*amount);
                 }),
-                Add::Distinct(_) => ever[0] += 1,
+                OracleAddition::Distinct(_) => ever[0] += 1,
             }
         }
     }
 
-    fn compare(&self, ask: &Ask, told: &Told, expected: &Told) -> Done {
+    fn compare(&self, ask: &OracleRequest, told: &OracleOutcome, expected: &OracleOutcome) -> StepResult {
         let wrong =
             |what: &str| Err(format!("{what}: told {told:?}\n  expected {expected:?}\n  asked {ask:?}"));
         if told.duplicate != expected.duplicate {
@@ -586,7 +606,7 @@ impl World {
         for (index, (read, expected)) in told.reads.iter().zip(&expected.reads).enumerate() {
             let look = &ask.looks[index];
             if read.missing {
-                lost.insert(Name { kind: look.kind, number: look.number, value: None });
+                lost.insert(OracleKey { kind: look.kind, number: look.number, value: None });
             }
             if !self.fits(look, read, expected, &lost) {
                 return wrong(&format!("look {index} ({look:?}), told {read:?}, expected {expected:?}"));
@@ -595,11 +615,17 @@ impl World {
         Ok(())
     }
 
-    fn fits(&self, look: &Look, read: &Read, expected: &Read, lost: &BTreeSet<Name>) -> bool {
+    fn fits(
+        &self,
+        look: &OracleObservation,
+        read: &OracleReading,
+        expected: &OracleReading,
+        lost: &BTreeSet<OracleKey>,
+    ) -> bool {
         if !self.flipped {
             return read == expected;
         }
-        let name = Name { kind: look.kind, number: look.number, value: None };
+        let name = OracleKey { kind: look.kind, number: look.number, value: None };
         let ever = self.ever.get(&name).copied().unwrap_or_default();
         let counters = self.kinds[look.kind].counters();
         // Nothing is invented: at most what was ever added is told.
@@ -607,13 +633,15 @@ impl World {
         bounded && (self.doubt || lost.contains(&name) || read == expected)
     }
 
-    fn maintain(&mut self, now: i64) -> Done {
+    fn maintain(&mut self, now: i64) -> StepResult {
         self.maintained = self.maintained.max(now);
         let done = self.home()?.maintain(now);
         self.models.iter_mut().for_each(|model| model.raise(now));
         match done {
             Ok(()) if self.stopped => Err("it was maintained after it had stopped".to_owned()),
-            Ok(()) if matches!(self.settings.promise, Promise::Sync | Promise::Interval) => {
+            Ok(())
+                if matches!(self.settings.promise, DurabilityPromise::Sync | DurabilityPromise::Interval) =>
+            {
                 self.possible.clone_from(&self.models);
                 Ok(())
             }
@@ -621,7 +649,7 @@ impl World {
                 self.raise_possible();
                 Ok(())
             }
-            Err(Refused::Stopped(_) | Refused::Full(_)) if self.suspect => {
+            Err(HomeRefusal::Stopped(_) | HomeRefusal::Full(_)) if self.suspect => {
                 self.tally.refusals += 1;
                 self.raise_possible();
                 Ok(())
@@ -638,7 +666,7 @@ impl World {
         self.possible.extend(self.models.iter().cloned());
     }
 
-    fn hottest(&mut self, kind: usize, window: usize, counter: usize, limit: usize) -> Done {
+    fn hottest(&mut self, kind: usize, window: usize, counter: usize, limit: usize) -> StepResult {
         let span = self.kinds[kind].sums()[window].window;
         // The ledger answers from the finest tier that can, as readings do.
         let told = self.home()?.hottest(kind, span, counter, self.now, limit);
@@ -658,17 +686,17 @@ impl World {
         }
     }
 
-    fn restart(&mut self) -> Done {
+    fn restart(&mut self) -> StepResult {
         self.tally.restarts += 1;
         self.close()?;
         self.reopen()
     }
 
-    fn close(&mut self) -> Done {
+    fn close(&mut self) -> StepResult {
         match self.home()?.close() {
             Ok(()) if self.stopped => return Err("it was closed well after it had stopped".to_owned()),
             Ok(()) => self.possible.clone_from(&self.models),
-            Err(Refused::Stopped(_) | Refused::Full(_)) if self.suspect => {
+            Err(HomeRefusal::Stopped(_) | HomeRefusal::Full(_)) if self.suspect => {
                 self.possible.extend(self.models.iter().cloned())
             }
             Err(refused) => return Err(format!("closing: {refused}")),
@@ -678,7 +706,7 @@ impl World {
         Ok(())
     }
 
-    fn crash(&mut self, seed: u64) -> Done {
+    fn crash(&mut self, seed: u64) -> StepResult {
         self.tally.crashes += 1;
         let image = self.device.crash(seed);
         self.home = None;
@@ -687,7 +715,7 @@ impl World {
         // The disk may fail, or the power, while the ledger recovers.
         if self.random.one_in(4) {
             self.device.fail_after(self.random.below(6));
-            drop(Home::open(&self.device, &self.kinds, self.settings));
+            drop(SimulatedHome::open(&self.device, &self.kinds, self.settings));
             // What it found and mended, the next start does not find again.
             self.doubt |= self.flipped;
             self.device.heal();
@@ -700,7 +728,7 @@ impl World {
     }
 
     /// Opens what is on the disk, and finds out which of the possible states it is.
-    fn reopen(&mut self) -> Done {
+    fn reopen(&mut self) -> StepResult {
         match self.open() {
             Ok(home) => self.home = Some(home),
             Err(_) if self.flipped => {
@@ -721,16 +749,17 @@ impl World {
         Ok(())
     }
 
-    fn open(&self) -> Result<Home, String> {
-        Home::open(&self.device, &self.kinds, self.settings).map_err(|refused| format!("opening: {refused}"))
+    fn open(&self) -> Result<SimulatedHome, String> {
+        SimulatedHome::open(&self.device, &self.kinds, self.settings)
+            .map_err(|refused| format!("opening: {refused}"))
     }
 
-    fn home(&self) -> Result<&Home, String> {
+    fn home(&self) -> Result<&SimulatedHome, String> {
         self.home.as_ref().ok_or_else(|| "the ledger is not open".to_owned())
     }
 
     /// The states that look like what the ledger holds, each once.
-    fn agreeing(&mut self, states: &[Model], when: &str) -> Result<Vec<Model>, String> {
+    fn agreeing(&mut self, states: &[LedgerOracle], when: &str) -> Result<Vec<LedgerOracle>, String> {
         let lines = self.lines()?;
         let (mut essences, mut agreeing) = (Vec::new(), Vec::new());
         for state in states.iter().rev().filter(|state| self.differs(state, &lines).is_none()) {
@@ -756,9 +785,9 @@ impl World {
     }
 
     /// What the ledger holds of every key.
-    fn lines(&self) -> Result<BTreeMap<Name, Option<Line>>, String> {
+    fn lines(&self) -> Result<BTreeMap<OracleKey, Option<OracleTimeline>>, String> {
         let home = self.home()?;
-        let line = |name: &Name| match home.line(*name) {
+        let line = |name: &OracleKey| match home.line(*name) {
             Ok(line) => Ok((*name, line)),
             // What rot has hit may be said to be damaged.
             Err(_) if self.flipped => Ok((*name, None)),
@@ -768,7 +797,11 @@ impl World {
     }
 
     /// The first key of which a state does not hold the same.
-    fn differs(&self, state: &Model, lines: &BTreeMap<Name, Option<Line>>) -> Option<String> {
+    fn differs(
+        &self,
+        state: &LedgerOracle,
+        lines: &BTreeMap<OracleKey, Option<OracleTimeline>>,
+    ) -> Option<String> {
         let mut state = state.clone();
         lines.iter().find_map(|(name, line)| {
             let expected = state.line(*name);
@@ -776,9 +809,9 @@ impl World {
         })
     }
 
-    fn check_some(&mut self) -> Done {
-        let names: Vec<Name> = self.seen.iter().copied().collect();
-        let stranger = Name { kind: 0, number: u64::MAX, value: None };
+    fn check_some(&mut self) -> StepResult {
+        let names: Vec<OracleKey> = self.seen.iter().copied().collect();
+        let stranger = OracleKey { kind: 0, number: u64::MAX, value: None };
         let mut asked = vec![stranger];
         for _ in 0..names.len().min(6) {
             asked.push(*self.random.pick(&names));
@@ -795,7 +828,7 @@ impl World {
         Ok(())
     }
 
-    fn check_all(&mut self) -> Done {
+    fn check_all(&mut self) -> StepResult {
         let lines = self.lines()?;
         match self.differs(&self.models[0], &lines) {
             Some(why) if !self.flipped => Err(format!("in the end: {why}")),
@@ -805,7 +838,7 @@ impl World {
 
     /// Flips bits on the disk. From then on answers are right or said to be missing; where a start found damage they
     /// may lack anything.
-    fn flip(&mut self, bits: u64, closed: bool) -> Done {
+    fn flip(&mut self, bits: u64, closed: bool) -> StepResult {
         if closed {
             self.close()?;
         }
@@ -821,36 +854,36 @@ impl World {
     }
 }
 
-impl Style {
-    fn random(random: &mut Random) -> Style {
+impl LoadProfile {
+    fn random(random: &mut Random) -> LoadProfile {
         let keys = random.between(1, 60).cast_unsigned();
         let keys = match random.below(6) {
-            0 | 1 => Distribution::Uniform { keys },
-            2 | 3 => Distribution::Zipf { keys: keys * 4, exponent: random.unit() * 1.6 },
-            4 => Distribution::Hot { keys, share: random.unit() },
-            _ => Distribution::New,
+            0 | 1 => KeyDistribution::Uniform { keys },
+            2 | 3 => KeyDistribution::Zipf { keys: keys * 4, exponent: random.unit() * 1.6 },
+            4 => KeyDistribution::Hot { keys, share: random.unit() },
+            _ => KeyDistribution::New,
         };
         // Rot leaves little that is certain: most seeds are without.
         let rot = u64::from(random.one_in(8));
         let mut weight = |most: u64| if random.one_in(4) { 0 } else { 1 + random.below(most) };
         let weights = [
-            (60, Kind::Observe),
-            (10, Kind::Tick),
-            (weight(4), Kind::Leap),
-            (weight(8), Kind::Maintain),
-            (weight(3), Kind::Parallel),
-            (weight(6), Kind::Check),
-            (weight(4), Kind::Hottest),
-            (weight(4), Kind::Restart),
-            (weight(6), Kind::Crash),
-            (weight(4), Kind::Fail),
-            (weight(3), Kind::Fill),
-            (weight(2), Kind::FailSyncs),
-            (weight(3), Kind::Lack),
-            (weight(4), Kind::Heal),
-            (rot, Kind::Flip),
+            (60, StepKind::Observe),
+            (10, StepKind::Tick),
+            (weight(4), StepKind::Leap),
+            (weight(8), StepKind::Maintain),
+            (weight(3), StepKind::Parallel),
+            (weight(6), StepKind::Check),
+            (weight(4), StepKind::Hottest),
+            (weight(4), StepKind::Restart),
+            (weight(6), StepKind::Crash),
+            (weight(4), StepKind::Fail),
+            (weight(3), StepKind::Fill),
+            (weight(2), StepKind::FailSyncs),
+            (weight(3), StepKind::Lack),
+            (weight(4), StepKind::Heal),
+            (rot, StepKind::Flip),
         ];
-        Style {
+        LoadProfile {
             weights,
             keys,
             looks: *random.pick(&[1, 3, 8]),

@@ -9,52 +9,63 @@ const SECOND: i64 = 1_000_000;
 
 /// Buckets of one width in microseconds, and how many are kept beside the current one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tier {
+pub(crate) struct TierSpec {
     pub(crate) width: i64,
     pub(crate) buckets: i64,
 }
 
 /// One kind's statistic.
 #[derive(Clone, Debug)]
-pub(crate) enum Kept {
-    Windows { counters: usize, fine: Tier, coarse: Option<Tier>, windows: Vec<i64>, keep: Option<i64> },
-    Distinct { tier: Tier, windows: Vec<i64> },
-    Once { window: i64 },
+pub(crate) enum StatisticSpec {
+    Windows {
+        counters: usize,
+        fine: TierSpec,
+        coarse: Option<TierSpec>,
+        windows: Vec<i64>,
+        keep: Option<i64>,
+    },
+    Distinct {
+        tier: TierSpec,
+        windows: Vec<i64>,
+    },
+    Once {
+        window: i64,
+    },
 }
 
 /// A sum that readings carry: of which tier's buckets, from how long ago, and how many of the oldest are left out.
-pub(crate) struct Sum {
+pub(crate) struct SumSpec {
     pub(crate) coarse: bool,
     pub(crate) width: i64,
     pub(crate) window: i64,
     pub(crate) skip: i64,
 }
 
-impl Tier {
+impl TierSpec {
     pub(crate) fn span(self) -> i64 {
         self.width * self.buckets
     }
 }
 
-impl Kept {
+impl StatisticSpec {
     pub(crate) fn counters(&self) -> usize {
         match self {
-            Kept::Windows { counters, .. } => *counters,
+            StatisticSpec::Windows { counters, .. } => *counters,
             _ => 1,
         }
     }
 
-    pub(crate) fn fine(&self) -> Tier {
+    pub(crate) fn fine(&self) -> TierSpec {
         match self {
-            Kept::Windows { fine, .. } => *fine,
-            Kept::Distinct { tier, .. } => *tier,
-            Kept::Once { window } => Tier { width: *window, buckets: 1 },
+            StatisticSpec::Windows { fine, .. } => *fine,
+            StatisticSpec::Distinct { tier, .. } => *tier,
+            StatisticSpec::Once { window } => TierSpec { width: *window, buckets: 1 },
         }
     }
 
-    pub(crate) fn coarse(&self) -> Option<Tier> {
+    pub(crate) fn coarse(&self) -> Option<TierSpec> {
         match self {
-            Kept::Windows { coarse, .. } => *coarse,
+            StatisticSpec::Windows { coarse, .. } => *coarse,
             _ => None,
         }
     }
@@ -63,50 +74,53 @@ impl Kept {
     pub(crate) fn expires(&self, last: i64) -> i64 {
         let longest = self.coarse().unwrap_or(self.fine());
         let keep = match self {
-            Kept::Windows { keep: Some(keep), .. } => *keep,
+            StatisticSpec::Windows { keep: Some(keep), .. } => *keep,
             _ => longest.span(),
         };
         let unreached = (last.div_euclid(longest.width) + 1) * longest.width + longest.span();
         unreached.max(last + keep)
     }
 
-    pub(crate) fn sums(&self) -> Vec<Sum> {
+    pub(crate) fn sums(&self) -> Vec<SumSpec> {
         match self {
-            Kept::Windows { fine, coarse, windows, .. } => windows
+            StatisticSpec::Windows { fine, coarse, windows, .. } => windows
                 .iter()
                 .map(|window| match coarse {
                     Some(coarse) if fine.span() < *window => {
-                        Sum { coarse: true, width: coarse.width, window: *window, skip: 0 }
+                        SumSpec { coarse: true, width: coarse.width, window: *window, skip: 0 }
                     }
-                    _ => Sum { coarse: false, width: fine.width, window: *window, skip: 0 },
+                    _ => SumSpec { coarse: false, width: fine.width, window: *window, skip: 0 },
                 })
                 .collect(),
             // Whole periods, the current one among them.
-            Kept::Distinct { tier, windows } => windows
+            StatisticSpec::Distinct { tier, windows } => windows
                 .iter()
-                .map(|window| Sum { coarse: false, width: tier.width, window: *window, skip: 1 })
+                .map(|window| SumSpec { coarse: false, width: tier.width, window: *window, skip: 1 })
                 .collect(),
-            Kept::Once { .. } => Vec::new(),
+            StatisticSpec::Once { .. } => Vec::new(),
         }
     }
 }
 
 /// Four kinds: two with windows, distinct values, marks of requests. Kinds are numbered by their place.
-pub(crate) fn random_kinds(random: &mut Random) -> Vec<Kept> {
-    let mut kinds: Vec<Kept> = (0..2).map(|_| random_windows(random)).collect();
-    let tier = Tier { width: *random.pick(&[1, 10, 60]) * SECOND, buckets: random.between(1, 5) };
+pub(crate) fn random_kinds(random: &mut Random) -> Vec<StatisticSpec> {
+    let mut kinds: Vec<StatisticSpec> = (0..2).map(|_| random_windows(random)).collect();
+    let tier = TierSpec { width: *random.pick(&[1, 10, 60]) * SECOND, buckets: random.between(1, 5) };
     let windows = (1..=tier.buckets + 1).filter(|_| random.one_in(2)).chain([1]);
-    kinds.push(Kept::Distinct { tier, windows: windows.map(|periods| periods * tier.width).collect() });
-    kinds.push(Kept::Once { window: *random.pick(&[1, 60, 3600]) * SECOND });
+    kinds.push(StatisticSpec::Distinct {
+        tier,
+        windows: windows.map(|periods| periods * tier.width).collect(),
+    });
+    kinds.push(StatisticSpec::Once { window: *random.pick(&[1, 60, 3600]) * SECOND });
     kinds
 }
 
-fn random_windows(random: &mut Random) -> Kept {
-    let fine = Tier { width: *random.pick(&[1, 7, 10, 60]) * SECOND, buckets: random.between(1, 12) };
+fn random_windows(random: &mut Random) -> StatisticSpec {
+    let fine = TierSpec { width: *random.pick(&[1, 7, 10, 60]) * SECOND, buckets: random.between(1, 12) };
     let coarse = random.one_in(2).then(|| {
         let ratio = random.between(2, 10);
         let least = (fine.buckets + ratio - 1) / ratio;
-        Tier { width: fine.width * ratio, buckets: least + random.between(0, 6) }
+        TierSpec { width: fine.width * ratio, buckets: least + random.between(0, 6) }
     });
     let longest = coarse.unwrap_or(fine);
     let mut windows = Vec::new();
@@ -118,5 +132,5 @@ fn random_windows(random: &mut Random) -> Kept {
     let counters = random.between(1, COUNTERS_MAX as i64) as usize;
     // A window between the tiers, as long as no bucket of the coarse one, cannot be answered.
     windows.retain(|window| *window <= fine.span() || coarse.is_some_and(|coarse| coarse.width <= *window));
-    Kept::Windows { counters, fine, coarse, windows, keep }
+    StatisticSpec::Windows { counters, fine, coarse, windows, keep }
 }

@@ -1,8 +1,12 @@
 //! The seeds of `SEEDS`, or a few.
 
-use sim::{Failure, Tally};
+use sim::{SimulationFailure, SimulationSummary};
 
-fn run(few: u64, simulate: fn(u64) -> Result<Tally, Box<Failure>>, done: fn(&Tally) -> Vec<u64>) {
+fn run(
+    few: u64,
+    simulate: fn(u64) -> Result<SimulationSummary, Box<SimulationFailure>>,
+    done: fn(&SimulationSummary) -> Vec<u64>,
+) {
     let asked = std::env::var("SEEDS").ok();
     let seeds =
         asked.as_deref().map_or(Some(0..few), sim::seeds).expect("SEEDS is `first..end`, or one seed");

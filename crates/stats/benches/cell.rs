@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use event::{Span, Time};
-use stats::{Column, Layout, Measure, Plan, Room, Track, Weight};
+use stats::{AggregateColumn, AggregateLayout, CellBuffer, CellPlan, DecayWeight, Layout, Measure};
 
 const COUNTERS: [&str; 6] = ["seen", "spam", "ham", "complaint", "pardon", "read"];
 const START: i64 = 1_700_000_000;
@@ -17,7 +17,7 @@ fn main() {
     let windows = vec![Span::hours(1), Span::days(1), Span::days(14)];
     let names = COUNTERS.map(str::to_owned).to_vec();
     let layout = Layout::new(names, &tiers, windows, None).expect("a layout");
-    let plan = Plan::new(&Measure::Windows(layout)).expect("a plan");
+    let plan = CellPlan::new(&Measure::Windows(layout)).expect("a plan");
     println!("six counters, 10m x 144 and 1d x 14, read over 1h, 1d and 14d");
     let two = |step: i64| [(0u8, 1u64), ((step % 6) as u8, 1)];
     report("seen once, 1 counter", &plan, &cell(&plan, 1, |_| (0, [(0, 1)])), 30);
@@ -31,17 +31,27 @@ fn main() {
     report("all buckets, large counts", &plan, &large, 30);
     report("the same, a bucket an event", &plan, &full, 600);
 
-    let decayed = |hours| Column::Decayed { half_life: Span::hours(hours), weight: Weight::Value };
+    let decayed =
+        |hours| AggregateColumn::Decayed { half_life: Span::hours(hours), weight: DecayWeight::Value };
     for (name, columns) in [
-        ("first, last, count", vec![Column::First, Column::Last, Column::Count]),
+        ("first, last, count", vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
         (
             "and sum, min, max",
-            vec![Column::First, Column::Last, Column::Count, Column::Sum, Column::Min, Column::Max],
+            vec![
+                AggregateColumn::First,
+                AggregateColumn::Last,
+                AggregateColumn::Count,
+                AggregateColumn::Sum,
+                AggregateColumn::Min,
+                AggregateColumn::Max,
+            ],
         ),
-        ("sum and 2 decayed", vec![Column::Sum, decayed(1), decayed(24)]),
+        ("sum and 2 decayed", vec![AggregateColumn::Sum, decayed(1), decayed(24)]),
     ] {
-        let plan = Plan::new(&Measure::Track(Track::new(columns, Span::days(30)).expect("a track")))
-            .expect("a plan");
+        let plan = CellPlan::new(&Measure::Aggregate(
+            AggregateLayout::new(columns, Span::days(30)).expect("a track"),
+        ))
+        .expect("a plan");
         let mut words = Vec::new();
         (0..10).for_each(|step| plan.add_value(&mut words, Time::from_seconds(START + step), Some(step)));
         report(&format!("track: {name}"), &plan, &words, 30);
@@ -50,7 +60,7 @@ fn main() {
     let tier = "1d x 7".parse().expect("a tier");
     let windows = vec![Span::days(1), Span::days(7)];
     for (name, windows) in [("read over 1d", windows[..1].to_vec()), ("over 1d and 7d", windows)] {
-        let plan = Plan::new(&Measure::Approx { tier, windows, precision: 12 }).expect("a plan");
+        let plan = CellPlan::new(&Measure::Approx { tier, windows, precision: 12 }).expect("a plan");
         for count in [1, 10, 100, 500, 100_000] {
             let mut words = Vec::new();
             for step in 0..count {
@@ -62,7 +72,11 @@ fn main() {
     }
 }
 
-fn cell<const N: usize>(plan: &Plan, events: i64, event: impl Fn(i64) -> (i64, [(u8, u64); N])) -> Vec<u64> {
+fn cell<const N: usize>(
+    plan: &CellPlan,
+    events: i64,
+    event: impl Fn(i64) -> (i64, [(u8, u64); N]),
+) -> Vec<u64> {
     let mut words = Vec::new();
     for step in 0..events {
         let (after, amounts) = event(step);
@@ -73,7 +87,7 @@ fn cell<const N: usize>(plan: &Plan, events: i64, event: impl Fn(i64) -> (i64, [
 
 /// Prints a cell's words, and the time of an addition and of a reading that come this many seconds after its last event
 /// and each other.
-fn report(name: &str, plan: &Plan, words: &[u64], apart: i64) {
+fn report(name: &str, plan: &CellPlan, words: &[u64], apart: i64) {
     const CELLS: usize = 64;
     const ROUNDS: usize = 400;
     let last = plan.last(words).unwrap_or_default();
@@ -109,8 +123,8 @@ fn report(name: &str, plan: &Plan, words: &[u64], apart: i64) {
 }
 
 #[inline(never)]
-fn add(plan: &Plan, cell: &mut Slab, time: Time) {
-    if !plan.track_columns().is_empty() {
+fn add(plan: &CellPlan, cell: &mut Slab, time: Time) {
+    if !plan.aggregate_columns().is_empty() {
         plan.add_value(cell, time, Some(7));
     } else if plan.columns() == 1 {
         plan.add_hash(cell, time, mix(time.0.cast_unsigned()));
@@ -130,7 +144,7 @@ impl Slab {
     }
 }
 
-impl Room for Slab {
+impl CellBuffer for Slab {
     fn words(&self) -> &[u64] {
         &self.0
     }

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use event::{Key, Kind, Secret, Space, Span, Time};
-use stats::limit::Take;
+use stats::limit::WindowTake;
 use stats::{
-    Add, Amounts, Catalog, Durability, Embedded, Layout, Ledger, Measure, Observation, Options, Request,
-    Statistic,
+    Addition, Catalog, CounterAmounts, Durability, EmbeddedLedger, Layout, Ledger, Measure, Observation,
+    ObserveRequest, Options, Statistic,
 };
 
 const SPACE: Space = Space(1);
@@ -52,17 +52,17 @@ fn main() {
         segment_bytes: 64 << 20,
         durability: Durability::Interval(Span::seconds(1)),
     };
-    let (ledger, _) = Embedded::open(Arc::new(device), catalog(), options).expect("a ledger");
+    let (ledger, _) = EmbeddedLedger::open(Arc::new(device), catalog(), options).expect("a ledger");
     let secret = Secret::new(*b"the same always!");
     let key = |kind, number: u64| Key { space: SPACE, kind, shingle: secret.shingle(&number.to_le_bytes()) };
     let observe = |observations| {
-        let requests = [Request { observations, ..Request::default() }];
+        let requests = [ObserveRequest { observations, ..ObserveRequest::default() }];
         pollster::block_on(ledger.observe(&requests)).expect("an answer")
     };
     let start = Time::from_seconds(1_800_000_000);
     let take = || {
-        let take = Take { cost: 1, limit: 1_000, counts_all: false, interpolated: false };
-        let of = |number| Observation { key: key(LIMIT, number), time: start, add: Add::Take(take) };
+        let take = WindowTake { cost: 1, limit: 1_000, counts_all: false, interpolated: false };
+        let of = |number| Observation { key: key(LIMIT, number), time: start, add: Addition::Take(take) };
         observe((0..200).map(of).collect()).all().map(|reading| reading.sum(0, 0)).collect::<Vec<u64>>()
     };
     let mut most = 0;
@@ -89,7 +89,7 @@ fn main() {
             let seen = |number| Observation {
                 key: key(FLOODED, number),
                 time: start,
-                add: Add::Counters(Amounts::from([(0, 1)])),
+                add: Addition::Counters(CounterAmounts::from([(0, 1)])),
             };
             observe((first..first + 4_000).map(seen).collect());
         }

@@ -1,6 +1,6 @@
 //! Variable-length numbers (LEB128, as in Protocol Buffers) and short texts, written and read back with bounds.
 
-use crate::layout::Shape;
+use crate::layout::CellShape;
 
 /// Appends seven bits a byte, least significant first.
 pub fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
@@ -34,7 +34,7 @@ pub(crate) fn pack(bytes: &[u8]) -> Vec<u64> {
 /// The bytes in such words. Zero words may be missing at the end, or be too many.
 pub(crate) fn unpack(words: &[u64]) -> Option<Vec<u8>> {
     let (length, words) = words.split_first()?;
-    let length = usize::try_from(*length).ok().filter(|length| *length < 8 * Shape::WORDS_MAX)?;
+    let length = usize::try_from(*length).ok().filter(|length| *length < 8 * CellShape::WORDS_MAX)?;
     let mut bytes: Vec<u8> =
         words.iter().take(length.div_ceil(8)).flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize(length, 0);
@@ -43,9 +43,9 @@ pub(crate) fn unpack(words: &[u64]) -> Option<Vec<u8>> {
 
 /// Takes values from the front of untrusted bytes; `None` where they end early or are not well-formed.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a>(pub &'a [u8]);
+pub struct ByteReader<'a>(pub &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> ByteReader<'a> {
     /// So many bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
@@ -115,11 +115,11 @@ mod tests {
             let mut bytes = Vec::new();
             push_zigzag(&mut bytes, value);
             push_varint(&mut bytes, value.cast_unsigned());
-            let mut reader = Reader(&bytes);
+            let mut reader = ByteReader(&bytes);
             assert_eq!((reader.zigzag(), reader.varint()), (Some(value), Some(value.cast_unsigned())));
             assert!(reader.0.is_empty());
         }
-        assert_eq!(Reader(&[0xff; 10]).varint(), None, "more than 64 bits");
-        assert_eq!(Reader(&[0x80]).varint(), None, "cut short");
+        assert_eq!(ByteReader(&[0xff; 10]).varint(), None, "more than 64 bits");
+        assert_eq!(ByteReader(&[0x80]).varint(), None, "cut short");
     }
 }

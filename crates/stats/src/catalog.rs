@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use event::{Kind, Space, Span};
 
-use crate::cell::Approx;
+use crate::cell::HyperLogLogPlan;
 use crate::definition::fnv;
-use crate::layout::{Column, Layout, LayoutError, Shape, Tier, Track, Trail};
-use crate::ledger::{Add, LedgerError, Observation};
+use crate::layout::{AggregateColumn, AggregateLayout, CellShape, Layout, LayoutError, Tier, WindowBuckets};
+use crate::ledger::{Addition, LedgerError, Observation};
 use crate::sketch::SketchOptions;
 
 /// A configured statistic for one kind.
@@ -21,7 +21,7 @@ pub struct Statistic {
     /// The statistic that is kept.
     pub measure: Measure,
     /// The sightings after which a key gets a cell: whether it must be seen several times before it gets a cell.
-    pub admit: Option<Admit>,
+    pub admit: Option<Admission>,
     /// Of a limit: whether nodes that share it decide together, each take where the counts are. Where one ledger has all
     /// counts it is always so.
     pub exact: bool,
@@ -37,20 +37,22 @@ impl Statistic {
         match (add, &self.measure) {
             // Marks of a run are set before its observations, so a reading could come from after its request.
             (_, Measure::Once { .. }) => self.unfit("marks of requests are not observed"),
-            (Add::Nothing, _) | (Add::Value(_), Measure::Track(_)) => Ok(()),
-            (Add::Lower(_), Measure::Track(track)) => match track.columns().contains(&Column::Max) {
-                true => Ok(()),
-                false => self.unfit("it keeps no greatest value"),
-            },
-            (Add::Evidence(_), Measure::Evidence { .. }) | (Add::Flow(_), Measure::Gcra) => Ok(()),
-            (Add::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
+            (Addition::Nothing, _) | (Addition::Value(_), Measure::Aggregate(_)) => Ok(()),
+            (Addition::Lower(_), Measure::Aggregate(track)) => {
+                match track.columns().contains(&AggregateColumn::Max) {
+                    true => Ok(()),
+                    false => self.unfit("it keeps no greatest value"),
+                }
+            }
+            (Addition::Evidence(_), Measure::Evidence { .. }) | (Addition::Flow(_), Measure::Gcra) => Ok(()),
+            (Addition::Take(take), Measure::Windows(layout)) if layout.is_limit() => {
                 if take.interpolated && layout.windows().len() < 2 {
                     return self.unfit("one sub-window has no share");
                 }
                 Ok(())
             }
-            (Add::GiveBack { .. }, Measure::Windows(layout)) if layout.is_limit() => Ok(()),
-            (Add::Counters(amounts), Measure::Windows(layout)) => {
+            (Addition::GiveBack { .. }, Measure::Windows(layout)) if layout.is_limit() => Ok(()),
+            (Addition::Counters(amounts), Measure::Windows(layout)) => {
                 // Those that hold what was taken back are in no reading, and can be added to.
                 let counters = layout.counters().len();
                 if amounts.iter().any(|(counter, _)| usize::from(counter) >= counters) {
@@ -58,7 +60,7 @@ impl Statistic {
                 }
                 Ok(())
             }
-            (Add::Distinct { pair }, Measure::Distinct { .. } | Measure::Approx { .. }) => {
+            (Addition::Distinct { pair }, Measure::Distinct { .. } | Measure::Approx { .. }) => {
                 if pair.route() != key.shingle.route() {
                     return self.unfit("the pair is not routed like its owner: make it with `Secret::pair`");
                 }
@@ -87,7 +89,7 @@ impl Statistic {
 /// A sketch in front of a statistic: a key gets a cell once it was seen so often. Until then its readings are
 /// estimates; a track's count goes on from the estimate, other counts begin with the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admit {
+pub struct Admission {
     /// Which sketch it is: see [`Admit::sketch_of`]. Kinds that name the same one share it.
     pub sketch: u32,
     /// The sighting that makes a cell, 2 to 16: the counters reach 15.
@@ -98,7 +100,7 @@ pub struct Admit {
     pub bytes: usize,
 }
 
-impl Admit {
+impl Admission {
     /// The least and the greatest [`Admit::after`].
     pub const AFTER: std::ops::RangeInclusive<u8> = 2..=16;
 
@@ -127,7 +129,7 @@ pub enum Measure {
         windows: Vec<Span>,
     },
     /// First and last event, their number, and sums over their values, in a few fixed words.
-    Track(Track),
+    Aggregate(AggregateLayout),
     /// The number of different values that an owner had per period, about: one HyperLogLog a period.
     Approx {
         /// The period, and how many whole ones are kept beside the current one.
@@ -176,7 +178,7 @@ impl Measure {
         match self {
             Measure::Windows(layout) => layout.is_limit(),
             Measure::Gcra => true,
-            Measure::Track(track) => track.columns() == [Column::Max],
+            Measure::Aggregate(track) => track.columns() == [AggregateColumn::Max],
             _ => false,
         }
     }
@@ -193,7 +195,7 @@ impl Measure {
     pub fn counters(&self) -> Vec<String> {
         match self {
             Measure::Windows(layout) => layout.counters().to_vec(),
-            Measure::Track(_) => Vec::new(),
+            Measure::Aggregate(_) => Vec::new(),
             Measure::Evidence { .. } => ["bad", "good", "weight"].map(str::to_owned).to_vec(),
             Measure::Distinct { .. } | Measure::Approx { .. } => vec!["distinct".to_owned()],
             Measure::Gcra => vec!["moment".to_owned()],
@@ -206,7 +208,7 @@ impl Measure {
         match self {
             Measure::Windows(layout) => layout.windows(),
             Measure::Distinct { windows, .. } | Measure::Approx { windows, .. } => windows,
-            Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. } => &[],
+            Measure::Aggregate(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. } => &[],
         }
     }
 
@@ -236,35 +238,35 @@ impl Measure {
 
     /// Returns how the time of its cells is divided; pairs have the cells of their owner. A track's time is not: its shape
     /// says only how long a cell is kept.
-    pub(crate) fn shape(&self) -> Result<Shape, LayoutError> {
+    pub(crate) fn shape(&self) -> Result<CellShape, LayoutError> {
         match self {
             Measure::Windows(layout) => Ok(layout.shape().clone()),
-            Measure::Track(track) => Shape::new(1, &[Tier { width: track.keep(), buckets: 1 }], None),
-            Measure::Distinct { tier, .. } => Shape::new(1, &[*tier], None),
+            Measure::Aggregate(track) => CellShape::new(1, &[Tier { width: track.keep(), buckets: 1 }], None),
+            Measure::Distinct { tier, .. } => CellShape::new(1, &[*tier], None),
             Measure::Approx { tier, precision, .. } => {
                 if !(Measure::PRECISION_MIN..=Measure::PRECISION_MAX).contains(precision) {
                     return Err(LayoutError::Precision(*precision));
                 }
-                let shape = Shape::new(1, &[*tier], None)?;
-                let words = Approx::words_max(*tier, *precision);
-                if words > Shape::WORDS_MAX as u64 {
+                let shape = CellShape::new(1, &[*tier], None)?;
+                let words = HyperLogLogPlan::words_max(*tier, *precision);
+                if words > CellShape::WORDS_MAX as u64 {
                     return Err(LayoutError::Tiers(format!(
                         "{tier}: with a precision of {precision} a cell could have {words} words, of at most {}",
-                        Shape::WORDS_MAX
+                        CellShape::WORDS_MAX
                     )));
                 }
                 Ok(shape)
             }
             // Its time is not divided, and it is kept until its moment.
-            Measure::Gcra => Shape::new(1, &[Tier { width: Span(1), buckets: 1 }], None),
+            Measure::Gcra => CellShape::new(1, &[Tier { width: Span(1), buckets: 1 }], None),
             Measure::Evidence { keep: width } | Measure::Once { window: width } => {
-                Shape::new(1, &[Tier { width: *width, buckets: 1 }], None)
+                CellShape::new(1, &[Tier { width: *width, buckets: 1 }], None)
             }
         }
     }
 
     /// Returns the windows that a reading is over.
-    pub(crate) fn trails(&self) -> Result<Vec<Trail>, LayoutError> {
+    pub(crate) fn trails(&self) -> Result<Vec<WindowBuckets>, LayoutError> {
         match self {
             Measure::Windows(layout) => Ok(layout.trails().to_vec()),
             Measure::Distinct { tier, windows } | Measure::Approx { tier, windows, .. } => {
@@ -272,14 +274,14 @@ impl Measure {
                 let windows = if windows.is_empty() { &current[..] } else { windows };
                 windows.iter().map(|window| self.trail(*window)).collect()
             }
-            Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. } => {
+            Measure::Aggregate(_) | Measure::Evidence { .. } | Measure::Gcra | Measure::Once { .. } => {
                 Ok(Vec::new())
             }
         }
     }
 
     /// The buckets that answer a window.
-    pub(crate) fn trail(&self, window: Span) -> Result<Trail, LayoutError> {
+    pub(crate) fn trail(&self, window: Span) -> Result<WindowBuckets, LayoutError> {
         match self {
             Measure::Distinct { tier, .. } | Measure::Approx { tier, .. } => {
                 let longest = tier.width.times(i64::from(tier.buckets) + 1);
@@ -287,10 +289,10 @@ impl Measure {
                     let possible = format!("multiples of {} up to {longest}", tier.width);
                     return Err(LayoutError::Window { window, possible });
                 }
-                Ok(Trail::periods(tier.width, window))
+                Ok(WindowBuckets::periods(tier.width, window))
             }
             Measure::Windows(_) | Measure::Once { .. } => self.shape()?.trail(window),
-            Measure::Track(_) | Measure::Evidence { .. } | Measure::Gcra => {
+            Measure::Aggregate(_) | Measure::Evidence { .. } | Measure::Gcra => {
                 Err(LayoutError::Window { window, possible: "none".to_owned() })
             }
         }
@@ -354,9 +356,9 @@ pub enum CatalogError {
 
 /// The statistics of every space and kind. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Catalog(Arc<Vec<Entry>>);
+pub struct Catalog(Arc<Vec<CatalogEntry>>);
 
-type Entry = ((Space, Kind), Arc<Statistic>);
+type CatalogEntry = ((Space, Kind), Arc<Statistic>);
 
 impl Catalog {
     /// Kinds are numbered below this; the numbers above are for pairs and for the ledger's own records.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use event::{Kind, Space, Span};
 
-use crate::bytes::{Reader, pack, push_text, push_varint, unpack};
+use crate::bytes::{ByteReader, pack, push_text, push_varint, unpack};
 use crate::catalog::{CatalogError, Measure, Statistic};
-use crate::cell::{Plan, Room};
-use crate::layout::{Column, Layout, LayoutError, Tier, Track, Weight};
-use crate::portable::without_windows;
+use crate::cell::{CellBuffer, CellPlan};
+use crate::cell_export::without_windows;
+use crate::layout::{AggregateColumn, AggregateLayout, DecayWeight, Layout, LayoutError, Tier};
 
 const FORMAT: u8 = 2;
 
@@ -21,7 +21,7 @@ pub(crate) const PAIR: u16 = 0x8000;
 
 /// One statistic of one kind, as far as its cells depend on it: without the windows that it is read over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Definition {
+pub struct CellDefinition {
     /// Whose keys.
     pub space: Space,
     /// Keys of which kind.
@@ -38,21 +38,21 @@ pub struct Definition {
 const WINDOWS: u8 = 0;
 const DISTINCT: u8 = 1;
 const ONCE: u8 = 2;
-const TRACK: u8 = 3;
+const AGGREGATE: u8 = 3;
 const APPROX: u8 = 4;
 const EVIDENCE: u8 = 5;
 const GCRA: u8 = 6;
 
-impl Definition {
+impl CellDefinition {
     /// That of a configured statistic.
     ///
     /// # Errors
     /// If its layout does not fit.
-    pub fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<Definition, CatalogError> {
+    pub fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<CellDefinition, CatalogError> {
         let measure = without_windows(statistic.measure.clone())
             .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
         let (statistic, kind_name) = (statistic.name.clone(), statistic.kind_name.clone());
-        Ok(Definition { space, kind, statistic, kind_name, measure })
+        Ok(CellDefinition { space, kind, statistic, kind_name, measure })
     }
 
     fn form(&self) -> (u8, &'static str) {
@@ -60,7 +60,7 @@ impl Definition {
             Measure::Windows(_) => (WINDOWS, "windows"),
             Measure::Distinct { .. } => (DISTINCT, "distinct"),
             Measure::Once { .. } => (ONCE, "once"),
-            Measure::Track(_) => (TRACK, "track"),
+            Measure::Aggregate(_) => (AGGREGATE, "track"),
             Measure::Approx { .. } => (APPROX, "approx"),
             Measure::Evidence { .. } => (EVIDENCE, "evidence"),
             Measure::Gcra => (GCRA, "gcra"),
@@ -109,19 +109,19 @@ impl Definition {
             Measure::Once { window } => push_span(&mut bytes, *window),
             Measure::Evidence { keep } => push_span(&mut bytes, *keep),
             Measure::Gcra => {}
-            Measure::Track(track) => {
+            Measure::Aggregate(track) => {
                 push_span(&mut bytes, track.keep());
                 push_varint(&mut bytes, track.columns().len() as u64);
                 for column in track.columns() {
                     match column {
-                        Column::First => bytes.push(0),
-                        Column::Last => bytes.push(1),
-                        Column::Count => bytes.push(2),
-                        Column::Sum => bytes.push(3),
-                        Column::Min => bytes.push(4),
-                        Column::Max => bytes.push(5),
-                        Column::Decayed { half_life, weight } => {
-                            bytes.push(if *weight == Weight::One { 6 } else { 7 });
+                        AggregateColumn::First => bytes.push(0),
+                        AggregateColumn::Last => bytes.push(1),
+                        AggregateColumn::Count => bytes.push(2),
+                        AggregateColumn::Sum => bytes.push(3),
+                        AggregateColumn::Min => bytes.push(4),
+                        AggregateColumn::Max => bytes.push(5),
+                        AggregateColumn::Decayed { half_life, weight } => {
+                            bytes.push(if *weight == DecayWeight::One { 6 } else { 7 });
                             push_span(&mut bytes, *half_life);
                         }
                     }
@@ -136,9 +136,9 @@ impl Definition {
     }
 
     /// Reads what [`Definition::encode`] has made; `None` for anything else.
-    pub fn decode(words: &[u64]) -> Option<Definition> {
+    pub fn decode(words: &[u64]) -> Option<CellDefinition> {
         let bytes = unpack(words)?;
-        let mut reader = Reader(&bytes);
+        let mut reader = ByteReader(&bytes);
         let [FORMAT, form] = reader.array()? else { return None };
         let space = Space(u16::from_le_bytes(reader.array()?));
         let kind = Kind(u16::from_le_bytes(reader.array()?));
@@ -148,23 +148,29 @@ impl Definition {
             WINDOWS => read_windows(&mut reader)?,
             DISTINCT => Measure::Distinct { tier: read_tier(&mut reader)?, windows: Vec::new() },
             ONCE => Measure::Once { window: read_span(&mut reader)? },
-            TRACK => {
+            AGGREGATE => {
                 let keep = read_span(&mut reader)?;
                 let mut columns = Vec::new();
                 for _ in 0..reader.varint()? {
                     columns.push(match reader.array()? {
-                        [0] => Column::First,
-                        [1] => Column::Last,
-                        [2] => Column::Count,
-                        [3] => Column::Sum,
-                        [4] => Column::Min,
-                        [5] => Column::Max,
-                        [6] => Column::Decayed { half_life: read_span(&mut reader)?, weight: Weight::One },
-                        [7] => Column::Decayed { half_life: read_span(&mut reader)?, weight: Weight::Value },
+                        [0] => AggregateColumn::First,
+                        [1] => AggregateColumn::Last,
+                        [2] => AggregateColumn::Count,
+                        [3] => AggregateColumn::Sum,
+                        [4] => AggregateColumn::Min,
+                        [5] => AggregateColumn::Max,
+                        [6] => AggregateColumn::Decayed {
+                            half_life: read_span(&mut reader)?,
+                            weight: DecayWeight::One,
+                        },
+                        [7] => AggregateColumn::Decayed {
+                            half_life: read_span(&mut reader)?,
+                            weight: DecayWeight::Value,
+                        },
                         _ => return None,
                     });
                 }
-                Measure::Track(Track::new(columns, keep).ok()?)
+                Measure::Aggregate(AggregateLayout::new(columns, keep).ok()?)
             }
             APPROX => {
                 let tier = read_tier(&mut reader)?;
@@ -176,29 +182,29 @@ impl Definition {
             _ => return None,
         };
         measure.check().ok()?;
-        reader.0.is_empty().then_some(Definition { space, kind, statistic, kind_name, measure })
+        reader.0.is_empty().then_some(CellDefinition { space, kind, statistic, kind_name, measure })
     }
 
     /// The operations on its cells, but for readings over windows.
     ///
     /// # Errors
     /// If its measure does not fit.
-    pub fn plan(&self) -> Result<Plan, LayoutError> {
-        Plan::over(&self.measure, &[])
+    pub fn plan(&self) -> Result<CellPlan, LayoutError> {
+        CellPlan::over(&self.measure, &[])
     }
 }
 
-pub(crate) fn read_span(reader: &mut Reader<'_>) -> Option<Span> {
+pub(crate) fn read_span(reader: &mut ByteReader<'_>) -> Option<Span> {
     i64::try_from(reader.varint()?).ok().map(Span)
 }
 
-pub(crate) fn read_tier(reader: &mut Reader<'_>) -> Option<Tier> {
+pub(crate) fn read_tier(reader: &mut ByteReader<'_>) -> Option<Tier> {
     let width = read_span(reader)?;
     Some(Tier { width, buckets: u32::try_from(reader.varint()?).ok()? })
 }
 
 /// Keep, tiers and counters.
-pub(crate) fn read_windows(reader: &mut Reader<'_>) -> Option<Measure> {
+pub(crate) fn read_windows(reader: &mut ByteReader<'_>) -> Option<Measure> {
     let keep = read_span(reader)?;
     let mut tiers = Vec::new();
     for _ in 0..reader.varint()?.min(3) {
@@ -213,35 +219,35 @@ pub(crate) fn read_windows(reader: &mut Reader<'_>) -> Option<Measure> {
 
 /// A definition and the operations on its cells.
 #[derive(Debug)]
-pub(crate) struct Defined {
-    pub(crate) definition: Definition,
-    pub(crate) plan: Plan,
+pub(crate) struct CompiledDefinition {
+    pub(crate) definition: CellDefinition,
+    pub(crate) plan: CellPlan,
 }
 
 /// All definitions that cells in memory or on disk may name. Cloning copies 256 KiB.
 #[derive(Clone, Default)]
-pub(crate) struct Registry {
-    by_number: Vec<Option<Arc<Defined>>>,
+pub(crate) struct DefinitionRegistry {
+    by_number: Vec<Option<Arc<CompiledDefinition>>>,
 }
 
-impl Registry {
+impl DefinitionRegistry {
     /// Definitions are numbered from 1 to below this. 0 is free for what is no cell.
     pub(crate) const NUMBERS: u16 = 1 << 15;
 
     /// Takes in a definition that was stored under this number.
     pub(crate) fn restore(&mut self, number: u16, words: &[u64]) -> Result<(), CatalogError> {
         let unknown = || CatalogError::Stored(format!("definition {number} has an unknown form"));
-        if number == 0 || number >= Registry::NUMBERS {
+        if number == 0 || number >= DefinitionRegistry::NUMBERS {
             return Err(unknown());
         }
-        let definition = Definition::decode(words).ok_or_else(unknown)?;
+        let definition = CellDefinition::decode(words).ok_or_else(unknown)?;
         let plan = definition.plan().map_err(|_| unknown())?;
-        self.put(number, Defined { definition, plan });
+        self.put(number, CompiledDefinition { definition, plan });
         Ok(())
     }
 
     /// The number of a definition, and whether it is new and must be stored.
-    pub(crate) fn define(&mut self, definition: Definition) -> Result<(u16, bool), CatalogError> {
+    pub(crate) fn define(&mut self, definition: CellDefinition) -> Result<(u16, bool), CatalogError> {
         for (number, known) in self.iter() {
             let known = &known.definition;
             if (known.space, known.kind) != (definition.space, definition.kind) {
@@ -264,28 +270,28 @@ impl Registry {
             .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
         let hash = definition.id();
         let wanted = (hash ^ hash >> 15 ^ hash >> 30) as u16;
-        let number = (0..Registry::NUMBERS)
-            .map(|step| wanted.wrapping_add(step) % Registry::NUMBERS)
+        let number = (0..DefinitionRegistry::NUMBERS)
+            .map(|step| wanted.wrapping_add(step) % DefinitionRegistry::NUMBERS)
             .find(|number| *number != 0 && self.get(*number).is_none())
             .ok_or_else(|| CatalogError::Stored("there are too many of them: 32,767".to_owned()))?;
-        self.put(number, Defined { definition, plan });
+        self.put(number, CompiledDefinition { definition, plan });
         Ok((number, true))
     }
 
-    fn put(&mut self, number: u16, defined: Defined) {
-        self.by_number.resize(usize::from(Registry::NUMBERS), None);
+    fn put(&mut self, number: u16, defined: CompiledDefinition) {
+        self.by_number.resize(usize::from(DefinitionRegistry::NUMBERS), None);
         if let Some(place) = self.by_number.get_mut(usize::from(number)) {
             *place = Some(Arc::new(defined));
         }
     }
 
     #[inline]
-    pub(crate) fn get(&self, number: u16) -> Option<&Arc<Defined>> {
+    pub(crate) fn get(&self, number: u16) -> Option<&Arc<CompiledDefinition>> {
         self.by_number.get(usize::from(number))?.as_ref()
     }
 
     /// All of them, by number.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Arc<Defined>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u16, &Arc<CompiledDefinition>)> {
         self.by_number.iter().zip(0..).filter_map(|(defined, number)| Some((number, defined.as_ref()?)))
     }
 }
@@ -300,7 +306,12 @@ pub(crate) fn fnv(bytes: &[u8]) -> u32 {
 /// buckets of equal width: a value that was counted in two short periods would be counted twice in a long one.
 /// Approximate ones go into multiples, and into a lower precision. A track keeps the columns that both have; new ones
 /// begin empty.
-pub(crate) fn translated(words: &[u64], old: &Defined, new: &Defined, room: &mut impl Room) {
+pub(crate) fn translated(
+    words: &[u64],
+    old: &CompiledDefinition,
+    new: &CompiledDefinition,
+    room: &mut impl CellBuffer,
+) {
     let names = new.definition.measure.counters();
     let known = old.definition.measure.counters();
     let sources: Vec<Option<usize>> =
@@ -325,11 +336,11 @@ mod tests {
         Measure::Windows(Layout::new(counters, &tiers, vec![tiers[0].width], None).unwrap())
     }
 
-    fn track(columns: &[Column]) -> Measure {
-        Measure::Track(Track::new(columns.to_vec(), Span::days(30)).unwrap())
+    fn track(columns: &[AggregateColumn]) -> Measure {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span::days(30)).unwrap())
     }
 
-    fn definition(measure: Measure) -> Definition {
+    fn definition(measure: Measure) -> CellDefinition {
         let statistic = Statistic {
             name: "mass".to_owned(),
             kind_name: "from".to_owned(),
@@ -337,23 +348,24 @@ mod tests {
             admit: None,
             exact: false,
         };
-        Definition::new(Space(3), Kind(1), &statistic).unwrap()
+        CellDefinition::new(Space(3), Kind(1), &statistic).unwrap()
     }
 
     fn all() -> Vec<Measure> {
-        let decayed = |seconds, weight| Column::Decayed { half_life: Span::seconds(seconds), weight };
+        let decayed =
+            |seconds, weight| AggregateColumn::Decayed { half_life: Span::seconds(seconds), weight };
         vec![
             windows(&["seen"], &["10m x 144"]),
             windows(&["seen", "spam"], &["10m x 144", "1d x 14"]),
             Measure::Distinct { tier: tier("1d x 7"), windows: vec![Span::days(3)] },
             Measure::Once { window: Span::minutes(5) },
-            track(&[Column::First, Column::Last, Column::Count]),
+            track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
             track(&[
-                Column::Sum,
-                Column::Min,
-                Column::Max,
-                decayed(60, Weight::One),
-                decayed(60, Weight::Value),
+                AggregateColumn::Sum,
+                AggregateColumn::Min,
+                AggregateColumn::Max,
+                decayed(60, DecayWeight::One),
+                decayed(60, DecayWeight::Value),
             ]),
             Measure::Approx { tier: tier("1d x 7"), windows: vec![Span::days(7)], precision: 12 },
             Measure::Evidence { keep: Span::days(90) },
@@ -366,32 +378,33 @@ mod tests {
         for measure in all() {
             let definition = definition(measure);
             let mut words = definition.encode();
-            assert_eq!(Definition::decode(&words).as_ref(), Some(&definition));
+            assert_eq!(CellDefinition::decode(&words).as_ref(), Some(&definition));
             words.push(0);
-            assert_eq!(Definition::decode(&words).as_ref(), Some(&definition), "padded");
+            assert_eq!(CellDefinition::decode(&words).as_ref(), Some(&definition), "padded");
             words[0] += 1;
-            assert_eq!(Definition::decode(&words), None, "one byte more");
+            assert_eq!(CellDefinition::decode(&words), None, "one byte more");
             for length in 0..definition.bytes().len() {
                 words[0] = length as u64;
-                assert_eq!(Definition::decode(&words), None, "cut to {length}");
+                assert_eq!(CellDefinition::decode(&words), None, "cut to {length}");
             }
         }
     }
 
     #[test]
     fn numbers_are_found_again_and_never_reused() {
-        let mut registry = Registry::default();
-        let mut other = Registry::default();
+        let mut registry = DefinitionRegistry::default();
+        let mut other = DefinitionRegistry::default();
         for (kind, measure) in all().into_iter().enumerate() {
-            let definition = Definition { kind: Kind(kind as u16), ..definition(measure) };
+            let definition = CellDefinition { kind: Kind(kind as u16), ..definition(measure) };
             let (number, new) = registry.define(definition.clone()).unwrap();
-            assert!(new && number > 0 && number < Registry::NUMBERS);
+            assert!(new && number > 0 && number < DefinitionRegistry::NUMBERS);
             assert_eq!(registry.define(definition.clone()), Ok((number, false)));
             assert_eq!(registry.get(number).unwrap().definition, definition);
             other.restore(number, &definition.encode()).unwrap();
         }
         assert_eq!(registry.iter().count(), all().len());
-        let numbers = |registry: &Registry| registry.iter().map(|(number, _)| number).collect::<Vec<_>>();
+        let numbers =
+            |registry: &DefinitionRegistry| registry.iter().map(|(number, _)| number).collect::<Vec<_>>();
         assert_eq!(numbers(&registry), numbers(&other));
         assert!(registry.get(0).is_none());
         assert!(other.restore(0, &definition(all().remove(0)).encode()).is_err());
@@ -401,17 +414,17 @@ mod tests {
 
     #[test]
     fn a_taken_number_gives_way_to_the_next() {
-        let wanted = Registry::default().define(definition(all().remove(0))).unwrap().0;
-        let mut registry = Registry::default();
-        let other = Definition { kind: Kind(9), ..definition(all().remove(1)) };
+        let wanted = DefinitionRegistry::default().define(definition(all().remove(0))).unwrap().0;
+        let mut registry = DefinitionRegistry::default();
+        let other = CellDefinition { kind: Kind(9), ..definition(all().remove(1)) };
         registry.restore(wanted, &other.encode()).unwrap();
-        let next = if wanted + 1 == Registry::NUMBERS { 1 } else { wanted + 1 };
+        let next = if wanted + 1 == DefinitionRegistry::NUMBERS { 1 } else { wanted + 1 };
         assert_eq!(registry.define(definition(all().remove(0))), Ok((next, true)));
     }
 
     #[test]
     fn a_kind_keeps_its_meaning() {
-        let mut registry = Registry::default();
+        let mut registry = DefinitionRegistry::default();
         registry.define(definition(windows(&["seen"], &["10s x 6"]))).unwrap();
         registry.define(definition(windows(&["seen", "spam"], &["10s x 6"]))).unwrap();
         let error = registry.define(definition(all().remove(4))).unwrap_err();
@@ -422,9 +435,9 @@ mod tests {
         );
     }
 
-    fn defined(measure: Measure) -> Defined {
+    fn defined(measure: Measure) -> CompiledDefinition {
         let definition = definition(measure);
-        Defined { plan: definition.plan().unwrap(), definition }
+        CompiledDefinition { plan: definition.plan().unwrap(), definition }
     }
 
     #[test]
@@ -497,9 +510,16 @@ mod tests {
 
     #[test]
     fn tracks_keep_what_both_have() {
-        let decayed = |hours| Column::Decayed { half_life: Span::hours(hours), weight: Weight::Value };
-        let old = defined(track(&[Column::Sum, Column::Max, decayed(1), decayed(2)]));
-        let new = defined(track(&[Column::Count, Column::Sum, Column::Min, decayed(2), decayed(3)]));
+        let decayed =
+            |hours| AggregateColumn::Decayed { half_life: Span::hours(hours), weight: DecayWeight::Value };
+        let old = defined(track(&[AggregateColumn::Sum, AggregateColumn::Max, decayed(1), decayed(2)]));
+        let new = defined(track(&[
+            AggregateColumn::Count,
+            AggregateColumn::Sum,
+            AggregateColumn::Min,
+            decayed(2),
+            decayed(3),
+        ]));
         let mut words = Vec::new();
         for value in [5, 7] {
             old.plan.add_value(&mut words, Time::from_seconds(1000), Some(value));

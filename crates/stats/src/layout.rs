@@ -100,14 +100,14 @@ pub enum LayoutError {
 
 /// The dimensions of a cell: what its bytes depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct CellShape {
     counters: usize,
     fine: Tier,
     coarse: Option<Tier>,
     keep: Span,
 }
 
-impl Shape {
+impl CellShape {
     /// Most counters.
     pub const COUNTERS_MAX: usize = 64;
     /// Most words of a cell. A word a bucket and counter, and a few more, must fit.
@@ -119,17 +119,17 @@ impl Shape {
     ///
     /// # Errors
     /// [`LayoutError::Tiers`], [`LayoutError::Counters`] or [`LayoutError::Keep`].
-    pub fn new(counters: usize, tiers: &[Tier], keep: Option<Span>) -> Result<Shape, LayoutError> {
+    pub fn new(counters: usize, tiers: &[Tier], keep: Option<Span>) -> Result<CellShape, LayoutError> {
         let wrong = |text: String| Err(LayoutError::Tiers(text));
-        if counters == 0 || counters > Shape::COUNTERS_MAX {
+        if counters == 0 || counters > CellShape::COUNTERS_MAX {
             return Err(LayoutError::Counters(format!(
                 "{counters} of them, 1 to {} can be kept",
-                Shape::COUNTERS_MAX
+                CellShape::COUNTERS_MAX
             )));
         }
         for tier in tiers {
             let span = i128::from(tier.width.0) * i128::from(tier.buckets);
-            if tier.width <= Span::ZERO || tier.buckets == 0 || span > i128::from(Shape::SPAN_MAX.0) {
+            if tier.width <= Span::ZERO || tier.buckets == 0 || span > i128::from(CellShape::SPAN_MAX.0) {
                 return wrong(format!(
                     "{tier}: the width or the number of buckets is zero, or their product too long"
                 ));
@@ -153,15 +153,15 @@ impl Shape {
         };
         let rows: u64 = tiers.iter().map(|tier| u64::from(tier.buckets) + 1).sum();
         // A head of three words, a word for sixteen columns, and two words while a head grows.
-        if rows * counters as u64 + 16 > Shape::WORDS_MAX as u64 {
+        if rows * counters as u64 + 16 > CellShape::WORDS_MAX as u64 {
             return wrong(format!("{rows} buckets of {counters} counters are too many for one cell"));
         }
         let longest = coarse.unwrap_or(fine);
         let keep = keep.unwrap_or(longest.span());
-        if keep < longest.span() || keep > Shape::SPAN_MAX {
+        if keep < longest.span() || keep > CellShape::SPAN_MAX {
             return Err(LayoutError::Keep { keep, tier: longest });
         }
-        Ok(Shape { counters, fine, coarse, keep })
+        Ok(CellShape { counters, fine, coarse, keep })
     }
 
     /// Number of counters.
@@ -204,7 +204,7 @@ impl Shape {
 
 /// The buckets that answer one window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Trail {
+pub(crate) struct WindowBuckets {
     pub(crate) tier: usize,
     pub(crate) width: Span,
     pub(crate) window: Span,
@@ -212,9 +212,9 @@ pub(crate) struct Trail {
     pub(crate) skip: i64,
 }
 
-impl Trail {
-    pub(crate) fn periods(width: Span, window: Span) -> Trail {
-        Trail { tier: 0, width, window, skip: 1 }
+impl WindowBuckets {
+    pub(crate) fn periods(width: Span, window: Span) -> WindowBuckets {
+        WindowBuckets { tier: 0, width, window, skip: 1 }
     }
 
     /// Where the first bucket as of `now` starts.
@@ -240,14 +240,14 @@ impl Trail {
 pub struct Layout {
     counters: Vec<String>,
     shown: usize,
-    shape: Shape,
+    shape: CellShape,
     windows: Vec<Span>,
-    trails: Vec<Trail>,
+    trails: Vec<WindowBuckets>,
 }
 
 /// A column that a track keeps over all of a key's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Column {
+pub enum AggregateColumn {
     /// Time of the earliest event.
     First,
     /// Time of the latest event.
@@ -266,13 +266,13 @@ pub enum Column {
         /// After which it counts half.
         half_life: Span,
         /// The weights that are summed.
-        weight: Weight,
+        weight: DecayWeight,
     },
 }
 
 /// The weight that a decayed sum adds for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Weight {
+pub enum DecayWeight {
     /// One.
     One,
     /// Its value; nothing for an event without one.
@@ -281,7 +281,7 @@ pub enum Weight {
 
 /// A value of a track's reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
+pub enum AggregateValue {
     /// Of [`Column::First`] and [`Column::Last`]; `None` where no event was seen, or only at the very end or
     /// beginning of time.
     Time(Option<Time>),
@@ -294,38 +294,38 @@ pub enum Value {
     Real(f64),
 }
 
-impl Column {
+impl AggregateColumn {
     /// Returns what a reading says where nothing was seen.
     pub(crate) fn neutral(&self) -> u64 {
         match self {
-            Column::First | Column::Min => i64::MAX.cast_unsigned(),
-            Column::Last | Column::Max => i64::MIN.cast_unsigned(),
-            Column::Count | Column::Sum | Column::Decayed { .. } => 0,
+            AggregateColumn::First | AggregateColumn::Min => i64::MAX.cast_unsigned(),
+            AggregateColumn::Last | AggregateColumn::Max => i64::MIN.cast_unsigned(),
+            AggregateColumn::Count | AggregateColumn::Sum | AggregateColumn::Decayed { .. } => 0,
         }
     }
 
     /// The value that a word of a reading stands for.
-    pub fn value(&self, word: u64) -> Value {
+    pub fn value(&self, word: u64) -> AggregateValue {
         let integer = word.cast_signed();
         let some = (word != self.neutral()).then_some(integer);
         match self {
-            Column::First | Column::Last => Value::Time(some.map(Time)),
-            Column::Count => Value::Count(word),
-            Column::Sum => Value::Integer(Some(integer)),
-            Column::Min | Column::Max => Value::Integer(some),
-            Column::Decayed { .. } => Value::Real(f64::from_bits(word)),
+            AggregateColumn::First | AggregateColumn::Last => AggregateValue::Time(some.map(Time)),
+            AggregateColumn::Count => AggregateValue::Count(word),
+            AggregateColumn::Sum => AggregateValue::Integer(Some(integer)),
+            AggregateColumn::Min | AggregateColumn::Max => AggregateValue::Integer(some),
+            AggregateColumn::Decayed { .. } => AggregateValue::Real(f64::from_bits(word)),
         }
     }
 }
 
 /// The columns of a track, and how long a key is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Track {
-    columns: Vec<Column>,
+pub struct AggregateLayout {
+    columns: Vec<AggregateColumn>,
     keep: Span,
 }
 
-impl Track {
+impl AggregateLayout {
     /// Most decayed sums.
     pub const DECAYED_MAX: usize = 4;
 
@@ -334,11 +334,11 @@ impl Track {
     ///
     /// # Errors
     /// [`LayoutError::Columns`].
-    pub fn new(mut columns: Vec<Column>, keep: Span) -> Result<Track, LayoutError> {
+    pub fn new(mut columns: Vec<AggregateColumn>, keep: Span) -> Result<AggregateLayout, LayoutError> {
         let wrong = |text: String| Err(LayoutError::Columns(text));
         columns.sort_unstable();
-        let decayed = |column: &Column| match column {
-            Column::Decayed { half_life, .. } => Some(*half_life),
+        let decayed = |column: &AggregateColumn| match column {
+            AggregateColumn::Decayed { half_life, .. } => Some(*half_life),
             _ => None,
         };
         if columns.is_empty() {
@@ -347,21 +347,21 @@ impl Track {
         if columns.windows(2).any(|pair| pair.first() == pair.last()) {
             return wrong("one is there twice".to_owned());
         }
-        if columns.iter().filter_map(decayed).count() > Track::DECAYED_MAX {
-            return wrong(format!("more than {} decayed sums", Track::DECAYED_MAX));
+        if columns.iter().filter_map(decayed).count() > AggregateLayout::DECAYED_MAX {
+            return wrong(format!("more than {} decayed sums", AggregateLayout::DECAYED_MAX));
         }
         if let Some(half_life) = columns.iter().filter_map(decayed).find(|half_life| *half_life <= Span::ZERO)
         {
             return wrong(format!("the half-life {half_life} is not positive"));
         }
-        if keep <= Span::ZERO || keep > Shape::SPAN_MAX {
+        if keep <= Span::ZERO || keep > CellShape::SPAN_MAX {
             return wrong(format!("keep = {keep} is not positive, or too long"));
         }
-        Ok(Track { columns, keep })
+        Ok(AggregateLayout { columns, keep })
     }
 
     /// Returns what is kept, in the order of a reading's values.
-    pub fn columns(&self) -> &[Column] {
+    pub fn columns(&self) -> &[AggregateColumn] {
         &self.columns
     }
 
@@ -417,7 +417,7 @@ impl Layout {
                 Layout::TAKEN_MAX
             )));
         }
-        let shape = Shape::new(counters.len(), tiers, keep)?;
+        let shape = CellShape::new(counters.len(), tiers, keep)?;
         if windows.len() > Layout::WINDOWS_MAX {
             return Err(LayoutError::Tiers(format!("more than {} windows", Layout::WINDOWS_MAX)));
         }
@@ -452,7 +452,7 @@ impl Layout {
     }
 
     /// The dimensions of its cells.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &CellShape {
         &self.shape
     }
 
@@ -464,19 +464,19 @@ impl Layout {
             && self.trails.first().is_some_and(|trail| trail.skip == 0)
     }
 
-    pub(crate) fn trails(&self) -> &[Trail] {
+    pub(crate) fn trails(&self) -> &[WindowBuckets] {
         &self.trails
     }
 }
 
-impl Shape {
+impl CellShape {
     /// The finest tier that can answer a window: its buckets are no longer, and together no shorter.
-    pub(crate) fn trail(&self, window: Span) -> Result<Trail, LayoutError> {
+    pub(crate) fn trail(&self, window: Span) -> Result<WindowBuckets, LayoutError> {
         let tiers = [Some(self.fine), self.coarse];
         let fits = |tier: &Tier| tier.width <= window && window <= tier.span();
         for (index, tier) in tiers.iter().flatten().enumerate() {
             if fits(tier) {
-                return Ok(Trail { tier: index, width: tier.width, window, skip: 0 });
+                return Ok(WindowBuckets { tier: index, width: tier.width, window, skip: 0 });
             }
         }
         let ranges: Vec<String> =
@@ -563,7 +563,7 @@ mod tests {
 
     #[test]
     fn the_finest_tier_answers() {
-        let shape = Shape::new(1, &tiers(&["10m x 144", "1d x 14"]), None).unwrap();
+        let shape = CellShape::new(1, &tiers(&["10m x 144", "1d x 14"]), None).unwrap();
         for (window, tier) in [("10m", 0), ("1d", 0), ("1d10m", 1), ("14d", 1)] {
             assert_eq!(shape.trail(window.parse().unwrap()).unwrap().tier, tier, "{window}");
         }

@@ -12,13 +12,13 @@ use smallvec::SmallVec;
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::layout::LayoutError;
-use crate::limit::{Flow, Take};
+use crate::limit::{GcraOperation, WindowTake};
 
 /// A question that long work asks now and then: whether nobody waits for it any more.
-pub type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
+pub type CancellationCheck<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// The answer of a ledger's awaited methods: a future that any runtime, or none, can drive.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
+pub type LedgerFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, LedgerError>> + Send + 'a>>;
 
 /// A look at one key, and what is added to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,16 +28,16 @@ pub struct Observation {
     /// The event's time: the reading is as of it, the addition lands in its bucket.
     pub time: Time,
     /// The addition.
-    pub add: Add,
+    pub add: Addition,
 }
 
 /// An addition to what is kept of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Add {
+pub enum Addition {
     /// Nothing: a peek. It creates nothing either.
     Nothing,
     /// Amounts to counters of a [`crate::Measure::Windows`].
-    Counters(Amounts),
+    Counters(CounterAmounts),
     /// An event of a [`crate::Measure::Track`], with its value if it has one.
     Value(Option<i64>),
     /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
@@ -48,7 +48,7 @@ pub enum Add {
     /// A take from a limit of [`crate::Measure::limit`]. It is read and counted as of the latest event if that
     /// comes after the observation's own time, see [`Add::as_of`]: nobody dates himself out of a limit. One that costs
     /// nothing is a look.
-    Take(Take),
+    Take(WindowTake),
     /// A refund to a limit of [`crate::Measure::limit`]. It makes no cell.
     GiveBack {
         /// The amount; at most what is used is given back.
@@ -58,7 +58,7 @@ pub enum Add {
         taken: Option<Time>,
     },
     /// A change of the bucket of a [`crate::Measure::Gcra`].
-    Flow(Flow),
+    Flow(GcraOperation),
     /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
     Distinct {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
@@ -66,17 +66,17 @@ pub enum Add {
     },
 }
 
-impl Add {
+impl Addition {
     /// Returns whether it adds anything; what does not is a look, and creates nothing.
     pub fn adds(&self) -> bool {
-        !matches!(self, Add::Nothing | Add::Take(Take { cost: 0, .. }))
+        !matches!(self, Addition::Nothing | Addition::Take(WindowTake { cost: 0, .. }))
     }
 
     /// The look that reads what this reads.
-    pub fn look(&self) -> Add {
+    pub fn look(&self) -> Addition {
         match self {
-            Add::Take(take) => Add::Take(Take { cost: 0, ..*take }),
-            _ => Add::Nothing,
+            Addition::Take(take) => Addition::Take(WindowTake { cost: 0, ..*take }),
+            _ => Addition::Nothing,
         }
     }
 
@@ -85,7 +85,7 @@ impl Add {
     /// other, and none is dropped for being older than what the cell keeps.
     pub fn as_of(&self, time: Time, last: Option<Time>) -> Time {
         match self {
-            Add::Take(_) | Add::GiveBack { .. } => last.map_or(time, |last| last.max(time)),
+            Addition::Take(_) | Addition::GiveBack { .. } => last.map_or(time, |last| last.max(time)),
             _ => time,
         }
     }
@@ -131,14 +131,14 @@ impl Evidence {
 
 /// Counter indices and amounts. Amounts of one, once a counter, are held without an allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Amounts {
+pub struct CounterAmounts {
     /// Bit by counter.
     ones: u64,
     #[expect(clippy::box_collection, reason = "two words instead of four, in every observation")]
     more: Option<Box<Vec<(u8, u64)>>>,
 }
 
-impl Amounts {
+impl CounterAmounts {
     /// Adds an amount. The same counter may come several times; their order does not matter.
     pub fn push(&mut self, counter: u8, amount: u64) {
         let bit = 1u64.checked_shl(u32::from(counter)).unwrap_or(0);
@@ -170,24 +170,24 @@ impl Amounts {
     }
 }
 
-impl FromIterator<(u8, u64)> for Amounts {
-    fn from_iter<I: IntoIterator<Item = (u8, u64)>>(amounts: I) -> Amounts {
-        let mut all = Amounts::default();
+impl FromIterator<(u8, u64)> for CounterAmounts {
+    fn from_iter<I: IntoIterator<Item = (u8, u64)>>(amounts: I) -> CounterAmounts {
+        let mut all = CounterAmounts::default();
         amounts.into_iter().for_each(|(counter, amount)| all.push(counter, amount));
         all
     }
 }
 
-impl<const N: usize> From<[(u8, u64); N]> for Amounts {
-    fn from(amounts: [(u8, u64); N]) -> Amounts {
+impl<const N: usize> From<[(u8, u64); N]> for CounterAmounts {
+    fn from(amounts: [(u8, u64); N]) -> CounterAmounts {
         amounts.into_iter().collect()
     }
 }
 
-impl PartialEq for Amounts {
+impl PartialEq for CounterAmounts {
     /// Amounts are equal if they add the same.
-    fn eq(&self, other: &Amounts) -> bool {
-        let sums = |amounts: &Amounts| {
+    fn eq(&self, other: &CounterAmounts) -> bool {
+        let sums = |amounts: &CounterAmounts| {
             let mut sums = std::collections::BTreeMap::new();
             for (counter, amount) in amounts.iter() {
                 let sum: &mut u64 = sums.entry(counter).or_default();
@@ -199,11 +199,11 @@ impl PartialEq for Amounts {
     }
 }
 
-impl Eq for Amounts {}
+impl Eq for CounterAmounts {}
 
 /// A mark that a request leaves, so that it is counted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Once {
+pub struct DedupeMark {
     /// A key of a [`crate::Measure::Once`] kind; its shingle is that of the request's id. Such keys cannot be
     /// observed, their [`Ledger::timeline`] can be read.
     pub key: Key,
@@ -239,16 +239,16 @@ impl Origin {
 /// Observations that belong together, usually those of one event. Its additions and its mark are kept or lost
 /// together in a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct ObserveRequest {
     /// If this mark is there already, nothing of the request is added; readings are answered all the same.
-    pub once: Option<Once>,
+    pub once: Option<DedupeMark>,
     /// Why it adds, which matters to statistics with a sketch in front.
     pub origin: Origin,
     /// In order; a later observation of a key sees what an earlier one added.
     pub observations: Vec<Observation>,
 }
 
-impl Request {
+impl ObserveRequest {
     /// Most observations of one request.
     pub const OBSERVATIONS_MAX: usize = 4096;
 
@@ -261,7 +261,7 @@ impl Request {
 
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ObserveOutcome {
     /// The request's mark was there already: nothing was added.
     pub duplicate: bool,
     /// One per observation, in its order.
@@ -270,16 +270,16 @@ pub struct Outcome {
 
 /// The answers to a batch of [`Request`]s, in three flat lists however many keys there are.
 #[derive(Clone, Debug, Default)]
-pub struct Outcomes {
+pub struct ObserveOutcomes {
     /// For each request, where its readings end, and whether it was a duplicate.
     pub(crate) requests: Vec<(u32, bool)>,
-    pub(crate) readings: Vec<Brief>,
+    pub(crate) readings: Vec<PackedReading>,
     pub(crate) values: Vec<u64>,
 }
 
 /// A reading whose values lie in a list with those of others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Brief {
+pub(crate) struct PackedReading {
     pub(crate) first: i64,
     pub(crate) last: i64,
     pub(crate) start: u32,
@@ -289,9 +289,9 @@ pub(crate) struct Brief {
     pub(crate) fresh: bool,
 }
 
-impl Brief {
+impl PackedReading {
     /// Of a key of which nothing is known.
-    pub(crate) const NEW: Brief = Brief {
+    pub(crate) const NEW: PackedReading = PackedReading {
         first: i64::MAX,
         last: i64::MIN,
         start: 0,
@@ -304,7 +304,7 @@ impl Brief {
 
 /// A reading but for its values, as a home tells it.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct ReadingHead {
     /// The quality: how far it can be trusted.
     pub quality: Quality,
     /// The key's first and last event.
@@ -315,23 +315,23 @@ pub struct Told {
     pub columns: u8,
 }
 
-impl Outcomes {
+impl ObserveOutcomes {
     /// Answers in which nothing is known of any key, to requests of so many observations each: for homes to fill in.
-    pub fn blank(observations: impl IntoIterator<Item = usize>) -> Outcomes {
-        let mut outcomes = Outcomes::default();
+    pub fn blank(observations: impl IntoIterator<Item = usize>) -> ObserveOutcomes {
+        let mut outcomes = ObserveOutcomes::default();
         let mut end = 0;
         for count in observations {
             end += count;
             outcomes.requests.push((end as u32, false));
         }
-        outcomes.readings.resize(end, Brief::NEW);
+        outcomes.readings.resize(end, PackedReading::NEW);
         outcomes
     }
 
     /// Answers in which every key's statistics are missing, to requests of so many observations each.
-    pub fn missing(observations: impl IntoIterator<Item = usize>) -> Outcomes {
-        let mut outcomes = Outcomes::blank(observations);
-        outcomes.readings.fill(Brief { quality: Quality::Missing, ..Brief::NEW });
+    pub fn missing(observations: impl IntoIterator<Item = usize>) -> ObserveOutcomes {
+        let mut outcomes = ObserveOutcomes::blank(observations);
+        outcomes.readings.fill(PackedReading { quality: Quality::Missing, ..PackedReading::NEW });
         outcomes
     }
 
@@ -343,10 +343,10 @@ impl Outcomes {
     }
 
     /// Tells a reading, by its place among all of them. The values may be none, which are all zero.
-    pub fn tell(&mut self, reading: usize, told: Told, values: &[u64]) {
+    pub fn set_reading(&mut self, reading: usize, told: ReadingHead, values: &[u64]) {
         let Some(brief) = self.readings.get_mut(reading) else { return };
         let (first, last) = told.times.map_or((i64::MAX, i64::MIN), |(first, last)| (first.0, last.0));
-        *brief = Brief {
+        *brief = PackedReading {
             first,
             last,
             start: self.values.len() as u32,
@@ -383,25 +383,25 @@ impl Outcomes {
 
     /// A reading by its number among those of all requests.
     #[inline]
-    pub fn reading(&self, at: usize) -> Option<View<'_>> {
-        self.readings.get(at).map(|brief| View { brief, values: &self.values })
+    pub fn reading(&self, at: usize) -> Option<ReadingView<'_>> {
+        self.readings.get(at).map(|brief| ReadingView { brief, values: &self.values })
     }
 
     /// Every so manieth reading, from one on.
     #[inline]
-    pub fn every(&self, step: usize, first: usize) -> impl Iterator<Item = View<'_>> {
+    pub fn every(&self, step: usize, first: usize) -> impl Iterator<Item = ReadingView<'_>> {
         let readings = self.readings.get(first..).unwrap_or_default();
-        readings.iter().step_by(step.max(1)).map(|brief| View { brief, values: &self.values })
+        readings.iter().step_by(step.max(1)).map(|brief| ReadingView { brief, values: &self.values })
     }
 
     /// The readings of all requests, one behind the other.
-    pub fn all(&self) -> impl ExactSizeIterator<Item = View<'_>> + Clone {
-        self.readings.iter().map(|brief| View { brief, values: &self.values })
+    pub fn all(&self) -> impl ExactSizeIterator<Item = ReadingView<'_>> + Clone {
+        self.readings.iter().map(|brief| ReadingView { brief, values: &self.values })
     }
 
     /// Each request's outcome as a value of its own.
-    pub fn outcomes(&self) -> impl ExactSizeIterator<Item = Outcome> + '_ {
-        (0..self.len()).map(|request| Outcome {
+    pub fn outcomes(&self) -> impl ExactSizeIterator<Item = ObserveOutcome> + '_ {
+        (0..self.len()).map(|request| ObserveOutcome {
             duplicate: self.duplicate(request),
             readings: self.readings(request).iter().map(|view| view.to_reading()).collect(),
         })
@@ -411,7 +411,7 @@ impl Outcomes {
 /// Some of the readings inside [`Outcomes`], in their order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings<'a> {
-    briefs: &'a [Brief],
+    briefs: &'a [PackedReading],
     values: &'a [u64],
 }
 
@@ -428,15 +428,15 @@ impl<'a> Readings<'a> {
 
     /// The first one.
     #[inline]
-    pub fn first(&self) -> Option<View<'a>> {
-        self.briefs.first().map(|brief| View { brief, values: self.values })
+    pub fn first(&self) -> Option<ReadingView<'a>> {
+        self.briefs.first().map(|brief| ReadingView { brief, values: self.values })
     }
 
     /// All of them.
     #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = View<'a>> + Clone + use<'a> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ReadingView<'a>> + Clone + use<'a> {
         let values = self.values;
-        self.briefs.iter().map(move |brief| View { brief, values })
+        self.briefs.iter().map(move |brief| ReadingView { brief, values })
     }
 
     /// A part of them; none if there are not so many.
@@ -455,12 +455,12 @@ impl<'a> Readings<'a> {
 
 /// A [`Reading`] inside [`Outcomes`].
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    brief: &'a Brief,
+pub struct ReadingView<'a> {
+    brief: &'a PackedReading,
     values: &'a [u64],
 }
 
-impl<'a> View<'a> {
+impl<'a> ReadingView<'a> {
     /// Returns how far it can be trusted.
     #[inline]
     pub fn quality(&self) -> Quality {
@@ -512,7 +512,7 @@ impl<'a> View<'a> {
             last: self.last(),
             fresh: self.fresh(),
             counters: self.brief.columns,
-            sums: Sums::from_slice(self.sums()),
+            sums: ReadingSums::from_slice(self.sums()),
         }
     }
 }
@@ -552,24 +552,24 @@ pub struct Reading {
     pub(crate) counters: u8,
     /// Windows by counters; empty for a key without counts.
     #[serde(with = "sums")]
-    pub(crate) sums: Sums,
+    pub(crate) sums: ReadingSums,
 }
 
 /// A few of them lie beside the rest: events have many readings, most of them short.
-pub(crate) type Sums = SmallVec<[u64; 4]>;
+pub(crate) type ReadingSums = SmallVec<[u64; 4]>;
 
 /// Sums as sequences of numbers.
 mod sums {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::Sums;
+    use super::ReadingSums;
 
-    pub(super) fn serialize<S: Serializer>(sums: &Sums, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(sums: &ReadingSums, serializer: S) -> Result<S::Ok, S::Error> {
         sums.as_slice().serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Sums, D::Error> {
-        Vec::deserialize(deserializer).map(Sums::from_vec)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ReadingSums, D::Error> {
+        Vec::deserialize(deserializer).map(ReadingSums::from_vec)
     }
 }
 
@@ -588,7 +588,7 @@ impl Reading {
         counters: u8,
         sums: &[u64],
     ) -> Reading {
-        Reading { quality, first, last, fresh, counters, sums: Sums::from_slice(sums) }
+        Reading { quality, first, last, fresh, counters, sums: ReadingSums::from_slice(sums) }
     }
 
     /// Returns the number of counters that each window has.
@@ -630,12 +630,12 @@ pub struct Timeline {
     /// Last event.
     pub last: Time,
     /// Buckets that hold anything: folded coarse ones and then fine ones, each oldest first. No count is in two.
-    pub buckets: Vec<Bucket>,
+    pub buckets: Vec<TimelineBucket>,
 }
 
 /// One bucket of a [`Timeline`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub struct TimelineBucket {
     /// Where it starts.
     pub start: Time,
     /// Its width in time.
@@ -646,7 +646,7 @@ pub struct Bucket {
 
 /// Figures of what a ledger holds and has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct LedgerCensus {
     /// Cells in memory.
     pub cells: u64,
     /// Memory of cells and of the directory of all keys.
@@ -710,7 +710,7 @@ pub enum LedgerError {
     #[error("the call was ended, as its time was over or its caller had gone")]
     Stopped,
     /// More observations in one request than [`Request::OBSERVATIONS_MAX`].
-    #[error("a request of {0} observations is too large: at most {max}", max = Request::OBSERVATIONS_MAX)]
+    #[error("a request of {0} observations is too large: at most {max}", max = ObserveRequest::OBSERVATIONS_MAX)]
     TooLarge(usize),
     /// A write or sync failed, so that later additions could be lost: none is taken until the ledger is reopened.
     #[error("nothing is added any more, a write failed: {why}")]
@@ -753,7 +753,7 @@ pub enum LedgerError {
 
 /// A figure of a home's own work, for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Figure {
+pub struct LedgerMetric {
     /// Its name, of lower-case letters and `_`.
     pub name: &'static str,
     /// The text that explains it.
@@ -774,13 +774,13 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// Requests that do not fit the catalog are refused before anything is added. After an error of the store some
     /// of the requests may have been added: with [`Request::once`] they can be sent again.
-    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes>;
+    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes>;
 
     /// All buckets of a key; `None` if nothing is kept of it.
     ///
     /// # Errors
     /// For a kind without statistic, or the store's.
-    fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>>;
+    fn timeline<'a>(&'a self, key: Key) -> LedgerFuture<'a, Option<Timeline>>;
 
     /// The keys with the largest sums of a counter over a trailing window; largest first, keys without counts left
     /// out. For people: it looks at every cell in memory, and reads the cold ones that were used since the window
@@ -795,8 +795,8 @@ pub trait Ledger: Send + Sync {
         window: Span,
         now: Time,
         limit: usize,
-        is_over: IsOver<'a>,
-    ) -> Answer<'a, Vec<(Key, u64)>>;
+        is_over: CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, Vec<(Key, u64)>>;
 
     /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
     /// buckets into the finest tier whose width is a multiple of theirs; counters that are gone and buckets that fit
@@ -818,7 +818,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// If poisoned or full, or the store's.
-    fn sync(&self) -> Answer<'_, ()>;
+    fn sync(&self) -> LedgerFuture<'_, ()>;
 
     /// Writes and syncs everything; nothing can be added afterwards.
     ///
@@ -827,10 +827,10 @@ pub trait Ledger: Send + Sync {
     fn close(&self) -> Result<(), LedgerError>;
 
     /// Returns what the ledger holds and has done.
-    fn census(&self) -> Census;
+    fn census(&self) -> LedgerCensus;
 
     /// Returns what only ledgers of its kind have to say of themselves.
-    fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<LedgerMetric> {
         Vec::new()
     }
 }
@@ -851,7 +851,7 @@ mod tests {
 
     #[test]
     fn readings_are_parted_and_none_is_where_there_are_fewer() {
-        let outcomes = Outcomes::missing([2, 0, 3]);
+        let outcomes = ObserveOutcomes::missing([2, 0, 3]);
         assert_eq!((outcomes.len(), outcomes.all().len()), (3, 5));
         let readings = outcomes.readings(2);
         assert_eq!(

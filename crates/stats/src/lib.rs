@@ -15,27 +15,32 @@
 pub mod bytes;
 mod catalog;
 mod cell;
+pub mod cell_export;
 mod definition;
 mod embedded;
-mod hottest;
+mod hottest_keys;
 mod layout;
 mod ledger;
 pub mod limit;
-pub mod portable;
 pub mod random;
 mod sketch;
 mod v1;
 pub mod workload;
 
-pub use catalog::{Admit, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
-pub use cell::{Plan, Room};
+pub use catalog::{Admission, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
+pub use cell::{CellBuffer, CellPlan};
 pub use embedded::{
-    Ahead, Durability, DurabilityError, Embedded, Exported, Imported, Importer, MergeState, Options, Verified,
+    Ahead, Durability, DurabilityError, EmbeddedLedger, LedgerExportReport, LedgerImportReport,
+    LedgerImporter, LedgerVerification, MergeState, Options,
 };
-pub use hottest::Hottest;
-pub use layout::{Column, Layout, LayoutError, Shape, Tier, TierError, Track, Value, Weight};
+pub use hottest_keys::HottestKeys;
+pub use layout::{
+    AggregateColumn, AggregateLayout, AggregateValue, CellShape, DecayWeight, Layout, LayoutError, Tier,
+    TierError,
+};
 pub use ledger::{
-    Add, Amounts, Answer, Bucket, Census, Evidence, Figure, IsOver, Ledger, LedgerError, Observation, Once,
-    Origin, Outcome, Outcomes, Quality, Reading, Readings, Request, Timeline, Told, View,
+    Addition, CancellationCheck, CounterAmounts, DedupeMark, Evidence, Ledger, LedgerCensus, LedgerError,
+    LedgerFuture, LedgerMetric, Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Origin,
+    Quality, Reading, ReadingHead, ReadingView, Readings, Timeline, TimelineBucket,
 };
 pub use sketch::{Sketch, SketchOptions};

@@ -11,7 +11,7 @@ use crate::layout::{Layout, LayoutError, Tier};
 
 /// A take from a limit whose use is counted in the sub-windows of [`Measure::limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Take {
+pub struct WindowTake {
     /// The cost. Nothing is a look.
     pub cost: u64,
     /// Most that may be used.
@@ -22,7 +22,7 @@ pub struct Take {
     pub interpolated: bool,
 }
 
-impl Take {
+impl WindowTake {
     /// Returns whether it is within the limit, where so much is used.
     #[inline]
     pub fn is_within(&self, used: u64) -> bool {
@@ -86,7 +86,7 @@ impl Measure {
 
 /// A change of the bucket of a [`Measure::Gcra`]. Lengths of time are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum GcraOperation {
     /// Takes: the moment moves by `cost`, if it is then at most `burst` ahead of now.
     Take {
         /// The distance that it moves: the interval between two cells at the limit's rate, times how many are taken.
@@ -119,14 +119,14 @@ pub fn nanoseconds(time: Time) -> i64 {
     time.0.saturating_mul(1000)
 }
 
-impl Flow {
+impl GcraOperation {
     /// The moment afterwards; `None` if nothing changes.
     #[inline]
     pub fn after(&self, moment: Option<i64>, now: Time) -> Option<i64> {
         let now = nanoseconds(now);
         let base = moment.unwrap_or(now).max(now);
         match *self {
-            Flow::Take { cost, burst, counts_all } => {
+            GcraOperation::Take { cost, burst, counts_all } => {
                 if cost <= 0 {
                     None
                 } else if base.saturating_add(cost) <= now.saturating_add(burst) {
@@ -135,9 +135,11 @@ impl Flow {
                     counts_all.then(|| now.saturating_add(burst).max(base))
                 }
             }
-            Flow::Back { cost } => (base > now).then(|| base.saturating_sub(cost.max(0)).max(now)),
-            Flow::Set { ahead } => (ahead > 0 || moment.is_some()).then(|| now.saturating_add(ahead.max(0))),
-            Flow::Add { cost } => (cost > 0).then(|| base.saturating_add(cost)),
+            GcraOperation::Back { cost } => (base > now).then(|| base.saturating_sub(cost.max(0)).max(now)),
+            GcraOperation::Set { ahead } => {
+                (ahead > 0 || moment.is_some()).then(|| now.saturating_add(ahead.max(0)))
+            }
+            GcraOperation::Add { cost } => (cost > 0).then(|| base.saturating_add(cost)),
         }
     }
 
@@ -145,7 +147,7 @@ impl Flow {
     #[inline]
     pub fn is_within(&self, moment: Option<i64>, now: Time) -> bool {
         match *self {
-            Flow::Take { cost, burst, .. } => {
+            GcraOperation::Take { cost, burst, .. } => {
                 let now = nanoseconds(now);
                 let base = moment.unwrap_or(now).max(now);
                 base.saturating_add(cost.max(0)) <= now.saturating_add(burst)

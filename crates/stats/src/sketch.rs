@@ -96,8 +96,8 @@ pub struct SketchOptions {
 
 /// Approximate counts of sightings by hash. See the module's beginning for what it promises.
 pub struct Sketch {
-    lines: Box<[Line]>,
-    shards: Box<[Shard]>,
+    lines: Box<[CounterLine]>,
+    shards: Box<[SketchShard]>,
     lines_a_shard: usize,
     /// Microseconds, at least 1.
     half: i64,
@@ -105,9 +105,9 @@ pub struct Sketch {
 
 /// The counters of both generations. Aligned so that they are a pair of cache lines.
 #[repr(align(128))]
-struct Line([[AtomicU64; WORDS]; 2]);
+struct CounterLine([[AtomicU64; WORDS]; 2]);
 
-struct Shard {
+struct SketchShard {
     /// The number of the half that it is in: [`Time`] divided by the half's length.
     half: AtomicI64,
     /// Times in a row of more than a life ago.
@@ -126,14 +126,14 @@ impl Sketch {
     pub fn new(options: SketchOptions) -> Sketch {
         let shards = options.shards.max(1);
         let lines_a_shard = (options.bytes / LINE_BYTES / shards).clamp(1, u32::MAX as usize);
-        let shard = || Shard {
+        let shard = || SketchShard {
             half: AtomicI64::new(i64::MIN),
             behind: AtomicU32::new(0),
             since: AtomicI64::new(i64::MIN),
             has_changed: AtomicBool::new(true),
         };
         Sketch {
-            lines: (0..lines_a_shard * shards).map(|_| Line::default()).collect(),
+            lines: (0..lines_a_shard * shards).map(|_| CounterLine::default()).collect(),
             shards: (0..shards).map(|_| shard()).collect(),
             lines_a_shard,
             half: (options.rotate.0 / 2).max(1),
@@ -142,7 +142,7 @@ impl Sketch {
 
     /// Notes that sightings are missing: it is not complete until it has counted for half a life.
     pub fn forget(&self) {
-        for Shard { since, has_changed, .. } in &self.shards {
+        for SketchShard { since, has_changed, .. } in &self.shards {
             since.store(NOT_YET, Relaxed);
             has_changed.store(true, Relaxed);
         }
@@ -190,7 +190,7 @@ impl Sketch {
     /// Loads a line, so that it is in the cache when a hash of it is seen. To be called for a whole batch first: the
     /// processor then waits for many lines at once.
     pub fn touch(&self, line: usize) {
-        if let Some(Line([even, odd])) = self.lines.get(line) {
+        if let Some(CounterLine([even, odd])) = self.lines.get(line) {
             black_box(even[0].load(Relaxed) | odd[0].load(Relaxed));
         }
     }
@@ -200,14 +200,14 @@ impl Sketch {
     pub fn see(&self, shard: usize, hash: u64, now: Time) -> u32 {
         let place = self.place(shard, hash);
         let serving = self.turn(place.shard, now);
-        let Shard { since, has_changed, .. } = &self.shards[place.shard];
+        let SketchShard { since, has_changed, .. } = &self.shards[place.shard];
         if since.load(Relaxed) == NOT_YET {
             since.store(now.0, Relaxed);
         }
         if !has_changed.load(Relaxed) {
             has_changed.store(true, Relaxed);
         }
-        let Line(generations) = &self.lines[place.line];
+        let CounterLine(generations) = &self.lines[place.line];
         let (serving, warming) = (&generations[serving], &generations[1 - serving]);
         increment(warming, place.counters);
         increment(serving, place.counters)
@@ -221,19 +221,19 @@ impl Sketch {
         if now > current.saturating_add(1) {
             return 0;
         }
-        let Line(generations) = &self.lines[place.line];
+        let CounterLine(generations) = &self.lines[place.line];
         let words = &generations[serving(now.max(current))];
         counters(place.counters).map(|(word, shift)| count(&words[word], shift)).min().unwrap_or(0) as u32
     }
 
-    fn place(&self, shard: usize, hash: u64) -> Place {
+    fn place(&self, shard: usize, hash: u64) -> SketchPlace {
         let shard = shard.min(self.shards.len() - 1);
         // Hashes of a shard may share their leading bits: a multiplication brings the others up (Fibonacci hashing,
         // Knuth, TAOCP 3, 6.4), and the upper half down to the counters.
         let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let counters = (mixed ^ mixed >> 29) as u32;
         let line = (((mixed >> 32) * self.lines_a_shard as u64) >> 32) as usize;
-        Place { shard, line: shard * self.lines_a_shard + line, counters }
+        SketchPlace { shard, line: shard * self.lines_a_shard + line, counters }
     }
 
     fn half_of(&self, time: Time) -> i64 {
@@ -242,7 +242,7 @@ impl Sketch {
 
     /// Brings a shard to a time; answers which generation serves.
     fn turn(&self, shard: usize, now: Time) -> usize {
-        let Shard { half, behind, since, .. } = &self.shards[shard];
+        let SketchShard { half, behind, since, .. } = &self.shards[shard];
         let current = half.load(Relaxed);
         let into = now.0.saturating_sub(current.saturating_mul(self.half));
         if 0 <= into && into < self.half {
@@ -287,12 +287,12 @@ impl Sketch {
     }
 
     fn clear(&self, shard: usize, generation: usize) {
-        for Line(generations) in self.lines_of(shard) {
+        for CounterLine(generations) in self.lines_of(shard) {
             generations[generation].iter().for_each(|word| word.store(0, Relaxed));
         }
     }
 
-    fn lines_of(&self, shard: usize) -> &[Line] {
+    fn lines_of(&self, shard: usize) -> &[CounterLine] {
         &self.lines[shard * self.lines_a_shard..][..self.lines_a_shard]
     }
 
@@ -304,7 +304,7 @@ impl Sketch {
     /// The image of a shard if it has changed since the last one, which is taken to be kept. Sightings may go on meanwhile:
     /// those are in it, or it has changed again.
     pub fn image(&self, shard: usize) -> Option<Vec<u64>> {
-        let Shard { half, since, has_changed, .. } = self.shards.get(shard)?;
+        let SketchShard { half, since, has_changed, .. } = self.shards.get(shard)?;
         if !has_changed.swap(false, Relaxed) {
             return None;
         }
@@ -315,7 +315,9 @@ impl Sketch {
             words.clear();
             words.extend(self.options());
             words.extend([before, since.load(Relaxed)].map(i64::cast_unsigned));
-            words.extend(self.lines_of(shard).iter().flat_map(Line::words).map(|word| word.load(Relaxed)));
+            words.extend(
+                self.lines_of(shard).iter().flat_map(CounterLine::words).map(|word| word.load(Relaxed)),
+            );
             if half.load(Relaxed) == before {
                 break;
             }
@@ -345,7 +347,7 @@ impl Sketch {
         state.half.store(half.cast_signed(), Relaxed);
         state.since.store(since.cast_signed(), Relaxed);
         state.has_changed.store(false, Relaxed);
-        let words = self.lines_of(shard).iter().flat_map(Line::words);
+        let words = self.lines_of(shard).iter().flat_map(CounterLine::words);
         words
             .zip(lines.iter().chain(std::iter::repeat(&0)))
             .for_each(|(word, found)| word.store(*found, Relaxed));
@@ -364,20 +366,20 @@ impl fmt::Debug for Sketch {
     }
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line([const { [const { AtomicU64::new(0) }; WORDS] }; 2])
+impl Default for CounterLine {
+    fn default() -> CounterLine {
+        CounterLine([const { [const { AtomicU64::new(0) }; WORDS] }; 2])
     }
 }
 
-impl Line {
+impl CounterLine {
     fn words(&self) -> impl Iterator<Item = &AtomicU64> {
         self.0.iter().flatten()
     }
 }
 
 /// Where a hash is counted.
-struct Place {
+struct SketchPlace {
     shard: usize,
     line: usize,
     /// Five bits for each part.

@@ -8,15 +8,15 @@
 
 use event::{Kind, Space, Time};
 
-use crate::bytes::Reader;
+use crate::bytes::ByteReader;
 use crate::catalog::Measure;
-use crate::definition::{Defined, Definition, read_windows};
+use crate::definition::{CellDefinition, CompiledDefinition, read_windows};
 
 const FORMAT: u8 = 1;
 
 /// Reads the bytes of a definition.
-pub(crate) fn definition(bytes: &[u8]) -> Option<Definition> {
-    let mut reader = Reader(bytes);
+pub(crate) fn definition(bytes: &[u8]) -> Option<CellDefinition> {
+    let mut reader = ByteReader(bytes);
     let [FORMAT, form] = reader.array()? else { return None };
     let space = Space(u16::from_le_bytes(reader.array()?));
     let kind = Kind(u16::from_le_bytes(reader.array()?));
@@ -30,14 +30,14 @@ pub(crate) fn definition(bytes: &[u8]) -> Option<Definition> {
         2 => Measure::Once { window: tier.width },
         _ => return None,
     };
-    reader.0.is_empty().then_some(Definition { space, kind, statistic, kind_name, measure })
+    reader.0.is_empty().then_some(CellDefinition { space, kind, statistic, kind_name, measure })
 }
 
 /// Reads the bytes of a cell, those after the number of its definition, and makes words of them.
-pub(crate) fn cell(defined: &Defined, bytes: &[u8]) -> Option<Vec<u64>> {
+pub(crate) fn cell(defined: &CompiledDefinition, bytes: &[u8]) -> Option<Vec<u64>> {
     let plan = defined.plan.windows()?;
     let shape = plan.shape();
-    let mut reader = Reader(bytes);
+    let mut reader = ByteReader(bytes);
     let last = reader.zigzag()?;
     let first = last.checked_sub_unsigned(reader.varint()?)?;
     let rows = [reader.varint()?, reader.varint()?];
@@ -69,7 +69,7 @@ mod tests {
     use event::Span;
 
     use super::*;
-    use crate::cell::Plan;
+    use crate::cell::CellPlan;
     use crate::layout::Layout;
 
     /// What a store of format 1 had for the three kinds of statistic.
@@ -88,9 +88,9 @@ mod tests {
             .collect()
     }
 
-    fn defined(hex: &str) -> Defined {
+    fn defined(hex: &str) -> CompiledDefinition {
         let definition = definition(&bytes(hex)).unwrap();
-        Defined { plan: definition.plan().unwrap(), definition }
+        CompiledDefinition { plan: definition.plan().unwrap(), definition }
     }
 
     fn events() -> impl Iterator<Item = (Time, [(u8, u64); 2])> {
@@ -105,7 +105,7 @@ mod tests {
         let tiers = ["10m x 144", "1d x 14"].map(|tier| tier.parse().unwrap());
         let names = ["seen", "spam", "ham"].map(str::to_owned).to_vec();
         let layout = Layout::new(names, &tiers, vec![], Some(Span::days(30))).unwrap();
-        let expected = |kind, statistic: &str, kind_name: &str, measure| Definition {
+        let expected = |kind, statistic: &str, kind_name: &str, measure| CellDefinition {
             space: Space(3),
             kind: Kind(kind),
             statistic: statistic.to_owned(),
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn cells_become_what_their_events_say() {
-        let check = |defined: &Defined, stored: &[u8], expected: &[u64]| {
+        let check = |defined: &CompiledDefinition, stored: &[u8], expected: &[u64]| {
             let words = cell(defined, stored).unwrap();
-            let plan: &Plan = &defined.plan;
+            let plan: &CellPlan = &defined.plan;
             assert!(plan.check(&words));
             assert_eq!((plan.times(&words), plan.rows(&words)), (plan.times(expected), plan.rows(expected)));
             for length in 0..stored.len() {

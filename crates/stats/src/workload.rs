@@ -4,7 +4,7 @@ use crate::random::Random;
 
 /// A distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
+pub enum KeyDistribution {
     /// Each of so many keys as often as any other.
     Uniform {
         /// The number of keys.
@@ -30,32 +30,32 @@ pub enum Distribution {
 
 /// Draws keys, numbered from 0; rank 0 is the most frequent one.
 #[derive(Clone, Debug)]
-pub struct Keys {
-    distribution: Distribution,
+pub struct KeySource {
+    distribution: KeyDistribution,
     zipf: Option<Zipf>,
     next: u64,
 }
 
-impl Keys {
+impl KeySource {
     /// A source of keys.
-    pub fn new(distribution: Distribution) -> Keys {
+    pub fn new(distribution: KeyDistribution) -> KeySource {
         let zipf = match distribution {
-            Distribution::Zipf { keys, exponent } => Some(Zipf::new(keys, exponent)),
+            KeyDistribution::Zipf { keys, exponent } => Some(Zipf::new(keys, exponent)),
             _ => None,
         };
-        Keys { distribution, zipf, next: 0 }
+        KeySource { distribution, zipf, next: 0 }
     }
 
     /// The next key. Constant time.
     pub fn draw(&mut self, random: &mut Random) -> u64 {
         match (self.distribution, &self.zipf) {
             (_, Some(zipf)) => zipf.draw(random),
-            (Distribution::Hot { keys, share }, _) if random.unit() >= share => {
+            (KeyDistribution::Hot { keys, share }, _) if random.unit() >= share => {
                 1 + random.below(keys.saturating_sub(1))
             }
-            (Distribution::Hot { .. }, _) => 0,
-            (Distribution::Uniform { keys } | Distribution::Zipf { keys, .. }, _) => random.below(keys),
-            (Distribution::New, _) => {
+            (KeyDistribution::Hot { .. }, _) => 0,
+            (KeyDistribution::Uniform { keys } | KeyDistribution::Zipf { keys, .. }, _) => random.below(keys),
+            (KeyDistribution::New, _) => {
                 self.next += 1;
                 self.next - 1
             }
@@ -121,8 +121,8 @@ mod tests {
 
     const DRAWS: u64 = 200_000;
 
-    fn counted(distribution: Distribution) -> Vec<u64> {
-        let (mut keys, mut random) = (Keys::new(distribution), Random::new(5));
+    fn counted(distribution: KeyDistribution) -> Vec<u64> {
+        let (mut keys, mut random) = (KeySource::new(distribution), Random::new(5));
         let mut counts = vec![0; 100];
         for _ in 0..DRAWS {
             counts[keys.draw(&mut random) as usize] += 1;
@@ -136,7 +136,7 @@ mod tests {
             let weights: Vec<f64> = (1..=100).map(|rank| f64::from(rank).powf(-exponent)).collect();
             let total: f64 = weights.iter().sum();
             // Pearson's statistic over 99 degrees of freedom: its mean is 99, its deviation 14.
-            let pearson: f64 = counted(Distribution::Zipf { keys: 100, exponent })
+            let pearson: f64 = counted(KeyDistribution::Zipf { keys: 100, exponent })
                 .iter()
                 .zip(&weights)
                 .map(|(count, weight)| {
@@ -147,19 +147,19 @@ mod tests {
             assert!(pearson < 99.0 + 5.0 * 14.0, "{exponent}: {pearson}");
         }
         let (mut keys, mut random) =
-            (Keys::new(Distribution::Zipf { keys: u64::MAX, exponent: 1.0 }), Random::new(1));
+            (KeySource::new(KeyDistribution::Zipf { keys: u64::MAX, exponent: 1.0 }), Random::new(1));
         assert!((0..1000).map(|_| keys.draw(&mut random)).max() > Some(1 << 40));
     }
 
     #[test]
     fn the_hot_key_has_its_share_and_others_are_even() {
-        let hot = counted(Distribution::Hot { keys: 11, share: 0.5 });
+        let hot = counted(KeyDistribution::Hot { keys: 11, share: 0.5 });
         assert!(hot[0].abs_diff(DRAWS / 2) < 2000, "{hot:?}");
         assert!(hot[1..11].iter().all(|count| count.abs_diff(DRAWS / 20) < 600), "{hot:?}");
-        let even = counted(Distribution::Uniform { keys: 10 });
+        let even = counted(KeyDistribution::Uniform { keys: 10 });
         assert!(even[..10].iter().all(|count| count.abs_diff(DRAWS / 10) < 800), "{even:?}");
         assert_eq!(even[10..].iter().sum::<u64>() + hot[11..].iter().sum::<u64>(), 0);
-        let (mut new, mut random) = (Keys::new(Distribution::New), Random::new(1));
+        let (mut new, mut random) = (KeySource::new(KeyDistribution::New), Random::new(1));
         assert_eq!((0..5).map(|_| new.draw(&mut random)).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     }
 }

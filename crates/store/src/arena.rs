@@ -21,10 +21,10 @@ pub(crate) struct Arena {
     extent_bytes: usize,
     /// Bytes of all extents.
     taken: AtomicUsize,
-    free: Mutex<Free>,
+    free: Mutex<FreePages>,
 }
 
-struct Free {
+struct FreePages {
     extents: Extents,
     /// Pages that were given back, with what was written there.
     pages: Vec<NonNull<u64>>,
@@ -38,7 +38,7 @@ enum Extents {
     /// Of the system.
     Own(Vec<NonNull<u8>>),
     /// Pages of another arena.
-    Cut(Pages),
+    Cut(ArenaPages),
 }
 
 // SAFETY: the pointers are to memory that the arena alone owns, and are only followed by `Pages` for pages that it
@@ -56,12 +56,12 @@ impl Arena {
 
     /// An arena that cuts another's pages, or passes them on if they are not larger.
     pub(crate) fn cut(from: &Arc<Arena>, page_bits: u32) -> Arc<Arena> {
-        let extents = Extents::Cut(Pages::new(from.clone()));
+        let extents = Extents::Cut(ArenaPages::new(from.clone()));
         Arena::over(extents, 8 << from.page_bits, page_bits.min(from.page_bits))
     }
 
     fn over(extents: Extents, extent_bytes: usize, page_bits: u32) -> Arc<Arena> {
-        let free = Mutex::new(Free { extents, pages: Vec::new(), fresh: 0, is_blank: false });
+        let free = Mutex::new(FreePages { extents, pages: Vec::new(), fresh: 0, is_blank: false });
         Arc::new(Arena { page_bits, extent_bytes, taken: AtomicUsize::new(0), free })
     }
 
@@ -158,7 +158,7 @@ fn advise(start: NonNull<u8>, bytes: usize) {
 fn advise(_: NonNull<u8>, _: usize) {}
 
 /// Pages that belong together, numbered from 0.
-pub(crate) struct Pages {
+pub(crate) struct ArenaPages {
     /// `None` where a page was given back.
     pages: Vec<Option<NonNull<u64>>>,
     given: usize,
@@ -167,13 +167,13 @@ pub(crate) struct Pages {
 }
 
 // SAFETY: it owns its pages, as a vector of boxes does.
-unsafe impl Send for Pages {}
+unsafe impl Send for ArenaPages {}
 // SAFETY: as above: through a shared reference pages can only be read.
-unsafe impl Sync for Pages {}
+unsafe impl Sync for ArenaPages {}
 
-impl Pages {
-    pub(crate) fn new(arena: Arc<Arena>) -> Pages {
-        Pages { pages: Vec::new(), given: 0, bits: arena.page_bits, arena }
+impl ArenaPages {
+    pub(crate) fn new(arena: Arc<Arena>) -> ArenaPages {
+        ArenaPages { pages: Vec::new(), given: 0, bits: arena.page_bits, arena }
     }
 
     pub(crate) fn arena(&self) -> &Arc<Arena> {
@@ -247,7 +247,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for ArenaPages {
     fn drop(&mut self) {
         self.arena.give(self.pages.drain(..).flatten());
     }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn pages_are_apart_and_come_back_blank() {
         let arena = Arena::new(0, 6);
-        let (mut a, mut b) = (Pages::new(arena.clone()), Pages::new(arena.clone()));
+        let (mut a, mut b) = (ArenaPages::new(arena.clone()), ArenaPages::new(arena.clone()));
         for number in 0..20 {
             a.push_blank();
             b.push_blank();
@@ -295,14 +295,14 @@ mod tests {
     #[test]
     fn a_page_that_was_given_back_is_somebody_elses() {
         let arena = Arena::new(0, 6);
-        let mut pages = Pages::new(arena.clone());
+        let mut pages = ArenaPages::new(arena.clone());
         (0..3).for_each(|_| pages.push_blank());
         pages.page_mut(1).fill(7);
         pages.give(1);
         pages.give(1);
         assert_eq!((pages.bytes(), pages.page(1).len(), pages.page_mut(1).len()), (2 * 512, 0, 0));
         assert_eq!(arena.returned_bytes(), 512);
-        let mut other = Pages::new(arena.clone());
+        let mut other = ArenaPages::new(arena.clone());
         other.push();
         other.page_mut(0).fill(8);
         pages.retake(1);
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn an_arena_lives_as_long_as_its_pages() {
-        let mut pages = Pages::new(Arena::new(8 << 30, 13));
+        let mut pages = ArenaPages::new(Arena::new(8 << 30, 13));
         pages.push_blank();
         pages.page_mut(0)[8191] = 7;
         let other = std::thread::spawn(move || pages.page(0)[8191]);
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn more_than_one_extent() {
         let arena = Arena::new(0, 6);
-        let mut pages = Pages::new(arena.clone());
+        let mut pages = ArenaPages::new(arena.clone());
         let count = 2 * HUGE_BYTES / 512 + 1;
         (0..count).for_each(|_| pages.push_blank());
         (0..count).for_each(|number| pages.page_mut(number).fill(number as u64));
@@ -337,17 +337,17 @@ mod tests {
     fn an_arena_within_another() {
         let outer = Arena::new(0, 8);
         let inner = Arena::cut(&outer, 6);
-        let mut pages = Pages::new(inner.clone());
+        let mut pages = ArenaPages::new(inner.clone());
         (0..6).for_each(|_| pages.push_blank());
         (0..6).for_each(|number| pages.page_mut(number).fill(number as u64 + 1));
-        let mut beside = Pages::new(outer.clone());
+        let mut beside = ArenaPages::new(outer.clone());
         beside.push_blank();
         beside.page_mut(0).fill(9);
         assert!((0..6).all(|number| pages.page(number).iter().all(|word| *word == number as u64 + 1)));
         assert_eq!(inner.spare_bytes(), 2 * 512);
         drop(pages);
         assert_eq!(inner.spare_bytes(), 8 * 512);
-        let mut again = Pages::new(inner);
+        let mut again = ArenaPages::new(inner);
         (0..8).for_each(|_| again.push_blank());
         assert!((0..8).all(|number| again.page(number).iter().all(|word| *word == 0)));
         drop(again);

@@ -22,15 +22,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::arena::{Arena, Pages, prefetch};
-use crate::shard::Hash;
+use crate::arena::{Arena, ArenaPages, prefetch};
+use crate::shard::KeyHash;
 
 /// Tables of an index.
 pub(crate) const TABLES: usize = 8;
 
 const BUCKET_BITS: u32 = 3;
 const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
-type Bucket = [u64; BUCKET_WORDS];
+type IndexBucket = [u64; BUCKET_WORDS];
 /// Entries of a bucket.
 const SLOTS: usize = 5;
 /// How far a key's second bucket is from its home, at most: half a page of the system, so that they share its address
@@ -50,7 +50,7 @@ const PASSED: u64 = 1 << 63;
 
 /// What stands in a slot, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     /// Number of the slot.
     pub(crate) slot: u32,
     /// Size class of the cell or the image; never 0.
@@ -103,7 +103,7 @@ pub enum Vacancy {
 
 /// The entries of one shard.
 pub(crate) struct Index {
-    tables: [Table; TABLES],
+    tables: [IndexTable; TABLES],
     entries: u32,
     bytes: usize,
     budget: Arc<IndexBudget>,
@@ -111,11 +111,11 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new(arena: Arc<Arena>, budget: Arc<IndexBudget>) -> Index {
-        Index { tables: std::array::from_fn(|_| Table::new(&arena)), entries: 0, bytes: 0, budget }
+        Index { tables: std::array::from_fn(|_| IndexTable::new(&arena)), entries: 0, bytes: 0, budget }
     }
 
     /// Whether there is a place for a key that has no entry; some places are reserved.
-    pub(crate) fn vacancy(&self, hash: Hash, is_reserved: bool) -> Vacancy {
+    pub(crate) fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         let table = self.table(hash);
         match (self.budget.allows(table.growth_bytes(), is_reserved), table.is_full()) {
             (true, _) => Vacancy::Free,
@@ -141,12 +141,12 @@ impl Index {
     }
 
     #[inline(always)]
-    fn table(&self, hash: Hash) -> &Table {
+    fn table(&self, hash: KeyHash) -> &IndexTable {
         &self.tables[hash.table()]
     }
 
     /// Changes a table.
-    fn change<T>(&mut self, table: usize, change: impl FnOnce(&mut Table) -> T) -> T {
+    fn change<T>(&mut self, table: usize, change: impl FnOnce(&mut IndexTable) -> T) -> T {
         let table = &mut self.tables[table];
         let before = table.pages.bytes();
         let changed = change(table);
@@ -159,7 +159,7 @@ impl Index {
 
     /// All slots are below this. Those of the tables alternate.
     pub(crate) fn slots(&self) -> u32 {
-        self.tables.iter().map(Table::slots).max().unwrap_or(0) * TABLES as u32
+        self.tables.iter().map(IndexTable::slots).max().unwrap_or(0) * TABLES as u32
     }
 
     /// The slots of a table.
@@ -169,12 +169,12 @@ impl Index {
 
     /// Asks for the lines where a key would be.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: Hash) {
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
         self.table(hash).prefetch(hash);
     }
 
     #[inline(always)]
-    pub(crate) fn find(&self, hash: Hash) -> Option<Entry> {
+    pub(crate) fn find(&self, hash: KeyHash) -> Option<IndexEntry> {
         let table = hash.table();
         let (bucket, number, slot) = self.tables[table].find(hash)?;
         Some(entry(bucket, shared(number * SLOTS as u32 + slot as u32, table), slot))
@@ -182,7 +182,7 @@ impl Index {
 
     /// What stands in a slot; `None` if it is free.
     #[inline]
-    pub(crate) fn at(&self, slot: u32) -> Option<Entry> {
+    pub(crate) fn at(&self, slot: u32) -> Option<IndexEntry> {
         let (table, number, at) = apart(slot);
         let table = &self.tables[table];
         if number >= table.buckets {
@@ -193,14 +193,14 @@ impl Index {
     }
 
     /// The hash of the key whose entry stands in a slot.
-    pub(crate) fn hash_at(&self, slot: u32) -> Hash {
+    pub(crate) fn hash_at(&self, slot: u32) -> KeyHash {
         let (table, number, at) = apart(slot);
         hash_of(self.tables[table].bucket(number), at).in_table(table)
     }
 
     /// Changes the entry in a slot, whose key stays.
-    pub(crate) fn set(&mut self, entry: Entry) {
-        let Entry { slot, class, is_hot, reference } = entry;
+    pub(crate) fn set(&mut self, entry: IndexEntry) {
+        let IndexEntry { slot, class, is_hot, reference } = entry;
         let (table, number, slot) = apart(slot);
         let bucket = self.tables[table].bucket_mut(number);
         let low = bucket[slot] >> (REFERENCE_BITS + 1);
@@ -209,7 +209,7 @@ impl Index {
     }
 
     /// Adds an entry for a key that has none. Answers its slot, and whether others may have another one by now.
-    pub(crate) fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> (u32, bool) {
+    pub(crate) fn insert(&mut self, hash: KeyHash, reference: u64, is_hot: bool, class: u8) -> (u32, bool) {
         let number = hash.table();
         let table = &self.tables[number];
         let rebuilt = table.is_full() || table.removed > 2 * table.buckets;
@@ -238,7 +238,7 @@ impl Index {
 
     /// Before a key is added: makes its table twice as large if it is full, while there is much room. For loading, in the
     /// course of which it would be moved again and again.
-    pub(crate) fn reserve(&mut self, hash: Hash) {
+    pub(crate) fn reserve(&mut self, hash: KeyHash) {
         if self.table(hash).is_full() && self.budget.is_roomy() {
             self.change(hash.table(), |table| table.rebuild(2 * table.buckets + 8));
         }
@@ -246,7 +246,7 @@ impl Index {
 
     /// Gives back what a table is larger than it has to be; true if its entries have moved.
     pub(crate) fn shrink(&mut self, table: usize) -> bool {
-        self.change(table, Table::shrink)
+        self.change(table, IndexTable::shrink)
     }
 }
 
@@ -263,17 +263,17 @@ fn apart(slot: u32) -> (usize, u32, usize) {
     (slot as usize % TABLES, local / SLOTS as u32, local as usize % SLOTS)
 }
 
-struct Table {
-    pages: Pages,
+struct IndexTable {
+    pages: ArenaPages,
     buckets: u32,
     entries: u32,
     /// Entries removed since it was built: what they have set in their buckets stays behind.
     removed: u32,
 }
 
-impl Table {
-    fn new(arena: &Arc<Arena>) -> Table {
-        Table { pages: Pages::new(arena.clone()), buckets: 0, entries: 0, removed: 0 }
+impl IndexTable {
+    fn new(arena: &Arc<Arena>) -> IndexTable {
+        IndexTable { pages: ArenaPages::new(arena.clone()), buckets: 0, entries: 0, removed: 0 }
     }
 
     fn slots(&self) -> u32 {
@@ -281,27 +281,27 @@ impl Table {
     }
 
     #[inline(always)]
-    fn bucket(&self, bucket: u32) -> &Bucket {
+    fn bucket(&self, bucket: u32) -> &IndexBucket {
         let bits = self.pages.bits() - BUCKET_BITS;
         let page = self.pages.page(bucket as usize >> bits);
         &page.as_chunks().0[bucket as usize & ((1 << bits) - 1)]
     }
 
     #[inline(always)]
-    fn bucket_mut(&mut self, bucket: u32) -> &mut Bucket {
+    fn bucket_mut(&mut self, bucket: u32) -> &mut IndexBucket {
         let bits = self.pages.bits() - BUCKET_BITS;
         let page = self.pages.page_mut(bucket as usize >> bits);
         &mut page.as_chunks_mut().0[bucket as usize & ((1 << bits) - 1)]
     }
 
     #[inline(always)]
-    fn home(&self, hash: Hash) -> u32 {
+    fn home(&self, hash: KeyHash) -> u32 {
         ((u64::from(hash.high()) * u64::from(self.buckets)) >> 32) as u32
     }
 
     /// A key's second bucket; its home once more where there is one only.
     #[inline(always)]
-    fn second(&self, home: u32, hash: Hash) -> u32 {
+    fn second(&self, home: u32, hash: KeyHash) -> u32 {
         let second = home + 1 + hash.low() as u32 % NEAR;
         if second < self.buckets { second } else { second % self.buckets }
     }
@@ -311,7 +311,7 @@ impl Table {
     }
 
     #[inline(always)]
-    fn prefetch(&self, hash: Hash) {
+    fn prefetch(&self, hash: KeyHash) {
         if self.buckets > 0 {
             let home = self.home(hash);
             prefetch(&self.bucket(home)[0]);
@@ -321,7 +321,7 @@ impl Table {
 
     /// The bucket that has a key's entry, its number, and the slot in there.
     #[inline(always)]
-    fn find(&self, hash: Hash) -> Option<(&Bucket, u32, usize)> {
+    fn find(&self, hash: KeyHash) -> Option<(&IndexBucket, u32, usize)> {
         if self.buckets == 0 {
             return None;
         }
@@ -360,7 +360,7 @@ impl Table {
 
     /// Memory by which it grows.
     fn growth_bytes(&self) -> usize {
-        (self.growth() as usize * size_of::<Bucket>()).next_multiple_of(self.pages.page_words() * 8)
+        (self.growth() as usize * size_of::<IndexBucket>()).next_multiple_of(self.pages.page_words() * 8)
     }
 
     /// Gives back what it is larger than it has to be; true if it does.
@@ -376,14 +376,14 @@ impl Table {
 
     /// Moves all entries into so many buckets, or as many more as the last page has room for.
     fn rebuild(&mut self, buckets: u32) {
-        let mut pages = Pages::new(self.pages.arena().clone());
+        let mut pages = ArenaPages::new(self.pages.arena().clone());
         let mut there = 0;
         while there < buckets {
             pages.push_blank();
             there += (pages.page_words() / BUCKET_WORDS) as u32;
         }
         let buckets = there;
-        let new = Table { pages, buckets, entries: self.entries, removed: 0 };
+        let new = IndexTable { pages, buckets, entries: self.entries, removed: 0 };
         let old = std::mem::replace(self, new);
         for number in 0..old.buckets {
             let bucket = old.bucket(number);
@@ -397,7 +397,7 @@ impl Table {
     }
 
     /// Puts an entry where it may be; there is a free slot. Answers its slot, and whether another has left its own.
-    fn put(&mut self, hash: Hash, packed: u64, class: u8) -> (u32, bool) {
+    fn put(&mut self, hash: KeyHash, packed: u64, class: u8) -> (u32, bool) {
         let home = self.home(hash);
         let second = self.second(home, hash);
         if let Some(slot) = free_in(self.bucket(home)) {
@@ -406,7 +406,7 @@ impl Table {
         let free = free_in(self.bucket(second)).map(|slot| (second, slot));
         if free.is_none() {
             for number in [home, second] {
-                if let Some(slot) = self.make_way(number) {
+                if let Some(slot) = self.displace(number) {
                     if number != home {
                         self.bucket_mut(home)[7] |= AWAY;
                     }
@@ -427,7 +427,7 @@ impl Table {
     }
 
     /// Moves one entry of a full bucket to the other bucket that it may be in. Answers the slot that is free by that.
-    fn make_way(&mut self, number: u32) -> Option<usize> {
+    fn displace(&mut self, number: u32) -> Option<usize> {
         for slot in 0..SLOTS {
             let bucket = self.bucket(number);
             let hash = hash_of(bucket, slot);
@@ -451,7 +451,7 @@ impl Table {
     }
 
     /// Writes an entry.
-    fn fill(&mut self, number: u32, slot: usize, hash: Hash, packed: u64, class: u8) -> u32 {
+    fn fill(&mut self, number: u32, slot: usize, hash: KeyHash, packed: u64, class: u8) -> u32 {
         let bucket = self.bucket_mut(number);
         bucket[slot] = packed | hash.low() << (REFERENCE_BITS + 1);
         let shift = slot % 2 * 32;
@@ -468,8 +468,8 @@ fn packed(reference: u64, is_hot: bool) -> u64 {
 }
 
 #[inline(always)]
-fn entry(bucket: &Bucket, number: u32, slot: usize) -> Entry {
-    Entry {
+fn entry(bucket: &IndexBucket, number: u32, slot: usize) -> IndexEntry {
+    IndexEntry {
         slot: number,
         class: class_of(bucket, slot),
         is_hot: bucket[slot] & HOT != 0,
@@ -479,7 +479,7 @@ fn entry(bucket: &Bucket, number: u32, slot: usize) -> Entry {
 
 /// The slot of a key's entry.
 #[inline(always)]
-fn slot_of(bucket: &Bucket, hash: Hash) -> Option<usize> {
+fn slot_of(bucket: &IndexBucket, hash: KeyHash) -> Option<usize> {
     // All slots without a branch between them: where a key lies cannot be foretold, and what follows a wrong guess
     // waits for the line.
     let mut hits = 0u32;
@@ -498,29 +498,29 @@ fn slot_of(bucket: &Bucket, hash: Hash) -> Option<usize> {
 }
 
 #[inline]
-fn free_in(bucket: &Bucket) -> Option<usize> {
+fn free_in(bucket: &IndexBucket) -> Option<usize> {
     (0..SLOTS).find(|slot| class_of(bucket, *slot) == 0)
 }
 
 #[inline(always)]
-fn high_of(bucket: &Bucket, slot: usize) -> u32 {
+fn high_of(bucket: &IndexBucket, slot: usize) -> u32 {
     (bucket[SLOTS + slot / 2] >> (slot % 2 * 32)) as u32
 }
 
 #[inline(always)]
-fn class_of(bucket: &Bucket, slot: usize) -> u8 {
+fn class_of(bucket: &IndexBucket, slot: usize) -> u8 {
     (bucket[7] >> (CLASS_SHIFT as usize + CLASS_BITS * slot) & CLASS) as u8
 }
 
 #[inline(always)]
-fn set_class(bucket: &mut Bucket, slot: usize, class: u8) {
+fn set_class(bucket: &mut IndexBucket, slot: usize, class: u8) {
     let shift = CLASS_SHIFT as usize + CLASS_BITS * slot;
     bucket[7] = bucket[7] & !(CLASS << shift) | u64::from(class) << shift;
 }
 
 #[inline(always)]
-fn hash_of(bucket: &Bucket, slot: usize) -> Hash {
-    Hash::from_halves(high_of(bucket, slot), bucket[slot] >> (REFERENCE_BITS + 1))
+fn hash_of(bucket: &IndexBucket, slot: usize) -> KeyHash {
+    KeyHash::from_halves(high_of(bucket, slot), bucket[slot] >> (REFERENCE_BITS + 1))
 }
 
 #[cfg(test)]
@@ -540,11 +540,11 @@ mod tests {
         let mut index = Index::new(Arena::new(0, 6), Arc::new(IndexBudget::new(usize::MAX)));
         let keys = 60_000;
         (0..keys).for_each(|key| {
-            index.insert(Hash::of(1, 1, mixed(key)).1, key, false, 1);
+            index.insert(KeyHash::of(1, 1, mixed(key)).1, key, false, 1);
         });
         let (mut at_home, mut in_neither) = (0, 0);
         for key in 0..keys {
-            let hash = Hash::of(1, 1, mixed(key)).1;
+            let hash = KeyHash::of(1, 1, mixed(key)).1;
             let found = index.find(hash).expect("it was inserted");
             assert_eq!(found.reference, key);
             let table = index.table(hash);
@@ -561,7 +561,7 @@ mod tests {
     fn a_full_index_has_places_that_others_have_left_and_a_reserve() {
         let budget = Arc::new(IndexBudget::new(1 << 20));
         let mut index = Index::new(Arena::new(0, 6), budget.clone());
-        let hash = |key: u64| Hash::of(1, 1, mixed(key)).1;
+        let hash = |key: u64| KeyHash::of(1, 1, mixed(key)).1;
         let fill = |index: &mut Index, from: u64, is_reserved: bool| -> Vec<u64> {
             let taken = (from..from + 200_000).filter(|key| {
                 let is_free = index.vacancy(hash(*key), is_reserved) == Vacancy::Free;

@@ -23,9 +23,12 @@ pub mod v1;
 
 pub use device::{Blob, Device, FileDevice, is_lack, sync_error};
 pub use index::Vacancy;
-pub use log::{Damage, Losses, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit};
+pub use log::{
+    DamagedRange, LogLosses, LogRecord, Position, RecordKey, Recovery, StoreError, Verification,
+    VisitedRecord,
+};
 pub use memory::MemoryDevice;
-pub use merge::Merged;
+pub use merge::MergeReport;
 pub use repair::Repair;
-pub use shard::{CellMut, Found, Hash, Place};
-pub use store::{Cold, Keys, Meaning, Options, Run, Store, Usage};
+pub use shard::{CellLocation, CellMut, KeyHash, KeyLookup};
+pub use store::{CellSemantics, ColdKey, Options, ShardGuard, Store, StoreRun, StoreUsage};

@@ -10,20 +10,20 @@ use crate::device::{self, Blob, Device};
 
 /// A directory in memory. Clones share it, and its faults.
 #[derive(Clone, Default)]
-pub struct MemoryDevice(Arc<Mutex<State>>);
+pub struct MemoryDevice(Arc<Mutex<MemoryDeviceState>>);
 
 #[derive(Default)]
-struct State {
-    files: Files,
+struct MemoryDeviceState {
+    files: MemoryFiles,
     /// What a crash would find by name: the files that `sync_names` saw last.
-    durable: Files,
-    faults: Arc<Mutex<Faults>>,
+    durable: MemoryFiles,
+    faults: Arc<Mutex<InjectedFaults>>,
 }
 
-type Files = BTreeMap<String, Arc<Mutex<Content>>>;
+type MemoryFiles = BTreeMap<String, Arc<Mutex<MemoryFile>>>;
 
 #[derive(Default)]
-struct Faults {
+struct InjectedFaults {
     /// Changes (append, truncate, create, remove, sync) that still succeed; `None` for all of them.
     successes: Option<u64>,
     /// Bytes that all files together may have.
@@ -37,7 +37,7 @@ struct Faults {
     lack: Option<i32>,
 }
 
-impl Faults {
+impl InjectedFaults {
     fn take(&mut self) -> io::Result<()> {
         match &mut self.successes {
             None => Ok(()),
@@ -60,15 +60,15 @@ impl Faults {
 }
 
 #[derive(Default)]
-struct Content {
+struct MemoryFile {
     bytes: Vec<u8>,
     synced: Vec<u8>,
     removed: bool,
 }
 
-impl Content {
-    fn settled(bytes: Vec<u8>) -> Arc<Mutex<Content>> {
-        Arc::new(Mutex::new(Content { synced: bytes.clone(), bytes, removed: false }))
+impl MemoryFile {
+    fn settled(bytes: Vec<u8>) -> Arc<Mutex<MemoryFile>> {
+        Arc::new(Mutex::new(MemoryFile { synced: bytes.clone(), bytes, removed: false }))
     }
 }
 
@@ -127,7 +127,7 @@ impl MemoryDevice {
     /// Flips the bits of `mask` in a byte, as rot would: durably. Nothing happens if there is no such byte.
     pub fn flip(&self, name: &str, offset: usize, mask: u8) {
         if let Some(content) = lock(&self.0).files.get(name) {
-            let Content { bytes, synced, .. } = &mut *lock(content);
+            let MemoryFile { bytes, synced, .. } = &mut *lock(content);
             for byte in [bytes.get_mut(offset), synced.get_mut(offset)].into_iter().flatten() {
                 *byte ^= mask;
             }
@@ -180,8 +180,8 @@ impl MemoryDevice {
     /// what was not synced. All present names are there.
     pub fn torn(&self, kept: usize) -> MemoryDevice {
         let state = lock(&self.0);
-        let torn = |content: &Mutex<Content>| {
-            let Content { bytes, synced, .. } = &*lock(content);
+        let torn = |content: &Mutex<MemoryFile>| {
+            let MemoryFile { bytes, synced, .. } = &*lock(content);
             let shared = bytes.iter().zip(synced).take_while(|(now, before)| now == before).count();
             let mut torn = synced.clone();
             if shared == synced.len() {
@@ -199,7 +199,7 @@ impl MemoryDevice {
 
     /// Sets a file's bytes as if they had always been there.
     pub fn write(&self, name: &str, bytes: &[u8]) {
-        let content = Content::settled(bytes.to_vec());
+        let content = MemoryFile::settled(bytes.to_vec());
         let mut state = lock(&self.0);
         let before = state.files.insert(name.to_owned(), content.clone()).map_or(0, |old| retire(&old));
         state.durable.insert(name.to_owned(), content);
@@ -207,13 +207,13 @@ impl MemoryDevice {
         faults.used = faults.used.saturating_sub(before) + bytes.len() as u64;
     }
 
-    fn faults(&self, change: impl FnOnce(&mut Faults)) {
+    fn faults(&self, change: impl FnOnce(&mut InjectedFaults)) {
         change(&mut lock(&lock(&self.0).faults));
     }
 }
 
 /// Marks a file as removed; answers the bytes that it no longer takes.
-fn retire(content: &Mutex<Content>) -> u64 {
+fn retire(content: &Mutex<MemoryFile>) -> u64 {
     let mut content = lock(content);
     content.removed = true;
     content.bytes.len() as u64
@@ -234,7 +234,7 @@ impl Device for MemoryDevice {
         if state.files.contains_key(name) {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, name.to_owned()));
         }
-        let content = Arc::new(Mutex::new(Content::default()));
+        let content = Arc::new(Mutex::new(MemoryFile::default()));
         state.files.insert(name.to_owned(), content.clone());
         Ok(Box::new(MemoryBlob { content, faults: state.faults.clone() }))
     }
@@ -291,8 +291,8 @@ impl Device for MemoryDevice {
 
 /// The locks are taken in the order faults, content.
 struct MemoryBlob {
-    content: Arc<Mutex<Content>>,
-    faults: Arc<Mutex<Faults>>,
+    content: Arc<Mutex<MemoryFile>>,
+    faults: Arc<Mutex<InjectedFaults>>,
 }
 
 impl Blob for MemoryBlob {
@@ -341,7 +341,7 @@ impl Blob for MemoryBlob {
     fn sync(&self) -> io::Result<()> {
         lock(&self.faults).take_sync()?;
         let mut content = lock(&self.content);
-        let Content { bytes, synced, .. } = &mut *content;
+        let MemoryFile { bytes, synced, .. } = &mut *content;
         if bytes.starts_with(synced) {
             synced.extend_from_slice(&bytes[synced.len()..]);
         } else {

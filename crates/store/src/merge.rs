@@ -15,9 +15,11 @@
 use std::collections::HashSet;
 
 use crate::index::TABLES;
-use crate::log::{Log, Position, Record, RecordKey, SegmentUsage, StoreError, Visit, micros, minutes_up};
-use crate::shard::{Found, Hash, SHARDS, class_bytes, value_class};
-use crate::store::{Meaning, Store};
+use crate::log::{
+    Log, LogRecord, Position, RecordKey, SegmentUsage, StoreError, VisitedRecord, micros, minutes_up,
+};
+use crate::shard::{KeyHash, KeyLookup, SHARDS, class_bytes, value_class};
+use crate::store::{CellSemantics, Store};
 
 /// Live bytes that are copied between two commits.
 const COPY_BYTES: usize = 1 << 20;
@@ -26,14 +28,14 @@ const TOGETHER: usize = 512;
 /// Victims that one flush lets go, at least.
 const VICTIMS: usize = 4;
 /// Bytes of victims for each key that one round over all keys is worth, so that it costs less than writing them did.
-const ROUND_BYTES_PER_KEY: u64 = 32;
+const PASS_BYTES_PER_KEY: u64 = 32;
 /// To ask all keys is cheaper than to read the victims where there is no more than one for so many bytes of them: a key
 /// takes some 15 ns, and an image, of some 30 bytes, twenty times as long.
 const BYTES_PER_KEY: u64 = 2;
 
 /// What one [`Store::merge`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeReport {
     /// Segments removed.
     pub segments: u64,
     /// Keys that were let go because they had expired.
@@ -50,13 +52,13 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::flush`].
-    pub fn merge<M: Meaning>(
+    pub fn merge<M: CellSemantics>(
         &self,
         now: i64,
         budget: u64,
         meaning: impl Fn() -> M,
-    ) -> Result<Merged, StoreError> {
-        let mut merged = Merged::default();
+    ) -> Result<MergeReport, StoreError> {
+        let mut merged = MergeReport::default();
         let Some(log) = self.log() else { return Ok(merged) };
         let mut stuck = self.merging();
         log.raise_floor(now);
@@ -83,7 +85,7 @@ impl Store {
             let mut victims: Vec<SegmentUsage> = Vec::new();
             let is_round = |victims: &[SegmentUsage]| {
                 let bytes: u64 = victims.iter().map(|victim| victim.bytes).sum();
-                victims.len() >= VICTIMS && bytes >= keys.saturating_mul(ROUND_BYTES_PER_KEY)
+                victims.len() >= VICTIMS && bytes >= keys.saturating_mul(PASS_BYTES_PER_KEY)
             };
             while !is_round(&victims)
                 && let Some(victim) = self.victim(log, newest, &stuck, &victims, begun)
@@ -102,7 +104,7 @@ impl Store {
             let cold = self.renew_hot(&victims);
             let mut copied = Vec::new();
             for victim in victims {
-                let mut copy = Copy::new(self, log, floor, &mut merged);
+                let mut copy = SegmentCopier::new(self, log, floor, &mut merged);
                 if !cold.contains(&victim.slot) || copy.all(victim.slot)? {
                     copied.push(victim);
                 } else {
@@ -185,9 +187,9 @@ impl Store {
 }
 
 /// An image of the segment that is copied.
-struct Image {
+struct MergeImage {
     shard: usize,
-    hash: Hash,
+    hash: KeyHash,
     at: Position,
     key: RecordKey,
     tag: u16,
@@ -196,23 +198,28 @@ struct Image {
 }
 
 /// Copies what is live out of a segment.
-pub(crate) struct Copy<'a> {
+pub(crate) struct SegmentCopier<'a> {
     store: &'a Store,
     log: &'a Log,
     /// Images that expire earlier are not copied.
     floor_minutes: u32,
-    merged: &'a mut Merged,
+    merged: &'a mut MergeReport,
     /// Images that were read, and their words.
-    seen: Vec<Image>,
+    seen: Vec<MergeImage>,
     seen_words: Vec<u64>,
     /// Images that are to be written, and their words.
-    live: Vec<Image>,
+    live: Vec<MergeImage>,
     live_words: Vec<u64>,
 }
 
-impl<'a> Copy<'a> {
-    pub(crate) fn new(store: &'a Store, log: &'a Log, floor: i64, merged: &'a mut Merged) -> Copy<'a> {
-        Copy {
+impl<'a> SegmentCopier<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        log: &'a Log,
+        floor: i64,
+        merged: &'a mut MergeReport,
+    ) -> SegmentCopier<'a> {
+        SegmentCopier {
             store,
             log,
             floor_minutes: minutes_up(floor.saturating_add(1)),
@@ -243,12 +250,12 @@ impl<'a> Copy<'a> {
 
     /// Copies an image that was read by itself, if it is still the newest of its key. The rest is written with
     /// [`Copy::write`].
-    pub(crate) fn one(&mut self, at: Position, record: &Record) -> Result<(), StoreError> {
+    pub(crate) fn one(&mut self, at: Position, record: &LogRecord) -> Result<(), StoreError> {
         let RecordKey { space, kind, shingle } = record.key;
-        let (shard, hash) = Hash::of(space, kind, shingle);
+        let (shard, hash) = KeyHash::of(space, kind, shingle);
         let start = self.live_words.len();
         self.live_words.extend_from_slice(&record.words);
-        self.live.push(Image {
+        self.live.push(MergeImage {
             shard,
             hash,
             at,
@@ -260,12 +267,12 @@ impl<'a> Copy<'a> {
         if self.live_words.len() * 8 + self.live.len() * 24 > COPY_BYTES { self.write() } else { Ok(()) }
     }
 
-    fn see(&mut self, seen: &Visit, words: &[u64]) -> Result<(), StoreError> {
+    fn see(&mut self, seen: &VisitedRecord, words: &[u64]) -> Result<(), StoreError> {
         let RecordKey { space, kind, shingle } = seen.key;
-        let (shard, hash) = Hash::of(space, kind, shingle);
+        let (shard, hash) = KeyHash::of(space, kind, shingle);
         let start = self.seen_words.len();
         self.seen_words.extend_from_slice(words);
-        self.seen.push(Image {
+        self.seen.push(MergeImage {
             shard,
             hash,
             at: seen.position,
@@ -301,7 +308,7 @@ impl<'a> Copy<'a> {
             let mut keys = run.shard(group[0].shard);
             for image in group {
                 match keys.find(image.hash) {
-                    Found::Cold(_, at, _) if at == image.at => {
+                    KeyLookup::Cold(_, at, _) if at == image.at => {
                         if image.expires_minutes < self.floor_minutes {
                             keys.forget_cold(image.hash, at);
                             self.merged.expired += 1;
@@ -309,9 +316,9 @@ impl<'a> Copy<'a> {
                         }
                         let start = self.live_words.len();
                         self.live_words.extend_from_slice(&self.seen_words[image.words.clone()]);
-                        live.push(Image { words: start..self.live_words.len(), ..*image });
+                        live.push(MergeImage { words: start..self.live_words.len(), ..*image });
                     }
-                    Found::Hot(_) => keys.renew(image.hash, image.at),
+                    KeyLookup::Hot(_) => keys.renew(image.hash, image.at),
                     _ => {}
                 }
             }
@@ -332,7 +339,7 @@ impl<'a> Copy<'a> {
             let run = self.store.run();
             self.live.retain(|image| {
                 let mut keys = run.shard(image.shard);
-                let cold = matches!(keys.find(image.hash), Found::Cold(_, at, _) if at == image.at);
+                let cold = matches!(keys.find(image.hash), KeyLookup::Cold(_, at, _) if at == image.at);
                 if !cold {
                     keys.renew(image.hash, image.at);
                 }
@@ -340,7 +347,7 @@ impl<'a> Copy<'a> {
             });
         }
         let mut positions = Vec::with_capacity(self.live.len());
-        for Image { key, tag, expires_minutes, words, .. } in &self.live {
+        for MergeImage { key, tag, expires_minutes, words, .. } in &self.live {
             let words = &self.live_words[words.clone()];
             positions.push(writer.push(*key, *tag, micros(*expires_minutes), words)?);
         }
@@ -356,21 +363,21 @@ impl<'a> Copy<'a> {
     }
 }
 
-impl crate::store::Keys<'_> {
+impl crate::store::ShardGuard<'_> {
     /// Lets go of a cold key, if its image is the one at `position`.
-    pub(crate) fn forget_cold(&mut self, hash: Hash, position: Position) {
+    pub(crate) fn forget_cold(&mut self, hash: KeyHash, position: Position) {
         let class = self.shard_mut().forget_cold(hash, position);
         self.account(class.map(|class| (position, -class_bytes(class))));
     }
 
     /// Lets the next flush write a clean cell whose image lies at `position`.
-    fn renew(&mut self, hash: Hash, position: Position) {
+    fn renew(&mut self, hash: KeyHash, position: Position) {
         let epoch = self.epoch();
         self.shard_mut().renew(hash, position, epoch);
     }
 
     /// Moves a cold key's entry to where its image was copied; if it was loaded meanwhile, lets it be written.
-    fn relocate(&mut self, hash: Hash, from: Position, to: Position, class: u8) {
+    fn relocate(&mut self, hash: KeyHash, from: Position, to: Position, class: u8) {
         match self.shard_mut().relocate(hash, from, to, class) {
             Some(before) => self.account([(from, -class_bytes(before)), (to, class_bytes(class))]),
             None => self.renew(hash, from),

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 
 use crate::log::{RecordKey, SegmentUsage, StoreError};
-use crate::merge::{Copy, Merged};
-use crate::shard::{Found, Hash};
-use crate::store::{Meaning, Store};
+use crate::merge::{MergeReport, SegmentCopier};
+use crate::shard::{KeyHash, KeyLookup};
+use crate::store::{CellSemantics, Store};
 
 /// What [`Store::repair`] is to do.
 #[derive(Clone, Debug, Default)]
@@ -26,14 +26,18 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::flush`].
-    pub fn repair<M: Meaning>(&self, repair: &Repair, meaning: impl Fn() -> M) -> Result<Merged, StoreError> {
-        let mut merged = Merged::default();
+    pub fn repair<M: CellSemantics>(
+        &self,
+        repair: &Repair,
+        meaning: impl Fn() -> M,
+    ) -> Result<MergeReport, StoreError> {
+        let mut merged = MergeReport::default();
         let Some(log) = self.log() else { return Ok(merged) };
         self.flush(true, &meaning)?;
         let _alone = self.merging();
         let is_lowered = repair.floor_max.is_some_and(|floor| log.lower_floor(floor));
-        let keys: HashSet<(usize, Hash)> =
-            repair.keys.iter().map(|key| Hash::of(key.space, key.kind, key.shingle)).collect();
+        let keys: HashSet<(usize, KeyHash)> =
+            repair.keys.iter().map(|key| KeyHash::of(key.space, key.kind, key.shingle)).collect();
         {
             let mut writer = log.begin()?;
             writer.commit(true)?;
@@ -42,7 +46,7 @@ impl Store {
         let mut touched = HashSet::new();
         if !keys.is_empty() {
             log.verify(&mut |_, _| {}, &mut |seen| {
-                if keys.contains(&Hash::of(seen.key.space, seen.key.kind, seen.key.shingle)) {
+                if keys.contains(&KeyHash::of(seen.key.space, seen.key.kind, seen.key.shingle)) {
                     touched.insert(seen.position.slot());
                 }
             })?;
@@ -51,9 +55,9 @@ impl Store {
             let run = self.run();
             let mut keys = run.shard(shard);
             match keys.find(hash) {
-                Found::Hot(place) => keys.forget(place),
-                Found::Cold(_, position, _) => keys.forget_cold(hash, position),
-                Found::Absent => {}
+                KeyLookup::Hot(place) => keys.forget(place),
+                KeyLookup::Cold(_, position, _) => keys.forget_cold(hash, position),
+                KeyLookup::Absent => {}
             }
         }
         let is_meant = |segment: &SegmentUsage| {
@@ -63,12 +67,12 @@ impl Store {
         let mut victims: Vec<SegmentUsage> = log.segments().into_iter().filter(is_meant).collect();
         victims.reverse();
         for victim in &victims {
-            Copy::new(self, log, log.floor(), &mut merged).all(victim.slot)?;
+            SegmentCopier::new(self, log, log.floor(), &mut merged).all(victim.slot)?;
         }
         // Behind a damaged head there are images that a hint has named.
         let mut rest = Vec::new();
         self.renew_each(&victims, &mut |at| rest.push(at));
-        let mut copy = Copy::new(self, log, log.floor(), &mut merged);
+        let mut copy = SegmentCopier::new(self, log, log.floor(), &mut merged);
         for at in rest {
             match log.read(at, 0) {
                 Ok(record) => copy.one(at, &record)?,

@@ -12,9 +12,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::arena::Arena;
-use crate::index::{Entry, Index, IndexBudget, LOW_BITS, TABLES, Vacancy};
+use crate::index::{Index, IndexBudget, IndexEntry, LOW_BITS, TABLES, Vacancy};
 use crate::log::{Position, WORDS_MAX};
-use crate::slab::{Cells, class_of, class_words};
+use crate::slab::{CellSlabs, class_of, class_words};
 
 /// Bits of the shingle that choose a shard, and a table of its index. With fewer, an entry could not hold the others.
 const SHARD_BITS: u32 = 6;
@@ -44,21 +44,21 @@ const TAG_SHIFT: u32 = 48;
 
 /// A key's hash within its shard: the number of its table, and 55 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Hash(u64);
+pub struct KeyHash(u64);
 
-impl Hash {
+impl KeyHash {
     /// The least of them, for places that are not filled yet.
-    pub const ZERO: Hash = Hash(0);
+    pub const ZERO: KeyHash = KeyHash(0);
 
     /// Which shard a key belongs to, and its hash in there.
     #[inline(always)]
-    pub fn of(space: u16, kind: u16, shingle: u64) -> (usize, Hash) {
+    pub fn of(space: u16, kind: u16, shingle: u64) -> (usize, KeyHash) {
         let rest = (shingle ^ mixed(space, kind)) & ((1 << 48) - 1);
         let route = shingle >> 48;
         let table = route >> LOW_ROUTE_BITS & (TABLES as u64 - 1);
         let low = route & ((1 << LOW_ROUTE_BITS) - 1);
         let hash = table << ENTRY_BITS | rest << LOW_ROUTE_BITS | low;
-        ((route >> (LOW_ROUTE_BITS + TABLE_BITS)) as usize, Hash(hash))
+        ((route >> (LOW_ROUTE_BITS + TABLE_BITS)) as usize, KeyHash(hash))
     }
 
     /// The shingle again.
@@ -85,14 +85,14 @@ impl Hash {
     }
 
     /// The same hash in a table.
-    pub(crate) fn in_table(self, table: usize) -> Hash {
-        Hash(self.bits() | (table as u64) << ENTRY_BITS)
+    pub(crate) fn in_table(self, table: usize) -> KeyHash {
+        KeyHash(self.bits() | (table as u64) << ENTRY_BITS)
     }
 
     /// From what [`Hash::high`] and [`Hash::low`] say, in the first table.
     #[inline(always)]
-    pub(crate) fn from_halves(high: u32, low: u64) -> Hash {
-        Hash(u64::from(high) << LOW_BITS | low)
+    pub(crate) fn from_halves(high: u32, low: u64) -> KeyHash {
+        KeyHash(u64::from(high) << LOW_BITS | low)
     }
 
     /// The 32 high bits, which name a key's place.
@@ -130,7 +130,7 @@ pub(crate) fn value_class(words: usize) -> u8 {
 /// Where a key's entry and its cell lie; good until the shard's next change that moves or removes one, which
 /// [`Shard::again`] notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CellLocation {
     /// [`PRESENT`], the size class, whether it is hot, and its reference. Runs keep one of these a key, and copy it more than
     /// once: two words without a gap go through registers, whereas one with gaps is copied by pieces through memory, and
     /// the next load, which covers two pieces, waits until both are written.
@@ -145,20 +145,20 @@ const PLACE_HOT: u32 = 1;
 const PLACE_CLASS: u32 = 2;
 const PLACE_REFERENCE: u32 = 8;
 
-impl Place {
+impl CellLocation {
     #[inline(always)]
-    fn new(Entry { slot, class, is_hot, reference }: Entry, version: u32) -> Place {
+    fn new(IndexEntry { slot, class, is_hot, reference }: IndexEntry, version: u32) -> CellLocation {
         let entry = PRESENT
             | u64::from(is_hot) << PLACE_HOT
             | u64::from(class) << PLACE_CLASS
             | reference << PLACE_REFERENCE;
-        Place { entry, slot, version }
+        CellLocation { entry, slot, version }
     }
 
     #[inline(always)]
-    fn entry(self) -> Entry {
+    fn entry(self) -> IndexEntry {
         let entry = self.entry.get();
-        Entry {
+        IndexEntry {
             slot: self.slot,
             class: (entry >> PLACE_CLASS) as u8 & ((1 << (PLACE_REFERENCE - PLACE_CLASS)) - 1),
             is_hot: entry >> PLACE_HOT & 1 == 1,
@@ -169,24 +169,24 @@ impl Place {
 
 /// A key of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum KeyLookup {
     /// Its cell is in memory.
-    Hot(Place),
+    Hot(CellLocation),
     /// Its image is on disk alone.
-    Cold(Place, Position, usize),
+    Cold(CellLocation, Position, usize),
     /// Nothing is known of it.
     Absent,
 }
 
 /// What a shard did.
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct ShardCounters {
     pub(crate) evictions: u64,
     pub(crate) expired: u64,
 }
 
 /// Where shards have their memory from.
-pub(crate) struct Memory {
+pub(crate) struct StoreMemory {
     cells: Arc<Arena>,
     /// Its pages are cut from those for cells.
     index: Arc<Arena>,
@@ -195,22 +195,22 @@ pub(crate) struct Memory {
     bytes: usize,
 }
 
-impl Memory {
+impl StoreMemory {
     /// The index may always have so much.
     const INDEX_MIN: usize = 2 << 20;
     /// What is kept for all that is neither index nor cell takes no more than this, nor than an eighth.
     const BUFFERS_MAX: usize = 16 << 20;
 
     /// About so much, for all shards. The index is bounded if keys are not let go where memory is short.
-    pub(crate) fn new(bytes: usize, is_durable: bool) -> Memory {
+    pub(crate) fn new(bytes: usize, is_durable: bool) -> StoreMemory {
         // A shard has some hundred pages of cells, each at most an eighth of a huge one: few, so that the lists of them stay
         // in the processor's caches. They, and pages of tables, are so small that those which are not full do not count.
         let bits = |parts: u32| (bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
         let cells = Arena::new(bytes, bits(13).clamp(6, 15));
         let index = Arena::cut(&cells, bits(15).clamp(6, 14));
-        let bytes = bytes - (bytes / 8).min(Memory::BUFFERS_MAX);
-        let max = if is_durable { (bytes / 4 * 3).max(Memory::INDEX_MIN) } else { usize::MAX };
-        Memory { cells, index, budget: Arc::new(IndexBudget::new(max)), bytes }
+        let bytes = bytes - (bytes / 8).min(StoreMemory::BUFFERS_MAX);
+        let max = if is_durable { (bytes / 4 * 3).max(StoreMemory::INDEX_MIN) } else { usize::MAX };
+        StoreMemory { cells, index, budget: Arc::new(IndexBudget::new(max)), bytes }
     }
 
     /// Bytes that were taken and are not used.
@@ -240,9 +240,9 @@ pub(crate) struct Shard {
     version: u32,
     hot: u32,
     durable: bool,
-    cells: Cells,
+    cells: CellSlabs,
     /// Cells that became dirty, by the parity of their epoch.
-    dirty: [Vec<Dirty>; 2],
+    dirty: [Vec<DirtyCell>; 2],
     /// The most of them that a look of the flush has found which is under way.
     dirty_most: usize,
     /// How many of the first of them may lie somewhere else by now.
@@ -262,22 +262,22 @@ pub(crate) struct Shard {
     compacting: usize,
     /// Runs that have found cells here which must stay.
     pub(crate) pins: u32,
-    pub(crate) tally: Tally,
+    pub(crate) tally: ShardCounters,
 }
 
 /// A cell that became dirty, and where it lay then: a flush goes there without asking the index, whose lines would have
 /// to come from memory, unless a dirty cell was moved or let go since.
 #[derive(Clone, Copy)]
-struct Dirty {
-    hash: Hash,
+struct DirtyCell {
+    hash: KeyHash,
     /// The cell's reference above its class.
     cell: u64,
 }
 
-impl Dirty {
+impl DirtyCell {
     #[inline(always)]
-    fn new(hash: Hash, reference: u64, class: u8) -> Dirty {
-        Dirty { hash, cell: reference << 8 | u64::from(class) }
+    fn new(hash: KeyHash, reference: u64, class: u8) -> DirtyCell {
+        DirtyCell { hash, cell: reference << 8 | u64::from(class) }
     }
 
     #[inline(always)]
@@ -287,23 +287,23 @@ impl Dirty {
 }
 
 /// Writes an image under its hash and tag, and answers where.
-pub(crate) type Write<'a, E> = dyn FnMut(Hash, u16, &[u64]) -> Result<Position, E> + 'a;
+pub(crate) type ImageWriter<'a, E> = dyn FnMut(KeyHash, u16, &[u64]) -> Result<Position, E> + 'a;
 
 /// What becomes of a cell when memory is short.
-pub(crate) trait Retire {
+pub(crate) trait WrittenImages {
     /// Whether an image at this position can be read back by now.
     fn written(&self, position: Position) -> bool;
 }
 
 impl Shard {
     /// An empty share. Without a disk nothing is ever written, so nothing is dirty either.
-    pub(crate) fn new(memory: &Memory, durable: bool) -> Shard {
+    pub(crate) fn new(memory: &StoreMemory, durable: bool) -> Shard {
         Shard {
             index: Index::new(memory.index.clone(), memory.budget.clone()),
             version: 0,
             hot: 0,
             durable,
-            cells: Cells::new(memory.cells.clone()),
+            cells: CellSlabs::new(memory.cells.clone()),
             dirty: Default::default(),
             dirty_most: 0,
             unsure: [0; 2],
@@ -315,7 +315,7 @@ impl Shard {
             compact_patience: 0,
             compacting: 0,
             pins: 0,
-            tally: Tally::default(),
+            tally: ShardCounters::default(),
         }
     }
 
@@ -351,7 +351,7 @@ impl Shard {
 
     /// Memory of the lists of what is not written.
     pub(crate) fn unwritten_list_bytes(&self) -> usize {
-        (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<Dirty>()
+        (self.dirty[0].capacity() + self.dirty[1].capacity()) * size_of::<DirtyCell>()
             + self.before.capacity() * 8
     }
 
@@ -364,61 +364,61 @@ impl Shard {
 
     /// Asks for the lines where a key would be.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: Hash) {
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
         self.index.prefetch(hash);
     }
 
     /// Asks for the lines of a cell.
     #[inline(always)]
-    pub(crate) fn prefetch_cell(&self, place: Place) {
-        let Entry { reference, class, .. } = place.entry();
+    pub(crate) fn prefetch_cell(&self, place: CellLocation) {
+        let IndexEntry { reference, class, .. } = place.entry();
         self.cells.prefetch(reference, class);
     }
 
     /// Finds a key's entry.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: Hash) -> Found {
-        let Some(entry) = self.index.find(hash) else { return Found::Absent };
-        let place = Place::new(entry, self.version);
-        let Entry { class, reference, .. } = entry;
+    pub(crate) fn find(&self, hash: KeyHash) -> KeyLookup {
+        let Some(entry) = self.index.find(hash) else { return KeyLookup::Absent };
+        let place = CellLocation::new(entry, self.version);
+        let IndexEntry { class, reference, .. } = entry;
         if !entry.is_hot {
-            return Found::Cold(place, Position::from_bits(reference), class_words(class) - 1);
+            return KeyLookup::Cold(place, Position::from_bits(reference), class_words(class) - 1);
         }
-        Found::Hot(place)
+        KeyLookup::Hot(place)
     }
 
     /// The place of a key's cell: the one that was found before, unless cells have moved since.
     #[inline(always)]
-    pub(crate) fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
+    pub(crate) fn again(&self, hash: KeyHash, before: Option<CellLocation>) -> Option<CellLocation> {
         match before {
             Some(place) if place.version == self.version => Some(place),
             _ => match self.find(hash) {
-                Found::Hot(place) => Some(place),
+                KeyLookup::Hot(place) => Some(place),
                 _ => None,
             },
         }
     }
 
-    fn set_entry(&mut self, entry: Entry, reference: u64, is_hot: bool, class: u8) {
-        self.index.set(Entry { class, is_hot, reference, ..entry });
+    fn set_entry(&mut self, entry: IndexEntry, reference: u64, is_hot: bool, class: u8) {
+        self.index.set(IndexEntry { class, is_hot, reference, ..entry });
     }
 
     /// Adds an entry for a key that has none.
-    fn insert(&mut self, hash: Hash, reference: u64, is_hot: bool, class: u8) -> Place {
+    fn insert(&mut self, hash: KeyHash, reference: u64, is_hot: bool, class: u8) -> CellLocation {
         let (slot, moved) = self.index.insert(hash, reference, is_hot, class);
         if moved {
             self.version = self.version.wrapping_add(1);
         }
-        Place::new(Entry { slot, class, is_hot, reference }, self.version)
+        CellLocation::new(IndexEntry { slot, class, is_hot, reference }, self.version)
     }
 
-    fn remove_entry(&mut self, entry: Entry) {
+    fn remove_entry(&mut self, entry: IndexEntry) {
         self.index.remove(entry.slot);
         self.version = self.version.wrapping_add(1);
     }
 
     /// Makes room for a new key and many more if there is none, before there are places.
-    pub(crate) fn reserve(&mut self, hash: Hash) {
+    pub(crate) fn reserve(&mut self, hash: KeyHash) {
         self.index.reserve(hash);
     }
 
@@ -430,30 +430,30 @@ impl Shard {
     }
 
     /// Whether there is a place for a new key.
-    pub(crate) fn vacancy(&self, hash: Hash, is_reserved: bool) -> Vacancy {
+    pub(crate) fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         self.index.vacancy(hash, is_reserved)
     }
 
     /// Lets go of a key that is not in memory. Answers its image.
-    pub(crate) fn drop_cold(&mut self, hash: Hash) -> Option<(Position, u8)> {
-        let Found::Cold(place, at, _) = self.find(hash) else { return None };
+    pub(crate) fn drop_cold(&mut self, hash: KeyHash) -> Option<(Position, u8)> {
+        let KeyLookup::Cold(place, at, _) = self.find(hash) else { return None };
         self.remove_entry(place.entry());
         Some((at, place.entry().class))
     }
 
     /// Points a key at an image on disk, which supersedes the one that it had. Answers that one and its class.
-    pub(crate) fn point(&mut self, hash: Hash, position: Position, class: u8) -> Option<(Position, u8)> {
+    pub(crate) fn point(&mut self, hash: KeyHash, position: Position, class: u8) -> Option<(Position, u8)> {
         match self.find(hash) {
-            Found::Absent => {
+            KeyLookup::Absent => {
                 self.insert(hash, position.bits(), false, class);
                 None
             }
-            Found::Cold(place, old, _) => {
+            KeyLookup::Cold(place, old, _) => {
                 let old_class = place.entry().class;
                 self.set_entry(place.entry(), position.bits(), false, class);
                 Some((old, old_class))
             }
-            Found::Hot(_) => None,
+            KeyLookup::Hot(_) => None,
         }
     }
 
@@ -480,22 +480,22 @@ impl Shard {
 
     /// A cell's tag.
     #[inline(always)]
-    pub(crate) fn tag(&self, place: Place) -> u16 {
-        let Entry { reference, class, .. } = place.entry();
+    pub(crate) fn tag(&self, place: CellLocation) -> u16 {
+        let IndexEntry { reference, class, .. } = place.entry();
         (self.cell(reference, class)[0] >> TAG_SHIFT) as u16
     }
 
     /// A cell's words.
     #[inline(always)]
-    pub(crate) fn words(&self, place: Place) -> &[u64] {
-        let Entry { reference, class, .. } = place.entry();
+    pub(crate) fn words(&self, place: CellLocation) -> &[u64] {
+        let IndexEntry { reference, class, .. } = place.entry();
         &self.cell(reference, class)[1..]
     }
 
     /// Notes that a cell was used, for eviction; answers its tag, whether its image could not be read, and its words.
     #[inline(always)]
-    pub(crate) fn visit(&mut self, place: Place) -> (u16, bool, &[u64]) {
-        let Entry { reference, class, .. } = place.entry();
+    pub(crate) fn visit(&mut self, place: CellLocation) -> (u16, bool, &[u64]) {
+        let IndexEntry { reference, class, .. } = place.entry();
         let cell = self.cell_mut(reference, class);
         let header = cell[0];
         cell[0] += u64::from(header & TOUCHED != TOUCHED) * TOUCHED_ONE;
@@ -503,14 +503,14 @@ impl Shard {
     }
 
     /// Makes a cell without words for a key that is not there; dirty.
-    pub(crate) fn create(&mut self, hash: Hash, tag: u16, words: usize, epoch: u64) -> Place {
+    pub(crate) fn create(&mut self, hash: KeyHash, tag: u16, words: usize, epoch: u64) -> CellLocation {
         let class = class_of(words.min(WORDS_MAX) + 1);
         let reference = self.cells.allocate(class);
         let mut header = u64::from(tag) << TAG_SHIFT | Position::NONE.bits() << POSITION_SHIFT;
         if self.durable {
             header |= DIRTY | parity_bit(epoch);
             self.dirty_words += class_words(class);
-            self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
+            self.dirty[epoch as usize & 1].push(DirtyCell::new(hash, reference, class));
         }
         self.cell_mut(reference, class)[0] = header;
         self.hot += 1;
@@ -518,8 +518,8 @@ impl Shard {
     }
 
     /// Puts a cold key's image, which was read from `position`, into memory; nothing if it was not cold there.
-    pub(crate) fn load(&mut self, hash: Hash, position: Position, tag: u16, image: Option<&[u64]>) {
-        let Found::Cold(place, at, _) = self.find(hash) else { return };
+    pub(crate) fn load(&mut self, hash: KeyHash, position: Position, tag: u16, image: Option<&[u64]>) {
+        let KeyLookup::Cold(place, at, _) = self.find(hash) else { return };
         if at != position {
             return;
         }
@@ -552,8 +552,8 @@ impl Shard {
     }
 
     /// Lets go of a cell and its key. Answers the image that is dead by that.
-    pub(crate) fn forget(&mut self, place: Place) -> Option<(Position, u8)> {
-        let Entry { reference, class, .. } = place.entry();
+    pub(crate) fn forget(&mut self, place: CellLocation) -> Option<(Position, u8)> {
+        let IndexEntry { reference, class, .. } = place.entry();
         let header = self.cell(reference, class)[0];
         if header & DIRTY != 0 {
             self.dirty_words -= class_words(class);
@@ -567,8 +567,8 @@ impl Shard {
     }
 
     /// Lets go of a cold key, if its image is the one at `position`.
-    pub(crate) fn forget_cold(&mut self, hash: Hash, position: Position) -> Option<u8> {
-        let Found::Cold(place, at, _) = self.find(hash) else { return None };
+    pub(crate) fn forget_cold(&mut self, hash: KeyHash, position: Position) -> Option<u8> {
+        let KeyLookup::Cold(place, at, _) = self.find(hash) else { return None };
         if at != position {
             return None;
         }
@@ -579,8 +579,8 @@ impl Shard {
     }
 
     /// Moves a cold key's entry to where its image was copied. Answers the class that it had; `class` is the image's.
-    pub(crate) fn relocate(&mut self, hash: Hash, from: Position, to: Position, class: u8) -> Option<u8> {
-        let Found::Cold(place, at, _) = self.find(hash) else { return None };
+    pub(crate) fn relocate(&mut self, hash: KeyHash, from: Position, to: Position, class: u8) -> Option<u8> {
+        let KeyLookup::Cold(place, at, _) = self.find(hash) else { return None };
         if at != from {
             return None;
         }
@@ -591,22 +591,22 @@ impl Shard {
 
     /// A cell to be changed in this epoch.
     #[inline(always)]
-    pub(crate) fn change(&mut self, place: Place, hash: Hash, epoch: u64) -> CellMut<'_> {
-        let Entry { reference, class, .. } = self.begin_change(place, hash, epoch);
+    pub(crate) fn change(&mut self, place: CellLocation, hash: KeyHash, epoch: u64) -> CellMut<'_> {
+        let IndexEntry { reference, class, .. } = self.begin_change(place, hash, epoch);
         CellMut { shard: self, slot: place.slot, class, reference }
     }
 
     /// The words of a cell that is changed in this epoch, and keeps its size.
     #[inline(always)]
-    pub(crate) fn words_mut(&mut self, place: Place, hash: Hash, epoch: u64) -> &mut [u64] {
-        let Entry { reference, class, .. } = self.begin_change(place, hash, epoch);
+    pub(crate) fn words_mut(&mut self, place: CellLocation, hash: KeyHash, epoch: u64) -> &mut [u64] {
+        let IndexEntry { reference, class, .. } = self.begin_change(place, hash, epoch);
         &mut self.cell_mut(reference, class)[1..]
     }
 
     #[inline(always)]
-    fn begin_change(&mut self, place: Place, hash: Hash, epoch: u64) -> Entry {
+    fn begin_change(&mut self, place: CellLocation, hash: KeyHash, epoch: u64) -> IndexEntry {
         let entry = place.entry();
-        let Entry { reference, class, .. } = entry;
+        let IndexEntry { reference, class, .. } = entry;
         let header = self.cell(reference, class)[0];
         if (header & DIRTY == 0 || header & PARITY != parity_bit(epoch)) && self.durable {
             self.mark(hash, reference, class, header, epoch);
@@ -620,11 +620,11 @@ impl Shard {
     #[inline(always)]
     pub(crate) fn update<T>(
         &mut self,
-        place: Place,
-        (hash, tag, epoch): (Hash, u16, u64),
+        place: CellLocation,
+        (hash, tag, epoch): (KeyHash, u16, u64),
         change: impl FnOnce(&mut [u64]) -> Option<T>,
     ) -> Option<T> {
-        let Entry { reference, class, .. } = place.entry();
+        let IndexEntry { reference, class, .. } = place.entry();
         let (header, words) = self.cells.cell_mut(reference, class).split_first_mut()?;
         let before = *header;
         let is_dirty = before & DIRTY != 0;
@@ -641,13 +641,13 @@ impl Shard {
         } else {
             *header = touched & !PARITY | DIRTY | parity_bit(epoch);
             self.dirty_words += class_words(class);
-            self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
+            self.dirty[epoch as usize & 1].push(DirtyCell::new(hash, reference, class));
         }
         Some(changed)
     }
 
     #[cold]
-    fn keep_before(&mut self, hash: Hash, reference: u64, class: u8) {
+    fn keep_before(&mut self, hash: KeyHash, reference: u64, class: u8) {
         let cell = self.cell(reference, class);
         let tag = cell[0] >> TAG_SHIFT;
         let words = trimmed(&cell[1..]).to_vec();
@@ -655,21 +655,21 @@ impl Shard {
         self.before.extend(words);
     }
 
-    fn mark(&mut self, hash: Hash, reference: u64, class: u8, header: u64, epoch: u64) {
+    fn mark(&mut self, hash: KeyHash, reference: u64, class: u8, header: u64, epoch: u64) {
         if header & DIRTY == 0 {
             self.dirty_words += class_words(class);
         } else {
             // Dirty since before the cut of a flush that has not come to it yet: what that flush is to write is kept.
             self.keep_before(hash, reference, class);
         }
-        self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
+        self.dirty[epoch as usize & 1].push(DirtyCell::new(hash, reference, class));
         self.cell_mut(reference, class)[0] = header & !PARITY | DIRTY | parity_bit(epoch);
     }
 
     /// Marks a clean cell dirty whose image lies at `position`, so that it is written somewhere else.
-    pub(crate) fn renew(&mut self, hash: Hash, position: Position, epoch: u64) -> bool {
-        let Found::Hot(place) = self.find(hash) else { return false };
-        let Entry { reference, class, .. } = place.entry();
+    pub(crate) fn renew(&mut self, hash: KeyHash, position: Position, epoch: u64) -> bool {
+        let KeyLookup::Hot(place) = self.find(hash) else { return false };
+        let IndexEntry { reference, class, .. } = place.entry();
         let header = self.cell(reference, class)[0];
         if position_of(header) != position {
             return false;
@@ -690,7 +690,7 @@ impl Shard {
         epoch: u64,
     ) {
         let mut numbers = self.index.slots_of(table);
-        let mut hot: Vec<Entry> = Vec::with_capacity(TOGETHER);
+        let mut hot: Vec<IndexEntry> = Vec::with_capacity(TOGETHER);
         loop {
             for entry in numbers.by_ref().filter_map(|number| self.index.at(number)) {
                 if entry.is_hot {
@@ -706,7 +706,7 @@ impl Shard {
             if hot.is_empty() {
                 return;
             }
-            for Entry { slot, reference, class, .. } in hot.drain(..) {
+            for IndexEntry { slot, reference, class, .. } in hot.drain(..) {
                 let header = self.cell(reference, class)[0];
                 let position = position_of(header);
                 if position != Position::NONE && meant(position) && header & DIRTY == 0 {
@@ -717,15 +717,15 @@ impl Shard {
     }
 
     /// Whether a key's newest image is the one at this position.
-    pub(crate) fn is_at(&self, hash: Hash, position: Position) -> bool {
+    pub(crate) fn is_at(&self, hash: KeyHash, position: Position) -> bool {
         match self.find(hash) {
-            Found::Cold(_, at, _) => at == position,
-            Found::Hot(place) => {
-                let Entry { reference, class, .. } = place.entry();
+            KeyLookup::Cold(_, at, _) => at == position,
+            KeyLookup::Hot(place) => {
+                let IndexEntry { reference, class, .. } = place.entry();
                 let header = self.cell(reference, class)[0];
                 position_of(header) == position && header & DIRTY == 0
             }
-            Found::Absent => false,
+            KeyLookup::Absent => false,
         }
     }
 
@@ -737,7 +737,7 @@ impl Shard {
         &mut self,
         old: u64,
         limit: usize,
-        write: &mut Write<'_, E>,
+        write: &mut ImageWriter<'_, E>,
         account: &mut dyn FnMut(Position, i64),
     ) -> Result<bool, E> {
         let before = std::mem::take(&mut self.before);
@@ -745,7 +745,7 @@ impl Shard {
         while let [hash, about, tail @ ..] = rest {
             let (words, tail) = tail.split_at((*about as u32 as usize).min(tail.len()));
             // It counts for nothing: its cell is dirty again, so it is dead with the next flush.
-            write(Hash(*hash), (*about >> 32) as u16, words)?;
+            write(KeyHash(*hash), (*about >> 32) as u16, words)?;
             rest = tail;
         }
         let parity = old as usize & 1;
@@ -817,9 +817,9 @@ impl Shard {
             *place = Some((reference, class));
         }
         for (place, dirty) in first.iter_mut().zip(unsure) {
-            if let Found::Hot(found) = self.find(dirty.hash) {
+            if let KeyLookup::Hot(found) = self.find(dirty.hash) {
                 self.prefetch_cell(found);
-                let Entry { reference, class, .. } = found.entry();
+                let IndexEntry { reference, class, .. } = found.entry();
                 *place = Some((reference, class));
             }
         }
@@ -837,17 +837,18 @@ impl Shard {
         // Images of before are of cells that have changed since, and so are dirty in the present epoch.
         self.before = Vec::new();
         self.unsure[old as usize & 1] = 0;
-        for Dirty { hash, .. } in std::mem::take(&mut self.dirty[old as usize & 1]) {
-            let Found::Hot(place) = self.find(hash) else { continue };
-            let Entry { reference, class, .. } = place.entry();
+        for DirtyCell { hash, .. } in std::mem::take(&mut self.dirty[old as usize & 1]) {
+            let KeyLookup::Hot(place) = self.find(hash) else { continue };
+            let IndexEntry { reference, class, .. } = place.entry();
             let header = &mut self.cell_mut(reference, class)[0];
             if *header & DIRTY != 0 && *header & PARITY == parity_bit(old) {
                 *header = *header & !PARITY | parity_bit(epoch);
-                self.dirty[epoch as usize & 1].push(Dirty::new(hash, reference, class));
+                self.dirty[epoch as usize & 1].push(DirtyCell::new(hash, reference, class));
             }
         }
         for number in 0..self.index.slots() {
-            let Some(entry @ Entry { reference, class, is_hot: true, .. }) = self.index.at(number) else {
+            let Some(entry @ IndexEntry { reference, class, is_hot: true, .. }) = self.index.at(number)
+            else {
                 continue;
             };
             let header = self.cell(reference, class)[0];
@@ -870,7 +871,7 @@ impl Shard {
     /// Brings the memory of cells under a budget, as far as cells are written: clock with two bits of use, so that
     /// keys which are seen once leave before one that comes again, and a cell that is often used outlasts three
     /// rounds of them (as in S3-FIFO, Yang et al. 2023).
-    pub(crate) fn evict(&mut self, budget: usize, retire: &dyn Retire) {
+    pub(crate) fn evict(&mut self, budget: usize, retire: &dyn WrittenImages) {
         if self.live_bytes() <= budget || self.pins > 0 {
             return;
         }
@@ -890,7 +891,7 @@ impl Shard {
             }
             let entry = self.index.at(self.hand);
             self.hand += 1;
-            let Some(entry @ Entry { reference, class, is_hot: true, .. }) = entry else { continue };
+            let Some(entry @ IndexEntry { reference, class, is_hot: true, .. }) = entry else { continue };
             let durable = self.durable;
             let header = &mut self.cell_mut(reference, class)[0];
             let position = position_of(*header);
@@ -931,7 +932,7 @@ impl Shard {
         dead: &mut dyn FnMut(Position, u8),
     ) {
         let mut numbers = self.index.slots_of(table);
-        let mut hot: Vec<Entry> = Vec::with_capacity(TOGETHER);
+        let mut hot: Vec<IndexEntry> = Vec::with_capacity(TOGETHER);
         loop {
             for number in numbers.by_ref() {
                 let Some(entry) = self.index.at(number) else { continue };
@@ -954,14 +955,14 @@ impl Shard {
                 return;
             }
             for entry in hot.drain(..) {
-                let Entry { reference, class, .. } = entry;
+                let IndexEntry { reference, class, .. } = entry;
                 let header = &mut self.cell_mut(reference, class)[0];
                 let position = position_of(*header);
                 if position != Position::NONE && gone(position) {
                     *header |= Position::NONE.bits() << POSITION_SHIFT;
                     dead(position, class);
                 }
-                let place = Place::new(entry, self.version);
+                let place = CellLocation::new(entry, self.version);
                 if self.pins == 0
                     && expired(self.tag(place), self.words(place))
                     && let Some((position, class)) = self.forget(place)
@@ -974,7 +975,7 @@ impl Shard {
 
     /// Keys that have an image on disk which is their newest, of one table.
     pub(crate) fn stored(&self, table: usize) -> u64 {
-        let is_stored = |entry: Entry| {
+        let is_stored = |entry: IndexEntry| {
             !entry.is_hot || {
                 let header = self.cell(entry.reference, entry.class)[0];
                 header & DIRTY == 0 && position_of(header) != Position::NONE
@@ -1006,7 +1007,7 @@ impl Shard {
         }
         self.compacting -= 1;
         for slot in self.index.slots_of(self.compacting) {
-            let Some(entry @ Entry { reference, class, is_hot: true, .. }) = self.index.at(slot) else {
+            let Some(entry @ IndexEntry { reference, class, is_hot: true, .. }) = self.index.at(slot) else {
                 continue;
             };
             if !self.cells.is_leaving(reference, class) {
@@ -1020,9 +1021,9 @@ impl Shard {
     }
 
     /// All cells in memory, of one table.
-    pub(crate) fn each_hot(&self, table: usize, each: &mut dyn FnMut(Hash, u16, &[u64])) {
+    pub(crate) fn each_hot(&self, table: usize, each: &mut dyn FnMut(KeyHash, u16, &[u64])) {
         for number in self.index.slots_of(table) {
-            if let Some(Entry { slot, reference, class, is_hot: true }) = self.index.at(number) {
+            if let Some(IndexEntry { slot, reference, class, is_hot: true }) = self.index.at(number) {
                 let cell = self.cell(reference, class);
                 each(self.index.hash_at(slot), (cell[0] >> TAG_SHIFT) as u16, &cell[1..]);
             }
@@ -1076,7 +1077,7 @@ impl CellMut<'_> {
         if shard.durable {
             shard.dirty_words = shard.dirty_words - class_words(self.class) + class_words(class);
         }
-        shard.index.set(Entry { slot: self.slot, class, is_hot: true, reference });
+        shard.index.set(IndexEntry { slot: self.slot, class, is_hot: true, reference });
         let position = position_of(shard.cell(reference, class)[0]);
         shard.resize_image(position, self.class, class);
         self.reference = reference;
@@ -1121,20 +1122,20 @@ mod tests {
     /// What lies before is certain to stay.
     struct Before(u64);
 
-    impl Retire for Before {
+    impl WrittenImages for Before {
         fn written(&self, position: Position) -> bool {
             position.bits() < self.0
         }
     }
 
     /// Hashes that crowd at the first, the last, and a few other buckets, with equal halves.
-    fn crowded(number: u64) -> Hash {
+    fn crowded(number: u64) -> KeyHash {
         let high = [0, 1, u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0x8000_0000][number as usize % 5];
-        Hash((high << LOW_BITS) | (number / 5)).in_table(number as usize % 2)
+        KeyHash((high << LOW_BITS) | (number / 5)).in_table(number as usize % 2)
     }
 
     fn small() -> Shard {
-        Shard::new(&Memory::new(2 << 20, true), true)
+        Shard::new(&StoreMemory::new(2 << 20, true), true)
     }
 
     #[test]
@@ -1143,7 +1144,7 @@ mod tests {
         for _ in 0..200 {
             let (space, kind) = (random.below(1 << 16) as u16, random.below(1 << 16) as u16);
             let shingle = random.below(u64::MAX);
-            let (shard, hash) = Hash::of(space, kind, shingle);
+            let (shard, hash) = KeyHash::of(space, kind, shingle);
             assert!(shard < SHARDS && hash.0 < 1 << 58 && hash.part(shard) == (shingle >> 55) as usize);
             assert_eq!(hash.shingle(space, kind, shard), shingle);
         }
@@ -1168,7 +1169,7 @@ mod tests {
             let looked = random.below(100);
             let expected = model.get(&looked);
             let found = match shard.find(crowded(looked)) {
-                Found::Cold(place, position, words) => {
+                KeyLookup::Cold(place, position, words) => {
                     assert_eq!(words + 1, class_words(place.entry().class));
                     Some((position, place.entry().class))
                 }
@@ -1204,7 +1205,7 @@ mod tests {
         assert_eq!(place.entry().reference, before, "its room is used again");
         shard.change(place, next, 0).words_mut()[0] = 2;
         let mut written = Vec::new();
-        let mut write = |hash: Hash, _: u16, words: &[u64]| {
+        let mut write = |hash: KeyHash, _: u16, words: &[u64]| {
             written.push((hash, words.to_vec()));
             Ok::<_, ()>(Position::from_bits(written.len() as u64))
         };
@@ -1231,7 +1232,7 @@ mod tests {
             let from = images.len();
             let end = if random.below(4) == 0 { random.below(60) as usize } else { usize::MAX };
             let done = loop {
-                let mut write = |hash: Hash, tag, words: &[u64]| {
+                let mut write = |hash: KeyHash, tag, words: &[u64]| {
                     if images.len() - from >= end {
                         return Err(());
                     }
@@ -1261,7 +1262,9 @@ mod tests {
             let mut expected: HashMap<Position, i64> = HashMap::new();
             shard.settle(|at, bytes| *counted.entry(at).or_default() += bytes);
             for slot in 0..shard.index.slots() {
-                let Some(Entry { class, is_hot, reference, .. }) = shard.index.at(slot) else { continue };
+                let Some(IndexEntry { class, is_hot, reference, .. }) = shard.index.at(slot) else {
+                    continue;
+                };
                 let position = if is_hot {
                     position_of(shard.cell(reference, class)[0])
                 } else {
@@ -1302,13 +1305,13 @@ mod tests {
     ) {
         let number = random.below(keys);
         let hash = crowded(number);
-        if let Found::Cold(_, position, most) = shard.find(hash) {
+        if let KeyLookup::Cold(_, position, most) = shard.find(hash) {
             let (of, tag, words) = &images[position.bits() as usize];
             assert!(*of == number && words.len() <= most);
             shard.load(hash, position, *tag, Some(words));
         }
         let place = match shard.find(hash) {
-            Found::Hot(place) => place,
+            KeyLookup::Hot(place) => place,
             _ => shard.create(hash, 7, 1, epoch),
         };
         let before = now.get(&number).map(|(_, words)| words.as_slice()).unwrap_or_default();

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::arena::{Arena, Pages, prefetch};
+use crate::arena::{Arena, ArenaPages, prefetch};
 
 /// Slabs have room for so many cells, at least.
 const SLAB_CELLS: usize = 4;
@@ -67,8 +67,8 @@ struct Slab {
 }
 
 /// The cells of a shard.
-pub(crate) struct Cells {
-    pages: Pages,
+pub(crate) struct CellSlabs {
+    pages: ArenaPages,
     slab_bits: u32,
     /// The largest class of cells in slabs.
     small_class: u8,
@@ -86,12 +86,12 @@ pub(crate) struct Cells {
     words: usize,
 }
 
-impl Cells {
+impl CellSlabs {
     /// No cells yet.
-    pub(crate) fn new(arena: Arc<Arena>) -> Cells {
-        let pages = Pages::new(arena);
+    pub(crate) fn new(arena: Arc<Arena>) -> CellSlabs {
+        let pages = ArenaPages::new(arena);
         let slab_bits = pages.bits();
-        Cells {
+        CellSlabs {
             pages,
             slab_bits,
             small_class: class_of((1 << slab_bits) / SLAB_CELLS),
@@ -342,9 +342,9 @@ mod tests {
 
     #[test]
     fn cells_are_apart_and_slabs_are_used_again() {
-        let mut cells = Cells::new(Arena::new(0, 7));
+        let mut cells = CellSlabs::new(Arena::new(0, 7));
         let classes = [1, 2, 9, 12, 13, 20];
-        let fill = |cells: &mut Cells, round: u64| -> Vec<(u64, u8)> {
+        let fill = |cells: &mut CellSlabs, round: u64| -> Vec<(u64, u8)> {
             let mut filled = Vec::new();
             for number in 0..200 {
                 let class = classes[number % classes.len()];

@@ -18,8 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 use crate::device::Device;
 use crate::index::{TABLES, Vacancy};
-use crate::log::{self, Log, Position, Record, RecordKey, Recovery, StoreError, Verification, Visit, Writer};
-use crate::shard::{CellMut, Found, Hash, Memory, Place, Retire, SHARDS, Shard, class_bytes, value_class};
+use crate::log::{
+    self, Log, LogRecord, LogWriter, Position, RecordKey, Recovery, StoreError, Verification, VisitedRecord,
+};
+use crate::shard::{
+    CellLocation, CellMut, KeyHash, KeyLookup, SHARDS, Shard, StoreMemory, WrittenImages, class_bytes,
+    value_class,
+};
 
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;
@@ -38,19 +43,19 @@ pub struct Options {
 impl Options {
     /// Options with this budget, and the longest segments.
     pub fn new(memory_bytes: usize) -> Options {
-        Options { memory_bytes, segment_bytes: log::Options::SEGMENT_BYTES_MAX }
+        Options { memory_bytes, segment_bytes: log::LogOptions::SEGMENT_BYTES_MAX }
     }
 }
 
 /// What the words mean, as far as the store must know.
-pub trait Meaning {
+pub trait CellSemantics {
     /// Space and kind of the keys whose cells have this tag.
     fn kind(&self, tag: u16) -> (u16, u16);
     /// When a cell may be forgotten, in microseconds since the Unix epoch; never earlier than before it was changed.
     fn expires(&self, tag: u16, words: &[u64]) -> i64;
 }
 
-impl<M: Meaning> Meaning for Arc<M> {
+impl<M: CellSemantics> CellSemantics for Arc<M> {
     fn kind(&self, tag: u16) -> (u16, u16) {
         (**self).kind(tag)
     }
@@ -62,7 +67,7 @@ impl<M: Meaning> Meaning for Arc<M> {
 
 /// What a store takes up and has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct StoreUsage {
     /// Keys, in memory or on disk.
     pub keys: u64,
     /// Keys in memory.
@@ -95,7 +100,7 @@ pub struct Usage {
 pub struct Store {
     log: Option<Log>,
     shards: Box<[Mutex<Shard>]>,
-    memory: Memory,
+    memory: StoreMemory,
     /// Counted up by each cut.
     epoch: RwLock<u64>,
     /// Held while a flush runs: there is one at a time.
@@ -113,11 +118,11 @@ pub struct Store {
 
 /// A key whose image has to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Cold {
+pub struct ColdKey {
     /// Its shard.
     pub shard: usize,
     /// Its hash in there.
-    pub hash: Hash,
+    pub hash: KeyHash,
     /// Where its newest image lies.
     pub position: Position,
     /// How many words it has at most.
@@ -137,11 +142,11 @@ impl Store {
     pub fn open(
         device: Arc<dyn Device>,
         options: Options,
-        visit: &mut dyn FnMut(&Visit),
+        visit: &mut dyn FnMut(&VisitedRecord),
     ) -> Result<(Store, Recovery), StoreError> {
         let mut store = Store::new(options, true);
-        let mut loader = Loader::new(&mut store);
-        let options = log::Options { segment_bytes: options.segment_bytes };
+        let mut loader = IndexLoader::new(&mut store);
+        let options = log::LogOptions { segment_bytes: options.segment_bytes };
         let (log, recovery) = Log::open(device, options, &mut |seen| {
             visit(seen);
             loader.push(seen);
@@ -159,7 +164,7 @@ impl Store {
     }
 
     fn new(options: Options, durable: bool) -> Store {
-        let memory = Memory::new(options.memory_bytes, durable);
+        let memory = StoreMemory::new(options.memory_bytes, durable);
         Store {
             log: None,
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new(&memory, durable))).collect(),
@@ -181,9 +186,9 @@ impl Store {
     }
 
     /// Begins work on keys whose changes stay together.
-    pub fn run(&self) -> Run<'_> {
+    pub fn run(&self) -> StoreRun<'_> {
         let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
-        Run { store: self, epoch, dirtied: std::cell::Cell::new(0) }
+        StoreRun { store: self, epoch, dirtied: std::cell::Cell::new(0) }
     }
 
     /// Whether there is a disk.
@@ -208,8 +213,8 @@ impl Store {
     /// The device's. Damage is no error.
     pub fn read_many(
         &self,
-        wanted: &[Cold],
-        each: &mut dyn FnMut(usize, Option<Record>),
+        wanted: &[ColdKey],
+        each: &mut dyn FnMut(usize, Option<LogRecord>),
     ) -> Result<(), StoreError> {
         let Some(log) = &self.log else { return Ok(()) };
         let positions: Vec<(Position, usize)> =
@@ -220,7 +225,7 @@ impl Store {
                 let RecordKey { space, kind, shingle } = record.key;
                 let same = wanted
                     .get(at)
-                    .is_some_and(|cold| Hash::of(space, kind, shingle) == (cold.shard, cold.hash));
+                    .is_some_and(|cold| KeyHash::of(space, kind, shingle) == (cold.shard, cold.hash));
                 each(at, same.then_some(record));
             }
             Err(StoreError::Damaged { .. } | StoreError::Missing { .. }) => each(at, None),
@@ -234,20 +239,22 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] if its image cannot be read, or the device's.
     pub fn get(&self, key: RecordKey) -> Result<Option<(u16, Vec<u64>)>, StoreError> {
-        let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
+        let (shard, hash) = KeyHash::of(key.space, key.kind, key.shingle);
         loop {
             let found = {
                 let shard = lock(&self.shards[shard]);
                 match shard.find(hash) {
-                    Found::Absent => return Ok(None),
-                    Found::Hot(place) => return Ok(Some((shard.tag(place), shard.words(place).to_vec()))),
-                    Found::Cold(_, position, words) => (position, words),
+                    KeyLookup::Absent => return Ok(None),
+                    KeyLookup::Hot(place) => {
+                        return Ok(Some((shard.tag(place), shard.words(place).to_vec())));
+                    }
+                    KeyLookup::Cold(_, position, words) => (position, words),
                 }
             };
             let Some(log) = &self.log else { return Ok(None) };
             let read = log.read(found.0, found.1);
             let unmoved =
-                || matches!(lock(&self.shards[shard]).find(hash), Found::Cold(_, at, _) if at == found.0);
+                || matches!(lock(&self.shards[shard]).find(hash), KeyLookup::Cold(_, at, _) if at == found.0);
             match read {
                 Ok(record) if record.key == key => return Ok(Some((record.tag, record.words))),
                 Ok(_) if unmoved() => return Ok(None),
@@ -275,12 +282,12 @@ impl Store {
         }
         writer.commit(true)?;
         for ((key, _, words), position) in images.iter().zip(positions) {
-            let (shard, hash) = Hash::of(key.space, key.kind, key.shingle);
+            let (shard, hash) = KeyHash::of(key.space, key.kind, key.shingle);
             let class = value_class(log::trimmed(words).len());
             self.account(position, class_bytes(class));
             let mut shard = lock(&self.shards[shard]);
             let before = shard.dirty_bytes();
-            if let Found::Hot(place) = shard.find(hash) {
+            if let KeyLookup::Hot(place) = shard.find(hash) {
                 self.dead(shard.forget(place));
             }
             self.dead(shard.point(hash, position, class));
@@ -296,12 +303,20 @@ impl Store {
     /// # Errors
     /// [`StoreError::Full`] if there is no room: what was to be written is dirty again, and the next flush may
     /// succeed. Any other error ends writing.
-    pub fn flush<M: Meaning>(&self, sync: bool, meaning: impl FnOnce() -> M) -> Result<u64, StoreError> {
+    pub fn flush<M: CellSemantics>(
+        &self,
+        sync: bool,
+        meaning: impl FnOnce() -> M,
+    ) -> Result<u64, StoreError> {
         let _only = lock(&self.flushing);
         self.flush_alone(sync, meaning)
     }
 
-    fn flush_alone<M: Meaning>(&self, sync: bool, meaning: impl FnOnce() -> M) -> Result<u64, StoreError> {
+    fn flush_alone<M: CellSemantics>(
+        &self,
+        sync: bool,
+        meaning: impl FnOnce() -> M,
+    ) -> Result<u64, StoreError> {
         let Some(log) = &self.log else { return Ok(u64::MAX) };
         let mut writer = log.begin()?;
         let old = {
@@ -342,9 +357,9 @@ impl Store {
     fn collect(
         &self,
         log: &Log,
-        writer: &mut Writer<'_>,
+        writer: &mut LogWriter<'_>,
         old: u64,
-        meaning: &dyn Meaning,
+        meaning: &dyn CellSemantics,
     ) -> Result<u64, StoreError> {
         let mut written = 0;
         // A few cells of every shard in turn: whoever wants one of them finds it free, most of the time.
@@ -355,7 +370,7 @@ impl Store {
                 writer.spill()?;
                 let mut shard = lock(&self.shards[number]);
                 let before = shard.dirty_bytes();
-                let mut write = |hash: Hash, tag, words: &[u64]| {
+                let mut write = |hash: KeyHash, tag, words: &[u64]| {
                     let (space, kind) = meaning.kind(tag);
                     let key = RecordKey { space, kind, shingle: hash.shingle(space, kind, number) };
                     let position = writer.push(key, tag, meaning.expires(tag, words), words)?;
@@ -386,7 +401,7 @@ impl Store {
     }
 
     /// Lets go of cells in memory that have expired, of a share of all shards chosen by `turn`.
-    pub fn forget_expired(&self, now: i64, turn: usize, of: usize, meaning: &dyn Meaning) {
+    pub fn forget_expired(&self, now: i64, turn: usize, of: usize, meaning: &dyn CellSemantics) {
         if let Some(log) = &self.log {
             log.raise_floor(now);
         }
@@ -396,7 +411,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn Meaning) {
+    pub(crate) fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn CellSemantics) {
         for table in 0..TABLES {
             let mut shard = lock(&self.shards[number]);
             let before = shard.dirty_bytes();
@@ -418,7 +433,7 @@ impl Store {
     /// The device's.
     pub fn each(
         &self,
-        meaning: &dyn Meaning,
+        meaning: &dyn CellSemantics,
         each: &mut dyn FnMut(RecordKey, u16, &[u64]),
     ) -> Result<(), StoreError> {
         self.each_until(meaning, &|| false, each)
@@ -430,7 +445,7 @@ impl Store {
     /// The device's.
     pub fn each_until(
         &self,
-        meaning: &dyn Meaning,
+        meaning: &dyn CellSemantics,
         is_over: &(dyn Fn() -> bool + Sync),
         each: &mut dyn FnMut(RecordKey, u16, &[u64]),
     ) -> Result<(), StoreError> {
@@ -443,8 +458,8 @@ impl Store {
                 }
                 log.scan(segment.slot, &mut |seen, words| {
                     let RecordKey { space, kind, shingle } = seen.key;
-                    let (shard, hash) = Hash::of(space, kind, shingle);
-                    if matches!(lock(&self.shards[shard]).find(hash), Found::Cold(_, at, _) if at == seen.position) {
+                    let (shard, hash) = KeyHash::of(space, kind, shingle);
+                    if matches!(lock(&self.shards[shard]).find(hash), KeyLookup::Cold(_, at, _) if at == seen.position) {
                         each(seen.key, seen.tag, words);
                     }
                 })?;
@@ -474,7 +489,7 @@ impl Store {
         let mut found = 0;
         let verification = log.verify(progress, &mut |seen| {
             let RecordKey { space, kind, shingle } = seen.key;
-            let (shard, hash) = Hash::of(space, kind, shingle);
+            let (shard, hash) = KeyHash::of(space, kind, shingle);
             found += u64::from(lock(&self.shards[shard]).is_at(hash, seen.position));
         })?;
         let stored = |shard: &Mutex<Shard>| (0..TABLES).map(|table| lock(shard).stored(table)).sum::<u64>();
@@ -487,7 +502,11 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::flush`], or the device's.
-    pub fn snapshot<M: Meaning>(&self, target: &Path, meaning: impl FnOnce() -> M) -> Result<(), StoreError> {
+    pub fn snapshot<M: CellSemantics>(
+        &self,
+        target: &Path,
+        meaning: impl FnOnce() -> M,
+    ) -> Result<(), StoreError> {
         let _only = lock(&self.flushing);
         self.flush_alone(true, meaning)?;
         self.log.as_ref().map_or(Ok(()), |log| log.snapshot(target))
@@ -497,7 +516,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::flush`].
-    pub fn close<M: Meaning>(&self, meaning: impl FnOnce() -> M) -> Result<(), StoreError> {
+    pub fn close<M: CellSemantics>(&self, meaning: impl FnOnce() -> M) -> Result<(), StoreError> {
         // A merge that runs is finished first.
         let _merging = lock(&self.merging);
         let _only = lock(&self.flushing);
@@ -511,9 +530,9 @@ impl Store {
     }
 
     /// What it takes up and has done. Locks every shard for a moment.
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> StoreUsage {
         let files = self.log.as_ref().map(Log::usage).unwrap_or_default();
-        let mut usage = Usage {
+        let mut usage = StoreUsage {
             memory_bytes: self.memory.spare_bytes() as u64,
             dirty_bytes: self.dirty_bytes(),
             index_bytes: self.memory.index_bytes() as u64,
@@ -523,7 +542,7 @@ impl Store {
             live_bytes: files.live_bytes.min(files.record_bytes),
             flushes: self.flushes.load(Ordering::Relaxed),
             rewritten_bytes: self.rewritten.load(Ordering::Relaxed),
-            ..Usage::default()
+            ..StoreUsage::default()
         };
         for shard in &self.shards {
             let shard = lock(shard);
@@ -572,7 +591,7 @@ impl Store {
     }
 }
 
-impl Retire for Store {
+impl WrittenImages for Store {
     fn written(&self, position: Position) -> bool {
         let uncertain = self.uncertain.load(Ordering::Acquire);
         uncertain == u64::MAX
@@ -585,32 +604,32 @@ impl Retire for Store {
 }
 
 /// Fills the index with what the log holds, a few keys behind: the line of each is asked for when it is pushed.
-struct Loader<'a> {
+struct IndexLoader<'a> {
     shards: Vec<&'a mut Shard>,
-    ahead: VecDeque<(usize, Hash, Position, u8, bool)>,
+    ahead: VecDeque<(usize, KeyHash, Position, u8, bool)>,
     /// Live bytes by slot.
     live: Vec<i64>,
 }
 
-impl<'a> Loader<'a> {
+impl<'a> IndexLoader<'a> {
     const AHEAD: usize = 32;
 
-    fn new(store: &'a mut Store) -> Loader<'a> {
+    fn new(store: &'a mut Store) -> IndexLoader<'a> {
         let shards =
             store.shards.iter_mut().map(|shard| shard.get_mut().unwrap_or_else(PoisonError::into_inner));
-        Loader {
+        IndexLoader {
             shards: shards.collect(),
-            ahead: VecDeque::with_capacity(Loader::AHEAD + 1),
+            ahead: VecDeque::with_capacity(IndexLoader::AHEAD + 1),
             live: Vec::new(),
         }
     }
 
-    fn push(&mut self, seen: &Visit) {
+    fn push(&mut self, seen: &VisitedRecord) {
         let RecordKey { space, kind, shingle } = seen.key;
-        let (shard, hash) = Hash::of(space, kind, shingle);
+        let (shard, hash) = KeyHash::of(space, kind, shingle);
         self.shards[shard].prefetch(hash);
         self.ahead.push_back((shard, hash, seen.position, value_class(seen.words), seen.has_expired));
-        if self.ahead.len() > Loader::AHEAD {
+        if self.ahead.len() > IndexLoader::AHEAD {
             self.pop();
         }
     }
@@ -652,34 +671,34 @@ impl<'a> Loader<'a> {
 }
 
 /// Work on many keys whose changes are in one flush, all of them or none. To be short: a flush waits for it.
-pub struct Run<'a> {
+pub struct StoreRun<'a> {
     store: &'a Store,
     epoch: RwLockReadGuard<'a, u64>,
     dirtied: std::cell::Cell<i64>,
 }
 
-impl Run<'_> {
+impl StoreRun<'_> {
     /// Its changes are written by the flush that answers this number or a greater one.
     pub fn epoch(&self) -> u64 {
         *self.epoch
     }
 
     /// Locks a shard, for a few keys.
-    pub fn shard(&self, number: usize) -> Keys<'_> {
+    pub fn shard(&self, number: usize) -> ShardGuard<'_> {
         self.keys(lock(&self.store.shards[number]))
     }
 
     /// Locks a shard, unless somebody else has locked it.
-    pub fn try_shard(&self, number: usize) -> Option<Keys<'_>> {
+    pub fn try_shard(&self, number: usize) -> Option<ShardGuard<'_>> {
         try_lock(&self.store.shards[number]).map(|shard| self.keys(shard))
     }
 
-    fn keys<'s>(&'s self, shard: MutexGuard<'s, Shard>) -> Keys<'s> {
-        Keys { dirty: shard.dirty_bytes(), run: self, shard }
+    fn keys<'s>(&'s self, shard: MutexGuard<'s, Shard>) -> ShardGuard<'s> {
+        ShardGuard { dirty: shard.dirty_bytes(), run: self, shard }
     }
 }
 
-impl Drop for Run<'_> {
+impl Drop for StoreRun<'_> {
     fn drop(&mut self) {
         let dirtied = self.dirtied.get();
         if dirtied != 0 {
@@ -689,39 +708,39 @@ impl Drop for Run<'_> {
 }
 
 /// A shard's keys, locked.
-pub struct Keys<'a> {
-    run: &'a Run<'a>,
+pub struct ShardGuard<'a> {
+    run: &'a StoreRun<'a>,
     shard: MutexGuard<'a, Shard>,
     dirty: usize,
 }
 
-impl Keys<'_> {
+impl ShardGuard<'_> {
     /// Asks for the line where a key would be.
     #[inline(always)]
-    pub fn prefetch(&self, hash: Hash) {
+    pub fn prefetch(&self, hash: KeyHash) {
         self.shard.prefetch(hash);
     }
 
     /// Asks for the lines of a cell that was found.
     #[inline(always)]
-    pub fn prefetch_cell(&self, place: Place) {
+    pub fn prefetch_cell(&self, place: CellLocation) {
         self.shard.prefetch_cell(place);
     }
 
     /// Whether there is a place for a new key. Some are reserved.
-    pub fn vacancy(&self, hash: Hash, is_reserved: bool) -> Vacancy {
+    pub fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         self.shard.vacancy(hash, is_reserved)
     }
 
     /// Finds a key.
     #[inline(always)]
-    pub fn find(&self, hash: Hash) -> Found {
+    pub fn find(&self, hash: KeyHash) -> KeyLookup {
         self.shard.find(hash)
     }
 
     /// The cell's place: the one that was found before, or where it is by now.
     #[inline(always)]
-    pub fn again(&self, hash: Hash, before: Option<Place>) -> Option<Place> {
+    pub fn again(&self, hash: KeyHash, before: Option<CellLocation>) -> Option<CellLocation> {
         self.shard.again(hash, before)
     }
 
@@ -738,19 +757,19 @@ impl Keys<'_> {
     /// Notes that a cell is used; answers its tag, whether its image could not be read, and its words, with zeros at the
     /// end.
     #[inline(always)]
-    pub fn visit(&mut self, place: Place) -> (u16, bool, &[u64]) {
+    pub fn visit(&mut self, place: CellLocation) -> (u16, bool, &[u64]) {
         self.shard.visit(place)
     }
 
     /// A cell's words, with zeros at the end.
     #[inline(always)]
-    pub fn words(&self, place: Place) -> &[u64] {
+    pub fn words(&self, place: CellLocation) -> &[u64] {
         self.shard.words(place)
     }
 
     /// A cell to be changed, at its place, with its hash.
     #[inline(always)]
-    pub fn change(&mut self, place: Place, hash: Hash) -> CellMut<'_> {
+    pub fn change(&mut self, place: CellLocation, hash: KeyHash) -> CellMut<'_> {
         self.shard.change(place, hash, *self.run.epoch)
     }
 
@@ -759,8 +778,8 @@ impl Keys<'_> {
     #[inline(always)]
     pub fn update<T>(
         &mut self,
-        place: Place,
-        hash: Hash,
+        place: CellLocation,
+        hash: KeyHash,
         tag: u16,
         change: impl FnOnce(&mut [u64]) -> Option<T>,
     ) -> Option<T> {
@@ -769,18 +788,18 @@ impl Keys<'_> {
 
     /// The words of a cell to be changed that keeps its size, with zeros at the end.
     #[inline(always)]
-    pub fn words_mut(&mut self, place: Place, hash: Hash) -> &mut [u64] {
+    pub fn words_mut(&mut self, place: CellLocation, hash: KeyHash) -> &mut [u64] {
         self.shard.words_mut(place, hash, *self.run.epoch)
     }
 
     /// Makes a cell with room for so many words, all zero, for a key that is not there.
-    pub fn create(&mut self, hash: Hash, tag: u16, words: usize) -> Place {
+    pub fn create(&mut self, hash: KeyHash, tag: u16, words: usize) -> CellLocation {
         self.shard.create(hash, tag, words, *self.run.epoch)
     }
 
     /// Puts an image that was read at `position` into memory, if the key is still cold there; `None` for one that
     /// could not be read: its cell starts anew and says so.
-    pub fn load(&mut self, hash: Hash, position: Position, tag: u16, words: Option<&[u64]>) {
+    pub fn load(&mut self, hash: KeyHash, position: Position, tag: u16, words: Option<&[u64]>) {
         self.shard.load(hash, position, tag, words);
     }
 
@@ -798,14 +817,14 @@ impl Keys<'_> {
     }
 
     /// Lets go of a cell and its key.
-    pub fn forget(&mut self, place: Place) {
+    pub fn forget(&mut self, place: CellLocation) {
         if let Some((position, class)) = self.shard.forget(place) {
             self.run.store.account(position, -class_bytes(class));
         }
     }
 }
 
-impl Drop for Keys<'_> {
+impl Drop for ShardGuard<'_> {
     fn drop(&mut self) {
         let dirty = self.shard.dirty_bytes();
         if dirty != self.dirty {

@@ -27,10 +27,10 @@ use std::sync::Arc;
 
 use crate::device::{Device, read_full};
 use crate::log::format::{
-    HeaderError, SEGMENT_HEADER_BYTES, SegmentHeader, id_in, segment_name, u32_at, u64_at,
+    SEGMENT_HEADER_BYTES, SegmentHeader, SegmentHeaderError, id_in, segment_name, u32_at, u64_at,
 };
-use crate::log::reader::Reader;
-use crate::log::{Log, Losses, Options, StoreError, Writer};
+use crate::log::reader::SegmentReader;
+use crate::log::{Log, LogLosses, LogOptions, LogWriter, StoreError};
 
 /// Length of a key.
 pub const KEY_BYTES: usize = 12;
@@ -44,7 +44,7 @@ const FRAME_MARK: &[u8] = &[0xf5, b'T', b'H', 0x9a];
 
 /// The newest image of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Image<'a> {
+pub struct V1Image<'a> {
     /// Space, kind (16 bits each) and shingle (64 bits), big-endian.
     pub key: [u8; KEY_BYTES],
     /// When it may be forgotten, in microseconds since the Unix epoch.
@@ -55,11 +55,11 @@ pub struct Image<'a> {
 
 /// What [`upgrade`] did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Upgraded {
+pub struct UpgradeReport {
     /// Images given to the caller; none if an interrupted upgrade only had to be finished.
     pub images: u64,
     /// What of the old segments could not be read.
-    pub losses: Losses,
+    pub losses: LogLosses,
     /// Old segments removed.
     pub segments: usize,
 }
@@ -82,12 +82,12 @@ pub fn present(device: &dyn Device) -> io::Result<bool> {
 /// segments of the present format are removed, and the upgrade can be tried again as it is.
 pub fn upgrade(
     device: &Arc<dyn Device>,
-    options: Options,
+    options: LogOptions,
     first: &dyn Fn(&[u8; KEY_BYTES]) -> bool,
-    convert: &mut dyn FnMut(&Image<'_>, &mut Writer<'_>) -> Result<(), StoreError>,
-) -> Result<Upgraded, StoreError> {
+    convert: &mut dyn FnMut(&V1Image<'_>, &mut LogWriter<'_>) -> Result<(), StoreError>,
+) -> Result<UpgradeReport, StoreError> {
     let old = list(&**device).map_err(StoreError::io("listing segments"))?;
-    let mut upgraded = Upgraded::default();
+    let mut upgraded = UpgradeReport::default();
     if old.iter().all(|segment| segment.header.is_none()) {
         return Ok(upgraded);
     }
@@ -110,7 +110,8 @@ pub fn upgrade(
     }
     log.close()?;
     // Those that say what they are come last: until they are gone, the directory is known not to be up to date.
-    let (told, untold): (Vec<&Old>, Vec<&Old>) = old.iter().partition(|segment| segment.header.is_some());
+    let (told, untold): (Vec<&OldSegment>, Vec<&OldSegment>) =
+        old.iter().partition(|segment| segment.header.is_some());
     for segment in untold.into_iter().chain(told) {
         let name = segment_name(segment.id);
         device.remove(&name).map_err(StoreError::io(name.as_str()))?;
@@ -121,13 +122,13 @@ pub fn upgrade(
 }
 
 /// An old segment, with the floor in its header if that is intact.
-struct Old {
+struct OldSegment {
     id: u32,
     header: Option<i64>,
 }
 
 /// Old segments by their numbers: those that say so, and before the last of them those that say nothing.
-fn list(device: &dyn Device) -> io::Result<Vec<Old>> {
+fn list(device: &dyn Device) -> io::Result<Vec<OldSegment>> {
     let mut found = Vec::new();
     for id in device.list()?.iter().filter_map(|name| id_in(name, ".seg")) {
         let blob = device.open(&segment_name(id))?;
@@ -138,11 +139,13 @@ fn list(device: &dyn Device) -> io::Result<Vec<Old>> {
         hasher.update(&bytes[16..HEADER_BYTES]);
         let intact = u32_at(&bytes, 12) == hasher.finalize() && u64_at(&bytes, 16) == u64::from(id);
         match SegmentHeader::decode(&bytes[..count], id) {
-            Err(HeaderError::Older(1)) if intact => {
-                found.push(Old { id, header: Some(u64_at(&bytes, 24).cast_signed()) });
+            Err(SegmentHeaderError::Older(1)) if intact => {
+                found.push(OldSegment { id, header: Some(u64_at(&bytes, 24).cast_signed()) });
             }
-            Err(HeaderError::Older(_) | HeaderError::Damaged) => found.push(Old { id, header: None }),
-            Err(HeaderError::Newer(_)) | Ok(_) => {}
+            Err(SegmentHeaderError::Older(_) | SegmentHeaderError::Damaged) => {
+                found.push(OldSegment { id, header: None })
+            }
+            Err(SegmentHeaderError::Newer(_)) | Ok(_) => {}
         }
     }
     found.sort_unstable_by_key(|segment| segment.id);
@@ -152,14 +155,18 @@ fn list(device: &dyn Device) -> io::Result<Vec<Old>> {
 }
 
 /// Where the newest image of each key lies.
-struct Newest {
+struct NewestImages {
     places: HashMap<[u8; KEY_BYTES], (u32, u32)>,
     /// Images that expire at or before this are gone.
     floor: i64,
 }
 
-fn find_newest(device: &dyn Device, old: &[Old], losses: &mut Losses) -> Result<Newest, StoreError> {
-    let mut newest = Newest { places: HashMap::new(), floor: i64::MIN };
+fn find_newest(
+    device: &dyn Device,
+    old: &[OldSegment],
+    losses: &mut LogLosses,
+) -> Result<NewestImages, StoreError> {
+    let mut newest = NewestImages { places: HashMap::new(), floor: i64::MIN };
     for segment in old {
         newest.floor = newest.floor.max(segment.header.unwrap_or(i64::MIN));
         walk_segment(device, segment.id, Some(&mut *losses), &mut |group, _| {
@@ -176,9 +183,9 @@ fn find_newest(device: &dyn Device, old: &[Old], losses: &mut Losses) -> Result<
 /// Gives the newest images, in the order in which they lie; answers how many were taken.
 fn give(
     device: &dyn Device,
-    old: &[Old],
-    newest: &Newest,
-    each: &mut dyn FnMut(&Image<'_>) -> Result<bool, StoreError>,
+    old: &[OldSegment],
+    newest: &NewestImages,
+    each: &mut dyn FnMut(&V1Image<'_>) -> Result<bool, StoreError>,
 ) -> Result<u64, StoreError> {
     let mut images = 0;
     for segment in old {
@@ -192,7 +199,7 @@ fn give(
                     .at(u64::from(record.offset), record.length)
                     .map_err(StoreError::io(segment_name(segment.id)))?;
                 let value = bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default();
-                images += u64::from(each(&Image { key: record.key, expires: record.expires, value })?);
+                images += u64::from(each(&V1Image { key: record.key, expires: record.expires, value })?);
             }
             Ok(())
         })?;
@@ -201,7 +208,7 @@ fn give(
 }
 
 /// Where a record lies in its segment, header included.
-struct Located {
+struct LocatedRecord {
     key: [u8; KEY_BYTES],
     expires: i64,
     offset: u32,
@@ -209,22 +216,22 @@ struct Located {
 }
 
 /// What one append was given.
-struct Group {
+struct V1Group {
     floor: i64,
-    records: Vec<Located>,
+    records: Vec<LocatedRecord>,
 }
 
-struct Frame {
+struct V1Frame {
     index: u32,
     /// Frames of the group that follow.
     remaining: u32,
     sequence: u64,
     floor: i64,
-    records: Vec<Located>,
+    records: Vec<LocatedRecord>,
 }
 
-impl Frame {
-    fn is_followed_by(&self, next: &Frame, records: u64) -> bool {
+impl V1Frame {
+    fn is_followed_by(&self, next: &V1Frame, records: u64) -> bool {
         next.index == self.index.wrapping_add(1)
             && next.remaining == self.remaining - 1
             && next.sequence == self.sequence.saturating_add(records)
@@ -238,20 +245,20 @@ impl Frame {
 fn walk_segment(
     device: &dyn Device,
     id: u32,
-    mut losses: Option<&mut Losses>,
-    each: &mut dyn FnMut(&Group, &mut Reader<'_>) -> Result<(), StoreError>,
+    mut losses: Option<&mut LogLosses>,
+    each: &mut dyn FnMut(&V1Group, &mut SegmentReader<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let name = segment_name(id);
     let io = || StoreError::io(name.as_str());
     let blob = device.open(&name).map_err(io())?;
     let size = blob.size().map_err(io())?.min(u64::from(u32::MAX));
     let (mut buffer, mut value_buffer) = (Vec::new(), Vec::new());
-    let mut reader = Reader::new(&*blob, size, &mut buffer);
-    let mut values = Reader::new(&*blob, size, &mut value_buffer);
+    let mut reader = SegmentReader::new(&*blob, size, &mut buffer);
+    let mut values = SegmentReader::new(&*blob, size, &mut value_buffer);
     let mut probes = size.saturating_mul(4).max(1 << 20);
     let (mut end, mut offset) = (HEADER_BYTES as u64, HEADER_BYTES as u64);
     // The group of which more frames are to come: where it starts, its records, its last frame and that one's count.
-    let mut open: Option<(u64, Vec<Located>, Frame, u64)> = None;
+    let mut open: Option<(u64, Vec<LocatedRecord>, V1Frame, u64)> = None;
     while offset < size {
         let Some((mut frame, next)) = read_frame(&mut reader, offset).map_err(io())? else {
             open = None;
@@ -282,7 +289,7 @@ fn walk_segment(
             losses.add(id, end, start);
         }
         end = next;
-        each(&Group { floor: frame.floor, records }, &mut values)?;
+        each(&V1Group { floor: frame.floor, records }, &mut values)?;
     }
     if let Some(losses) = losses.filter(|_| end < size) {
         losses.add(id, end, size);
@@ -291,13 +298,13 @@ fn walk_segment(
 }
 
 /// The frame at `offset` and the offset behind it; `None` if there is no intact one.
-fn read_frame(reader: &mut Reader<'_>, offset: u64) -> io::Result<Option<(Frame, u64)>> {
+fn read_frame(reader: &mut SegmentReader<'_>, offset: u64) -> io::Result<Option<(V1Frame, u64)>> {
     let Some(length) = frame_length(reader.at(offset, FRAME_HEADER_BYTES)?) else { return Ok(None) };
     let bytes = reader.at(offset, length)?;
     if bytes.len() < length || crc32fast::hash(&bytes[8..]) != u32_at(bytes, 4) {
         return Ok(None);
     }
-    let mut frame = Frame {
+    let mut frame = V1Frame {
         index: u32_at(bytes, 12),
         remaining: u32_at(bytes, 16),
         sequence: u64_at(bytes, 24),
@@ -308,7 +315,7 @@ fn read_frame(reader: &mut Reader<'_>, offset: u64) -> io::Result<Option<(Frame,
     while at < bytes.len() {
         let Some((key, expires, length)) = read_record(&bytes[at..]) else { return Ok(None) };
         let Ok(place) = u32::try_from(offset + at as u64) else { return Ok(None) };
-        frame.records.push(Located { key, expires, offset: place, length });
+        frame.records.push(LocatedRecord { key, expires, offset: place, length });
         at += length;
     }
     let whole = frame.records.len() as u64 == u64::from(u32_at(bytes, 20));
@@ -335,7 +342,7 @@ fn read_record(bytes: &[u8]) -> Option<([u8; KEY_BYTES], i64, usize)> {
 /// Where the next intact frame starts, at or behind `offset`. Takes what it checked from `probes`, and gives up when
 /// that is used up.
 fn next_frame(
-    reader: &mut Reader<'_>,
+    reader: &mut SegmentReader<'_>,
     size: u64,
     mut offset: u64,
     probes: &mut u64,

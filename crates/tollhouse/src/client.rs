@@ -8,15 +8,16 @@ use content::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchError, BatchLine, Comparison, Decision, Explanation, Feedback, Problem, Reloaded, Reported,
-    Rollback, Rules, Said, SaidLine, Snapshot, Timeline, Top,
+    BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
+    FeedbackOutcomeJson, MailReportJson, ProblemJson, ReloadOutcomeJson, RollbackRequest, RulesJson,
+    SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
-use crate::exit::Failure;
-use crate::input::messages::Message;
-use crate::reading::EnvelopeSource;
+use crate::exit::CommandError;
+use crate::input::messages::InputMessage;
+use crate::message_reader::EnvelopeOption;
 
 /// Longest time for one exchange; the server's own limit is shorter.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -28,7 +29,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// A server that is asked.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub(crate) struct ApiClient {
     agent: Agent,
     base: String,
     token: Option<String>,
@@ -38,17 +39,17 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The server refused it and says why.
-    Refused(Box<Problem>),
+    Refused(Box<ProblemJson>),
     /// There is no server, or no answer that could be understood.
-    Failed(Failure),
+    Failed(CommandError),
 }
 
-impl From<CallError> for Failure {
-    fn from(error: CallError) -> Failure {
+impl From<CallError> for CommandError {
+    fn from(error: CallError) -> CommandError {
         match error {
             CallError::Failed(failure) => failure,
             CallError::Refused(problem) => {
-                let failure = Failure::new(&problem.detail);
+                let failure = CommandError::new(&problem.detail);
                 match problem.help {
                     Some(help) => failure.help(help),
                     None => failure,
@@ -60,7 +61,7 @@ impl From<CallError> for Failure {
 
 impl CallError {
     /// What is wrong with the event, if that is why: the next one may do.
-    pub(crate) fn of_report(self) -> Result<String, Failure> {
+    pub(crate) fn of_report(self) -> Result<String, CommandError> {
         match self {
             CallError::Refused(problem) if problem.kind.ends_with("not-applicable") => Ok(problem.detail),
             other => other.of_event(),
@@ -74,7 +75,7 @@ impl CallError {
     }
 
     /// The same of an event.
-    pub(crate) fn of_event(self) -> Result<String, Failure> {
+    pub(crate) fn of_event(self) -> Result<String, CommandError> {
         const OF_EVENTS: [&str; 4] = ["invalid-event", "invalid-body", "too-large", "slow-answer"];
         match self {
             CallError::Refused(problem) if OF_EVENTS.iter().any(|word| problem.kind.ends_with(word)) => {
@@ -87,7 +88,7 @@ impl CallError {
 
 /// How a batch's lines are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LineForm {
+pub(crate) enum LineFormat {
     /// JSON objects.
     Json,
     /// Lines of an access log.
@@ -96,24 +97,27 @@ pub(crate) enum LineForm {
 
 /// When a batch is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum BatchDurability {
     /// As the server's configuration says.
     AsConfigured,
     /// Once it is on the server's disk.
     OnDisk,
 }
 
-type Query<'a> = &'a [(&'a str, &'a str)];
-type Headers<'a> = &'a [(&'a str, &'a str)];
+type QueryPairs<'a> = &'a [(&'a str, &'a str)];
+type HeaderPairs<'a> = &'a [(&'a str, &'a str)];
 
-impl Client {
+impl ApiClient {
     /// Of the server at this URL. Nothing is sent yet.
-    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Client, Failure> {
+    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<ApiClient, CommandError> {
         let expected = "expected an address such as http://127.0.0.1:8377";
-        let parsed: Uri =
-            url.parse().map_err(|_| Failure::new(format_args!("--server {url}: no URL")).help(expected))?;
+        let parsed: Uri = url
+            .parse()
+            .map_err(|_| CommandError::new(format_args!("--server {url}: no URL")).help(expected))?;
         if parsed.scheme_str() != Some("http") || parsed.authority().is_none() {
-            return Err(Failure::new(format_args!("--server {url}: no address of a server")).help(expected));
+            return Err(
+                CommandError::new(format_args!("--server {url}: no address of a server")).help(expected)
+            );
         }
         // No redirects: the token is for this server only. No proxy of the environment: what is asked is private.
         let config = Agent::config_builder()
@@ -122,7 +126,7 @@ impl Client {
             .proxy(None)
             .timeout_global(Some(TIMEOUT))
             .build();
-        Ok(Client {
+        Ok(ApiClient {
             agent: config.new_agent(),
             base: url.trim_end_matches('/').to_owned(),
             token: token.map(str::to_owned),
@@ -138,10 +142,10 @@ impl Client {
     pub(crate) fn decide_message(
         &self,
         pipeline: Option<&str>,
-        message: &Message,
+        message: &InputMessage,
         time: Option<Time>,
-        envelope: EnvelopeSource,
-    ) -> Result<Decision, CallError> {
+        envelope: EnvelopeOption,
+    ) -> Result<DecisionJson, CallError> {
         self.post_message("/v1/decide", &[], pipeline, message, time, envelope)
     }
 
@@ -150,21 +154,21 @@ impl Client {
         &self,
         class: &str,
         pipeline: Option<&str>,
-        message: &Message,
+        message: &InputMessage,
         time: Option<Time>,
-        envelope: EnvelopeSource,
-    ) -> Result<Said, CallError> {
+        envelope: EnvelopeOption,
+    ) -> Result<FeedbackOutcomeJson, CallError> {
         self.post_message("/v1/learn", &[("class", class)], pipeline, message, time, envelope)
     }
 
     fn post_message<T: DeserializeOwned>(
         &self,
         path: &str,
-        query: Query<'_>,
+        query: QueryPairs<'_>,
         pipeline: Option<&str>,
-        message: &Message,
+        message: &InputMessage,
         time: Option<Time>,
-        envelope: EnvelopeSource,
+        envelope: EnvelopeOption,
     ) -> Result<T, CallError> {
         let mut query = query.to_vec();
         query.extend(pipeline.map(|name| ("pipeline", name)));
@@ -172,7 +176,7 @@ impl Client {
         let mut headers = vec![("content-type", "message/rfc822")];
         headers.extend(time.as_deref().map(|time| ("tollhouse-event-time", time)));
         let Envelope { sender, .. } = envelope.of(message);
-        if envelope == EnvelopeSource::Headers {
+        if envelope == EnvelopeOption::Headers {
             query.push(("envelope", "headers"));
             // The mailbox's own line is not part of the message, but may be all that names the sender.
             let fits = |sender: &&str| sender.bytes().all(|byte| byte.is_ascii_graphic());
@@ -182,7 +186,7 @@ impl Client {
     }
 
     /// Has one line of an access log judged.
-    pub(crate) fn decide_line(&self, pipeline: &str, line: &[u8]) -> Result<Decision, CallError> {
+    pub(crate) fn decide_line(&self, pipeline: &str, line: &[u8]) -> Result<DecisionJson, CallError> {
         self.call(
             Method::POST,
             "/v1/decide",
@@ -197,8 +201,8 @@ impl Client {
     pub(crate) fn decide_lines(
         &self,
         pipeline: Option<&str>,
-        form: LineForm,
-        held: Held,
+        form: LineFormat,
+        held: BatchDurability,
         lines: &[impl AsRef<[u8]>],
     ) -> Result<Vec<BatchLine>, CallError> {
         let body: Vec<u8> = lines.iter().flat_map(|line| [line.as_ref(), b"\n"]).flatten().copied().collect();
@@ -219,15 +223,15 @@ impl Client {
     fn decide_together(
         &self,
         pipeline: Option<&str>,
-        form: LineForm,
-        held: Held,
+        form: LineFormat,
+        held: BatchDurability,
         lines: &[u8],
     ) -> Result<Vec<BatchLine>, CallError> {
         let mut query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
-        query.extend((held == Held::OnDisk).then_some(("durability", "sync")));
+        query.extend((held == BatchDurability::OnDisk).then_some(("durability", "sync")));
         let media = match form {
-            LineForm::Json => "application/x-ndjson",
-            LineForm::AccessLog => "text/plain",
+            LineFormat::Json => "application/x-ndjson",
+            LineFormat::AccessLog => "text/plain",
         };
         let mut answer =
             self.exchange(Method::POST, "/v1/decide/batch", &query, &[("content-type", media)], lines)?;
@@ -244,26 +248,26 @@ impl Client {
     pub(crate) fn report(
         &self,
         pipeline: Option<&str>,
-        headers: Headers<'_>,
+        headers: HeaderPairs<'_>,
         mail: &[u8],
-    ) -> Result<Reported, CallError> {
+    ) -> Result<MailReportJson, CallError> {
         let query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
         self.call(Method::POST, "/v1/report", &query, headers, mail)
     }
 
     /// Says of a past decision what the event was.
-    pub(crate) fn feedback(&self, id: &str, class: &str) -> Result<Said, CallError> {
-        let said = Feedback { id: id.to_owned(), class: class.to_owned(), by: None };
-        let body = serde_json::to_vec(&said).map_err(|error| CallError::Failed(Failure::new(error)))?;
+    pub(crate) fn feedback(&self, id: &str, class: &str) -> Result<FeedbackOutcomeJson, CallError> {
+        let said = FeedbackJson { id: id.to_owned(), class: class.to_owned(), by: None };
+        let body = serde_json::to_vec(&said).map_err(|error| CallError::Failed(CommandError::new(error)))?;
         self.call(Method::POST, "/v1/feedback", &[], &[("content-type", "application/json")], &body)
     }
 
     /// Says of past decisions what the events were. The answers are in their order.
-    pub(crate) fn feedback_all(&self, said: &[Feedback]) -> Result<Vec<SaidLine>, CallError> {
+    pub(crate) fn feedback_all(&self, said: &[FeedbackJson]) -> Result<Vec<FeedbackLine>, CallError> {
         let mut lines = Vec::new();
         for said in said {
             serde_json::to_writer(&mut lines, said)
-                .map_err(|error| CallError::Failed(Failure::new(error)))?;
+                .map_err(|error| CallError::Failed(CommandError::new(error)))?;
             lines.push(b'\n');
         }
         let headers = [("content-type", "application/x-ndjson")];
@@ -273,17 +277,17 @@ impl Client {
     }
 
     /// A past decision laid open.
-    pub(crate) fn explain(&self, id: &str) -> Result<Explanation, CallError> {
+    pub(crate) fn explain(&self, id: &str) -> Result<ExplanationJson, CallError> {
         self.get(&format!("/v1/decisions/{}", escaped(id)), &[])
     }
 
     /// Has a copy of the data directory made, beside it.
-    pub(crate) fn snapshot(&self) -> Result<Snapshot, CallError> {
+    pub(crate) fn snapshot(&self) -> Result<SnapshotJson, CallError> {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
     }
 
     /// What stands over a pipeline's file, and what can be gone back to.
-    pub(crate) fn rules(&self, pipeline: Option<&str>) -> Result<Rules, CallError> {
+    pub(crate) fn rules(&self, pipeline: Option<&str>) -> Result<RulesJson, CallError> {
         self.get("/v1/rules", &named(pipeline))
     }
 
@@ -294,7 +298,7 @@ impl Client {
         text: &str,
         dry_run: bool,
         candidate: bool,
-    ) -> Result<Reloaded, CallError> {
+    ) -> Result<ReloadOutcomeJson, CallError> {
         let mut query = named(pipeline);
         query.extend(dry_run.then_some(("dry_run", "true")));
         query.extend(candidate.then_some(("candidate", "true")));
@@ -302,25 +306,30 @@ impl Client {
     }
 
     /// Has the server take over what its files say.
-    pub(crate) fn reload_rules(&self, dry_run: bool) -> Result<Reloaded, CallError> {
+    pub(crate) fn reload_rules(&self, dry_run: bool) -> Result<ReloadOutcomeJson, CallError> {
         let query: Vec<_> = dry_run.then_some(("dry_run", "true")).into_iter().collect();
         self.call(Method::POST, "/v1/rules/reload", &query, &[], &[])
     }
 
     /// Goes back to a version.
-    pub(crate) fn roll_back(&self, pipeline: Option<&str>, version: &str) -> Result<Reloaded, CallError> {
-        let wanted = Rollback { version: version.to_owned(), pipeline: pipeline.map(str::to_owned) };
-        let body = serde_json::to_vec(&wanted).map_err(|error| CallError::Failed(Failure::new(error)))?;
+    pub(crate) fn roll_back(
+        &self,
+        pipeline: Option<&str>,
+        version: &str,
+    ) -> Result<ReloadOutcomeJson, CallError> {
+        let wanted = RollbackRequest { version: version.to_owned(), pipeline: pipeline.map(str::to_owned) };
+        let body =
+            serde_json::to_vec(&wanted).map_err(|error| CallError::Failed(CommandError::new(error)))?;
         self.call(Method::POST, "/v1/rules/rollback", &[], &[("content-type", "application/json")], &body)
     }
 
     /// Enforces the candidate.
-    pub(crate) fn promote_rules(&self, pipeline: Option<&str>) -> Result<Reloaded, CallError> {
+    pub(crate) fn promote_rules(&self, pipeline: Option<&str>) -> Result<ReloadOutcomeJson, CallError> {
         self.call(Method::POST, "/v1/rules/promote", &named(pipeline), &[], &[])
     }
 
     /// How the candidate compares with what is enforced.
-    pub(crate) fn comparison(&self, pipeline: Option<&str>) -> Result<Comparison, CallError> {
+    pub(crate) fn comparison(&self, pipeline: Option<&str>) -> Result<ComparisonJson, CallError> {
         self.get("/v1/rules/comparison", &named(pipeline))
     }
 
@@ -330,7 +339,7 @@ impl Client {
         pipeline: Option<&str>,
         kind: &str,
         value: &str,
-    ) -> Result<Timeline, CallError> {
+    ) -> Result<TimelineJson, CallError> {
         let mut query = vec![("kind", kind), ("value", value)];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.get("/v1/timeline", &query)
@@ -344,14 +353,14 @@ impl Client {
         counter: &str,
         window: Span,
         limit: usize,
-    ) -> Result<Top, CallError> {
+    ) -> Result<TopKeysJson, CallError> {
         let (window, limit) = (window.to_string(), limit.to_string());
         let mut query = vec![("kind", kind), ("counter", counter), ("window", &window), ("limit", &limit)];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.get("/v1/top", &query)
     }
 
-    fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CallError> {
+    fn get<T: DeserializeOwned>(&self, path: &str, query: QueryPairs<'_>) -> Result<T, CallError> {
         self.call(Method::GET, path, query, &[], &[])
     }
 
@@ -359,8 +368,8 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        query: Query<'_>,
-        headers: Headers<'_>,
+        query: QueryPairs<'_>,
+        headers: HeaderPairs<'_>,
         body: &[u8],
     ) -> Result<T, CallError> {
         let mut answer = self.exchange(method, path, query, headers, body)?;
@@ -372,8 +381,8 @@ impl Client {
         &self,
         method: Method,
         path: &str,
-        query: Query<'_>,
-        headers: Headers<'_>,
+        query: QueryPairs<'_>,
+        headers: HeaderPairs<'_>,
         body: &[u8],
     ) -> Result<Response<Body>, CallError> {
         let mut uri = format!("{}{path}", self.base);
@@ -395,9 +404,9 @@ impl Client {
         } else {
             request.body(body).map(|request| self.agent.run(request))
         };
-        let sent = built.map_err(|error| CallError::Failed(Failure::new(error)))?;
+        let sent = built.map_err(|error| CallError::Failed(CommandError::new(error)))?;
         let mut answer = sent.map_err(|error| {
-            let failure = Failure::new(format_args!("{}: {error}", self.base));
+            let failure = CommandError::new(format_args!("{}: {error}", self.base));
             CallError::Failed(failure.help("is a server running there? `tollhouse serve` prints its address"))
         })?;
         if answer.status().is_success() {
@@ -411,24 +420,24 @@ impl Client {
                 CallError::Refused(Box::new(too_large(body.len())))
             }
             Err(_) => {
-                CallError::Failed(Failure::new(format_args!("{}{path}: {}", self.base, answer.status())))
+                CallError::Failed(CommandError::new(format_args!("{}{path}: {}", self.base, answer.status())))
             }
         })
     }
 
     fn read(&self, answer: &mut Response<Body>) -> Result<Vec<u8>, CallError> {
         let read = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        read.map_err(|error| CallError::Failed(Failure::new(format_args!("{}: {error}", self.base))))
+        read.map_err(|error| CallError::Failed(CommandError::new(format_args!("{}: {error}", self.base))))
     }
 
     fn odd(&self, error: &serde_json::Error) -> CallError {
         let message = format!("{}: this answer is none of Tollhouse's: {error}", self.base);
-        CallError::Failed(Failure::new(message))
+        CallError::Failed(CommandError::new(message))
     }
 }
 
-fn too_large(bytes: usize) -> Problem {
-    Problem {
+fn too_large(bytes: usize) -> ProblemJson {
+    ProblemJson {
         kind: "urn:tollhouse:problem:too-large".to_owned(),
         title: "The request is too large".to_owned(),
         status: StatusCode::PAYLOAD_TOO_LARGE.as_u16(),

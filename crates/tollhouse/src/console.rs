@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use judge::Action;
 use serde::Serialize;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
@@ -110,27 +110,28 @@ impl Output {
     }
 
     /// Writes one object as a line.
-    pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), Failure> {
-        serde_json::to_writer(&mut self.buffer, object).map_err(|error| Failure::output(error.into()))?;
+    pub(crate) fn json(&mut self, object: &impl Serialize) -> Result<(), CommandError> {
+        serde_json::to_writer(&mut self.buffer, object)
+            .map_err(|error| CommandError::output(error.into()))?;
         self.buffer.push(b'\n');
         self.drain()
     }
 
     /// Writes a line for people.
-    pub(crate) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
-        writeln!(self.buffer, "{line}").map_err(Failure::output)?;
+    pub(crate) fn line(&mut self, line: impl Display) -> Result<(), CommandError> {
+        writeln!(self.buffer, "{line}").map_err(CommandError::output)?;
         self.drain()
     }
 
-    fn drain(&mut self) -> Result<(), Failure> {
+    fn drain(&mut self) -> Result<(), CommandError> {
         if self.terminal || self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
     /// Writes what is gathered. To be called before the command ends well.
-    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), CommandError> {
         let written = self.stream.write_all(&self.buffer).and_then(|()| self.stream.flush());
         self.buffer.clear();
-        written.map_err(Failure::output)
+        written.map_err(CommandError::output)
     }
 }
 
@@ -142,40 +143,40 @@ impl Drop for Output {
 }
 
 /// A cell of a [`Table`].
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     text: String,
     style: Style,
     right: bool,
 }
 
-impl Cell {
+impl TableCell {
     /// Text.
-    pub(crate) fn text(text: impl Into<String>, style: Style) -> Cell {
-        Cell { text: text.into(), style, right: false }
+    pub(crate) fn text(text: impl Into<String>, style: Style) -> TableCell {
+        TableCell { text: text.into(), style, right: false }
     }
 
     /// A number, or the head of a column of them.
-    pub(crate) fn number(number: impl Display, style: Style) -> Cell {
-        Cell { text: number.to_string(), style, right: true }
+    pub(crate) fn number(number: impl Display, style: Style) -> TableCell {
+        TableCell { text: number.to_string(), style, right: true }
     }
 }
 
 /// A table for people: columns as wide as their widest cell, numbers to the right.
 #[derive(Default)]
-pub(crate) struct Table {
-    rows: Vec<Vec<Cell>>,
+pub(crate) struct TextTable {
+    rows: Vec<Vec<TableCell>>,
 }
 
-impl Table {
+impl TextTable {
     /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = TableCell>) {
         self.rows.push(cells.into_iter().collect());
     }
 }
 
-impl Display for Table {
+impl Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = |cell: &Cell| cell.text.chars().count();
+        let length = |cell: &TableCell| cell.text.chars().count();
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
             .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(length).max().unwrap_or(0))
@@ -185,7 +186,7 @@ impl Display for Table {
                 writeln!(f)?;
             }
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                let Cell { text, style, right } = cell;
+                let TableCell { text, style, right } = cell;
                 let pad = " ".repeat(width - length(cell));
                 let gap = if column == 0 { "" } else { "  " };
                 let last = column + 1 == row.len();
@@ -283,11 +284,15 @@ mod tests {
 
     #[test]
     fn tables_line_up() {
-        let mut table = Table::default();
+        let mut table = TextTable::default();
         for (name, count, note) in [("name", "count", "note"), ("größe", "7", "7 x"), ("a", "1234567", "")]
         {
             let plain = Style::new();
-            table.row([Cell::text(name, plain), Cell::number(count, plain), Cell::text(note, plain)]);
+            table.row([
+                TableCell::text(name, plain),
+                TableCell::number(count, plain),
+                TableCell::text(note, plain),
+            ]);
         }
         assert_eq!(table.to_string(), "name     count  note\ngröße        7  7 x\na      1234567  ");
     }

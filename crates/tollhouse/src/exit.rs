@@ -31,7 +31,7 @@ impl From<Exit> for ExitCode {
 
 /// Why a command cannot do its work.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandError {
     /// Who reads standard output has gone, as `head` does: nobody is left to tell, and nothing is wrong.
     ClosedPipe,
     /// Anything else.
@@ -43,33 +43,35 @@ pub(crate) enum Failure {
     },
 }
 
-impl Failure {
+impl CommandError {
     /// A failure for this reason.
-    pub(crate) fn new(message: impl fmt::Display) -> Failure {
-        Failure::Because { message: message.to_string(), help: None }
+    pub(crate) fn new(message: impl fmt::Display) -> CommandError {
+        CommandError::Because { message: message.to_string(), help: None }
     }
 
     /// Says what to do about it.
-    pub(crate) fn help(self, help: impl Into<String>) -> Failure {
+    pub(crate) fn help(self, help: impl Into<String>) -> CommandError {
         match self {
-            Failure::ClosedPipe => Failure::ClosedPipe,
-            Failure::Because { message, .. } => Failure::Because { message, help: Some(help.into()) },
+            CommandError::ClosedPipe => CommandError::ClosedPipe,
+            CommandError::Because { message, .. } => {
+                CommandError::Because { message, help: Some(help.into()) }
+            }
         }
     }
 
     /// A failure of writing to standard output.
-    pub(crate) fn output(error: io::Error) -> Failure {
+    pub(crate) fn output(error: io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ClosedPipe,
-            _ => Failure::new(format_args!("standard output cannot be written: {error}")),
+            io::ErrorKind::BrokenPipe => CommandError::ClosedPipe,
+            _ => CommandError::new(format_args!("standard output cannot be written: {error}")),
         }
     }
 
     /// Reports it on standard error and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
-            Failure::ClosedPipe => ExitCode::SUCCESS,
-            Failure::Because { message, help } => {
+            CommandError::ClosedPipe => ExitCode::SUCCESS,
+            CommandError::Because { message, help } => {
                 crate::console::error(message);
                 if let Some(help) = help {
                     crate::console::help(help);
@@ -80,12 +82,12 @@ impl Failure {
     }
 }
 
-/// Every error that a command meets and cannot go on from becomes a [`Failure`] by what it says.
+/// Every error that a command meets and cannot go on from becomes a [`CommandError`] by what it says.
 macro_rules! failures {
     ($($error:ty),* $(,)?) => {
-        $(impl From<$error> for Failure {
-            fn from(error: $error) -> Failure {
-                Failure::new(error)
+        $(impl From<$error> for CommandError {
+            fn from(error: $error) -> CommandError {
+                CommandError::new(error)
             }
         })*
     };
@@ -95,8 +97,8 @@ failures!(
     engine::EngineError,
     engine::journal::JournalError,
     engine::DirectoryError,
-    engine::OpenError,
-    engine::Problems,
+    engine::EngineOpenError,
+    engine::ConfigProblems,
     engine::RecordIdError,
     engine::journal::export::ExportError,
     server::ServeError,

@@ -1,11 +1,11 @@
 //! Telling what of a journal could not be read.
 
-use engine::journal::{Lack, Skipped};
+use engine::journal::{MissingRecords, SkippedData};
 
 use crate::console::{error, help};
 
 /// Says what is damaged or missing of a journal that was read, and answers whether anything is.
-pub(crate) fn say_losses(skipped: &Skipped, lacking: &[Lack]) -> bool {
+pub(crate) fn say_losses(skipped: &SkippedData, lacking: &[MissingRecords]) -> bool {
     if !skipped.is_empty() {
         error(format_args!("{skipped} were passed over"));
     }

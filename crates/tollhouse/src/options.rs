@@ -6,16 +6,18 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use engine::preset::Preset;
-use engine::{Config, Directory, Engine, EngineError, OpenError, Overrides, Pipeline, Plan, Prepared};
+use engine::{
+    Config, Directory, Engine, EngineError, EngineOpenError, Overrides, Pipeline, Plan, PreparedEvent,
+};
 use event::{Event, Span, Time};
 use server::NameService;
 use tokio::runtime::Runtime;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::clock::now;
-use crate::exit::Failure;
-use crate::home;
+use crate::exit::CommandError;
 use crate::interrupt::Interrupt;
+use crate::ledger_home;
 
 /// Which engine works.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,7 +30,7 @@ pub(crate) struct EngineOptions {
     pub(crate) config: Option<PathBuf>,
     /// A setting of the configuration, over what the file and the environment say
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
-    pub(crate) set: Vec<Setting>,
+    pub(crate) set: Vec<SettingOverride>,
 }
 
 /// Which server is asked.
@@ -44,24 +46,24 @@ pub(crate) struct ServerOptions {
 
 /// `section.key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Setting {
+pub(crate) struct SettingOverride {
     path: String,
     value: String,
 }
 
-impl Setting {
+impl SettingOverride {
     /// Of this path and value.
-    pub(crate) fn new(path: &str, value: impl ToString) -> Setting {
-        Setting { path: path.to_owned(), value: value.to_string() }
+    pub(crate) fn new(path: &str, value: impl ToString) -> SettingOverride {
+        SettingOverride { path: path.to_owned(), value: value.to_string() }
     }
 }
 
-impl FromStr for Setting {
+impl FromStr for SettingOverride {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Setting, &'static str> {
+    fn from_str(text: &str) -> Result<SettingOverride, &'static str> {
         let (path, value) = text.split_once('=').ok_or("expected section.key=value")?;
-        Ok(Setting::new(path.trim(), value.trim()))
+        Ok(SettingOverride::new(path.trim(), value.trim()))
     }
 }
 
@@ -88,30 +90,30 @@ impl EngineOptions {
     }
 
     fn flags(&self) -> Vec<(String, String)> {
-        self.set.iter().map(|Setting { path, value }| (path.clone(), value.clone())).collect()
+        self.set.iter().map(|SettingOverride { path, value }| (path.clone(), value.clone())).collect()
     }
 
     /// The data directory, which must be named and exist.
-    pub(crate) fn directory(&self) -> Result<Directory, Failure> {
+    pub(crate) fn directory(&self) -> Result<Directory, CommandError> {
         open_directory(self.data())
     }
 
     /// The plan of the data directory's configuration.
-    pub(crate) fn plan(&self, directory: &Directory) -> Result<Plan, Failure> {
+    pub(crate) fn plan(&self, directory: &Directory) -> Result<Plan, CommandError> {
         let config = self.config.clone().unwrap_or_else(|| directory.config_path());
         Ok(Plan::compile(&Config::load(&config, &self.overrides()))?)
     }
 
     /// The engine of the data directory, which must be named. `instead` says what can be done where a server runs on it.
-    pub(crate) fn open_engine(&self, instead: &str) -> Result<Engine, Failure> {
+    pub(crate) fn open_engine(&self, instead: &str) -> Result<Engine, CommandError> {
         let directory = self.directory()?;
         let plan = self.plan(&directory)?;
-        home::open(&directory, plan).map_err(|error| stopped(&error, instead))
+        ledger_home::open(&directory, plan).map_err(|error| stopped(&error, instead))
     }
 
     /// The same for a command that ends by itself.
-    pub(crate) fn open(&self, instead: &str) -> Result<Local, Failure> {
-        self.open_engine(instead).map(Local::new)
+    pub(crate) fn open(&self, instead: &str) -> Result<LocalEngine, CommandError> {
+        self.open_engine(instead).map(LocalEngine::new)
     }
 
     /// The engine of the data directory if one is named, else one in memory that works by the configuration file or
@@ -121,9 +123,11 @@ impl EngineOptions {
         preset: Option<&Preset>,
         default: &str,
         instead: &str,
-    ) -> Result<Local, Failure> {
+    ) -> Result<LocalEngine, CommandError> {
         if let (Some(_), Some(_)) = (preset, self.data.as_ref().or(self.config.as_ref())) {
-            return Err(Failure::new("--preset is for an engine in memory: leave out --data and --config"));
+            return Err(CommandError::new(
+                "--preset is for an engine in memory: leave out --data and --config",
+            ));
         }
         if preset.is_none() && self.data().is_some() {
             return self.open(instead);
@@ -132,8 +136,8 @@ impl EngineOptions {
             Some(path) => Config::load(path, &self.overrides()),
             None => Config::from_preset(preset.map_or(default, |preset| preset.name), &self.overrides()),
         };
-        let engine = Engine::ephemeral(Plan::compile(&config)?).map_err(Failure::new)?;
-        Ok(Local::new(engine))
+        let engine = Engine::ephemeral(Plan::compile(&config)?).map_err(CommandError::new)?;
+        Ok(LocalEngine::new(engine))
     }
 }
 
@@ -152,7 +156,7 @@ pub(crate) struct ConfigOptions {
 
 impl ConfigOptions {
     /// The configuration and what it is called. What is wrong in it is not yet known.
-    pub(crate) fn load(&self) -> Result<(String, Config), Failure> {
+    pub(crate) fn load(&self) -> Result<(String, Config), CommandError> {
         self.load_or(None)
     }
 
@@ -163,7 +167,7 @@ impl ConfigOptions {
     }
 
     /// The configuration and what it is called, or where nothing is named a preset.
-    pub(crate) fn load_or(&self, default: Option<&str>) -> Result<(String, Config), Failure> {
+    pub(crate) fn load_or(&self, default: Option<&str>) -> Result<(String, Config), CommandError> {
         let overrides = self.engine.overrides();
         if let Some(preset) = self.preset {
             return Ok((format!("preset {}", preset.name), Config::from_preset(preset.name, &overrides)));
@@ -185,7 +189,10 @@ impl ConfigOptions {
 }
 
 /// The pipelines of a plan, or the one of this name.
-pub(crate) fn pipelines<'a>(plan: &'a Plan, name: Option<&str>) -> Result<Vec<&'a Arc<Pipeline>>, Failure> {
+pub(crate) fn pipelines<'a>(
+    plan: &'a Plan,
+    name: Option<&str>,
+) -> Result<Vec<&'a Arc<Pipeline>>, CommandError> {
     match name {
         None => Ok(plan.pipelines.iter().collect()),
         Some(name) => {
@@ -194,9 +201,9 @@ pub(crate) fn pipelines<'a>(plan: &'a Plan, name: Option<&str>) -> Result<Vec<&'
     }
 }
 
-fn no_pipeline(plan: &Plan, name: &str) -> Failure {
+fn no_pipeline(plan: &Plan, name: &str) -> CommandError {
     let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-    Failure::new(format_args!("there is no pipeline `{name}`"))
+    CommandError::new(format_args!("there is no pipeline `{name}`"))
         .help(format!("expected one of: {}", names.join(", ")))
 }
 
@@ -210,7 +217,7 @@ pub(crate) struct DataOption {
 
 impl DataOption {
     /// The data directory, which must be named and exist.
-    pub(crate) fn directory(&self) -> Result<Directory, Failure> {
+    pub(crate) fn directory(&self) -> Result<Directory, CommandError> {
         open_directory(named(&self.data))
     }
 }
@@ -221,17 +228,18 @@ fn named(flag: &Option<PathBuf>) -> Option<PathBuf> {
         .or_else(|| std::env::var_os(DATA_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from))
 }
 
-fn open_directory(path: Option<PathBuf>) -> Result<Directory, Failure> {
+fn open_directory(path: Option<PathBuf>) -> Result<Directory, CommandError> {
     let path = path.ok_or_else(|| {
-        Failure::new("no data directory is named").help(format!("give --data DIR or set {DATA_VARIABLE}"))
+        CommandError::new("no data directory is named")
+            .help(format!("give --data DIR or set {DATA_VARIABLE}"))
     })?;
     Ok(Directory::open(&path)?)
 }
 
 impl ServerOptions {
     /// The server, if one is named.
-    pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
-        self.server.as_deref().map(|url| Client::new(url, self.token.as_deref())).transpose()
+    pub(crate) fn client(&self) -> Result<Option<ApiClient>, CommandError> {
+        self.server.as_deref().map(|url| ApiClient::new(url, self.token.as_deref())).transpose()
     }
 }
 
@@ -244,16 +252,16 @@ fn environment() -> Vec<(String, String)> {
 }
 
 /// Whether another process has it open.
-pub(crate) fn is_locked(error: &OpenError) -> bool {
-    matches!(error, OpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock)
+pub(crate) fn is_locked(error: &EngineOpenError) -> bool {
+    matches!(error, EngineOpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// What to do instead of working on the data directory of a server, for commands that have [`ServerOptions`].
 pub(crate) const ASK_THE_SERVER: &str = "ask it: give --server URL instead of --data";
 
 /// Why a data directory cannot be worked on, with what to do.
-pub(crate) fn stopped(error: &OpenError, instead: &str) -> Failure {
-    let failure = Failure::new(error);
+pub(crate) fn stopped(error: &EngineOpenError, instead: &str) -> CommandError {
+    let failure = CommandError::new(error);
     if is_locked(error) {
         failure.help(format!("stop the server that runs on it first; or {instead}"))
     } else {
@@ -262,49 +270,54 @@ pub(crate) fn stopped(error: &OpenError, instead: &str) -> Failure {
 }
 
 /// Name service, and what it runs on.
-struct Lookups {
+struct LocalLookups {
     service: NameService,
     runtime: Runtime,
 }
 
 /// An engine of this process. What it holds is on disk once it is closed, and it is closed however the command ends.
-pub(crate) struct Local {
+pub(crate) struct LocalEngine {
     engine: Arc<Engine>,
     /// Name service, where it is asked. In a box, as most commands have none.
-    lookups: Option<Box<Lookups>>,
+    lookups: Option<Box<LocalLookups>>,
     /// Whether the user wants to stop.
     pub(crate) interrupt: Interrupt,
     closed: bool,
 }
 
-impl Local {
+impl LocalEngine {
     /// Watches for the user's wish to stop.
-    pub(crate) fn new(engine: Engine) -> Local {
+    pub(crate) fn new(engine: Engine) -> LocalEngine {
         let engine = Arc::new(engine);
-        Local { interrupt: Interrupt::watch(Some(Arc::clone(&engine))), engine, lookups: None, closed: false }
+        LocalEngine {
+            interrupt: Interrupt::watch(Some(Arc::clone(&engine))),
+            engine,
+            lookups: None,
+            closed: false,
+        }
     }
 
     /// From now on messages are looked up in name service, by the configuration's settings.
-    pub(crate) fn look_up(&mut self) -> Result<(), Failure> {
+    pub(crate) fn look_up(&mut self) -> Result<(), CommandError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(Failure::new)?;
+        let runtime = runtime.map_err(CommandError::new)?;
         let service = {
             let _within = runtime.enter();
             NameService::new(&self.engine.plan().node)
         };
         let service = service.ok_or_else(|| {
-            Failure::new("no resolvers are configured, so nothing can be looked up")
+            CommandError::new("no resolvers are configured, so nothing can be looked up")
                 .help("add --set 'dns.resolvers=[\"127.0.0.1\"]', or name them in [dns] of the configuration")
         })?;
-        self.lookups = Some(Box::new(Lookups { service, runtime }));
+        self.lookups = Some(Box::new(LocalLookups { service, runtime }));
         Ok(())
     }
 
     /// All of an event that comes before statistics; waits for name service, where it is asked.
-    pub(crate) fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Prepared {
+    pub(crate) fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> PreparedEvent {
         match self.lookups.as_deref() {
             None => self.engine.prepare(pipeline, event, arrival),
-            Some(Lookups { service, runtime }) => {
+            Some(LocalLookups { service, runtime }) => {
                 runtime.block_on(service.prepare(&self.engine, pipeline, event, arrival))
             }
         }
@@ -320,7 +333,7 @@ impl Local {
         &self,
         name: Option<&str>,
         fits: impl Fn(&Pipeline) -> bool,
-    ) -> Result<Arc<Pipeline>, Failure> {
+    ) -> Result<Arc<Pipeline>, CommandError> {
         let plan = self.engine.plan();
         let found = match name {
             Some(name) => plan.pipeline(Some(name)),
@@ -330,7 +343,7 @@ impl Local {
     }
 
     /// Writes and syncs everything.
-    pub(crate) fn close(mut self) -> Result<(), Failure> {
+    pub(crate) fn close(mut self) -> Result<(), CommandError> {
         self.closed = true;
         Ok(self.finish()?)
     }
@@ -346,7 +359,7 @@ impl Local {
     }
 }
 
-impl Drop for Local {
+impl Drop for LocalEngine {
     fn drop(&mut self) {
         if !self.closed
             && let Err(error) = self.finish()
@@ -359,14 +372,14 @@ impl Drop for Local {
 /// Where a question about the past is asked.
 pub(crate) enum Backend {
     /// The data directory.
-    Local(Local),
+    Local(LocalEngine),
     /// A server.
-    Remote(Client),
+    Remote(ApiClient),
 }
 
 impl Backend {
     /// The server if one is named, else the data directory.
-    pub(crate) fn open(engine: &EngineOptions, server: &ServerOptions) -> Result<Backend, Failure> {
+    pub(crate) fn open(engine: &EngineOptions, server: &ServerOptions) -> Result<Backend, CommandError> {
         match server.client()? {
             Some(client) => Ok(Backend::Remote(client)),
             None => engine.open(ASK_THE_SERVER).map(Backend::Local),
@@ -392,10 +405,11 @@ mod tests {
 
     #[test]
     fn settings_and_dates_are_read() {
-        let setting = |path: &str, value: &str| Setting { path: path.to_owned(), value: value.to_owned() };
+        let setting =
+            |path: &str, value: &str| SettingOverride { path: path.to_owned(), value: value.to_owned() };
         assert_eq!("ledger.durability=sync".parse(), Ok(setting("ledger.durability", "sync")));
         assert_eq!("a.b = c=d".parse(), Ok(setting("a.b", "c=d")));
-        assert!("ledger.durability".parse::<Setting>().is_err());
+        assert!("ledger.durability".parse::<SettingOverride>().is_err());
         assert_eq!(time("1970-01-02"), Ok(Time::from_seconds(86_400)));
         assert!(time("tomorrow").is_err());
     }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::HumanCount;
 use judge::Action;
-use server::api::Decision;
+use server::api::DecisionJson;
 
 /// Verdicts by action and fired rules, since it was begun.
-pub(crate) struct Tally {
+pub(crate) struct VerdictTally {
     what: &'static str,
     started: Instant,
     decided: u64,
@@ -19,15 +19,15 @@ pub(crate) struct Tally {
     pub(crate) bad: u64,
 }
 
-impl Tally {
+impl VerdictTally {
     /// Begins to count things of this name.
-    pub(crate) fn new(what: &'static str) -> Tally {
+    pub(crate) fn new(what: &'static str) -> VerdictTally {
         let (actions, rules) = (HashMap::new(), BTreeMap::new());
-        Tally { what, started: Instant::now(), decided: 0, actions, rules, bad: 0 }
+        VerdictTally { what, started: Instant::now(), decided: 0, actions, rules, bad: 0 }
     }
 
     /// Counts a decision.
-    pub(crate) fn add(&mut self, decision: &Decision) {
+    pub(crate) fn add(&mut self, decision: &DecisionJson) {
         self.decided += 1;
         *self.actions.entry(decision.action).or_default() += 1;
         for reason in &decision.reasons {
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for VerdictTally {
     /// `3,023 messages in 2.1 s (1,430/s): accept 2,500, tag 523; 2 not read`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let took = self.started.elapsed();

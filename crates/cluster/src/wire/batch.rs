@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use event::{Span, Time};
 use hashbrown::{DefaultHashBuilder, HashTable};
-use stats::limit::{Flow, nanoseconds};
-use stats::portable::{Content, Registers, Totals};
-use stats::{Bucket, Column, Evidence, Measure};
+use stats::cell_export::{AggregateTotals, CellContent, HyperLogLogRegisters};
+use stats::limit::{GcraOperation, nanoseconds};
+use stats::{AggregateColumn, Evidence, Measure, TimelineBucket};
 
-use super::form::{self, Frame, RUN};
-use super::name::Names;
-use super::pack::{Pack, clamped};
-use crate::remote::{Batch, Cell, Change, Claim, Form, Image, Partition, Write};
+use super::form::{self, RUN, WindowDimensions};
+use super::message_pack::{MessagePackWriter, clamped};
+use super::name::NameCodec;
+use crate::remote::{
+    CellChange, CellForm, CellImage, CellWrite, MarkClaim, Partition, RemoteCell, WriteBatch,
+};
 
 /// How long a partition remembers the number of a node that writes nothing, in milliseconds: 30 days.
 const NUMBER_TTL: i64 = 30 * 86_400_000;
@@ -22,21 +24,21 @@ pub(super) const CARRY_BITS: u32 = 62;
 
 /// The keys and the argument of a script.
 #[derive(Debug)]
-pub(super) struct Arguments {
+pub(super) struct ScriptArguments {
     pub(super) keys: Vec<Vec<u8>>,
     pub(super) argument: Vec<u8>,
 }
 
 /// The forms that writes name by their place.
 #[derive(Default)]
-pub(super) struct Forms<'a> {
+pub(super) struct ScriptForms<'a> {
     places: HashMap<(usize, bool), i64>,
-    list: Vec<(&'a Arc<Form>, bool)>,
+    list: Vec<(&'a Arc<CellForm>, bool)>,
 }
 
-impl<'a> Forms<'a> {
+impl<'a> ScriptForms<'a> {
     /// From one, as Lua counts. There are two of a form: one for cells whose time to live begins anew.
-    pub(super) fn place(&mut self, form: &'a Arc<Form>, renews: bool) -> i64 {
+    pub(super) fn place(&mut self, form: &'a Arc<CellForm>, renews: bool) -> i64 {
         let list = &mut self.list;
         *self.places.entry((Arc::as_ptr(form) as usize, renews)).or_insert_with(|| {
             list.push((form, renews));
@@ -44,7 +46,7 @@ impl<'a> Forms<'a> {
         })
     }
 
-    pub(super) fn pack(&self, pack: &mut Pack) {
+    pub(super) fn pack(&self, pack: &mut MessagePackWriter) {
         pack.array(self.list.len());
         self.list.iter().for_each(|(form, renews)| form::pack(pack, form, *renews));
     }
@@ -52,15 +54,15 @@ impl<'a> Forms<'a> {
 
 /// The keys of a script, each once.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(super) struct ScriptKeys {
     hasher: DefaultHashBuilder,
     places: HashTable<usize>,
     pub(super) list: Vec<Vec<u8>>,
 }
 
-impl Keys {
+impl ScriptKeys {
     pub(super) fn place(&mut self, name: Vec<u8>) -> i64 {
-        let Keys { hasher, places, list } = self;
+        let ScriptKeys { hasher, places, list } = self;
         let hash = hasher.hash_one(&name);
         let found = places.find(hash, |at| list[*at] == name).copied();
         let at = found.unwrap_or_else(|| {
@@ -74,14 +76,14 @@ impl Keys {
 
 /// Of which form a write is, and of which key.
 #[derive(Clone, Copy)]
-pub(super) struct At {
+pub(super) struct WriteTarget {
     pub(super) form: i64,
     pub(super) key: i64,
 }
 
-impl At {
+impl WriteTarget {
     /// Begins a write that says so many values beside these.
-    pub(super) fn begin(self, pack: &mut Pack, values: usize) {
+    pub(super) fn begin(self, pack: &mut MessagePackWriter, values: usize) {
         pack.array(2 + values);
         pack.integer(self.form);
         pack.integer(self.key);
@@ -89,20 +91,20 @@ impl At {
 }
 
 /// Of a batch; an error says which change is none of its form's.
-pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static str> {
-    let (mut forms, mut keys) = (Forms::default(), Keys::default());
+pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArguments, &'static str> {
+    let (mut forms, mut keys) = (ScriptForms::default(), ScriptKeys::default());
     keys.place(names.number(batch.partition));
     keys.place(names.writer(batch.partition));
     let mut places = Vec::with_capacity(batch.writes.len());
-    for Write { cell, change, renews } in batch.writes.iter() {
+    for CellWrite { cell, change, renews } in batch.writes.iter() {
         let key = keys.place(names.cell(batch.partition, cell));
         let pair = match change {
-            Change::Unique { pair, .. } => keys.place(names.pair(batch.partition, cell, *pair)),
+            CellChange::Unique { pair, .. } => keys.place(names.pair(batch.partition, cell, *pair)),
             _ => 0,
         };
         places.push((forms.place(&cell.form, *renews), key, pair));
     }
-    let mut pack = Pack::default();
+    let mut pack = MessagePackWriter::default();
     pack.array(6);
     pack.count(batch.number);
     pack.count(batch.previous);
@@ -110,14 +112,14 @@ pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static 
     pack.integer(NUMBER_TTL);
     forms.pack(&mut pack);
     pack.array(batch.writes.len());
-    for (Write { cell, change, .. }, (form, key, pair)) in batch.writes.iter().zip(places) {
+    for (CellWrite { cell, change, .. }, (form, key, pair)) in batch.writes.iter().zip(places) {
         let measure = &cell.form.definition.measure;
-        let at = At { form, key };
+        let at = WriteTarget { form, key };
         match change {
-            Change::Merge(image) => {
+            CellChange::Merge(image) => {
                 merge(&mut pack, at, image, measure, batch.horizon)?;
             }
-            Change::Unique { time, .. } => {
+            CellChange::Unique { time, .. } => {
                 if !matches!(measure, Measure::Distinct { .. }) {
                     return Err("only an exact distinct count has pairs");
                 }
@@ -125,7 +127,7 @@ pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static 
                 pack.integer(pair);
                 pack.text(clamped(*time).0);
             }
-            Change::Flow { now, flow } => {
+            CellChange::Flow { now, flow } => {
                 if *measure != Measure::Gcra {
                     return Err("only a bucket flows");
                 }
@@ -133,18 +135,18 @@ pub(super) fn batch(names: &Names, batch: &Batch) -> Result<Arguments, &'static 
             }
         }
     }
-    Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
+    Ok(ScriptArguments { keys: keys.list, argument: pack.into_bytes() })
 }
 
 /// What happens to a bucket.
-pub(super) fn flow_of(pack: &mut Pack, at: At, now: Time, flow: Flow) {
+pub(super) fn flow_of(pack: &mut MessagePackWriter, at: WriteTarget, now: Time, flow: GcraOperation) {
     let (what, one, other, counted) = match flow {
-        Flow::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
-        Flow::Back { cost } => (2, cost.max(0), 0, false),
-        Flow::Set { ahead } => (3, ahead.max(0), 0, false),
-        Flow::Add { cost } if cost > 0 => (4, cost, 0, false),
+        GcraOperation::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
+        GcraOperation::Back { cost } => (2, cost.max(0), 0, false),
+        GcraOperation::Set { ahead } => (3, ahead.max(0), 0, false),
+        GcraOperation::Add { cost } if cost > 0 => (4, cost, 0, false),
         // Nothing changes.
-        Flow::Take { .. } | Flow::Add { .. } => (2, 0, 0, false),
+        GcraOperation::Take { .. } | GcraOperation::Add { .. } => (2, 0, 0, false),
     };
     at.begin(pack, 5);
     pack.integer(what);
@@ -156,11 +158,11 @@ pub(super) fn flow_of(pack: &mut Pack, at: At, now: Time, flow: Flow) {
 
 /// Of claims of one partition.
 pub(super) fn claims(
-    names: &Names,
+    names: &NameCodec,
     partition: Partition,
-    claims: &[&Claim],
-) -> Result<Arguments, &'static str> {
-    let (mut forms, mut keys) = (Forms::default(), Keys::default());
+    claims: &[&MarkClaim],
+) -> Result<ScriptArguments, &'static str> {
+    let (mut forms, mut keys) = (ScriptForms::default(), ScriptKeys::default());
     let mut places = Vec::with_capacity(claims.len());
     for claim in claims {
         if !matches!(claim.cell.form.definition.measure, Measure::Once { .. }) {
@@ -169,7 +171,7 @@ pub(super) fn claims(
         let key = keys.place(names.cell(partition, &claim.cell));
         places.push((forms.place(&claim.cell.form, true), key));
     }
-    let mut pack = Pack::default();
+    let mut pack = MessagePackWriter::default();
     pack.array(2);
     forms.pack(&mut pack);
     pack.array(claims.len());
@@ -182,51 +184,56 @@ pub(super) fn claims(
         token[1..].copy_from_slice(&claim.token);
         pack.bytes(&token);
     }
-    Ok(Arguments { keys: keys.list, argument: pack.into_bytes() })
+    Ok(ScriptArguments { keys: keys.list, argument: pack.into_bytes() })
 }
 
 /// Of cells of one partition that are to be rid of what has aged out of them; `None` where of none something can.
-pub(super) fn sweep(names: &Names, partition: Partition, cells: &[Cell], horizon: Time) -> Option<Arguments> {
-    let (mut forms, mut keys, mut places) = (Forms::default(), Vec::new(), Vec::new());
+pub(super) fn sweep(
+    names: &NameCodec,
+    partition: Partition,
+    cells: &[RemoteCell],
+    horizon: Time,
+) -> Option<ScriptArguments> {
+    let (mut forms, mut keys, mut places) = (ScriptForms::default(), Vec::new(), Vec::new());
     for cell in cells {
-        if Frame::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
+        if WindowDimensions::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
             keys.push(names.cell(partition, cell));
             places.push(forms.place(&cell.form, false));
         }
     }
-    let mut pack = Pack::default();
+    let mut pack = MessagePackWriter::default();
     pack.array(3);
     pack.time(horizon);
     forms.pack(&mut pack);
     pack.array(places.len());
     places.iter().for_each(|place| pack.integer(*place));
-    (!keys.is_empty()).then(|| Arguments { keys, argument: pack.into_bytes() })
+    (!keys.is_empty()).then(|| ScriptArguments { keys, argument: pack.into_bytes() })
 }
 
 /// The names of the node's number, of who wrote last, and of cells.
-pub(super) fn read(names: &Names, partition: Partition, cells: &[Cell]) -> Vec<Vec<u8>> {
+pub(super) fn read(names: &NameCodec, partition: Partition, cells: &[RemoteCell]) -> Vec<Vec<u8>> {
     let cells = cells.iter().map(|cell| names.cell(partition, cell));
     [names.number(partition), names.writer(partition)].into_iter().chain(cells).collect()
 }
 
 /// What another cell has seen.
 fn merge(
-    pack: &mut Pack,
-    at: At,
-    image: &Image,
+    pack: &mut MessagePackWriter,
+    at: WriteTarget,
+    image: &CellImage,
     measure: &Measure,
     horizon: Time,
 ) -> Result<(), &'static str> {
-    let Image { first, last, content } = image;
+    let CellImage { first, last, content } = image;
     if first > last {
         return Err("the first event is after the last");
     }
     match (measure, content) {
         (
             Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. },
-            Content::Buckets(buckets),
+            CellContent::Buckets(buckets),
         ) => {
-            let Some(frame) = Frame::of(measure) else { return Err("it has no windows") };
+            let Some(frame) = WindowDimensions::of(measure) else { return Err("it has no windows") };
             let rows = rows(&frame, *last, buckets)?;
             at.begin(pack, 2 + 2 * rows.len());
             pack.text(clamped(*first).0);
@@ -237,18 +244,18 @@ fn merge(
             }
             Ok(())
         }
-        (Measure::Track(track), Content::Totals(totals)) => {
+        (Measure::Aggregate(track), CellContent::Totals(totals)) => {
             at.begin(pack, 1);
             totals_of(pack, track.columns(), (*first, *last), totals)
         }
-        (Measure::Evidence { .. }, Content::Evidence(Evidence { bad, good, weight })) => {
+        (Measure::Evidence { .. }, CellContent::Evidence(Evidence { bad, good, weight })) => {
             at.begin(pack, 2);
             pack.time(*last);
             pack.array(3);
             [bad, good, weight].into_iter().for_each(|sum| pack.integer(*sum));
             Ok(())
         }
-        (Measure::Gcra, Content::Moment(moment)) => {
+        (Measure::Gcra, CellContent::Moment(moment)) => {
             // How long it is kept is counted from the horizon, or else it is a year.
             let now = nanoseconds(clamped(horizon)).max(moment.saturating_sub(nanoseconds(Time(0) + YEAR)));
             at.begin(pack, 5);
@@ -259,13 +266,13 @@ fn merge(
             pack.yes_or_no(false);
             Ok(())
         }
-        (Measure::Approx { tier, precision, .. }, Content::Registers(periods)) => {
+        (Measure::Approx { tier, precision, .. }, CellContent::Registers(periods)) => {
             at.begin(pack, 3);
             pack.text(clamped(*first).0);
             pack.text(clamped(*last).0);
             let newest = form::bucket(*last, *tier);
             let mut runs = Vec::new();
-            for Registers { start, ranks } in periods {
+            for HyperLogLogRegisters { start, ranks } in periods {
                 let period = form::bucket(*start, *tier);
                 if period > newest {
                     return Err("a period begins after the last event");
@@ -288,9 +295,13 @@ const YEAR: Span = Span::days(366);
 
 /// Places of counts, as they lie in a cell with that last event, and what is counted there. What its fine tier does not
 /// reach is in the coarse one, or nowhere.
-fn rows(frame: &Frame, last: Time, buckets: &[Bucket]) -> Result<Vec<(i64, u64)>, &'static str> {
+fn rows(
+    frame: &WindowDimensions,
+    last: Time,
+    buckets: &[TimelineBucket],
+) -> Result<Vec<(i64, u64)>, &'static str> {
     let mut rows = Vec::with_capacity(buckets.len());
-    for Bucket { start, width, counts } in buckets {
+    for TimelineBucket { start, width, counts } in buckets {
         let coarse = frame.coarse.filter(|tier| tier.width == *width);
         let (tier, is_fine) = match coarse {
             _ if frame.fine.width == *width => (frame.fine, true),
@@ -312,13 +323,13 @@ fn rows(frame: &Frame, last: Time, buckets: &[Bucket]) -> Result<Vec<(i64, u64)>
 
 /// What a track has seen.
 fn totals_of(
-    pack: &mut Pack,
-    columns: &[Column],
+    pack: &mut MessagePackWriter,
+    columns: &[AggregateColumn],
     (first, last): (Time, Time),
-    totals: &Totals,
+    totals: &AggregateTotals,
 ) -> Result<(), &'static str> {
-    let Totals { count, sum, min, max, decayed } = totals;
-    let decays = columns.iter().filter(|column| matches!(column, Column::Decayed { .. })).count();
+    let AggregateTotals { count, sum, min, max, decayed } = totals;
+    let decays = columns.iter().filter(|column| matches!(column, AggregateColumn::Decayed { .. })).count();
     if decayed.len() != decays || decayed.iter().any(|sum| !sum.is_finite()) {
         return Err("its decayed sums are not those that the form keeps");
     }
@@ -326,7 +337,7 @@ fn totals_of(
     pack.text(clamped(first).0);
     pack.text(clamped(last).0);
     pack.count(*count);
-    match sum.filter(|_| columns.contains(&Column::Sum)) {
+    match sum.filter(|_| columns.contains(&AggregateColumn::Sum)) {
         Some(sum) => {
             // The low part is in [-2^61, 2^61).
             let high = sum.saturating_add(1 << (CARRY_BITS - 1)) >> CARRY_BITS;
@@ -336,7 +347,7 @@ fn totals_of(
         }
         None => [(); 2].iter().for_each(|()| pack.none()),
     }
-    for (value, column) in [(min, Column::Min), (max, Column::Max)] {
+    for (value, column) in [(min, AggregateColumn::Min), (max, AggregateColumn::Max)] {
         match value.filter(|_| columns.contains(&column)) {
             Some(value) => pack.text(value),
             None => pack.none(),

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stats::Figure;
+use stats::LedgerMetric;
 
 /// Sums since the start. All are monotone.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct WireCounters {
     /// Commands that were sent.
     pub commands: AtomicU64,
     /// Round trips, each of one or more commands.
@@ -35,9 +35,9 @@ pub struct Counters {
     pub damaged: AtomicU64,
 }
 
-impl Counters {
+impl WireCounters {
     /// The same as figures for metrics.
-    pub(super) fn figures(&self) -> Vec<Figure> {
+    pub(super) fn figures(&self) -> Vec<LedgerMetric> {
         let all = [
             ("commands", "Commands that were sent to the cluster", &self.commands),
             ("round_trips", "Round trips, each of one or more commands", &self.round_trips),
@@ -53,7 +53,7 @@ impl Counters {
             ("unconfirmed", "Writes that too few replicas have confirmed", &self.unconfirmed),
             ("damaged", "Changes that were not made since their cell is none", &self.damaged),
         ];
-        let figure = |(name, help, counter): (_, _, &AtomicU64)| Figure {
+        let figure = |(name, help, counter): (_, _, &AtomicU64)| LedgerMetric {
             name,
             help,
             is_sum: true,
@@ -70,7 +70,7 @@ impl Counters {
 
 /// The circuit of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circuit {
+pub enum CircuitState {
     /// It is asked.
     Closed,
     /// It is not.
@@ -81,11 +81,11 @@ pub enum Circuit {
 
 /// A server of the cluster as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shard {
+pub struct ServerStatus {
     /// Where it is.
-    pub address: super::Address,
+    pub address: super::ServerAddress,
     /// Whether it is asked.
-    pub circuit: Circuit,
+    pub circuit: CircuitState,
     /// Round trips that are under way.
     pub in_flight: usize,
     /// Failures since its last answer.

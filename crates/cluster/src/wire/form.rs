@@ -1,10 +1,10 @@
 //! What scripts are told of a form, and what the client needs to know of it.
 
 use event::{Span, Time};
-use stats::{Column, Measure, Tier, Weight};
+use stats::{AggregateColumn, DecayWeight, Measure, Tier};
 
-use super::pack::{Pack, clamped};
-use crate::remote::{Form, TIME_MAX};
+use super::message_pack::{MessagePackWriter, clamped};
+use crate::remote::{CellForm, TIME_MAX};
 
 /// A run of registers, so many that with where it begins it is a value of 64 bytes: more would make Redis keep the hash
 /// as a table.
@@ -16,22 +16,23 @@ const TTL_MAX: Span = Span::days(36_525);
 
 /// The dimensions of a cell of windows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
+pub(super) struct WindowDimensions {
     pub(super) fine: Tier,
     pub(super) coarse: Option<Tier>,
     pub(super) keep: Span,
     pub(super) counters: usize,
 }
 
-impl Frame {
+impl WindowDimensions {
     /// Of a measure whose cells are windows.
-    pub(super) fn of(measure: &Measure) -> Option<Frame> {
-        let single = |tier: Tier| Frame { fine: tier, coarse: None, keep: tier.span(), counters: 1 };
+    pub(super) fn of(measure: &Measure) -> Option<WindowDimensions> {
+        let single =
+            |tier: Tier| WindowDimensions { fine: tier, coarse: None, keep: tier.span(), counters: 1 };
         Some(match measure {
             Measure::Windows(layout) => {
                 let shape = layout.shape();
                 let (fine, coarse, keep) = (shape.fine(), shape.coarse(), shape.keep());
-                Frame { fine, coarse, keep, counters: shape.counters() }
+                WindowDimensions { fine, coarse, keep, counters: shape.counters() }
             }
             Measure::Distinct { tier, .. } => single(*tier),
             Measure::Once { window } => single(Tier { width: *window, buckets: 1 }),
@@ -52,11 +53,11 @@ impl Frame {
     /// The slot of the bucket of a time in a cell with that last event; `None` where it is not kept.
     pub(super) fn slot(&self, time: Time, last: Time, is_fine: bool) -> Option<i64> {
         let kept = |tier: Tier| {
-            let (number, slots) = (bucket(time, tier), Frame::slots(tier));
+            let (number, slots) = (bucket(time, tier), WindowDimensions::slots(tier));
             (bucket(last, tier) - number < slots).then(|| number.rem_euclid(slots))
         };
         let fine = if is_fine { kept(self.fine) } else { None };
-        fine.or_else(|| Some(Frame::slots(self.fine) + kept(self.coarse?)?))
+        fine.or_else(|| Some(WindowDimensions::slots(self.fine) + kept(self.coarse?)?))
     }
 
     fn longest(&self) -> Tier {
@@ -91,29 +92,31 @@ fn milliseconds(kept: Span) -> i64 {
 }
 
 /// Half-lives in a microsecond, of each decayed sum.
-fn rates(columns: &[Column]) -> impl Iterator<Item = f64> + Clone {
+fn rates(columns: &[AggregateColumn]) -> impl Iterator<Item = f64> + Clone {
     columns.iter().filter_map(|column| match column {
-        Column::Decayed { half_life, weight: Weight::One | Weight::Value } => Some(1.0 / half_life.0 as f64),
+        AggregateColumn::Decayed { half_life, weight: DecayWeight::One | DecayWeight::Value } => {
+            Some(1.0 / half_life.0 as f64)
+        }
         _ => None,
     })
 }
 
 /// Writes what scripts need to know of a form, and whether the time to live of its cells begins anew.
-pub(super) fn pack(pack: &mut Pack, form: &Form, renews: bool) {
+pub(super) fn pack(pack: &mut MessagePackWriter, form: &CellForm, renews: bool) {
     let span = |span: Span| span.0.min(TIME_MAX.0);
     let measure = &form.definition.measure;
     let ttl = |kept: i64| milliseconds(Span(kept.saturating_add(form.slack().0)));
     match measure {
         Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
-            let Some(frame) = Frame::of(measure) else { return };
+            let Some(frame) = WindowDimensions::of(measure) else { return };
             let longest = frame.longest();
             // The bucket of the last event may have only begun, and so may the one that it reaches back to.
             let kept = longest.span().0.saturating_add(longest.width.0).max(frame.keep.0);
             let ratio = frame.coarse.map_or(1, |coarse| coarse.width.0 / frame.fine.width.0.max(1));
             pack.array(11);
             pack.integer(1);
-            pack.integer(Frame::slots(frame.fine));
-            pack.integer(frame.coarse.map_or(0, Frame::slots));
+            pack.integer(WindowDimensions::slots(frame.fine));
+            pack.integer(frame.coarse.map_or(0, WindowDimensions::slots));
             pack.integer(width(frame.fine));
             pack.integer(ratio.max(1));
             pack.integer(frame.counters as i64);
@@ -123,7 +126,7 @@ pub(super) fn pack(pack: &mut Pack, form: &Form, renews: bool) {
             pack.integer(ttl(kept));
             pack.yes_or_no(renews);
         }
-        Measure::Track(track) => {
+        Measure::Aggregate(track) => {
             let rates = rates(track.columns());
             pack.array(4 + rates.clone().count());
             pack.integer(2);
@@ -146,7 +149,7 @@ pub(super) fn pack(pack: &mut Pack, form: &Form, renews: bool) {
         Measure::Approx { tier, precision, .. } => {
             pack.array(7);
             pack.integer(5);
-            pack.integer(Frame::slots(*tier));
+            pack.integer(WindowDimensions::slots(*tier));
             pack.integer(i64::from(runs(*precision)));
             pack.integer(width(*tier));
             pack.integer(span(tier.span()));

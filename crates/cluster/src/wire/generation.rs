@@ -9,25 +9,25 @@ use std::collections::HashMap;
 use redis::{Cmd, Value, cmd};
 use tokio::time::Instant;
 
-use super::call::Errand;
-use super::link::Line;
-use super::{Inner, named, unexpected};
-use crate::remote::{Failure, Generations, Partition};
+use super::routing::RoutedCommand;
+use super::server_link::ConnectionClass;
+use super::{WireCore, named, unexpected};
+use crate::remote::{Partition, PartitionGenerations, RemoteError};
 
 /// The field of the last change of any partition.
 const LATEST: &str = "n";
 /// Where the hash is.
 const AT: Partition = Partition(0);
 
-impl Inner {
+impl WireCore {
     pub(super) async fn generations(
         &self,
         known: u64,
         deadline: Instant,
-    ) -> Result<Option<Generations>, Failure> {
+    ) -> Result<Option<PartitionGenerations>, RemoteError> {
         let mut latest = cmd("HGET");
         latest.arg(self.names.changed()).arg(LATEST);
-        let latest = match self.one(Line::Reads, latest, deadline).await? {
+        let latest = match self.one(ConnectionClass::Reads, latest, deadline).await? {
             Value::Nil => 0,
             value => number(&value).ok_or_else(|| unexpected(AT, "the number of a change is none"))?,
         };
@@ -36,29 +36,34 @@ impl Inner {
         }
         let mut all = cmd("HGETALL");
         all.arg(self.names.changed());
-        let Value::Array(flat) = self.one(Line::Reads, all, deadline).await? else {
+        let Value::Array(flat) = self.one(ConnectionClass::Reads, all, deadline).await? else {
             return Err(unexpected(AT, "no answer of which partitions were changed"));
         };
-        Ok(Some(Generations { latest, partitions: partitions(&flat) }))
+        Ok(Some(PartitionGenerations { latest, partitions: partitions(&flat) }))
     }
 
-    pub(super) async fn renew(&self, partitions: &[Partition], deadline: Instant) -> Result<(), Failure> {
+    pub(super) async fn renew(&self, partitions: &[Partition], deadline: Instant) -> Result<(), RemoteError> {
         let drawn = getrandom::u64().map_err(|error| unexpected(AT, &error.to_string()))?.max(1);
         let mut set = cmd("HSET");
         set.arg(self.names.changed()).arg(LATEST).arg(drawn);
         partitions.iter().for_each(|partition| {
             set.arg(partition.0).arg(drawn);
         });
-        match self.one(Line::Writes, set, deadline).await? {
+        match self.one(ConnectionClass::Writes, set, deadline).await? {
             Value::Int(_) => Ok(()),
             Value::Nil => Err(self.unconfirmed()),
             _ => Err(unexpected(AT, "no answer to HSET")),
         }
     }
 
-    async fn one(&self, line: Line, command: Cmd, deadline: Instant) -> Result<Value, Failure> {
-        let answer = self.run(line, &[Errand { partition: AT, command }], deadline).await.pop();
-        let none = || Err(Failure::Unreachable("it was not answered".into()));
+    async fn one(
+        &self,
+        line: ConnectionClass,
+        command: Cmd,
+        deadline: Instant,
+    ) -> Result<Value, RemoteError> {
+        let answer = self.run(line, &[RoutedCommand { partition: AT, command }], deadline).await.pop();
+        let none = || Err(RemoteError::Unreachable("it was not answered".into()));
         answer.map_or_else(none, |answer| answer.map_err(|trouble| named(trouble, AT)))
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use event::Time;
+use stats::cell_export::{AggregateTotals, CellContent, HyperLogLogRegisters};
 use stats::limit::nanoseconds;
-use stats::portable::{Content, Registers, Totals};
-use stats::{Bucket, Column, Evidence, Measure, Tier};
+use stats::{AggregateColumn, Evidence, Measure, Tier, TimelineBucket};
 
 use super::batch::CARRY_BITS;
-use super::form::{self, Frame, RUN};
-use crate::remote::{Form, Image, TIME_MAX};
+use super::form::{self, RUN, WindowDimensions};
+use crate::remote::{CellForm, CellImage, TIME_MAX};
 
 /// Most events that a track says it has seen.
-const TRACK_COUNT_MAX: u64 = (1 << 62) - 1;
+const AGGREGATE_COUNT_MAX: u64 = (1 << 62) - 1;
 
 /// Makes an image of the fields of a cell's hash and their values; `None` if there are none. Allocates no more than some
 /// times what is given.
@@ -20,10 +20,10 @@ const TRACK_COUNT_MAX: u64 = (1 << 62) - 1;
 /// # Errors
 /// Says what is no field of the form.
 pub fn decode<'a>(
-    form: &Form,
+    form: &CellForm,
     fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
-) -> Result<Option<Image>, &'static str> {
-    let mut cell = Cell::default();
+) -> Result<Option<CellImage>, &'static str> {
+    let mut cell = CellFields::default();
     for (field, value) in fields {
         cell.is_there = true;
         match integer(field) {
@@ -39,7 +39,7 @@ pub fn decode<'a>(
         let moment = cell.least.ok_or("it has no moment")?;
         let micros = moment.div_euclid(1000).saturating_add(i64::from(moment.rem_euclid(1000) > 0));
         let time = Time(micros);
-        return Ok(Some(Image { first: time, last: time, content: Content::Moment(moment) }));
+        return Ok(Some(CellImage { first: time, last: time, content: CellContent::Moment(moment) }));
     }
     let last = cell.last.ok_or("it has no last event")?;
     let first = cell.first.unwrap_or(last);
@@ -48,22 +48,22 @@ pub fn decode<'a>(
     }
     let content = match measure {
         Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
-            let frame = Frame::of(measure).ok_or("it has no windows")?;
-            Content::Buckets(cell.buckets(&frame, last)?)
+            let frame = WindowDimensions::of(measure).ok_or("it has no windows")?;
+            CellContent::Buckets(cell.buckets(&frame, last)?)
         }
-        Measure::Track(track) => Content::Totals(cell.totals(track.columns())?),
-        Measure::Evidence { .. } => Content::Evidence(cell.evidence),
+        Measure::Aggregate(track) => CellContent::Totals(cell.totals(track.columns())?),
+        Measure::Evidence { .. } => CellContent::Evidence(cell.evidence),
         Measure::Approx { tier, precision, .. } => {
-            Content::Registers(cell.registers(*tier, *precision, last)?)
+            CellContent::Registers(cell.registers(*tier, *precision, last)?)
         }
-        Measure::Gcra => Content::Moment(nanoseconds(last)),
+        Measure::Gcra => CellContent::Moment(nanoseconds(last)),
     };
-    Ok(Some(Image { first, last, content }))
+    Ok(Some(CellImage { first, last, content }))
 }
 
 /// The fields of any cell.
 #[derive(Default)]
-struct Cell<'a> {
+struct CellFields<'a> {
     is_there: bool,
     first: Option<Time>,
     last: Option<Time>,
@@ -76,7 +76,7 @@ struct Cell<'a> {
     places: Vec<(i64, &'a [u8])>,
 }
 
-impl<'a> Cell<'a> {
+impl<'a> CellFields<'a> {
     fn named(&mut self, field: &[u8], value: &'a [u8]) -> Result<(), &'static str> {
         let number = || integer(value).ok_or("a field is no integer");
         match field {
@@ -102,9 +102,9 @@ impl<'a> Cell<'a> {
         Ok(())
     }
 
-    fn buckets(&self, frame: &Frame, last: Time) -> Result<Vec<Bucket>, &'static str> {
+    fn buckets(&self, frame: &WindowDimensions, last: Time) -> Result<Vec<TimelineBucket>, &'static str> {
         let counters = frame.counters as i64;
-        let fine_slots = Frame::slots(frame.fine);
+        let fine_slots = WindowDimensions::slots(frame.fine);
         // Coarse ones come first.
         let mut rows = BTreeMap::<(bool, i64), Vec<u64>>::new();
         for (place, value) in &self.places {
@@ -116,13 +116,15 @@ impl<'a> Cell<'a> {
             let (slot, counter) = (place.div_euclid(counters), place.rem_euclid(counters));
             let (tier, slot) = match frame.coarse {
                 _ if (0..fine_slots).contains(&slot) => (frame.fine, slot),
-                Some(coarse) if (fine_slots..fine_slots + Frame::slots(coarse)).contains(&slot) => {
+                Some(coarse)
+                    if (fine_slots..fine_slots + WindowDimensions::slots(coarse)).contains(&slot) =>
+                {
                     (coarse, slot - fine_slots)
                 }
                 _ => return Err("a place is none of the form's"),
             };
             let newest = form::bucket(last, tier);
-            let bucket = newest - (newest - slot).rem_euclid(Frame::slots(tier));
+            let bucket = newest - (newest - slot).rem_euclid(WindowDimensions::slots(tier));
             let row = rows.entry((tier == frame.fine, bucket));
             let counts = row.or_insert_with(|| vec![0; frame.counters]);
             if let Some(place) = counts.get_mut(counter as usize) {
@@ -131,30 +133,36 @@ impl<'a> Cell<'a> {
         }
         let row = |((is_fine, bucket), counts)| {
             let tier = if is_fine { frame.fine } else { frame.coarse.unwrap_or(frame.fine) };
-            Bucket { start: form::start(bucket, tier), width: tier.width, counts }
+            TimelineBucket { start: form::start(bucket, tier), width: tier.width, counts }
         };
         Ok(rows.into_iter().map(row).collect())
     }
 
-    fn totals(&self, columns: &[Column]) -> Result<Totals, &'static str> {
+    fn totals(&self, columns: &[AggregateColumn]) -> Result<AggregateTotals, &'static str> {
         let count = self.count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
-        let keeps = |column: Column| columns.contains(&column);
+        let keeps = |column: AggregateColumn| columns.contains(&column);
         let [low, high] = self.sums.map(i128::from);
-        let decays = columns.iter().filter(|column| matches!(column, Column::Decayed { .. })).count();
+        let decays =
+            columns.iter().filter(|column| matches!(column, AggregateColumn::Decayed { .. })).count();
         if !self.places.is_empty() {
             return Err("a track has no places");
         }
-        Ok(Totals {
-            count: count.ok_or("a track has no count")?.min(TRACK_COUNT_MAX),
-            sum: keeps(Column::Sum).then(|| (high << CARRY_BITS).saturating_add(low)),
-            min: self.least.filter(|least| keeps(Column::Min) && *least < i64::MAX),
-            max: self.greatest.filter(|greatest| keeps(Column::Max) && *greatest > i64::MIN),
+        Ok(AggregateTotals {
+            count: count.ok_or("a track has no count")?.min(AGGREGATE_COUNT_MAX),
+            sum: keeps(AggregateColumn::Sum).then(|| (high << CARRY_BITS).saturating_add(low)),
+            min: self.least.filter(|least| keeps(AggregateColumn::Min) && *least < i64::MAX),
+            max: self.greatest.filter(|greatest| keeps(AggregateColumn::Max) && *greatest > i64::MIN),
             decayed: self.decayed.iter().take(decays).copied().collect(),
         })
     }
 
-    fn registers(&self, tier: Tier, precision: u8, last: Time) -> Result<Vec<Registers>, &'static str> {
-        let (runs, slots) = (i64::from(form::runs(precision)), Frame::slots(tier));
+    fn registers(
+        &self,
+        tier: Tier,
+        precision: u8,
+        last: Time,
+    ) -> Result<Vec<HyperLogLogRegisters>, &'static str> {
+        let (runs, slots) = (i64::from(form::runs(precision)), WindowDimensions::slots(tier));
         let newest = form::bucket(last, tier);
         let mut periods = BTreeMap::<i64, Vec<(u32, u8)>>::new();
         for (place, value) in &self.places {
@@ -177,7 +185,7 @@ impl<'a> Cell<'a> {
         }
         let period = |(bucket, mut ranks): (i64, Vec<(u32, u8)>)| {
             ranks.sort_unstable();
-            Registers { start: form::start(bucket, tier), ranks }
+            HyperLogLogRegisters { start: form::start(bucket, tier), ranks }
         };
         Ok(periods.into_iter().map(period).collect())
     }

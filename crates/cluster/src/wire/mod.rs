@@ -19,18 +19,18 @@
 //! Writes wait until the slot has moved ([`Failure::Moving`]).
 
 mod batch;
-mod call;
 mod counters;
-pub mod exact;
+mod diagnosis;
+pub mod exact_limit;
 mod form;
 mod generation;
 pub mod image;
-mod link;
+mod message_pack;
 mod name;
-mod opening;
-mod pack;
+mod routing;
 mod scan;
 mod script;
+mod server_link;
 mod settings;
 pub mod slot;
 mod topology;
@@ -47,24 +47,25 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-pub use counters::{Circuit, Counters, Shard};
-pub(crate) use name::Name;
-pub(crate) use scan::{SEEN_MAX, STEP, Scan};
-pub use settings::{Settings, Tls};
-pub use topology::Address;
+pub use counters::{CircuitState, ServerStatus, WireCounters};
+pub(crate) use name::CellName;
+pub(crate) use scan::{NameScan, SEEN_MAX, STEP};
+pub use settings::{ClusterTls, WireSettings};
+pub use topology::ServerAddress;
 
-use self::batch::Arguments;
-use self::call::{Errand, Trouble};
-use self::link::{Dial, Line, Link, Lost, Silence};
-use self::name::Names;
-use self::opening::{Cause, Said};
-use self::script::{Script, Scripts};
-use self::topology::Topology;
-use stats::Figure;
+use self::batch::ScriptArguments;
+use self::diagnosis::{ServerDiagnosis, ServerFault};
+use self::name::NameCodec;
+use self::routing::{CommandFailure, RoutedCommand};
+use self::script::{LuaScript, LuaScripts};
+use self::server_link::{ConnectionClass, ConnectionLoss, ExchangeError, ServerConnector, ServerLink};
+use self::topology::SlotTopology;
+use stats::LedgerMetric;
 
 use crate::remote::{
-    Batch, Before, Cell, Claim, Failure, Form, Found, Generations, Image, Later, Partition, Read, Remote,
-    Round, Writer, Written,
+    CellForm, CellImage, ExactLimitBatch, LastWriter, MarkClaim, Partition, PartitionGenerations,
+    PartitionImages, PartitionRead, PriorReading, RemoteCell, RemoteCluster, RemoteError, RemoteFuture,
+    WriteBatch, WriteOutcome,
 };
 
 /// How long asking one server where slots are may take.
@@ -83,7 +84,7 @@ const LAYOUT: &str = "1";
 
 /// Why a cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum ClusterOpenError {
     /// A setting that cannot be.
     #[error("{0}")]
     Settings(String),
@@ -132,73 +133,73 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl ClusterOpenError {
     /// Whether it may be otherwise in a while.
     fn may_pass(&self) -> bool {
-        matches!(self, OpenError::Unusable { may_pass: true, .. } | OpenError::Unready(_))
+        matches!(self, ClusterOpenError::Unusable { may_pass: true, .. } | ClusterOpenError::Unready(_))
     }
 }
 
 /// A cluster behind its wires. Futures that it answers can be awaited on any runtime; the work is done on the one that
 /// it was opened with.
 #[derive(Clone)]
-pub struct Wire {
-    inner: Arc<Inner>,
+pub struct WireClient {
+    inner: Arc<WireCore>,
     runtime: Handle,
     /// Ends with the last clone.
-    _refresher: Arc<Refresher>,
+    _refresher: Arc<TopologyRefresher>,
 }
 
-struct Refresher(JoinHandle<()>);
+struct TopologyRefresher(JoinHandle<()>);
 
-impl Drop for Refresher {
+impl Drop for TopologyRefresher {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// What all calls share.
-struct Inner {
-    settings: Arc<Settings>,
-    names: Names,
-    scripts: Scripts,
-    dial: Dial,
-    topology: RwLock<Arc<Topology>>,
-    links: Mutex<HashMap<Address, Arc<Link>>>,
+struct WireCore {
+    settings: Arc<WireSettings>,
+    names: NameCodec,
+    scripts: LuaScripts,
+    dial: ServerConnector,
+    topology: RwLock<Arc<SlotTopology>>,
+    links: Mutex<HashMap<ServerAddress, Arc<ServerLink>>>,
     refresh: Notify,
-    counters: Arc<Counters>,
+    counters: Arc<WireCounters>,
 }
 
-impl std::fmt::Debug for Wire {
+impl std::fmt::Debug for WireClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wire").field("settings", &self.inner.settings).finish_non_exhaustive()
     }
 }
 
-impl Wire {
+impl WireClient {
     /// Finds the servers of a cluster, and checks that it divides keys as this node does. To be awaited on `runtime`.
     ///
     /// # Errors
     /// Says what is wrong with the settings, or the cluster.
-    pub async fn open(settings: Settings, runtime: Handle) -> Result<Wire, OpenError> {
+    pub async fn open(settings: WireSettings, runtime: Handle) -> Result<WireClient, ClusterOpenError> {
         check(&settings)?;
         let settings = Arc::new(settings);
         let path = settings.tls.as_ref().and_then(|tls| tls.authorities.clone());
         let authorities = match path {
-            Some(path) => Some(
-                std::fs::read(&path)
-                    .map_err(|error| OpenError::Authorities { path: path.display().to_string(), error })?,
-            ),
+            Some(path) => Some(std::fs::read(&path).map_err(|error| ClusterOpenError::Authorities {
+                path: path.display().to_string(),
+                error,
+            })?),
             None => None,
         };
         if settings.tls.is_some() {
             // It may be that another part of the process has chosen one before.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let inner = Arc::new(Inner {
-            names: Names::new(&settings.prefix, settings.node, settings.partitions),
-            scripts: Scripts::new(),
-            dial: Dial { settings: settings.clone(), authorities },
+        let inner = Arc::new(WireCore {
+            names: NameCodec::new(&settings.prefix, settings.node, settings.partitions),
+            scripts: LuaScripts::new(),
+            dial: ServerConnector { settings: settings.clone(), authorities },
             topology: RwLock::default(),
             links: Mutex::default(),
             refresh: Notify::new(),
@@ -225,24 +226,24 @@ impl Wire {
                 let wait = inner.settings.refresh_every;
                 let _ = tokio::time::timeout(wait, inner.refresh.notified()).await;
                 if let Err(said) = inner.refresh_now().await {
-                    let said = opening::list(&said);
+                    let said = diagnosis::list(&said);
                     tracing::warn!("no server of the cluster says where slots are: {said}");
                 }
                 sleep(REFRESH_PAUSE).await;
             }
         });
-        Ok(Wire { inner, runtime, _refresher: Arc::new(Refresher(refresher)) })
+        Ok(WireClient { inner, runtime, _refresher: Arc::new(TopologyRefresher(refresher)) })
     }
 
     /// What was done.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &WireCounters {
         &self.inner.counters
     }
 
     /// The servers that were asked, by address.
-    pub fn shards(&self) -> Vec<Shard> {
+    pub fn shards(&self) -> Vec<ServerStatus> {
         let links = self.inner.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut shards: Vec<Shard> = links.values().map(|link| link.shard()).collect();
+        let mut shards: Vec<ServerStatus> = links.values().map(|link| link.shard()).collect();
         shards.sort_unstable_by(|one, other| one.address.cmp(&other.address));
         shards
     }
@@ -256,18 +257,18 @@ impl Wire {
     /// the cluster has.
     pub(crate) async fn remove(
         &self,
-        cells: &[(Partition, Name)],
+        cells: &[(Partition, CellName)],
         within: Duration,
-    ) -> Vec<Result<(), Failure>> {
+    ) -> Vec<Result<(), RemoteError>> {
         let inner = &self.inner;
-        let errand = |(partition, name): &(Partition, Name)| {
+        let errand = |(partition, name): &(Partition, CellName)| {
             let mut command = cmd("DEL");
             command.arg(inner.names.named(*partition, *name)).arg(inner.names.writer(*partition));
-            Errand { partition: *partition, command }
+            RoutedCommand { partition: *partition, command }
         };
-        let errands: Vec<Errand> = cells.iter().map(errand).collect();
-        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
-        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+        let errands: Vec<RoutedCommand> = cells.iter().map(errand).collect();
+        let answers = inner.run(ConnectionClass::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&RoutedCommand, Result<Value, CommandFailure>)| match answer {
             Ok(Value::Int(_)) => Ok(()),
             Ok(Value::Nil) => Err(inner.unconfirmed()),
             Ok(_) => Err(unexpected(errand.partition, "no answer to DEL")),
@@ -279,18 +280,18 @@ impl Wire {
     /// Folds or removes what has aged out of cells at `horizon`; answers how many fields went, a partition.
     pub(crate) async fn sweep(
         &self,
-        parts: Vec<(Partition, Vec<Cell>)>,
+        parts: Vec<(Partition, Vec<RemoteCell>)>,
         horizon: Time,
         within: Duration,
-    ) -> Vec<Result<u64, Failure>> {
+    ) -> Vec<Result<u64, RemoteError>> {
         let inner = &self.inner;
-        let errand = |(partition, cells): (Partition, Vec<Cell>)| {
-            let Arguments { keys, argument } = batch::sweep(&inner.names, partition, &cells, horizon)?;
-            Some(Errand { partition, command: script(&inner.scripts.sweep, keys, Some(argument)) })
+        let errand = |(partition, cells): (Partition, Vec<RemoteCell>)| {
+            let ScriptArguments { keys, argument } = batch::sweep(&inner.names, partition, &cells, horizon)?;
+            Some(RoutedCommand { partition, command: script(&inner.scripts.sweep, keys, Some(argument)) })
         };
-        let errands: Vec<Errand> = parts.into_iter().filter_map(errand).collect();
-        let answers = inner.run(Line::Writes, &errands, Instant::now() + within).await;
-        let removed = |(errand, answer): (&Errand, Result<Value, Trouble>)| match answer {
+        let errands: Vec<RoutedCommand> = parts.into_iter().filter_map(errand).collect();
+        let answers = inner.run(ConnectionClass::Writes, &errands, Instant::now() + within).await;
+        let removed = |(errand, answer): (&RoutedCommand, Result<Value, CommandFailure>)| match answer {
             Ok(Value::Int(removed)) => Ok(removed.max(0).cast_unsigned()),
             Ok(Value::Nil) => Err(inner.unconfirmed()),
             Ok(_) => Err(unexpected(errand.partition, "no answer of the script that sweeps")),
@@ -303,25 +304,25 @@ impl Wire {
     fn on_runtime<T: Send + 'static>(
         &self,
         count: usize,
-        call: impl Future<Output = Vec<Result<T, Failure>>> + Send + 'static,
-    ) -> Later<'static, Vec<Result<T, Failure>>> {
+        call: impl Future<Output = Vec<Result<T, RemoteError>>> + Send + 'static,
+    ) -> RemoteFuture<'static, Vec<Result<T, RemoteError>>> {
         let task = self.runtime.spawn(call);
         Box::pin(async move {
             task.await.unwrap_or_else(|_| {
                 let gone =
-                    || Err(Failure::Unreachable("the runtime of the cluster's wires has ended".into()));
+                    || Err(RemoteError::Unreachable("the runtime of the cluster's wires has ended".into()));
                 (0..count).map(|_| gone()).collect()
             })
         })
     }
 }
 
-fn check(settings: &Settings) -> Result<(), OpenError> {
-    let wrong = |text: String| Err(OpenError::Settings(text));
+fn check(settings: &WireSettings) -> Result<(), ClusterOpenError> {
+    let wrong = |text: String| Err(ClusterOpenError::Settings(text));
     if settings.nodes.is_empty() {
         return wrong("no server of the cluster is named".to_owned());
     }
-    if let Some(node) = settings.nodes.iter().find(|node| Address::parse(node).is_none()) {
+    if let Some(node) = settings.nodes.iter().find(|node| ServerAddress::parse(node).is_none()) {
         return wrong(format!("`{node}` is no server: expected `host:port`"));
     }
     let prefix = &settings.prefix;
@@ -334,14 +335,14 @@ fn check(settings: &Settings) -> Result<(), OpenError> {
     Ok(())
 }
 
-impl Inner {
-    fn topology(&self) -> Arc<Topology> {
+impl WireCore {
+    fn topology(&self) -> Arc<SlotTopology> {
         self.topology.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn link(&self, address: &Address) -> Arc<Link> {
+    fn link(&self, address: &ServerAddress) -> Arc<ServerLink> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Arc::new(Link::new(address.clone(), self.dial.clone(), self.counters.clone()));
+        let new = || Arc::new(ServerLink::new(address.clone(), self.dial.clone(), self.counters.clone()));
         links.entry(address.clone()).or_insert_with(new).clone()
     }
 
@@ -351,7 +352,7 @@ impl Inner {
     }
 
     /// Takes in what redirections said.
-    fn learn(&self, found: Vec<(u16, Address)>) {
+    fn learn(&self, found: Vec<(u16, ServerAddress)>) {
         if found.is_empty() {
             return;
         }
@@ -364,7 +365,7 @@ impl Inner {
     }
 
     /// Looks whether the cluster can be used as it is meant to.
-    async fn begin(&self) -> Result<(), OpenError> {
+    async fn begin(&self) -> Result<(), ClusterOpenError> {
         let said = match self.refresh_now().await {
             Ok(()) => self.refusals().await,
             Err(said) => said,
@@ -374,9 +375,9 @@ impl Inner {
 
     /// Asks servers one after the other where slots are, beginning with another one each time. Tells what each said if none
     /// does.
-    async fn refresh_now(&self) -> Result<(), Vec<Said>> {
+    async fn refresh_now(&self) -> Result<(), Vec<ServerDiagnosis>> {
         let mut servers = self.topology().servers.clone();
-        servers.extend(self.settings.nodes.iter().filter_map(|node| Address::parse(node)));
+        servers.extend(self.settings.nodes.iter().filter_map(|node| ServerAddress::parse(node)));
         let turn = self.counters.refreshes.fetch_add(1, Ordering::Relaxed) as usize;
         let turn = turn % servers.len().max(1);
         servers.rotate_left(turn);
@@ -385,31 +386,34 @@ impl Inner {
             let mut ask = cmd("CLUSTER");
             ask.arg("SLOTS");
             let deadline = Instant::now() + REFRESH_WITHIN.max(self.settings.connect_within);
-            let lost = match self.link(&server).exchange(Line::Reads, vec![ask], deadline).await {
+            let lost = match self.link(&server).exchange(ConnectionClass::Reads, vec![ask], deadline).await {
                 Ok(values) => match values.first() {
                     Some(Value::ServerError(error)) => {
                         let why = format!("{} {}", error.code(), error.details().unwrap_or(""));
-                        Lost { why: why.into(), cause: Cause::of_answer(error) }
+                        ConnectionLoss { why: why.into(), cause: ServerFault::of_answer(error) }
                     }
-                    value => match value.and_then(|value| Topology::parse(value, &server)) {
+                    value => match value.and_then(|value| SlotTopology::parse(value, &server)) {
                         Some(topology) => {
                             self.know(topology);
                             return Ok(());
                         }
-                        None => Lost { why: "it knows of no slots".into(), cause: Cause::Slotless },
+                        None => ConnectionLoss {
+                            why: "it knows of no slots".into(),
+                            cause: ServerFault::Slotless,
+                        },
                     },
                 },
-                Err(Silence::Open(lost) | Silence::Lost(lost)) => lost,
+                Err(ExchangeError::Open(lost) | ExchangeError::Lost(lost)) => lost,
             };
-            seen.push(Said::new(&server, lost));
+            seen.push(ServerDiagnosis::new(&server, lost));
         }
         Err(seen)
     }
 
-    fn know(&self, topology: Topology) {
+    fn know(&self, topology: SlotTopology) {
         // Servers that have left are let go, with their connections.
-        let seeds: Vec<Address> =
-            self.settings.nodes.iter().filter_map(|node| Address::parse(node)).collect();
+        let seeds: Vec<ServerAddress> =
+            self.settings.nodes.iter().filter_map(|node| ServerAddress::parse(node)).collect();
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.retain(|address, _| topology.servers.contains(address) || seeds.contains(address));
         drop(links);
@@ -417,7 +421,7 @@ impl Inner {
     }
 
     /// Says how keys are laid out and which secret they have, if nobody has, and checks that it is so.
-    async fn agree(&self) -> Result<(), OpenError> {
+    async fn agree(&self) -> Result<(), ClusterOpenError> {
         let name = self.names.layout();
         let expected = format!("{LAYOUT} {}", self.settings.partitions.count());
         let secret = self.settings.secret.map(|secret| format!("{:016x}", u64::from_be_bytes(secret)));
@@ -434,7 +438,7 @@ impl Inner {
         get.arg(&name);
         self.ask_first(set(Some("NX"))).await?;
         let Value::BulkString(found) = self.ask_first(get).await? else {
-            return Err(OpenError::Unready("it has lost what was just written".into()));
+            return Err(ClusterOpenError::Unready("it has lost what was just written".into()));
         };
         let found = String::from_utf8_lossy(&found).into_owned();
         let prefix = self.settings.prefix.clone();
@@ -443,130 +447,149 @@ impl Inner {
             None => (found.as_str(), None),
         };
         if layout != expected {
-            return Err(OpenError::Layout { prefix, found: layout.to_owned(), expected });
+            return Err(ClusterOpenError::Layout { prefix, found: layout.to_owned(), expected });
         }
         match (theirs, secret) {
-            (Some(theirs), Some(secret)) if theirs != secret => Err(OpenError::Secret { prefix }),
+            (Some(theirs), Some(secret)) if theirs != secret => Err(ClusterOpenError::Secret { prefix }),
             (None, Some(_)) => self.ask_first(set(None)).await.map(|_| ()),
             _ => Ok(()),
         }
     }
 
     /// Sends a command to the server of the first partition.
-    async fn ask_first(&self, command: Cmd) -> Result<Value, OpenError> {
+    async fn ask_first(&self, command: Cmd) -> Result<Value, ClusterOpenError> {
         let deadline = Instant::now() + self.settings.connect_within.max(REFRESH_WITHIN);
-        let errand = Errand { partition: Partition(0), command };
-        let answer = self.run(Line::Reads, &[errand], deadline).await.pop();
+        let errand = RoutedCommand { partition: Partition(0), command };
+        let answer = self.run(ConnectionClass::Reads, &[errand], deadline).await.pop();
         match answer {
             Some(Ok(value)) => Ok(value),
-            Some(Err(trouble)) => Err(OpenError::Unready(named(trouble, Partition(0)).to_string().into())),
-            None => Err(OpenError::Unready("it was not answered".into())),
+            Some(Err(trouble)) => {
+                Err(ClusterOpenError::Unready(named(trouble, Partition(0)).to_string().into()))
+            }
+            None => Err(ClusterOpenError::Unready("it was not answered".into())),
         }
     }
 
-    async fn read(&self, asked: Vec<Read>, deadline: Instant) -> Vec<Result<Found, Failure>> {
-        let errand = |read: &Read| Errand {
+    async fn read(
+        &self,
+        asked: Vec<PartitionRead>,
+        deadline: Instant,
+    ) -> Vec<Result<PartitionImages, RemoteError>> {
+        let errand = |read: &PartitionRead| RoutedCommand {
             partition: read.partition,
             command: script(&self.scripts.read, batch::read(&self.names, read.partition, &read.cells), None),
         };
-        let errands: Vec<Errand> = asked.iter().map(errand).collect();
-        let answers = self.run(Line::Reads, &errands, deadline).await;
+        let errands: Vec<RoutedCommand> = asked.iter().map(errand).collect();
+        let answers = self.run(ConnectionClass::Reads, &errands, deadline).await;
         let mut found = Vec::with_capacity(asked.len());
         for (read, answer) in asked.iter().zip(answers) {
             found.push(match answer {
                 Ok(value) => self.found(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
-                Err(Trouble::Apart) => self.read_apart(read, deadline).await,
-                Err(Trouble::Failure(failure)) => Err(failure),
+                Err(CommandFailure::Apart) => self.read_apart(read, deadline).await,
+                Err(CommandFailure::Failure(failure)) => Err(failure),
             });
         }
         found
     }
 
     /// Reads cells of a partition that is being moved, one by one.
-    async fn read_apart(&self, read: &Read, deadline: Instant) -> Result<Found, Failure> {
+    async fn read_apart(
+        &self,
+        read: &PartitionRead,
+        deadline: Instant,
+    ) -> Result<PartitionImages, RemoteError> {
         let partition = read.partition;
         let names = batch::read(&self.names, partition, &read.cells);
         let mut commands = names.iter().enumerate().map(|(at, name)| {
             let mut command = cmd(if at < HEAD { "GET" } else { "HGETALL" });
             command.arg(name);
-            Errand { partition, command }
+            RoutedCommand { partition, command }
         });
         let head = commands.by_ref().take(HEAD).collect::<Vec<_>>();
         let cells = commands.collect::<Vec<_>>();
-        let whole = |answers: Vec<Result<Value, Trouble>>| -> Result<Vec<Value>, Failure> {
+        let whole = |answers: Vec<Result<Value, CommandFailure>>| -> Result<Vec<Value>, RemoteError> {
             answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
         };
         for _ in 0..APART_TRIES {
-            let before = whole(self.run(Line::Reads, &head, deadline).await)?;
-            let images = whole(self.run(Line::Reads, &cells, deadline).await)?;
-            let after = whole(self.run(Line::Reads, &head, deadline).await)?;
+            let before = whole(self.run(ConnectionClass::Reads, &head, deadline).await)?;
+            let images = whole(self.run(ConnectionClass::Reads, &cells, deadline).await)?;
+            let after = whole(self.run(ConnectionClass::Reads, &head, deadline).await)?;
             if before == after {
                 let value = Value::Array(before.into_iter().chain(images).collect());
                 return self.found(&value, &read.cells).map_err(|why| unexpected(partition, why));
             }
         }
-        Err(Failure::Moving(partition))
+        Err(RemoteError::Moving(partition))
     }
 
-    async fn write(&self, batches: Vec<Batch>, deadline: Instant) -> Vec<Result<Written, Failure>> {
-        let mut answers: Vec<Option<Result<Written, Failure>>> = Vec::with_capacity(batches.len());
+    async fn write(
+        &self,
+        batches: Vec<WriteBatch>,
+        deadline: Instant,
+    ) -> Vec<Result<WriteOutcome, RemoteError>> {
+        let mut answers: Vec<Option<Result<WriteOutcome, RemoteError>>> = Vec::with_capacity(batches.len());
         let mut errands = Vec::with_capacity(batches.len());
         for batch in &batches {
             match batch::batch(&self.names, batch) {
-                Ok(Arguments { keys, argument }) => {
+                Ok(ScriptArguments { keys, argument }) => {
                     let command = script(&self.scripts.apply, keys, Some(argument));
-                    errands.push(Errand { partition: batch.partition, command });
+                    errands.push(RoutedCommand { partition: batch.partition, command });
                     answers.push(None);
                 }
                 Err(why) => answers.push(Some(Err(unexpected(batch.partition, why)))),
             }
         }
-        let made = self.run(Line::Writes, &errands, deadline).await;
+        let made = self.run(ConnectionClass::Writes, &errands, deadline).await;
         let mut made = errands.iter().zip(made).map(|(errand, answer)| {
             let partition = errand.partition;
             self.written(partition, answer.map_err(|trouble| named(trouble, partition))?)
         });
-        let lost = || Err(Failure::Unreachable("it was not answered".into()));
+        let lost = || Err(RemoteError::Unreachable("it was not answered".into()));
         answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
     }
 
-    async fn take(&self, rounds: Vec<Round>, deadline: Instant) -> Vec<Result<Vec<Before>, Failure>> {
-        let mut answers: Vec<Option<Result<Vec<Before>, Failure>>> = Vec::with_capacity(rounds.len());
+    async fn take(
+        &self,
+        rounds: Vec<ExactLimitBatch>,
+        deadline: Instant,
+    ) -> Vec<Result<Vec<PriorReading>, RemoteError>> {
+        let mut answers: Vec<Option<Result<Vec<PriorReading>, RemoteError>>> =
+            Vec::with_capacity(rounds.len());
         let (mut errands, mut sent) = (Vec::with_capacity(rounds.len()), Vec::with_capacity(rounds.len()));
         for round in &rounds {
-            match exact::round(&self.names, round) {
-                Ok(Arguments { keys, argument }) => {
+            match exact_limit::batch(&self.names, round) {
+                Ok(ScriptArguments { keys, argument }) => {
                     let command = script(&self.scripts.take, keys, Some(argument));
-                    errands.push(Errand { partition: round.partition, command });
+                    errands.push(RoutedCommand { partition: round.partition, command });
                     sent.push(round);
                     answers.push(None);
                 }
                 Err(why) => answers.push(Some(Err(unexpected(round.partition, why)))),
             }
         }
-        let made = self.run(Line::Takes, &errands, deadline).await;
+        let made = self.run(ConnectionClass::Takes, &errands, deadline).await;
         let mut made = sent.into_iter().zip(made).map(|(round, answer)| {
             let partition = round.partition;
             match answer.map_err(|trouble| named(trouble, partition))? {
                 Value::Nil => Err(self.unconfirmed()),
                 Value::BulkString(text) => {
-                    let befores = exact::decode(&text, round.number, round.asks.len());
+                    let befores = exact_limit::decode(&text, round.number, round.asks.len());
                     befores.map_err(|why| unexpected(partition, why))
                 }
                 _ => Err(unexpected(partition, "no answer of the script that takes")),
             }
         });
-        let lost = || Err(Failure::Unreachable("it was not answered".into()));
+        let lost = || Err(RemoteError::Unreachable("it was not answered".into()));
         answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
     }
 
     /// Why a write that was made is not answered.
-    fn unconfirmed(&self) -> Failure {
+    fn unconfirmed(&self) -> RemoteError {
         let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
-        Failure::Unreachable(why.into())
+        RemoteError::Unreachable(why.into())
     }
 
-    fn written(&self, partition: Partition, value: Value) -> Result<Written, Failure> {
+    fn written(&self, partition: Partition, value: Value) -> Result<WriteOutcome, RemoteError> {
         let parts = match &value {
             Value::Array(parts) => parts.as_slice(),
             Value::Nil => return Err(self.unconfirmed()),
@@ -575,19 +598,21 @@ impl Inner {
         match parts {
             [Value::Int(0), Value::Int(_), Value::Int(damaged), before] => {
                 if *damaged > 0 {
-                    Counters::add(&self.counters.damaged, damaged.unsigned_abs());
+                    WireCounters::add(&self.counters.damaged, damaged.unsigned_abs());
                     tracing::error!(partition = partition.0, damaged, "cells in the cluster are damaged");
                 }
-                Ok(Written::Now(self.writer(before)))
+                Ok(WriteOutcome::Now(self.writer(before)))
             }
-            [Value::Int(1), ..] => Ok(Written::Before),
-            [Value::Int(2), Value::Int(has), ..] => Ok(Written::Behind(u64::try_from(*has).unwrap_or(0))),
+            [Value::Int(1), ..] => Ok(WriteOutcome::Before),
+            [Value::Int(2), Value::Int(has), ..] => {
+                Ok(WriteOutcome::Behind(u64::try_from(*has).unwrap_or(0)))
+            }
             _ => Err(unexpected(partition, "no answer of the script that makes batches")),
         }
     }
 
     /// The node's number, who wrote last, and an image a cell.
-    fn found(&self, value: &Value, cells: &[Cell]) -> Result<Found, &'static str> {
+    fn found(&self, value: &Value, cells: &[RemoteCell]) -> Result<PartitionImages, &'static str> {
         let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
         let [first, writer, rest @ ..] = parts.as_slice() else {
             return Err("the script that reads answered too little");
@@ -595,27 +620,27 @@ impl Inner {
         if rest.len() != cells.len() {
             return Err("it answered not as many cells as were asked for");
         }
-        let image = |(value, cell): (&Value, &Cell)| image_of(value, &cell.form);
+        let image = |(value, cell): (&Value, &RemoteCell)| image_of(value, &cell.form);
         let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
         let number = number(first).ok_or("a number of a node is none")?;
-        Ok(Found { number, writer: self.writer(writer), images })
+        Ok(PartitionImages { number, writer: self.writer(writer), images })
     }
 
     /// Who wrote last: a node, and its number. What is none of that is nobody that is known.
-    fn writer(&self, value: &Value) -> Writer {
+    fn writer(&self, value: &Value) -> LastWriter {
         let parts = match value {
             Value::BulkString(text) => text.split_first_chunk::<16>(),
             _ => None,
         };
         let parts = parts.and_then(|(node, number)| Some((node, std::str::from_utf8(number).ok()?)));
         match parts.and_then(|(node, number)| Some((node, number.parse().ok()?))) {
-            Some((node, number)) if *node == self.settings.node => Writer::This(number),
-            Some((node, number)) => Writer::Other(*node, number),
-            None => Writer::Unknown,
+            Some((node, number)) if *node == self.settings.node => LastWriter::This(number),
+            Some((node, number)) => LastWriter::Other(*node, number),
+            None => LastWriter::Unknown,
         }
     }
 
-    async fn claim(&self, claims: Vec<Claim>, deadline: Instant) -> Vec<Result<bool, Failure>> {
+    async fn claim(&self, claims: Vec<MarkClaim>, deadline: Instant) -> Vec<Result<bool, RemoteError>> {
         let mut groups: Vec<(Partition, Vec<usize>)> = Vec::new();
         let mut places = HashMap::<Partition, usize>::new();
         for (at, claim) in claims.iter().enumerate() {
@@ -626,15 +651,15 @@ impl Inner {
             });
             groups[place].1.push(at);
         }
-        let lost = || Err(Failure::Unreachable("it was not answered".into()));
-        let mut answers: Vec<Result<bool, Failure>> = claims.iter().map(|_| lost()).collect();
+        let lost = || Err(RemoteError::Unreachable("it was not answered".into()));
+        let mut answers: Vec<Result<bool, RemoteError>> = claims.iter().map(|_| lost()).collect();
         let mut errands = Vec::with_capacity(groups.len());
         groups.retain(|(partition, group)| {
-            let list: Vec<&Claim> = group.iter().map(|at| &claims[*at]).collect();
+            let list: Vec<&MarkClaim> = group.iter().map(|at| &claims[*at]).collect();
             match batch::claims(&self.names, *partition, &list) {
-                Ok(Arguments { keys, argument }) => {
+                Ok(ScriptArguments { keys, argument }) => {
                     let command = script(&self.scripts.claim, keys, Some(argument));
-                    errands.push(Errand { partition: *partition, command });
+                    errands.push(RoutedCommand { partition: *partition, command });
                     true
                 }
                 Err(why) => {
@@ -643,7 +668,7 @@ impl Inner {
                 }
             }
         });
-        let made = self.run(Line::Writes, &errands, deadline).await;
+        let made = self.run(ConnectionClass::Writes, &errands, deadline).await;
         for ((partition, group), answer) in groups.into_iter().zip(made) {
             let answer = match answer {
                 Ok(Value::Array(each)) if each.len() == group.len() => Ok(each),
@@ -661,15 +686,16 @@ impl Inner {
         answers
     }
 
-    async fn numbers(&self, deadline: Instant) -> Vec<Result<u64, Failure>> {
+    async fn numbers(&self, deadline: Instant) -> Vec<Result<u64, RemoteError>> {
         let errand = |partition| {
             let mut command = cmd("GET");
             command.arg(self.names.number(partition));
-            Errand { partition, command }
+            RoutedCommand { partition, command }
         };
-        let errands: Vec<Errand> = (0..self.settings.partitions.count()).map(Partition).map(errand).collect();
-        let answers = self.run(Line::Reads, &errands, deadline).await;
-        let number = |(errand, answer): (&Errand, Result<Value, Trouble>)| {
+        let errands: Vec<RoutedCommand> =
+            (0..self.settings.partitions.count()).map(Partition).map(errand).collect();
+        let answers = self.run(ConnectionClass::Reads, &errands, deadline).await;
+        let number = |(errand, answer): (&RoutedCommand, Result<Value, CommandFailure>)| {
             let value = answer.map_err(|trouble| named(trouble, errand.partition))?;
             number(&value).ok_or_else(|| unexpected(errand.partition, "a number of a node is none"))
         };
@@ -677,7 +703,7 @@ impl Inner {
     }
 }
 
-fn script(script: &Script, keys: Vec<Vec<u8>>, argument: Option<Vec<u8>>) -> Cmd {
+fn script(script: &LuaScript, keys: Vec<Vec<u8>>, argument: Option<Vec<u8>>) -> Cmd {
     let mut command = cmd("EVALSHA");
     command.arg(&script.sha).arg(keys.len());
     keys.iter().for_each(|key| {
@@ -689,15 +715,15 @@ fn script(script: &Script, keys: Vec<Vec<u8>>, argument: Option<Vec<u8>>) -> Cmd
     command
 }
 
-fn named(trouble: Trouble, partition: Partition) -> Failure {
+fn named(trouble: CommandFailure, partition: Partition) -> RemoteError {
     match trouble {
-        Trouble::Apart => Failure::Moving(partition),
-        Trouble::Failure(failure) => failure,
+        CommandFailure::Apart => RemoteError::Moving(partition),
+        CommandFailure::Failure(failure) => failure,
     }
 }
 
-fn unexpected(partition: Partition, why: &str) -> Failure {
-    Failure::Unexpected(format!("partition {}: {why}", partition.0).into())
+fn unexpected(partition: Partition, why: &str) -> RemoteError {
+    RemoteError::Unexpected(format!("partition {}: {why}", partition.0).into())
 }
 
 /// A node's number; zero where there is none.
@@ -709,7 +735,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {
+fn image_of(value: &Value, form: &CellForm) -> Result<Option<CellImage>, &'static str> {
     let Value::Array(flat) = value else { return Err("a cell is no hash") };
     let mut fields = Vec::with_capacity(flat.len() / 2);
     for pair in flat.chunks(2) {
@@ -722,27 +748,43 @@ fn image_of(value: &Value, form: &Form) -> Result<Option<Image>, &'static str> {
 }
 
 /// The answer of a call that asks for one thing.
-fn only<T>(answers: Vec<Result<T, Failure>>) -> Result<T, Failure> {
-    answers.into_iter().next().unwrap_or_else(|| Err(Failure::Unreachable("it was not answered".into())))
+fn only<T>(answers: Vec<Result<T, RemoteError>>) -> Result<T, RemoteError> {
+    answers.into_iter().next().unwrap_or_else(|| Err(RemoteError::Unreachable("it was not answered".into())))
 }
 
-impl Remote for Wire {
-    fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>> {
+impl RemoteCluster for WireClient {
+    fn read(
+        &self,
+        asked: Vec<PartitionRead>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<PartitionImages, RemoteError>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         self.on_runtime(asked.len(), async move { inner.read(asked, deadline).await })
     }
 
-    fn write(&self, batches: Vec<Batch>, within: Duration) -> Later<'_, Vec<Result<Written, Failure>>> {
+    fn write(
+        &self,
+        batches: Vec<WriteBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<WriteOutcome, RemoteError>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         self.on_runtime(batches.len(), async move { inner.write(batches, deadline).await })
     }
 
-    fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>> {
+    fn claim(
+        &self,
+        claims: Vec<MarkClaim>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<bool, RemoteError>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         self.on_runtime(claims.len(), async move { inner.claim(claims, deadline).await })
     }
 
-    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>> {
+    fn take(
+        &self,
+        rounds: Vec<ExactLimitBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<Vec<PriorReading>, RemoteError>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         self.on_runtime(rounds.len(), async move { inner.take(rounds, deadline).await })
     }
@@ -751,33 +793,41 @@ impl Remote for Wire {
         self.inner.topology().place(slot::slot_of(partition, self.inner.settings.partitions))
     }
 
-    fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {
+    fn numbers(&self, within: Duration) -> RemoteFuture<'_, Vec<Result<u64, RemoteError>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         let count = usize::from(self.inner.settings.partitions.count());
         self.on_runtime(count, async move { inner.numbers(deadline).await })
     }
 
-    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>> {
+    fn generations(
+        &self,
+        known: u64,
+        within: Duration,
+    ) -> RemoteFuture<'_, Result<Option<PartitionGenerations>, RemoteError>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         let one = self.on_runtime(1, async move { vec![inner.generations(known, deadline).await] });
         Box::pin(async move { only(one.await) })
     }
 
-    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>> {
+    fn renew(
+        &self,
+        partitions: Vec<Partition>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Result<(), RemoteError>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         let one = self.on_runtime(1, async move { vec![inner.renew(&partitions, deadline).await] });
         Box::pin(async move { only(one.await) })
     }
 
-    fn figures(&self) -> Vec<Figure> {
+    fn figures(&self) -> Vec<LedgerMetric> {
         let mut figures = self.inner.counters.figures();
         for shard in self.shards() {
             let name = shard.address.to_string();
             let of = |name_of, help, value| {
                 let shard = Some(name.clone());
-                Figure { name: name_of, help, is_sum: false, shard, value }
+                LedgerMetric { name: name_of, help, is_sum: false, shard, value }
             };
-            let is_closed = shard.circuit == Circuit::Closed;
+            let is_closed = shard.circuit == CircuitState::Closed;
             figures.push(of("circuit_open", "1 if the shard is not asked for now", u64::from(!is_closed)));
             figures.push(of("in_flight", "Round trips that are under way", shard.in_flight as u64));
         }

@@ -14,15 +14,15 @@
 
 use event::{Key, Kind, Shingle, Space};
 
-use super::slot::Tags;
-use crate::remote::{Cell, Partition, Partitions};
+use super::slot::PartitionTags;
+use crate::remote::{Partition, PartitionCount, RemoteCell};
 
 /// Longest prefix, in bytes.
 pub(crate) const PREFIX_BYTES_MAX: usize = 64;
 
 /// What the name of a cell says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Name {
+pub(crate) struct CellName {
     /// Whose, with [`Cell::PAIR`] in the kind of pairs.
     pub(crate) key: Key,
     /// Of which form.
@@ -31,16 +31,21 @@ pub(crate) struct Name {
 
 /// Makes names, and reads those of cells.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameCodec {
     prefix: Vec<u8>,
     node: [u8; 16],
-    tags: Tags,
-    partitions: Partitions,
+    tags: PartitionTags,
+    partitions: PartitionCount,
 }
 
-impl Names {
-    pub(crate) fn new(prefix: &str, node: [u8; 16], partitions: Partitions) -> Names {
-        Names { prefix: prefix.as_bytes().to_vec(), node, tags: Tags::find(partitions), partitions }
+impl NameCodec {
+    pub(crate) fn new(prefix: &str, node: [u8; 16], partitions: PartitionCount) -> NameCodec {
+        NameCodec {
+            prefix: prefix.as_bytes().to_vec(),
+            node,
+            tags: PartitionTags::find(partitions),
+            partitions,
+        }
     }
 
     fn start(&self, partition: Partition, more: usize) -> Vec<u8> {
@@ -54,12 +59,12 @@ impl Names {
     }
 
     /// The name of a cell.
-    pub(crate) fn cell(&self, partition: Partition, cell: &Cell) -> Vec<u8> {
-        self.named(partition, Name { key: cell.key, form: cell.form.id })
+    pub(crate) fn cell(&self, partition: Partition, cell: &RemoteCell) -> Vec<u8> {
+        self.named(partition, CellName { key: cell.key, form: cell.form.id })
     }
 
     /// The same of what it says.
-    pub(crate) fn named(&self, partition: Partition, Name { key, form }: Name) -> Vec<u8> {
+    pub(crate) fn named(&self, partition: Partition, CellName { key, form }: CellName) -> Vec<u8> {
         let Key { space, kind, shingle } = key;
         let mut name = self.start(partition, 16);
         name.extend_from_slice(&space.0.to_be_bytes());
@@ -70,7 +75,7 @@ impl Names {
     }
 
     /// What the name of a cell says, with its partition; `None` for any other name.
-    pub(crate) fn read(&self, name: &[u8]) -> Option<(Partition, Name)> {
+    pub(crate) fn read(&self, name: &[u8]) -> Option<(Partition, CellName)> {
         let rest = name.strip_prefix(self.prefix.as_slice())?.strip_prefix(b"{")?;
         let at = rest.iter().position(|byte| *byte == b'}')?;
         let (tag, rest) = rest.split_at(at);
@@ -80,7 +85,7 @@ impl Names {
         let space = Space(u16::from_be_bytes([s0, s1]));
         let kind = Kind(u16::from_be_bytes([k0, k1]));
         let partition = self.partitions.of(shingle);
-        let name = Name { key: Key { space, kind, shingle }, form: u32::from_be_bytes([f0, f1, f2, f3]) };
+        let name = CellName { key: Key { space, kind, shingle }, form: u32::from_be_bytes([f0, f1, f2, f3]) };
         (self.tags.of(partition) == tag).then_some((partition, name))
     }
 
@@ -98,10 +103,10 @@ impl Names {
     }
 
     /// The name of the cell of a pair of an owner.
-    pub(crate) fn pair(&self, partition: Partition, owner: &Cell, pair: event::Shingle) -> Vec<u8> {
-        let kind = Kind(owner.key.kind.0 | Cell::PAIR);
+    pub(crate) fn pair(&self, partition: Partition, owner: &RemoteCell, pair: event::Shingle) -> Vec<u8> {
+        let kind = Kind(owner.key.kind.0 | RemoteCell::PAIR);
         let key = Key { kind, shingle: pair, ..owner.key };
-        self.cell(partition, &Cell { key, form: owner.form.clone() })
+        self.cell(partition, &RemoteCell { key, form: owner.form.clone() })
     }
 
     /// The name of the node's number.
@@ -120,7 +125,7 @@ impl Names {
     }
 
     /// The name of what is remembered of an owner's last round.
-    pub(crate) fn round(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
+    pub(crate) fn exact_batch(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
         let mut name = self.start(partition, 18);
         name.extend_from_slice(b"##");
         name.extend_from_slice(owner);
@@ -155,8 +160,8 @@ mod tests {
 
     use super::*;
 
-    fn names() -> Names {
-        Names::new("a*[b:", [7; 16], Partitions::new(64).unwrap())
+    fn names() -> NameCodec {
+        NameCodec::new("a*[b:", [7; 16], PartitionCount::new(64).unwrap())
     }
 
     #[test]
@@ -173,11 +178,11 @@ mod tests {
             assert_eq!(names.read(&name), None, "{name:?}");
         }
         let key = Key { space: Space(1), kind: Kind(2), shingle: Shingle(3) };
-        let mut cell = names.named(Partition(0), Name { key, form: 4 });
+        let mut cell = names.named(Partition(0), CellName { key, form: 4 });
         assert!(names.read(&cell).is_some());
         *cell.last_mut().unwrap() ^= 1;
         assert!(names.read(&cell).is_some());
-        let stray = names.named(Partition(1), Name { key, form: 4 });
+        let stray = names.named(Partition(1), CellName { key, form: 4 });
         assert_eq!(names.read(&stray), None, "it lies where nobody looks for it");
     }
 
@@ -191,8 +196,8 @@ mod tests {
             let names = names();
             let key = Key { space: Space(space), kind: Kind(kind), shingle: Shingle(shingle) };
             let partition = names.partitions.of(key.shingle);
-            let mut name = names.named(partition, Name { key, form });
-            prop_assert_eq!(names.read(&name), Some((partition, Name { key, form })));
+            let mut name = names.named(partition, CellName { key, form });
+            prop_assert_eq!(names.read(&name), Some((partition, CellName { key, form })));
             if cut < name.len() {
                 name[cut] = byte;
                 let _ = names.read(&name);

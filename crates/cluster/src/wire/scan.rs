@@ -17,13 +17,13 @@ use hashbrown::HashSet;
 use redis::{Cmd, Value, cmd};
 use tokio::time::Instant;
 
-use super::link::{Line, Silence};
-use super::name::Name;
-use super::opening;
+use super::diagnosis;
+use super::name::CellName;
+use super::server_link::{ConnectionClass, ExchangeError};
 use super::slot::{SLOTS, slot_of};
-use super::topology::Address;
-use super::{Inner, Wire, unexpected};
-use crate::remote::{Failure, Partition};
+use super::topology::ServerAddress;
+use super::{WireClient, WireCore, unexpected};
+use crate::remote::{Partition, RemoteError};
 use crate::transfer::{WITHIN, again};
 
 /// Names that a server looks at in one step.
@@ -33,44 +33,44 @@ pub(crate) const STEP: usize = 1000;
 pub(crate) const SEEN_MAX: usize = 3 << 20;
 
 /// A pass. What it has told is all there is only when it has come to its end.
-pub(crate) struct Scan {
-    wire: Wire,
-    masters: Vec<Master>,
+pub(crate) struct NameScan {
+    wire: WireClient,
+    masters: Vec<MasterServer>,
     /// The place of the master that is asked.
     at: usize,
     cursor: u64,
     /// Which share of its partitions is looked for, and of how many.
     share: u64,
     shares: u64,
-    seen: Option<Seen>,
+    seen: Option<SeenNames>,
 }
 
 /// A master, with what it has said of its slots.
 #[derive(Clone, PartialEq)]
-struct Master {
-    address: Address,
-    own: Own,
+struct MasterServer {
+    address: ServerAddress,
+    own: MasterSlots,
 }
 
 /// Names that were told.
-struct Seen {
-    names: HashSet<Name>,
+struct SeenNames {
+    names: HashSet<CellName>,
     /// About so many are remembered.
     most: usize,
 }
 
-impl Scan {
+impl NameScan {
     /// Begins a pass that tells each name once, and remembers about so many for that; or tells some of them twice, and
     /// remembers none.
-    pub(crate) async fn begin(wire: &Wire, names_max: Option<usize>) -> Result<Scan, Failure> {
-        let mut scan = Scan {
+    pub(crate) async fn begin(wire: &WireClient, names_max: Option<usize>) -> Result<NameScan, RemoteError> {
+        let mut scan = NameScan {
             wire: wire.clone(),
             masters: Vec::new(),
             at: 0,
             cursor: 0,
             share: 0,
             shares: 0,
-            seen: names_max.map(|most| Seen { names: HashSet::new(), most: most.max(1) }),
+            seen: names_max.map(|most| SeenNames { names: HashSet::new(), most: most.max(1) }),
         };
         scan.masters = scan.masters_now().await?;
         scan.reach().await?;
@@ -78,8 +78,8 @@ impl Scan {
     }
 
     /// The next names with their partitions, perhaps none; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Vec<(Partition, Name)>>, Failure> {
-        let Some(Master { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(None) };
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<(Partition, CellName)>>, RemoteError> {
+        let Some(MasterServer { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(None) };
         let mut scan = cmd("SCAN");
         scan.arg(self.cursor).arg("MATCH").arg(self.wire.inner.names.pattern()).arg("COUNT").arg(STEP);
         let value = self.ask(&address, scan).await?;
@@ -88,11 +88,11 @@ impl Scan {
             _ => &[],
         };
         let [Value::BulkString(cursor), Value::Array(texts)] = parts else {
-            return Err(Failure::Unexpected(format!("{address}: no answer to SCAN").into()));
+            return Err(RemoteError::Unexpected(format!("{address}: no answer to SCAN").into()));
         };
         let cursor = std::str::from_utf8(cursor).ok().and_then(|cursor| cursor.parse().ok());
-        let cursor =
-            cursor.ok_or_else(|| Failure::Unexpected(format!("{address}: a cursor is no number").into()))?;
+        let cursor = cursor
+            .ok_or_else(|| RemoteError::Unexpected(format!("{address}: a cursor is no number").into()))?;
         let mut names = Vec::with_capacity(texts.len());
         for text in texts {
             let Value::BulkString(text) = text else { continue };
@@ -121,10 +121,10 @@ impl Scan {
     }
 
     /// Comes to a master.
-    async fn reach(&mut self) -> Result<(), Failure> {
-        let Some(Master { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(()) };
+    async fn reach(&mut self) -> Result<(), RemoteError> {
+        let Some(MasterServer { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(()) };
         let Value::Int(keys) = self.ask(&address, cmd("DBSIZE")).await? else {
-            return Err(Failure::Unexpected(format!("{address}: no answer to DBSIZE").into()));
+            return Err(RemoteError::Unexpected(format!("{address}: no answer to DBSIZE").into()));
         };
         let shares = self.seen.as_ref().map_or(1, |seen| keys.unsigned_abs().div_ceil(seen.most as u64));
         let partitions = self.wire.inner.settings.partitions.count();
@@ -132,7 +132,7 @@ impl Scan {
         Ok(())
     }
 
-    fn is_home(&self, partition: Partition, address: &Address) -> bool {
+    fn is_home(&self, partition: Partition, address: &ServerAddress) -> bool {
         let inner = &self.wire.inner;
         let slot = slot_of(partition, inner.settings.partitions);
         inner.topology().master(slot).is_some_and(|master| **master == *address)
@@ -140,20 +140,20 @@ impl Scan {
 
     /// The masters of all partitions. Each has to say itself that the slots are its own: who tells where slots are may not
     /// have heard of the last change.
-    async fn masters_now(&self) -> Result<Vec<Master>, Failure> {
+    async fn masters_now(&self) -> Result<Vec<MasterServer>, RemoteError> {
         let inner = &self.wire.inner;
         let mut tries = 0;
         while let Err(said) = inner.refresh_now().await {
-            again(&mut tries, Failure::Unreachable(opening::list(&said).into())).await?;
+            again(&mut tries, RemoteError::Unreachable(diagnosis::list(&said).into())).await?;
         }
         let topology = inner.topology();
-        let mut slots = BTreeMap::<Address, Vec<u16>>::new();
+        let mut slots = BTreeMap::<ServerAddress, Vec<u16>>::new();
         for partition in (0..inner.settings.partitions.count()).map(Partition) {
             let slot = slot_of(partition, inner.settings.partitions);
             let Some(master) = topology.master(slot) else {
                 return Err(unexpected(partition, "no server has its slot: its statistics would be missing"));
             };
-            slots.entry(Address::clone(master)).or_default().push(slot);
+            slots.entry(ServerAddress::clone(master)).or_default().push(slot);
         }
         let mut masters = Vec::with_capacity(slots.len());
         for (address, slots) in slots {
@@ -161,31 +161,32 @@ impl Scan {
             if !slots.into_iter().all(|slot| own.has(slot)) {
                 return Err(moved());
             }
-            masters.push(Master { address, own });
+            masters.push(MasterServer { address, own });
         }
         Ok(masters)
     }
 
-    async fn own(&self, address: &Address) -> Result<Own, Failure> {
+    async fn own(&self, address: &ServerAddress) -> Result<MasterSlots, RemoteError> {
         let mut ask = cmd("CLUSTER");
         ask.arg("NODES");
         let text = match self.ask(address, ask).await {
             Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
             Ok(Value::VerbatimString { text, .. } | Value::SimpleString(text)) => text,
             // A server that is no cluster.
-            Err(Failure::Unexpected(why)) if why.to_ascii_lowercase().contains("cluster support") => {
-                return Ok(Own { said: String::new(), slots: vec![(0, SLOTS - 1)] });
+            Err(RemoteError::Unexpected(why)) if why.to_ascii_lowercase().contains("cluster support") => {
+                return Ok(MasterSlots { identity: String::new(), slots: vec![(0, SLOTS - 1)] });
             }
             Ok(_) => String::new(),
             Err(failure) => return Err(failure),
         };
-        let unreadable = || Failure::Unexpected(format!("{address} does not say which slots it has").into());
-        let own = Own::parse(&text).ok_or_else(unreadable)?;
+        let unreadable =
+            || RemoteError::Unexpected(format!("{address} does not say which slots it has").into());
+        let own = MasterSlots::parse(&text).ok_or_else(unreadable)?;
         own.ok_or_else(moved)
     }
 
     /// Asks a server until it answers, for a while. What is asked changes nothing.
-    async fn ask(&self, address: &Address, command: Cmd) -> Result<Value, Failure> {
+    async fn ask(&self, address: &ServerAddress, command: Cmd) -> Result<Value, RemoteError> {
         let mut tries = 0;
         loop {
             let deadline = Instant::now() + WITHIN;
@@ -198,41 +199,43 @@ impl Scan {
     }
 }
 
-impl Inner {
+impl WireCore {
     /// Sends one command to one server.
     async fn exchange_one(
         &self,
-        address: &Address,
+        address: &ServerAddress,
         command: Cmd,
         deadline: Instant,
-    ) -> Result<Value, Failure> {
-        let answer = self.link(address).exchange(Line::Reads, vec![command], deadline).await;
+    ) -> Result<Value, RemoteError> {
+        let answer = self.link(address).exchange(ConnectionClass::Reads, vec![command], deadline).await;
         match answer.map(|mut values| values.pop()) {
             Ok(Some(Value::ServerError(error))) => {
                 let text = format!("{address}: {} {}", error.code(), error.details().unwrap_or(""));
                 let is_passing = ["LOADING", "CLUSTERDOWN", "BUSY", "MASTERDOWN"].contains(&error.code());
-                let failure = if is_passing { Failure::Unreachable } else { Failure::Unexpected };
+                let failure = if is_passing { RemoteError::Unreachable } else { RemoteError::Unexpected };
                 Err(failure(text.into()))
             }
             Ok(Some(value)) => Ok(value),
-            Ok(None) => Err(Failure::Unexpected(format!("{address} has answered nothing").into())),
-            Err(Silence::Open(lost) | Silence::Lost(lost)) => Err(Failure::Unreachable(lost.why)),
+            Ok(None) => Err(RemoteError::Unexpected(format!("{address} has answered nothing").into())),
+            Err(ExchangeError::Open(lost) | ExchangeError::Lost(lost)) => {
+                Err(RemoteError::Unreachable(lost.why))
+            }
         }
     }
 }
 
 /// What a master says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Own {
+struct MasterSlots {
     /// Its name, its epoch and its slots: another epoch may have had other slots in between.
-    said: String,
+    identity: String,
     /// The first and the last of each run of slots.
     slots: Vec<(u16, u16)>,
 }
 
-impl Own {
+impl MasterSlots {
     /// Reads the answer to `CLUSTER NODES`. `Some(None)` if it is no master, or slots of its own are on their way.
-    fn parse(text: &str) -> Option<Option<Own>> {
+    fn parse(text: &str) -> Option<Option<MasterSlots>> {
         let mut lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         let own = lines.find(|words| words.get(2).is_some_and(|flags| flags.contains("myself")))?;
         let [name, _, flags, _, _, _, epoch, _, slots @ ..] = own.as_slice() else { return None };
@@ -245,7 +248,7 @@ impl Own {
             Some((from.parse::<u16>().ok()?, to.parse::<u16>().ok()?))
         };
         let said = format!("{name} {epoch} {}", slots.join(" "));
-        Some(Some(Own { said, slots: slots.iter().map(run).collect::<Option<_>>()? }))
+        Some(Some(MasterSlots { identity: said, slots: slots.iter().map(run).collect::<Option<_>>()? }))
     }
 
     fn has(&self, slot: u16) -> bool {
@@ -253,8 +256,8 @@ impl Own {
     }
 }
 
-fn moved() -> Failure {
-    Failure::Unexpected(
+fn moved() -> RemoteError {
+    RemoteError::Unexpected(
         "slots are moved from server to server, or a replica has taken over: begin again when that has ended"
             .into(),
     )
@@ -267,9 +270,9 @@ mod tests {
     #[test]
     fn a_master_says_which_slots_are_its_own() {
         let other = "b0 127.0.0.1:2@3 master - 0 17 2 connected 0-99\n";
-        let read = |own: &str| Own::parse(&format!("{other}{own}\n"));
+        let read = |own: &str| MasterSlots::parse(&format!("{other}{own}\n"));
         let own = read("a1 127.0.0.1:1@2 myself,master - 0 17 5 connected 100-5460 7000").unwrap().unwrap();
-        assert_eq!(own.said, "a1 5 100-5460 7000");
+        assert_eq!(own.identity, "a1 5 100-5460 7000");
         let has = [99, 100, 5460, 5461, 7000, 7001].map(|slot| own.has(slot));
         assert_eq!(has, [false, true, true, false, true, false]);
         let none = read("a1 127.0.0.1:1@2 myself,master - 0 17 5 connected").unwrap().unwrap();

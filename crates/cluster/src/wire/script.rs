@@ -4,15 +4,15 @@ use sha1::{Digest, Sha1};
 
 /// A script.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(super) struct LuaScript {
     pub(super) text: &'static str,
     pub(super) sha: String,
 }
 
-impl Script {
-    fn new(text: &'static str) -> Script {
+impl LuaScript {
+    fn new(text: &'static str) -> LuaScript {
         let digest = Sha1::digest(text.as_bytes());
-        Script { text, sha: digest.iter().map(|byte| format!("{byte:02x}")).collect() }
+        LuaScript { text, sha: digest.iter().map(|byte| format!("{byte:02x}")).collect() }
     }
 }
 
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn all_that_scripts_call_is_tried_out_when_a_node_is_opened() {
-        let scripts = Scripts::new();
+        let scripts = LuaScripts::new();
         let probed = commands(scripts.probe.text);
         for script in scripts.all() {
             let called = commands(script.text);
@@ -41,30 +41,30 @@ mod tests {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Scripts {
-    pub(super) read: Script,
-    pub(super) apply: Script,
-    pub(super) claim: Script,
-    pub(super) take: Script,
-    pub(super) sweep: Script,
+pub(super) struct LuaScripts {
+    pub(super) read: LuaScript,
+    pub(super) apply: LuaScript,
+    pub(super) claim: LuaScript,
+    pub(super) take: LuaScript,
+    pub(super) sweep: LuaScript,
     /// Not one of those that are loaded where they are missed: it is run when a node is opened.
-    pub(super) probe: Script,
+    pub(super) probe: LuaScript,
 }
 
-impl Scripts {
-    pub(super) fn new() -> Scripts {
-        Scripts {
-            read: Script::new(include_str!("lua/read.lua")),
-            apply: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/apply.lua"))),
-            claim: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/claim.lua"))),
-            take: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
-            sweep: Script::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
-            probe: Script::new(include_str!("lua/probe.lua")),
+impl LuaScripts {
+    pub(super) fn new() -> LuaScripts {
+        LuaScripts {
+            read: LuaScript::new(include_str!("lua/read.lua")),
+            apply: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/apply.lua"))),
+            claim: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/claim.lua"))),
+            take: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
+            sweep: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
+            probe: LuaScript::new(include_str!("lua/probe.lua")),
         }
     }
 
     /// All that nodes work with, to be loaded.
-    pub(super) fn all(&self) -> [&Script; 5] {
+    pub(super) fn all(&self) -> [&LuaScript; 5] {
         [&self.read, &self.apply, &self.claim, &self.take, &self.sweep]
     }
 }

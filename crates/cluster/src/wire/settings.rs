@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::topology::Address;
-use crate::remote::Partitions;
+use super::topology::ServerAddress;
+use crate::remote::PartitionCount;
 
 /// Where the cluster is, who asks, and how long for.
 #[derive(Clone)]
-pub struct Settings {
+pub struct WireSettings {
     /// Some of its servers, each `host:port`. The others are found by asking these.
     pub nodes: Vec<String>,
     /// Who asks, where servers have users.
@@ -17,7 +17,7 @@ pub struct Settings {
     /// Their password.
     pub password: Option<String>,
     /// Whether connections are encrypted.
-    pub tls: Option<Tls>,
+    pub tls: Option<ClusterTls>,
     /// What the names of all keys begin with, so that several installations can share a cluster. At most 64 bytes,
     /// without braces.
     pub prefix: String,
@@ -25,7 +25,7 @@ pub struct Settings {
     /// not passed on is then sent again, as long as the node has it.
     pub replicas: u8,
     /// Into how many parts keys are divided, if the cluster is new; one that is in use must have as many.
-    pub partitions: Partitions,
+    pub partitions: PartitionCount,
     /// A fingerprint of the secret that keys shingles. The first node that has one leaves it in the cluster, and none
     /// with another is let in: it would count the same pieces under other keys.
     pub secret: Option<[u8; 8]>,
@@ -49,22 +49,22 @@ pub struct Settings {
 
 /// Encryption of connections.
 #[derive(Clone, Debug, Default)]
-pub struct Tls {
+pub struct ClusterTls {
     /// Certificates of authorities that servers' certificates must lead to, in PEM. None for those of the system.
     pub authorities: Option<PathBuf>,
 }
 
-impl Settings {
+impl WireSettings {
     /// The usual ones: 1024 partitions, no user, no encryption, one replica to wait for.
-    pub fn new(nodes: Vec<String>, node: [u8; 16]) -> Settings {
-        Settings {
+    pub fn new(nodes: Vec<String>, node: [u8; 16]) -> WireSettings {
+        WireSettings {
             nodes,
             username: None,
             password: None,
             tls: None,
             prefix: "tollhouse:".to_owned(),
             replicas: 1,
-            partitions: Partitions::USUAL,
+            partitions: PartitionCount::USUAL,
             secret: None,
             node,
             connect_within: Duration::from_secs(1),
@@ -78,16 +78,16 @@ impl Settings {
     }
 }
 
-impl Settings {
+impl WireSettings {
     /// Where to connect to for a server.
-    pub(super) fn reached(&self, server: &Address) -> Address {
+    pub(super) fn reached(&self, server: &ServerAddress) -> ServerAddress {
         let announced = server.to_string();
         let reach = self.reach.iter().find(|(from, _)| *from == announced);
-        reach.and_then(|(_, to)| Address::parse(to)).unwrap_or_else(|| server.clone())
+        reach.and_then(|(_, to)| ServerAddress::parse(to)).unwrap_or_else(|| server.clone())
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for WireSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("nodes", &self.nodes)

@@ -4,7 +4,7 @@
 //! (Redis cluster specification, "Hash tags" and appendix A). Partition `i` of `P` has slot `i * 16384 / P`, so
 //! partitions lie as evenly over the slots, and over the shards, as can be.
 
-use crate::remote::{Partition, Partitions};
+use crate::remote::{Partition, PartitionCount};
 
 /// How many slots a cluster has.
 pub const SLOTS: u16 = 1 << 14;
@@ -26,29 +26,29 @@ pub(crate) const fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// The slot of a partition.
-pub fn slot_of(partition: Partition, partitions: Partitions) -> u16 {
+pub fn slot_of(partition: Partition, partitions: PartitionCount) -> u16 {
     let slot = u32::from(partition.0) * (u32::from(SLOTS) / u32::from(partitions.count()));
     (slot % u32::from(SLOTS)) as u16
 }
 
 /// The partition that has a slot.
-pub(crate) fn partition_at(slot: u16, partitions: Partitions) -> Option<Partition> {
+pub(crate) fn partition_at(slot: u16, partitions: PartitionCount) -> Option<Partition> {
     let each = SLOTS / partitions.count();
     (slot < SLOTS && slot.is_multiple_of(each)).then(|| Partition(slot / each))
 }
 
 /// The tag of each partition.
 #[derive(Clone, Debug)]
-pub(crate) struct Tags(Vec<Tag>);
+pub(crate) struct PartitionTags(Vec<SlotTag>);
 
 /// A text that is in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tag {
-    bytes: [u8; Tag::BYTES_MAX],
+struct SlotTag {
+    bytes: [u8; SlotTag::BYTES_MAX],
     length: u8,
 }
 
-impl Tag {
+impl SlotTag {
     const BYTES_MAX: usize = 4;
 
     fn text(&self) -> &[u8] {
@@ -56,18 +56,18 @@ impl Tag {
     }
 }
 
-impl Tags {
+impl PartitionTags {
     /// Finds them: for each partition the first text in its slot, of texts of letters and digits by length and then by
     /// order. A few milliseconds.
-    pub(crate) fn find(partitions: Partitions) -> Tags {
+    pub(crate) fn find(partitions: PartitionCount) -> PartitionTags {
         const SYMBOLS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        let mut tags = vec![Tag::default(); usize::from(partitions.count())];
+        let mut tags = vec![SlotTag::default(); usize::from(partitions.count())];
         let mut missing = tags.len();
         let mut length = 1;
-        while missing > 0 && length <= Tag::BYTES_MAX {
+        while missing > 0 && length <= SlotTag::BYTES_MAX {
             let texts = SYMBOLS.len().pow(length as u32);
             for number in 0..texts {
-                let mut tag = Tag { length: length as u8, ..Tag::default() };
+                let mut tag = SlotTag { length: length as u8, ..SlotTag::default() };
                 let mut rest = number;
                 for byte in tag.bytes[..length].iter_mut().rev() {
                     *byte = SYMBOLS[rest % SYMBOLS.len()];
@@ -85,12 +85,12 @@ impl Tags {
             }
             length += 1;
         }
-        Tags(tags)
+        PartitionTags(tags)
     }
 
     /// The tag of a partition; empty for one that there is not.
     pub(crate) fn of(&self, partition: Partition) -> &[u8] {
-        self.0.get(usize::from(partition.0)).map_or(&[], Tag::text)
+        self.0.get(usize::from(partition.0)).map_or(&[], SlotTag::text)
     }
 }
 
@@ -106,12 +106,12 @@ mod tests {
 
     #[test]
     fn every_partition_has_a_tag_in_its_slot() {
-        for count in [1, 2, 64, 1024, Partitions::MAX] {
-            let partitions = Partitions::new(count).unwrap();
-            let tags = Tags::find(partitions);
+        for count in [1, 2, 64, 1024, PartitionCount::MAX] {
+            let partitions = PartitionCount::new(count).unwrap();
+            let tags = PartitionTags::find(partitions);
             for partition in (0..count).map(Partition) {
                 let tag = tags.of(partition);
-                assert!((1..=Tag::BYTES_MAX).contains(&tag.len()), "{count} {partition:?}");
+                assert!((1..=SlotTag::BYTES_MAX).contains(&tag.len()), "{count} {partition:?}");
                 assert_eq!(crc16(tag) % SLOTS, slot_of(partition, partitions));
                 assert_eq!(partition_at(slot_of(partition, partitions), partitions), Some(partition));
             }

@@ -10,24 +10,24 @@ use super::slot::SLOTS;
 
 /// Where a server listens, as the cluster announces it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Address {
+pub struct ServerAddress {
     /// Name or number of the host.
     pub host: String,
     /// TCP port.
     pub port: u16,
 }
 
-impl Address {
+impl ServerAddress {
     /// Reads `host:port`; an IPv6 address may be in brackets.
-    pub fn parse(text: &str) -> Option<Address> {
+    pub fn parse(text: &str) -> Option<ServerAddress> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         (!host.is_empty()).then_some(())?;
-        Some(Address { host: host.to_owned(), port: port.parse().ok()? })
+        Some(ServerAddress { host: host.to_owned(), port: port.parse().ok()? })
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(f, "[{}]:{}", self.host, self.port)
@@ -39,17 +39,17 @@ impl fmt::Display for Address {
 
 /// The masters of all slots, as of the last time that somebody said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Topology {
-    pub(super) masters: Vec<Arc<Address>>,
+pub(super) struct SlotTopology {
+    pub(super) masters: Vec<Arc<ServerAddress>>,
     /// For each slot the place of its master, from one; zero for none.
     slots: Vec<u16>,
     /// All servers, replicas included.
-    pub(super) servers: Vec<Address>,
+    pub(super) servers: Vec<ServerAddress>,
 }
 
-impl Topology {
+impl SlotTopology {
     /// Who has a slot.
-    pub(super) fn master(&self, slot: u16) -> Option<&Arc<Address>> {
+    pub(super) fn master(&self, slot: u16) -> Option<&Arc<ServerAddress>> {
         self.masters.get(self.place(slot).checked_sub(1)?)
     }
 
@@ -59,7 +59,7 @@ impl Topology {
     }
 
     /// Gives a slot to another server.
-    pub(super) fn set(&mut self, slot: u16, address: Address) {
+    pub(super) fn set(&mut self, slot: u16, address: ServerAddress) {
         let place = self.masters.iter().position(|master| **master == address).unwrap_or_else(|| {
             self.masters.push(Arc::new(address));
             self.masters.len() - 1
@@ -71,10 +71,10 @@ impl Topology {
     }
 
     /// Reads the answer to `CLUSTER SLOTS`. A server without a host is the one that was asked.
-    pub(super) fn parse(answer: &Value, asked: &Address) -> Option<Topology> {
+    pub(super) fn parse(answer: &Value, asked: &ServerAddress) -> Option<SlotTopology> {
         let Value::Array(ranges) = answer else { return None };
-        let mut topology = Topology { slots: vec![0; usize::from(SLOTS)], ..Topology::default() };
-        let mut places = HashMap::<Address, u16>::new();
+        let mut topology = SlotTopology { slots: vec![0; usize::from(SLOTS)], ..SlotTopology::default() };
+        let mut places = HashMap::<ServerAddress, u16>::new();
         for range in ranges {
             let Value::Array(range) = range else { return None };
             let [Value::Int(from), Value::Int(to), servers @ ..] = range.as_slice() else { return None };
@@ -97,7 +97,7 @@ impl Topology {
     }
 }
 
-fn address(server: &Value, asked: &Address) -> Option<Address> {
+fn address(server: &Value, asked: &ServerAddress) -> Option<ServerAddress> {
     let Value::Array(parts) = server else { return None };
     let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
     let host = match host {
@@ -106,7 +106,7 @@ fn address(server: &Value, asked: &Address) -> Option<Address> {
         _ => String::new(),
     };
     let host = if host.is_empty() || host == "?" { asked.host.clone() } else { host };
-    Some(Address { host, port: u16::try_from(*port).ok()? })
+    Some(ServerAddress { host, port: u16::try_from(*port).ok()? })
 }
 
 #[cfg(test)]
@@ -123,19 +123,19 @@ mod tests {
 
     #[test]
     fn slots_are_read() {
-        let asked = Address::parse("10.0.0.9:7000").unwrap();
+        let asked = ServerAddress::parse("10.0.0.9:7000").unwrap();
         let answer = Value::Array(vec![
             range(0, 99, vec![server("10.0.0.1", 7001), server("10.0.0.2", 7002)]),
             range(100, 16_382, vec![server("", 7003)]),
             range(16_383, 16_383, vec![server("10.0.0.1", 7001)]),
         ]);
-        let mut topology = Topology::parse(&answer, &asked).unwrap();
-        let master = |topology: &Topology, slot| topology.master(slot).unwrap().to_string();
+        let mut topology = SlotTopology::parse(&answer, &asked).unwrap();
+        let master = |topology: &SlotTopology, slot| topology.master(slot).unwrap().to_string();
         assert_eq!(master(&topology, 0), "10.0.0.1:7001");
         assert_eq!(master(&topology, 100), "10.0.0.9:7003");
         assert_eq!(master(&topology, 16_383), "10.0.0.1:7001");
         assert_eq!((topology.masters.len(), topology.servers.len()), (2, 3));
-        topology.set(5, Address::parse("[::1]:1").unwrap());
+        topology.set(5, ServerAddress::parse("[::1]:1").unwrap());
         assert_eq!(master(&topology, 5), "[::1]:1");
         for wrong in [
             Value::Nil,
@@ -146,7 +146,7 @@ mod tests {
             Value::Array(vec![range(0, 3, vec![server("a", 99_999)])]),
             Value::Array(vec![range(0, 3, vec![])]),
         ] {
-            assert_eq!(Topology::parse(&wrong, &asked), None, "{wrong:?}");
+            assert_eq!(SlotTopology::parse(&wrong, &asked), None, "{wrong:?}");
         }
     }
 }

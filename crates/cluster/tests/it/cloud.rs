@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use cluster::Surroundings;
+use cluster::Environment;
 use cluster::remote::{
-    Ask, Batch, Before, Cell, Change, Claim, Failure, Form, Found, Generations, Image, Later, Partition,
-    Partitions, Read, Remote, Round, Writer, Written,
+    CellChange, CellForm, CellImage, ExactLimitBatch, ExactLimitRequest, LastWriter, MarkClaim, Partition,
+    PartitionCount, PartitionGenerations, PartitionImages, PartitionRead, PriorReading, RemoteCell,
+    RemoteCluster, RemoteError, RemoteFuture, WriteBatch, WriteOutcome,
 };
 use event::{Key, Kind, Time};
 use stats::random::Random;
-use stats::{Add, Plan};
+use stats::{Addition, CellPlan};
 
 /// What happens to a call's part for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,27 +36,27 @@ struct Part {
     cells: BTreeMap<(Key, u32), Vec<u64>>,
     told: HashMap<[u8; 16], bool>,
     /// Of each owner the number of the last round, and what was answered.
-    rounds: HashMap<[u8; 16], (u64, Vec<Before>)>,
+    rounds: HashMap<[u8; 16], (u64, Vec<PriorReading>)>,
 }
 
 struct State {
     parts: Vec<Part>,
     /// What replicas have.
     replicas: Vec<Part>,
-    plans: HashMap<u32, Plan>,
+    plans: HashMap<u32, CellPlan>,
     /// One call's part in so many fares badly; zero is none.
     faults: u64,
     /// One partition in so many has a failover before a write; zero is none.
     failovers: u64,
     random: Random,
-    generations: Generations,
+    generations: PartitionGenerations,
     is_down: bool,
     reads: u64,
     writes: u64,
 }
 
 pub(crate) struct Cloud {
-    partitions: Partitions,
+    partitions: PartitionCount,
     state: Mutex<State>,
 }
 
@@ -68,15 +69,15 @@ impl Cloud {
             faults: 0,
             failovers: 0,
             random: Random::new(seed),
-            generations: Generations::default(),
+            generations: PartitionGenerations::default(),
             is_down: false,
             reads: 0,
             writes: 0,
         };
-        Arc::new(Cloud { partitions: Partitions::new(partitions).unwrap(), state: Mutex::new(state) })
+        Arc::new(Cloud { partitions: PartitionCount::new(partitions).unwrap(), state: Mutex::new(state) })
     }
 
-    pub(crate) fn partitions(&self) -> Partitions {
+    pub(crate) fn partitions(&self) -> PartitionCount {
         self.partitions
     }
 
@@ -129,13 +130,13 @@ impl Cloud {
     }
 
     /// A node's way to it. Calls take time where there are surroundings to take it.
-    pub(crate) fn line(self: &Arc<Cloud>, node: u64, pace: Option<Arc<dyn Surroundings>>) -> Line {
+    pub(crate) fn line(self: &Arc<Cloud>, node: u64, pace: Option<Arc<dyn Environment>>) -> Line {
         Line { cloud: self.clone(), node, pace }
     }
 }
 
 impl State {
-    fn plan(&mut self, form: &Form) -> Plan {
+    fn plan(&mut self, form: &CellForm) -> CellPlan {
         self.plans.entry(form.id).or_insert_with(|| form.definition.plan().unwrap()).clone()
     }
 
@@ -149,7 +150,13 @@ impl State {
         *self.random.pick(&[Fate::Lost, Fate::Unheard, Fate::Late, Fate::Moving, Fate::Full])
     }
 
-    fn live(&mut self, partition: Partition, key: Key, form: &Form, horizon: Time) -> (Plan, &mut Vec<u64>) {
+    fn live(
+        &mut self,
+        partition: Partition,
+        key: Key,
+        form: &CellForm,
+        horizon: Time,
+    ) -> (CellPlan, &mut Vec<u64>) {
         let plan = self.plan(form);
         let part = &mut self.parts[usize::from(partition.0)];
         let words = part.cells.entry((key, form.id)).or_default();
@@ -159,29 +166,29 @@ impl State {
         (plan, words)
     }
 
-    fn write(&mut self, node: u64, batch: &Batch) -> Written {
+    fn write(&mut self, node: u64, batch: &WriteBatch) -> WriteOutcome {
         let at = usize::from(batch.partition.0);
         let has = self.parts[at].numbers.get(&node).copied().unwrap_or(0);
         if has >= batch.number {
-            return Written::Before;
+            return WriteOutcome::Before;
         }
         if has != batch.previous {
-            return Written::Behind(has);
+            return WriteOutcome::Behind(has);
         }
         self.parts[at].numbers.insert(node, batch.number);
         let before = writer(self.parts[at].last.replace((node, batch.number)), node);
         self.writes += batch.writes.len() as u64;
         for write in batch.writes.iter() {
-            let Cell { key, form } = &write.cell;
+            let RemoteCell { key, form } = &write.cell;
             let (plan, words) = self.live(batch.partition, *key, form, batch.horizon);
             match &write.change {
-                Change::Merge(Image { first, last, content }) => {
+                CellChange::Merge(CellImage { first, last, content }) => {
                     let other = plan.restore(*first, *last, content).unwrap();
                     plan.merge(words, &other);
                 }
-                Change::Flow { now, flow } => plan.flow(words, *now, flow),
-                Change::Unique { pair, time } => {
-                    let pair = Key { kind: Kind(key.kind.0 | Cell::PAIR), shingle: *pair, ..*key };
+                CellChange::Flow { now, flow } => plan.flow(words, *now, flow),
+                CellChange::Unique { pair, time } => {
+                    let pair = Key { kind: Kind(key.kind.0 | RemoteCell::PAIR), shingle: *pair, ..*key };
                     let (plan, marks) = self.live(batch.partition, pair, form, batch.horizon);
                     let (seen, kept) = plan.fine(marks, plan.bucket(*time));
                     let amount = u64::from(!seen && kept);
@@ -193,10 +200,10 @@ impl State {
                 }
             }
         }
-        Written::Now(before)
+        WriteOutcome::Now(before)
     }
 
-    fn take(&mut self, round: &Round) -> Result<Vec<Before>, Failure> {
+    fn take(&mut self, round: &ExactLimitBatch) -> Result<Vec<PriorReading>, RemoteError> {
         let at = usize::from(round.partition.0);
         if let Some((number, befores)) = self.parts[at].rounds.get(&round.owner)
             && *number >= round.number
@@ -204,56 +211,60 @@ impl State {
             let is_last = *number == round.number;
             return is_last
                 .then(|| befores.clone())
-                .ok_or(Failure::Unexpected("a later one was made".into()));
+                .ok_or(RemoteError::Unexpected("a later one was made".into()));
         }
-        let befores: Vec<Before> = round.asks.iter().map(|ask| self.ask(round, ask)).collect();
+        let befores: Vec<PriorReading> = round.asks.iter().map(|ask| self.ask(round, ask)).collect();
         self.parts[at].rounds.insert(round.owner, (round.number, befores.clone()));
         Ok(befores)
     }
 
-    fn ask(&mut self, round: &Round, Ask { cell, time, windows, add }: &Ask) -> Before {
+    fn ask(
+        &mut self,
+        round: &ExactLimitBatch,
+        ExactLimitRequest { cell, time, windows, add }: &ExactLimitRequest,
+    ) -> PriorReading {
         let windows: Vec<_> = windows.iter().flatten().copied().collect();
-        let plan = Plan::over(&cell.form.definition.measure, &windows).unwrap();
+        let plan = CellPlan::over(&cell.form.definition.measure, &windows).unwrap();
         let words = self.live(round.partition, cell.key, &cell.form, round.horizon).1;
         let times = plan.times(words);
         let as_of = add.as_of(*time, times.map(|(_, last)| last));
         let mut values = vec![0; plan.reading()];
         plan.read(words, as_of, &mut values);
         match add {
-            Add::Nothing => {}
-            Add::Take(take) => {
+            Addition::Nothing => {}
+            Addition::Take(take) => {
                 let used = plan.used(&values, as_of, take.interpolated);
                 if take.cost > 0 && (take.counts_all || take.is_within(used)) {
                     plan.add(words, as_of, [(0, take.cost)]);
                 }
             }
-            Add::GiveBack { amount, taken } => plan.give_back(words, as_of, *amount, *taken),
-            Add::Counters(amounts) => plan.add(words, *time, amounts.iter()),
-            Add::Flow(flow) => plan.flow(words, *time, flow),
+            Addition::GiveBack { amount, taken } => plan.give_back(words, as_of, *amount, *taken),
+            Addition::Counters(amounts) => plan.add(words, *time, amounts.iter()),
+            Addition::Flow(flow) => plan.flow(words, *time, flow),
             other => panic!("{other:?}"),
         }
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
         match times {
-            Some((first, last)) => Before::Held { first, last, values: [value(0), value(1)] },
-            None => Before::Nothing,
+            Some((first, last)) => PriorReading::Held { first, last, values: [value(0), value(1)] },
+            None => PriorReading::Nothing,
         }
     }
 
-    fn read(&mut self, node: u64, read: &Read) -> Found {
+    fn read(&mut self, node: u64, read: &PartitionRead) -> PartitionImages {
         self.reads += read.cells.len() as u64;
-        let mut image = |Cell { key, form }: &Cell| {
+        let mut image = |RemoteCell { key, form }: &RemoteCell| {
             let plan = self.plan(form);
             let words = self.parts[usize::from(read.partition.0)].cells.get(&(*key, form.id))?;
             let ((first, last), content) = plan.times(words).zip(plan.content(words))?;
-            Some(Image { first, last, content })
+            Some(CellImage { first, last, content })
         };
         let images = read.cells.iter().map(&mut image).collect();
         let number = self.parts[usize::from(read.partition.0)].numbers.get(&node).copied().unwrap_or(0);
         let writer = writer(self.parts[usize::from(read.partition.0)].last, node);
-        Found { number, writer, images }
+        PartitionImages { number, writer, images }
     }
 
-    fn claim(&mut self, partition: Partition, Claim { cell, time, token }: &Claim) -> bool {
+    fn claim(&mut self, partition: Partition, MarkClaim { cell, time, token }: &MarkClaim) -> bool {
         if let Some(told) = self.parts[usize::from(partition.0)].told.get(token) {
             return *told;
         }
@@ -269,11 +280,11 @@ impl State {
 }
 
 /// Who wrote last, as a node is told.
-fn writer(last: Option<(u64, u64)>, node: u64) -> Writer {
+fn writer(last: Option<(u64, u64)>, node: u64) -> LastWriter {
     match last {
-        None => Writer::Unknown,
-        Some((writer, number)) if writer == node => Writer::This(number),
-        Some((writer, number)) => Writer::Other(u128::from(writer).to_le_bytes(), number),
+        None => LastWriter::Unknown,
+        Some((writer, number)) if writer == node => LastWriter::This(number),
+        Some((writer, number)) => LastWriter::Other(u128::from(writer).to_le_bytes(), number),
     }
 }
 
@@ -281,11 +292,11 @@ fn writer(last: Option<(u64, u64)>, node: u64) -> Writer {
 pub(crate) struct Line {
     cloud: Arc<Cloud>,
     node: u64,
-    pace: Option<Arc<dyn Surroundings>>,
+    pace: Option<Arc<dyn Environment>>,
 }
 
-fn unreachable() -> Failure {
-    Failure::Unreachable("no answer in time".into())
+fn unreachable() -> RemoteError {
+    RemoteError::Unreachable("no answer in time".into())
 }
 
 impl Line {
@@ -302,7 +313,7 @@ impl Line {
         fate: Fate,
         partition: Partition,
         act: impl FnOnce(&mut State) -> T,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, RemoteError> {
         match fate {
             Fate::Well => Ok(act(&mut self.cloud.state())),
             Fate::Lost | Fate::Late => Err(unreachable()),
@@ -310,17 +321,21 @@ impl Line {
                 act(&mut self.cloud.state());
                 Err(unreachable())
             }
-            Fate::Moving => Err(Failure::Moving(partition)),
-            Fate::Full => Err(Failure::Full("OOM".into())),
+            Fate::Moving => Err(RemoteError::Moving(partition)),
+            Fate::Full => Err(RemoteError::Full("OOM".into())),
         }
     }
 }
 
-impl Remote for Line {
-    fn read(&self, asked: Vec<Read>, within: Duration) -> Later<'_, Vec<Result<Found, Failure>>> {
+impl RemoteCluster for Line {
+    fn read(
+        &self,
+        asked: Vec<PartitionRead>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<PartitionImages, RemoteError>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
-            let each = |read: &Read| {
+            let each = |read: &PartitionRead| {
                 let fate = self.cloud.state().fate();
                 self.outcome(fate, read.partition, |state| state.read(self.node, read))
             };
@@ -330,7 +345,11 @@ impl Remote for Line {
         })
     }
 
-    fn write(&self, batches: Vec<Batch>, within: Duration) -> Later<'_, Vec<Result<Written, Failure>>> {
+    fn write(
+        &self,
+        batches: Vec<WriteBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<WriteOutcome, RemoteError>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
             let mut written = Vec::new();
@@ -359,10 +378,14 @@ impl Remote for Line {
         })
     }
 
-    fn claim(&self, claims: Vec<Claim>, within: Duration) -> Later<'_, Vec<Result<bool, Failure>>> {
+    fn claim(
+        &self,
+        claims: Vec<MarkClaim>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<bool, RemoteError>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
-            let each = |claim: &Claim| {
+            let each = |claim: &MarkClaim| {
                 let partition = self.cloud.partitions.of(claim.cell.key.shingle);
                 let fate = self.cloud.state().fate();
                 self.outcome(fate, partition, |state| state.claim(partition, claim))
@@ -373,7 +396,11 @@ impl Remote for Line {
         })
     }
 
-    fn take(&self, rounds: Vec<Round>, within: Duration) -> Later<'_, Vec<Result<Vec<Before>, Failure>>> {
+    fn take(
+        &self,
+        rounds: Vec<ExactLimitBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<Vec<PriorReading>, RemoteError>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
             let mut told = Vec::new();
@@ -395,7 +422,7 @@ impl Remote for Line {
         })
     }
 
-    fn numbers(&self, within: Duration) -> Later<'_, Vec<Result<u64, Failure>>> {
+    fn numbers(&self, within: Duration) -> RemoteFuture<'_, Vec<Result<u64, RemoteError>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
             let each = |at| {
@@ -410,7 +437,11 @@ impl Remote for Line {
         })
     }
 
-    fn generations(&self, known: u64, within: Duration) -> Later<'_, Result<Option<Generations>, Failure>> {
+    fn generations(
+        &self,
+        known: u64,
+        within: Duration,
+    ) -> RemoteFuture<'_, Result<Option<PartitionGenerations>, RemoteError>> {
         Box::pin(async move {
             self.pause(within / 2).await;
             let fate = self.cloud.state().fate();
@@ -422,12 +453,16 @@ impl Remote for Line {
         })
     }
 
-    fn renew(&self, partitions: Vec<Partition>, within: Duration) -> Later<'_, Result<(), Failure>> {
+    fn renew(
+        &self,
+        partitions: Vec<Partition>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Result<(), RemoteError>> {
         Box::pin(async move {
             self.pause(within).await;
             let fate = self.cloud.state().fate();
             self.outcome(fate, Partition(0), |state| {
-                let Generations { latest, partitions: all } = &mut state.generations;
+                let PartitionGenerations { latest, partitions: all } = &mut state.generations;
                 *latest += 1;
                 all.extend(partitions.into_iter().map(|partition| (partition, *latest)));
             })

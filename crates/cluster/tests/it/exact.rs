@@ -4,14 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cluster::remote::{Ask, Before, Cell, Image, Partition, Read, Remote, Round};
-use cluster::wire::{Settings, Wire};
-use cluster::{Cluster as Node, Threads};
+use cluster::remote::{
+    CellImage, ExactLimitBatch, ExactLimitRequest, Partition, PartitionRead, PriorReading, RemoteCell,
+    RemoteCluster,
+};
+use cluster::wire::{WireClient, WireSettings};
+use cluster::{Cluster as Node, ThreadedEnvironment};
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use sim::suite::{SPACE, at, key, peek, statistic};
-use stats::limit::{Flow, Take};
+use stats::limit::{GcraOperation, WindowTake};
 use stats::random::Random as Drawn;
-use stats::{Add, Catalog, Ledger, LedgerError, Measure, Observation, Plan, Quality, Request, Statistic};
+use stats::{
+    Addition, Catalog, CellPlan, Ledger, LedgerError, Measure, Observation, ObserveRequest, Quality,
+    Statistic,
+};
 use store::MemoryDevice;
 
 use crate::cloud::Cloud;
@@ -51,7 +57,7 @@ fn cost_of_time(random: &mut Random) -> i64 {
 }
 
 /// Something to ask of one of a few cells.
-fn ask(random: &mut Random, cells: &[Cell], shape: &Shape, now: Time) -> Ask {
+fn ask(random: &mut Random, cells: &[RemoteCell], shape: &Shape, now: Time) -> ExactLimitRequest {
     let cell = cells[random.below(cells.len() as u64) as usize].clone();
     let mut windows = shape.measure.windows().iter().copied();
     let windows = [windows.next(), windows.next()];
@@ -65,21 +71,21 @@ fn ask(random: &mut Random, cells: &[Cell], shape: &Shape, now: Time) -> Ask {
     let add = if shape.measure == Measure::Gcra {
         let cost = cost_of_time(random);
         match random.below(7) {
-            0 => Add::Nothing,
-            1 => Add::Flow(Flow::Back { cost }),
-            2 => Add::Flow(Flow::Set { ahead: cost }),
-            3 => Add::Flow(Flow::Add { cost }),
+            0 => Addition::Nothing,
+            1 => Addition::Flow(GcraOperation::Back { cost }),
+            2 => Addition::Flow(GcraOperation::Set { ahead: cost }),
+            3 => Addition::Flow(GcraOperation::Add { cost }),
             _ => {
                 let burst = 1 + random.below(20_000_000_000) as i64;
-                Add::Flow(Flow::Take { cost, burst, counts_all: random.below(2) == 0 })
+                Addition::Flow(GcraOperation::Take { cost, burst, counts_all: random.below(2) == 0 })
             }
         }
     } else {
         match random.below(9) {
-            0 => Add::Nothing,
-            1 => Add::GiveBack { amount: 1 + random.below(9), taken: None },
-            2 => Add::GiveBack { amount: u64::MAX, taken: (random.below(2) == 0).then_some(time) },
-            3 => Add::Counters([(0, random.below(3))].into()),
+            0 => Addition::Nothing,
+            1 => Addition::GiveBack { amount: 1 + random.below(9), taken: None },
+            2 => Addition::GiveBack { amount: u64::MAX, taken: (random.below(2) == 0).then_some(time) },
+            3 => Addition::Counters([(0, random.below(3))].into()),
             _ => {
                 let counts_all = random.below(2) == 0;
                 // What is refused and counts would in time be more than scripts can count.
@@ -87,14 +93,14 @@ fn ask(random: &mut Random, cells: &[Cell], shape: &Shape, now: Time) -> Ask {
                 let cost = if great { 1 << random.below(53) } else { random.below(4) };
                 let limit = if great { (1 << 53) - 1 - random.below(9) } else { random.below(30) };
                 let interpolated = windows[1].is_some() && random.below(2) == 0;
-                Add::Take(Take { cost, limit, counts_all, interpolated })
+                Addition::Take(WindowTake { cost, limit, counts_all, interpolated })
             }
         }
     };
-    Ask { cell, time, windows, add }
+    ExactLimitRequest { cell, time, windows, add }
 }
 
-fn take(wired: &Wired, round: &Round) -> Vec<Before> {
+fn take(wired: &Wired, round: &ExactLimitBatch) -> Vec<PriorReading> {
     pollster::block_on(wired.wire.take(vec![round.clone()], WITHIN)).remove(0).unwrap()
 }
 
@@ -108,10 +114,10 @@ fn rounds_are_decided_as_stats_would_decide() {
     let (mut number, mut refused) = (0, 0);
     for (kind, shape) in shapes().into_iter().enumerate() {
         let form = form(kind as u16, shape.measure.clone());
-        let plan = Plan::new(&shape.measure).unwrap();
+        let plan = CellPlan::new(&shape.measure).unwrap();
         for seed in 0..16u64 {
             let mut random = Random(seed << 8 | kind as u64);
-            let cells: Vec<Cell> = (0..3).map(|number| cell(&form, seed << 40 | number)).collect();
+            let cells: Vec<RemoteCell> = (0..3).map(|number| cell(&form, seed << 40 | number)).collect();
             let partition = wired.of(&cells[0]);
             let mut now = Time([1_750_000_000_000_000, 0, -5_000_000][seed as usize % 3]);
             let mut horizon = Time(i64::MIN);
@@ -119,10 +125,10 @@ fn rounds_are_decided_as_stats_would_decide() {
                 now = now + Span(shape.steps[random.below(shape.steps.len() as u64) as usize]);
                 horizon =
                     horizon.max(now - Span([i64::MAX / 1000, 400_000_000, 0][random.below(3) as usize]));
-                let asks: Arc<[Ask]> =
+                let asks: Arc<[ExactLimitRequest]> =
                     (0..1 + random.below(5)).map(|_| ask(&mut random, &cells, &shape, now)).collect();
                 number += 1;
-                let round = Round { partition, owner: [1; 16], number, horizon, asks };
+                let round = ExactLimitBatch { partition, owner: [1; 16], number, horizon, asks };
                 let ours = pollster::block_on(line.take(vec![round.clone()], WITHIN)).remove(0).unwrap();
                 assert_eq!(take(&wired, &round), ours, "{:?} seed {seed}: {round:?}", shape.measure);
                 refused +=
@@ -130,11 +136,13 @@ fn rounds_are_decided_as_stats_would_decide() {
                 if random.below(3) == 0 {
                     assert_eq!(take(&wired, &round), ours, "once more: {round:?}");
                 }
-                let read = Read { partition, cells: cells.clone() };
+                let read = PartitionRead { partition, cells: cells.clone() };
                 let ours = pollster::block_on(line.read(vec![read], WITHIN)).remove(0).unwrap();
                 let theirs = wired.read_one(partition, &cells).unwrap();
-                let words = |image: Option<Image>| {
-                    image.map(|Image { first, last, content }| plan.restore(first, last, &content).unwrap())
+                let words = |image: Option<CellImage>| {
+                    image.map(|CellImage { first, last, content }| {
+                        plan.restore(first, last, &content).unwrap()
+                    })
                 };
                 let [ours, theirs] =
                     [ours, theirs].map(|found| found.images.into_iter().map(words).collect::<Vec<_>>());
@@ -155,11 +163,11 @@ fn rounds_are_decided_as_stats_would_decide() {
     assert!(refused > 50, "{refused}");
 }
 
-fn is_refused(ask: &Ask, before: &Before) -> bool {
-    let Before::Held { values, .. } = before else { return false };
+fn is_refused(ask: &ExactLimitRequest, before: &PriorReading) -> bool {
+    let PriorReading::Held { values, .. } = before else { return false };
     match &ask.add {
-        Add::Take(take) => !take.is_within(values[0]),
-        Add::Flow(flow) => !flow.is_within(Some(values[0].cast_signed()), ask.time),
+        Addition::Take(take) => !take.is_within(values[0]),
+        Addition::Flow(flow) => !flow.is_within(Some(values[0].cast_signed()), ask.time),
         _ => false,
     }
 }
@@ -173,16 +181,22 @@ fn a_round_counts_once_and_an_earlier_one_no_more() {
     let partition = wired.of(&one);
     let now = Time::from_seconds(1_750_000_000);
     let round = |owner: u8, number: u64, asks: usize| {
-        let add = Add::Take(Take { cost: 1, limit: 5, counts_all: false, interpolated: false });
+        let add = Addition::Take(WindowTake { cost: 1, limit: 5, counts_all: false, interpolated: false });
         let windows = [Some(Span::minutes(1)), None];
-        let ask = Ask { cell: one.clone(), time: now, windows, add };
-        Round { partition, owner: [owner; 16], number, horizon: Time(i64::MIN), asks: vec![ask; asks].into() }
+        let ask = ExactLimitRequest { cell: one.clone(), time: now, windows, add };
+        ExactLimitBatch {
+            partition,
+            owner: [owner; 16],
+            number,
+            horizon: Time(i64::MIN),
+            asks: vec![ask; asks].into(),
+        }
     };
-    let used = |answer: Vec<Before>| {
+    let used = |answer: Vec<PriorReading>| {
         let of = |before| match before {
-            Before::Nothing => 0,
-            Before::Held { values, .. } => values[0],
-            Before::Damaged => panic!("damaged"),
+            PriorReading::Nothing => 0,
+            PriorReading::Held { values, .. } => values[0],
+            PriorReading::Damaged => panic!("damaged"),
         };
         answer.into_iter().map(of).collect::<Vec<_>>()
     };
@@ -206,10 +220,10 @@ fn a_round_counts_once_and_an_earlier_one_no_more() {
     name[end] = 1;
     redis::cmd("SET").arg(&name).arg("nonsense").exec(&mut direct).unwrap();
     let mut both = round(2, 4, 2);
-    let damaged = Ask { cell: other, ..both.asks[0].clone() };
+    let damaged = ExactLimitRequest { cell: other, ..both.asks[0].clone() };
     both.asks = vec![damaged, both.asks[0].clone()].into();
     let answer = ask(both).unwrap();
-    assert_eq!(answer[0], Before::Damaged);
+    assert_eq!(answer[0], PriorReading::Damaged);
     assert_eq!(used(answer[1..].to_vec()), [5]);
 }
 
@@ -223,23 +237,23 @@ fn catalog(exact: bool) -> Catalog {
 }
 
 /// A node whose additions are not flushed by themselves, so that only what goes through scripts is seen by others.
-fn open(wires: Settings, exact: bool, within: Duration) -> Node {
-    let threads = Arc::new(Threads::new(2).unwrap());
+fn open(wires: WireSettings, exact: bool, within: Duration) -> Node {
+    let threads = Arc::new(ThreadedEnvironment::new(2).unwrap());
     let runtime = threads.handle().unwrap();
-    let settings = cluster::Settings {
+    let settings = cluster::ClusterSettings {
         within,
         flush_every: Duration::from_secs(3600),
         fresh_for: Duration::from_secs(3600),
         stale_for: Duration::from_secs(7200),
-        ..cluster::Settings::new(wires.partitions)
+        ..cluster::ClusterSettings::new(wires.partitions)
     };
-    let wire = runtime.block_on(Wire::open(wires, runtime.clone())).unwrap();
+    let wire = runtime.block_on(WireClient::open(wires, runtime.clone())).unwrap();
     let device = Arc::new(MemoryDevice::new());
     Node::open(Arc::new(wire), device, catalog(exact), settings, threads).unwrap()
 }
 
-fn one() -> Take {
-    Take { cost: 1, limit: MOST, counts_all: false, interpolated: false }
+fn one() -> WindowTake {
+    WindowTake { cost: 1, limit: MOST, counts_all: false, interpolated: false }
 }
 
 /// What became of a take.
@@ -251,14 +265,14 @@ enum Heard {
 }
 
 fn ask_node(node: &Node, observation: Observation) -> Result<(Quality, u64), LedgerError> {
-    let requests = [Request { observations: vec![observation], ..Request::default() }];
+    let requests = [ObserveRequest { observations: vec![observation], ..ObserveRequest::default() }];
     let outcomes = pollster::block_on(node.observe(&requests))?;
     let view = outcomes.all().next().unwrap();
     Ok((view.quality(), view.sum(0, 0)))
 }
 
 fn take_one(node: &Node, key: Key) -> Heard {
-    match ask_node(node, Observation { key, time: at(1000), add: Add::Take(one()) }).unwrap() {
+    match ask_node(node, Observation { key, time: at(1000), add: Addition::Take(one()) }).unwrap() {
         (Quality::Exact, used) if one().is_within(used) => Heard::Within,
         (Quality::Exact, _) => Heard::Over,
         _ => Heard::Nothing,
@@ -292,7 +306,7 @@ fn compete(nodes: &[Node], key: Key, each: u64) -> (u64, u64) {
 fn three(cluster: &Cluster, prefix: &str, replicas: u8, exact: bool) -> Vec<Node> {
     let node = |number| {
         let wires = settings(cluster.addresses(), number);
-        open(Settings { prefix: prefix.to_owned(), replicas, ..wires }, exact, Duration::from_secs(60))
+        open(WireSettings { prefix: prefix.to_owned(), replicas, ..wires }, exact, Duration::from_secs(60))
     };
     (1..=3).map(node).collect()
 }
@@ -309,7 +323,7 @@ fn three_nodes_let_through_as_much_as_one() {
     assert!(together.iter().all(|node| used(node, user) == MOST));
     let metrics = together[0].metrics();
     assert_eq!((metrics.exact, metrics.exact_failures), (2 * MOST + 1, 0));
-    assert!(metrics.exact_rounds < metrics.exact, "takes that come together are one call: {metrics:?}");
+    assert!(metrics.exact_batches < metrics.exact, "takes that come together are one call: {metrics:?}");
     // How cells lie is the same, so nodes for which the limit is not exact read them.
     let reader = three(&cluster, "b:", 0, false).remove(0);
     assert_eq!(used(&reader, user), MOST);
@@ -325,12 +339,13 @@ fn what_one_node_does_the_others_know() {
         assert_eq!(take_one(one_node, user), Heard::Within);
     }
     assert_eq!(used(other, user), 3);
-    let ask = |node: &Node, add: Add| ask_node(node, Observation { key: user, time: at(1000), add }).unwrap();
-    assert_eq!(ask(other, Add::GiveBack { amount: 2, taken: Some(at(1000)) }), (Quality::Exact, 3));
+    let ask =
+        |node: &Node, add: Addition| ask_node(node, Observation { key: user, time: at(1000), add }).unwrap();
+    assert_eq!(ask(other, Addition::GiveBack { amount: 2, taken: Some(at(1000)) }), (Quality::Exact, 3));
     assert_eq!(used(third, user), 1);
-    assert_eq!(ask(third, Add::Counters([(0, 50)].into())), (Quality::Exact, 1));
+    assert_eq!(ask(third, Addition::Counters([(0, 50)].into())), (Quality::Exact, 1));
     assert_eq!(take_one(one_node, user), Heard::Over);
-    assert_eq!(ask(one_node, Add::GiveBack { amount: u64::MAX, taken: None }), (Quality::Exact, 51));
+    assert_eq!(ask(one_node, Addition::GiveBack { amount: u64::MAX, taken: None }), (Quality::Exact, 51));
     assert_eq!(used(other, user), 0);
     let timeline = |node: &Node| pollster::block_on(node.timeline(user)).unwrap().unwrap();
     assert_eq!(timeline(other).buckets.iter().map(|bucket| bucket.counts[0]).sum::<u64>(), 0);
@@ -338,19 +353,19 @@ fn what_one_node_does_the_others_know() {
     assert_eq!(timeline(other).buckets.iter().map(|bucket| bucket.counts[0]).sum::<u64>(), 1);
     // A bucket of ten that fills in ten seconds.
     let second = 1_000_000_000;
-    let flow = |node: &Node, flow: Flow| {
+    let flow = |node: &Node, flow: GcraOperation| {
         let (_, moment) =
-            ask_node(node, Observation { key: key(BUCKET, 1), time: at(1000), add: Add::Flow(flow) })
+            ask_node(node, Observation { key: key(BUCKET, 1), time: at(1000), add: Addition::Flow(flow) })
                 .unwrap();
         moment.cast_signed()
     };
     let ahead = |moment: i64| (moment - at(1000).0 * 1000) / second;
-    let cell = Flow::Take { cost: second, burst: 10 * second, counts_all: false };
+    let cell = GcraOperation::Take { cost: second, burst: 10 * second, counts_all: false };
     for number in 0..12 {
         let moment = flow(&nodes[number % 3], cell);
         assert!(number == 0 || ahead(moment) == (number as i64).min(10), "{number} {moment}");
     }
-    flow(other, Flow::Set { ahead: 2 * second });
+    flow(other, GcraOperation::Set { ahead: 2 * second });
     assert_eq!(ahead(flow(third, cell)), 2);
 }
 
@@ -361,7 +376,7 @@ fn lost_answers_are_asked_for_again() {
     let proxy = Proxy::start(cluster.servers[0].address());
     let reach = vec![(cluster.servers[0].address(), proxy.address.to_string())];
     let node = |number| {
-        let wires = Settings { reach: reach.clone(), ..settings(cluster.addresses(), number) };
+        let wires = WireSettings { reach: reach.clone(), ..settings(cluster.addresses(), number) };
         open(wires, true, Duration::from_secs(60))
     };
     let nodes: Vec<Node> = (1..=3).map(node).collect();
@@ -394,8 +409,8 @@ fn a_killed_master_lets_nothing_through_twice() {
         assert_eq!(take_one(node, user), Heard::Within);
         within += 1;
     }
-    let partition = cluster::remote::Partitions::USUAL.of(user.shingle);
-    let slot = cluster::wire::slot::slot_of(partition, cluster::remote::Partitions::USUAL);
+    let partition = cluster::remote::PartitionCount::USUAL.of(user.shingle);
+    let slot = cluster::wire::slot::slot_of(partition, cluster::remote::PartitionCount::USUAL);
     let victim = cluster.master_of(slot);
     std::thread::scope(|scope| {
         let competing = scope.spawn(|| compete(&nodes, user, 12));
@@ -427,9 +442,9 @@ fn no_fault_lets_more_through() {
         let simulated = Simulated::new(seed);
         let cloud = Cloud::new(4, seed);
         cloud.set_faults([0, 2, 4, 9][seed as usize % 4], 0);
-        let settings = cluster::Settings {
+        let settings = cluster::ClusterSettings {
             within: Duration::from_millis(200),
-            ..cluster::Settings::new(cloud.partitions())
+            ..cluster::ClusterSettings::new(cloud.partitions())
         };
         let node = |number| {
             let line = Arc::new(cloud.line(number, Some(simulated.of(0))));
@@ -446,9 +461,9 @@ fn no_fault_lets_more_through() {
             let many = 1 + random.bits() % 4;
             let taken = (0..many).map(|number| {
                 let key = if number == 3 { key(LIMIT, 1000) } else { user };
-                Observation { key, time: at(1000), add: Add::Take(one()) }
+                Observation { key, time: at(1000), add: Addition::Take(one()) }
             });
-            let requests = [Request { observations: taken.collect(), ..Request::default() }];
+            let requests = [ObserveRequest { observations: taken.collect(), ..ObserveRequest::default() }];
             let asked = async move { node.observe(&requests).await };
             let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer").unwrap();
             for view in outcomes.all().take(3) {
@@ -475,17 +490,17 @@ fn no_fault_lets_more_through() {
 fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
     let simulated = Simulated::new(2);
     let cloud = Cloud::new(4, 2);
-    let settings = cluster::Settings::new(cloud.partitions());
+    let settings = cluster::ClusterSettings::new(cloud.partitions());
     let node = |number, exact| {
         let line = Arc::new(cloud.line(number, Some(simulated.of(0))));
         let device = Arc::new(MemoryDevice::new());
         Arc::new(Node::open(line, device, catalog(exact), settings, simulated.of(number)).unwrap())
     };
-    let ask = |node: &Arc<Node>, add: Add| {
+    let ask = |node: &Arc<Node>, add: Addition| {
         let node = node.clone();
-        let requests = [Request {
+        let requests = [ObserveRequest {
             observations: vec![Observation { key: key(LIMIT, 5), time: at(1000), add }],
-            ..Request::default()
+            ..ObserveRequest::default()
         }];
         let asked = async move { node.observe(&requests).await };
         let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer").unwrap();
@@ -493,11 +508,11 @@ fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
     };
     let (deciding, reading) = (node(1, true), node(2, false));
     for taken in 0..3 {
-        assert_eq!(ask(&reading, Add::Nothing), (Quality::Exact, taken));
-        assert_eq!(ask(&deciding, Add::Take(one())), (Quality::Exact, taken));
+        assert_eq!(ask(&reading, Addition::Nothing), (Quality::Exact, taken));
+        assert_eq!(ask(&deciding, Addition::Take(one())), (Quality::Exact, taken));
         simulated.run_for(settings.fresh_for + Duration::from_secs(1));
         // The older image may be answered while it is read anew.
-        ask(&reading, Add::Nothing);
+        ask(&reading, Addition::Nothing);
         simulated.run_for(Duration::from_secs(1));
     }
 }
@@ -507,25 +522,25 @@ fn what_was_not_heard_is_missing_and_not_made_up_for() {
     let simulated = Simulated::new(1);
     let cloud = Cloud::new(4, 1);
     let line = Arc::new(cloud.line(1, Some(simulated.of(0))));
-    let settings = cluster::Settings::new(cloud.partitions());
+    let settings = cluster::ClusterSettings::new(cloud.partitions());
     let device = Arc::new(MemoryDevice::new());
     let node = Arc::new(Node::open(line, device, catalog(true), settings, simulated.of(1)).unwrap());
     let user = Key { space: Space(SPACE.0), kind: LIMIT, shingle: Shingle(7) };
-    let ask = |add: Add| {
+    let ask = |add: Addition| {
         let node = node.clone();
-        let requests = [Request {
+        let requests = [ObserveRequest {
             observations: vec![Observation { key: user, time: at(1000), add }],
-            ..Request::default()
+            ..ObserveRequest::default()
         }];
         let asked = async move { node.observe(&requests).await };
         let outcomes = simulated.run(0, Duration::from_secs(9), asked).expect("an answer");
         outcomes.map(|outcomes| outcomes.all().next().map(|view| (view.quality(), view.sum(0, 0))).unwrap())
     };
-    assert_eq!(ask(Add::Take(one())).unwrap(), (Quality::Exact, 0));
+    assert_eq!(ask(Addition::Take(one())).unwrap(), (Quality::Exact, 0));
     cloud.set_down(true);
-    assert_eq!(ask(Add::Take(one())).unwrap(), (Quality::Missing, 0), "`on_error` decides");
-    assert_eq!(ask(Add::Nothing).unwrap(), (Quality::Missing, 0));
-    for add in [Add::GiveBack { amount: 1, taken: None }, Add::Counters([(0, 9)].into())] {
+    assert_eq!(ask(Addition::Take(one())).unwrap(), (Quality::Missing, 0), "`on_error` decides");
+    assert_eq!(ask(Addition::Nothing).unwrap(), (Quality::Missing, 0));
+    for add in [Addition::GiveBack { amount: 1, taken: None }, Addition::Counters([(0, 9)].into())] {
         let refused = ask(add);
         assert!(
             matches!(refused, Err(LedgerError::Unreachable { .. })),
@@ -534,6 +549,6 @@ fn what_was_not_heard_is_missing_and_not_made_up_for() {
     }
     cloud.set_down(false);
     simulated.run_for(Duration::from_secs(20));
-    assert_eq!(ask(Add::Nothing).unwrap(), (Quality::Exact, 1));
+    assert_eq!(ask(Addition::Nothing).unwrap(), (Quality::Exact, 1));
     assert_eq!(Partition(0), cloud.partitions().of(user.shingle));
 }

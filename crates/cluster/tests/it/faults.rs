@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cluster::remote::{Batch, Cell, Change, Failure, Form, Image, Read, Remote, Written};
-use cluster::wire::{Circuit, Settings, slot};
+use cluster::remote::{
+    CellChange, CellForm, CellImage, PartitionRead, RemoteCell, RemoteCluster, RemoteError, WriteBatch,
+    WriteOutcome,
+};
+use cluster::wire::{CircuitState, WireSettings, slot};
 use event::Time;
-use stats::Plan;
-use stats::portable::Content;
+use stats::CellPlan;
+use stats::cell_export::CellContent;
 
 use crate::proxy::{Network, Proxy};
 use crate::reshard::{move_slots, slots_of};
@@ -18,24 +21,24 @@ use crate::support::{WITHIN, Wired, assert_made, batch, cell, form, measures, se
 /// One key in each of some partitions, and how often it was added to.
 struct Load {
     wired: Wired,
-    cells: Vec<Cell>,
+    cells: Vec<RemoteCell>,
     /// Additions that were acknowledged; the number of the partition's last batch.
     acknowledged: Vec<u64>,
     /// Acknowledged additions that were not there any more, and were sent again.
     behind: u64,
-    one: Image,
+    one: CellImage,
 }
 
 const WITHIN_LOAD: Duration = Duration::from_millis(400);
 
 impl Load {
-    fn new(settings: Settings, partitions: u64) -> Load {
-        let form: Arc<Form> = form(0, measures().remove(0));
-        let plan = Plan::new(&form.definition.measure).unwrap();
+    fn new(settings: WireSettings, partitions: u64) -> Load {
+        let form: Arc<CellForm> = form(0, measures().remove(0));
+        let plan = CellPlan::new(&form.definition.measure).unwrap();
         let at = Time::from_seconds(1_750_000_000);
         let mut words = Vec::new();
         plan.add(&mut words, at, [(0, 1)]);
-        let one = Image { first: at, last: at, content: plan.content(&words).unwrap() };
+        let one = CellImage { first: at, last: at, content: plan.content(&words).unwrap() };
         let cells =
             (0..partitions).map(|number| cell(&form, (number * 1024 / partitions) << 54 | number)).collect();
         Load {
@@ -47,22 +50,22 @@ impl Load {
         }
     }
 
-    fn batch(&self, at: usize) -> Batch {
+    fn batch(&self, at: usize) -> WriteBatch {
         let cell = self.cells[at].clone();
         let partition = self.wired.of(&cell);
-        let change = Change::Merge(self.one.clone());
+        let change = CellChange::Merge(self.one.clone());
         batch(partition, self.acknowledged[at] + 1, Time(i64::MIN), vec![(cell, change)])
     }
 
     /// Adds one to every key; answers what was not acknowledged, which the next call sends again.
-    fn add(&mut self) -> Vec<Failure> {
-        let batches: Vec<Batch> = (0..self.cells.len()).map(|at| self.batch(at)).collect();
+    fn add(&mut self) -> Vec<RemoteError> {
+        let batches: Vec<WriteBatch> = (0..self.cells.len()).map(|at| self.batch(at)).collect();
         let answers = pollster::block_on(self.wired.wire.write(batches, WITHIN_LOAD));
         let mut failures = Vec::new();
         for (at, answer) in answers.into_iter().enumerate() {
             match answer {
-                Ok(Written::Now(_) | Written::Before) => self.acknowledged[at] += 1,
-                Ok(Written::Behind(has)) => {
+                Ok(WriteOutcome::Now(_) | WriteOutcome::Before) => self.acknowledged[at] += 1,
+                Ok(WriteOutcome::Behind(has)) => {
                     self.behind += self.acknowledged[at] - has;
                     self.acknowledged[at] = has;
                 }
@@ -73,11 +76,13 @@ impl Load {
     }
 
     /// What the cluster has of each key, in one call.
-    fn counts(&self, within: Duration) -> Vec<Result<u64, Failure>> {
-        let read = |cell: &Cell| Read { partition: self.wired.of(cell), cells: vec![cell.clone()] };
+    fn counts(&self, within: Duration) -> Vec<Result<u64, RemoteError>> {
+        let read =
+            |cell: &RemoteCell| PartitionRead { partition: self.wired.of(cell), cells: vec![cell.clone()] };
         let found = pollster::block_on(self.wired.wire.read(self.cells.iter().map(read).collect(), within));
-        let count = |found: cluster::remote::Found| match found.images.into_iter().next().flatten() {
-            Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
+        let count = |found: cluster::remote::PartitionImages| match found.images.into_iter().next().flatten()
+        {
+            Some(CellImage { content: CellContent::Buckets(buckets), .. }) => buckets[0].counts[0],
             _ => 0,
         };
         found.into_iter().map(|found| found.map(count)).collect()
@@ -91,8 +96,8 @@ impl Load {
     }
 }
 
-fn waiting(cluster: &Cluster) -> Settings {
-    Settings { replicas: 1, ..settings(cluster.addresses(), 1) }
+fn waiting(cluster: &Cluster) -> WireSettings {
+    WireSettings { replicas: 1, ..settings(cluster.addresses(), 1) }
 }
 
 #[test]
@@ -138,7 +143,7 @@ fn a_paused_master_is_not_waited_for() {
     let mut has_opened = false;
     wait("a replica takes over", || {
         let failures = load.add();
-        has_opened |= circuit(&load) == Some(Circuit::Open);
+        has_opened |= circuit(&load) == Some(CircuitState::Open);
         failures.is_empty()
     });
     assert!(has_opened, "its circuit opened");
@@ -161,8 +166,9 @@ fn slots_move_under_load() {
         let moves = scope.spawn(|| move_slots(&cluster, masters[0], masters[1], &slots));
         while !moves.is_finished() {
             let failures = load.add();
-            let is_known =
-                |failure: &Failure| matches!(failure, Failure::Moving(_) | Failure::Unreachable(_));
+            let is_known = |failure: &RemoteError| {
+                matches!(failure, RemoteError::Moving(_) | RemoteError::Unreachable(_))
+            };
             assert!(failures.iter().all(is_known), "{failures:?}");
             // Additions that were not acknowledged may have been made.
             for (count, acknowledged) in load.counts(WITHIN).into_iter().zip(&load.acknowledged) {
@@ -184,12 +190,12 @@ fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     let Some(cluster) = Cluster::start() else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(0, measures().remove(0));
-    let cells: Vec<Cell> = (0..6).map(|number| cell(&form, 77 << 54 | number)).collect();
+    let cells: Vec<RemoteCell> = (0..6).map(|number| cell(&form, 77 << 54 | number)).collect();
     let partition = wired.of(&cells[0]);
     let at = Time::from_seconds(1_750_000_000);
-    let image = Image { first: at, last: at, content: Content::Buckets(Vec::new()) };
-    let change = || Change::Merge(image.clone());
-    let writes = |cells: &[Cell]| cells.iter().map(|cell| (cell.clone(), change())).collect::<Vec<_>>();
+    let image = CellImage { first: at, last: at, content: CellContent::Buckets(Vec::new()) };
+    let change = || CellChange::Merge(image.clone());
+    let writes = |cells: &[RemoteCell]| cells.iter().map(|cell| (cell.clone(), change())).collect::<Vec<_>>();
     // The last is not there.
     assert_made(wired.write_one(batch(partition, 1, Time(i64::MIN), writes(&cells[..5]))));
     let number = slot::slot_of(partition, wired.partitions);
@@ -216,7 +222,7 @@ fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
         let there: Vec<bool> = found.images.iter().map(Option::is_some).collect();
         assert_eq!(there, [true, true, true, true, true, false], "{moved} keys moved");
         let written = wired.write_one(batch(partition, 2, Time(i64::MIN), writes(&cells)));
-        assert_eq!(written, Err(Failure::Moving(partition)));
+        assert_eq!(written, Err(RemoteError::Moving(partition)));
     }
     for server in [target, source] {
         server.cli(&["CLUSTER", "SETSLOT", &number, "NODE", &target.id()]);
@@ -236,7 +242,7 @@ fn a_server_without_memory_is_full() {
     cluster.servers[0].cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let failures = load.add();
     assert_eq!(failures.len(), 8);
-    assert!(failures.iter().all(|failure| matches!(failure, Failure::Full(_))), "{failures:?}");
+    assert!(failures.iter().all(|failure| matches!(failure, RemoteError::Full(_))), "{failures:?}");
     assert!(load.counts(WITHIN).iter().all(|count| *count == Ok(1)), "what is there is read");
     cluster.servers[0].cli(&["CONFIG", "SET", "maxmemory", "0"]);
     load.check();
@@ -248,17 +254,17 @@ fn an_answer_that_is_lost_counts_once() {
     let proxy = Proxy::start(cluster.servers[0].address());
     let reach = vec![(cluster.servers[0].address(), proxy.address.to_string())];
     let all = settings(cluster.addresses(), 1);
-    let mut load = Load::new(Settings { reach, failures_max: 3, ..all }, 8);
+    let mut load = Load::new(WireSettings { reach, failures_max: 3, ..all }, 8);
     load.check();
     proxy.set(Network::Deaf);
     let failures = load.add();
-    assert!(failures.iter().all(|failure| matches!(failure, Failure::Unreachable(_))), "{failures:?}");
+    assert!(failures.iter().all(|failure| matches!(failure, RemoteError::Unreachable(_))), "{failures:?}");
     assert_eq!(failures.len(), 8);
     for network in [Network::Whole, Network::Cut, Network::Whole] {
         proxy.set(network);
         if network == Network::Cut {
             wait("the circuit opens", || {
-                load.add().iter().any(|failure| matches!(failure, Failure::Open(_)))
+                load.add().iter().any(|failure| matches!(failure, RemoteError::Open(_)))
             });
         } else {
             load.check();

@@ -4,10 +4,10 @@
 //! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 figures
 //! ```
 
-use cluster::remote::{Cell, Change, Image, Read, Remote};
+use cluster::remote::{CellChange, CellImage, PartitionRead, RemoteCell, RemoteCluster};
 use event::{Span, Time};
 use redis::Connection;
-use stats::{Column, Layout, Measure, Plan, Track, Weight};
+use stats::{AggregateColumn, AggregateLayout, CellPlan, DecayWeight, Layout, Measure};
 
 use crate::servers::Cluster;
 use crate::support::{Random, WITHIN, Wired, batch, cell, form, settings};
@@ -58,23 +58,25 @@ fn memory() {
     let counters = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let windows =
         |names: &[&str]| Measure::Windows(Layout::new(counters(names), &tiers, vec![], None).unwrap());
-    let decayed = Column::Decayed { half_life: Span::days(1), weight: Weight::One };
-    let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span::days(30)).unwrap());
+    let decayed = AggregateColumn::Decayed { half_life: Span::days(1), weight: DecayWeight::One };
+    let track = |columns: &[AggregateColumn]| {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span::days(30)).unwrap())
+    };
     let kinds = [
         ("one counter, 1 event", windows(&["seen"]), 1),
         ("one counter, 3 events", windows(&["seen"]), 3),
         ("one counter, 30 events", windows(&["seen"]), 30),
         ("three counters, 30 events", windows(&["seen", "spam", "ham"]), 30),
         ("three counters, 300 events", windows(&["seen", "spam", "ham"]), 300),
-        ("track of first, last, count, 3 events", track(&[Column::Count]), 3),
-        ("track with sum and a decayed sum, 3 events", track(&[Column::Sum, decayed]), 3),
+        ("track of first, last, count, 3 events", track(&[AggregateColumn::Count]), 3),
+        ("track with sum and a decayed sum, 3 events", track(&[AggregateColumn::Sum, decayed]), 3),
     ];
     println!("| a key of | bytes | bytes, one key a bucket | share |\n|---|---|---|---|");
     for (kind, (name, measure, events)) in kinds.into_iter().enumerate() {
-        let (plan, form) = (Plan::new(&measure).unwrap(), form(kind as u16, measure.clone()));
+        let (plan, form) = (CellPlan::new(&measure).unwrap(), form(kind as u16, measure.clone()));
         let mut random = Random(events);
         let mut naive_keys = Vec::new();
-        let mut cells: Vec<(Cell, Image)> = Vec::new();
+        let mut cells: Vec<(RemoteCell, CellImage)> = Vec::new();
         for number in 0..KEYS {
             let shingle = random.next();
             let mut words = Vec::new();
@@ -90,9 +92,9 @@ fn memory() {
                 counts.map(move |(count, counter)| (counter, bucket, count)).collect::<Vec<_>>()
             });
             naive_keys.push((shingle, rows.collect::<Vec<_>>()));
-            cells.push((cell(&form, shingle ^ number), Image { first, last, content }));
+            cells.push((cell(&form, shingle ^ number), CellImage { first, last, content }));
         }
-        let cell_of = |(cell, image): (Cell, Image)| (cell, Change::Merge(image));
+        let cell_of = |(cell, image): (RemoteCell, CellImage)| (cell, CellChange::Merge(image));
         let mut by_partition = std::collections::BTreeMap::<_, Vec<_>>::new();
         cells
             .into_iter()
@@ -143,7 +145,7 @@ fn time() {
     let tiers = ["10m x 144", "1d x 14"].map(|tier| tier.parse().unwrap());
     let counters = vec!["seen".to_owned(), "spam".to_owned()];
     let measure = Measure::Windows(Layout::new(counters, &tiers, vec![], None).unwrap());
-    let (plan, form) = (Plan::new(&measure).unwrap(), form(0, measure));
+    let (plan, form) = (CellPlan::new(&measure).unwrap(), form(0, measure));
     let cells =
         |partition: u64| (0..EACH).map(|number| cell(&form, partition << 54 | number)).collect::<Vec<_>>();
     println!("| what is done to a key | server's CPU, us | one key a bucket | ratio |\n|---|---|---|---|");
@@ -156,9 +158,10 @@ fn time() {
             let mut words = Vec::new();
             plan.add(&mut words, now(round), [(0, 1)]);
             let content = plan.content(&words).unwrap();
-            let image = Image { first: now(round), last: now(round), content };
+            let image = CellImage { first: now(round), last: now(round), content };
             let batches = (0..PARTITIONS).map(|partition| {
-                let writes = cells(partition).into_iter().map(|cell| (cell, Change::Merge(image.clone())));
+                let writes =
+                    cells(partition).into_iter().map(|cell| (cell, CellChange::Merge(image.clone())));
                 let partition = wired.partitions.of(event::Shingle(partition << 54));
                 batch(partition, round + 1, Time(i64::MIN), writes.collect())
             });
@@ -181,7 +184,7 @@ fn time() {
     for _ in 0..ROUNDS {
         let read = |partition: u64| {
             let cells = cells(partition);
-            Read { partition: wired.of(&cells[0]), cells }
+            PartitionRead { partition: wired.of(&cells[0]), cells }
         };
         let found = pollster::block_on(wired.wire.read((0..PARTITIONS).map(read).collect(), WITHIN));
         assert!(found.iter().flatten().all(|found| found.number == ROUNDS), "all was written");

@@ -1,11 +1,14 @@
 //! What the scripts make of cells is what `stats` makes of them.
 
-use cluster::remote::{Cell, Change, Claim, Failure, Image, Partition, Partitions, Remote, Writer, Written};
-use cluster::wire::{Settings, Wire, slot};
+use cluster::remote::{
+    CellChange, CellImage, LastWriter, MarkClaim, Partition, PartitionCount, RemoteCell, RemoteCluster,
+    RemoteError, WriteOutcome,
+};
+use cluster::wire::{WireClient, WireSettings, slot};
 use event::{Shingle, Span, Time};
-use stats::limit::Flow;
-use stats::portable::Content;
-use stats::{Evidence, Measure, Plan};
+use stats::cell_export::CellContent;
+use stats::limit::GcraOperation;
+use stats::{CellPlan, Evidence, Measure};
 
 use crate::servers::Cluster;
 use crate::support::{Random, WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
@@ -18,18 +21,18 @@ struct Model {
 }
 
 impl Model {
-    fn expire(words: &mut Vec<u64>, plan: &Plan, horizon: Time) {
+    fn expire(words: &mut Vec<u64>, plan: &CellPlan, horizon: Time) {
         if plan.expires(words) <= horizon {
             words.clear();
         }
     }
 
-    fn apply(&mut self, plan: &Plan, change: &Change, delta: &[u64], horizon: Time) {
+    fn apply(&mut self, plan: &CellPlan, change: &CellChange, delta: &[u64], horizon: Time) {
         Model::expire(&mut self.words, plan, horizon);
         match change {
-            Change::Merge(_) => plan.merge(&mut self.words, delta),
-            Change::Flow { now, flow } => plan.flow(&mut self.words, *now, flow),
-            Change::Unique { pair, time } => {
+            CellChange::Merge(_) => plan.merge(&mut self.words, delta),
+            CellChange::Flow { now, flow } => plan.flow(&mut self.words, *now, flow),
+            CellChange::Unique { pair, time } => {
                 let marks = self.pairs.entry(pair.0).or_default();
                 Model::expire(marks, plan, horizon);
                 let (held, kept) = plan.fine(marks, plan.bucket(*time));
@@ -44,19 +47,19 @@ impl Model {
 }
 
 /// Contents as far as a cluster keeps them: counts up to 2^63 - 1, decayed sums about.
-fn spelled(plan: &Plan, words: &[u64]) -> Option<(Time, Time, Content)> {
+fn spelled(plan: &CellPlan, words: &[u64]) -> Option<(Time, Time, CellContent)> {
     let (first, last) = plan.times(words)?;
     let mut content = plan.content(words)?;
     match &mut content {
-        Content::Buckets(buckets) => {
+        CellContent::Buckets(buckets) => {
             let most = i64::MAX.cast_unsigned();
             buckets.iter_mut().flat_map(|row| &mut row.counts).for_each(|count| *count = (*count).min(most));
         }
-        Content::Totals(totals) => {
+        CellContent::Totals(totals) => {
             totals.decayed.iter_mut().for_each(|sum| *sum = format!("{sum:.9e}").parse().unwrap());
         }
-        Content::Registers(periods) => periods.iter_mut().for_each(|period| period.ranks.sort_unstable()),
-        Content::Evidence(_) | Content::Moment(_) => {}
+        CellContent::Registers(periods) => periods.iter_mut().for_each(|period| period.ranks.sort_unstable()),
+        CellContent::Evidence(_) | CellContent::Moment(_) => {}
     }
     Some((first, last, content))
 }
@@ -71,7 +74,7 @@ fn amount(random: &mut Random) -> u64 {
 }
 
 /// Words of a few events around a time.
-fn events(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> Vec<u64> {
+fn events(plan: &CellPlan, random: &mut Random, measure: &Measure, now: Time) -> Vec<u64> {
     let mut words = Vec::new();
     for _ in 0..1 + random.below(4) {
         let back = [0, 3, 30, 300, 3000][random.below(5) as usize];
@@ -84,13 +87,13 @@ fn events(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> Vec
             _ => random.below(1000) as i64 - 300,
         };
         match measure {
-            Measure::Track(_) => plan.add_value(&mut words, time, (random.below(4) > 0).then_some(value)),
+            Measure::Aggregate(_) => plan.add_value(&mut words, time, (random.below(4) > 0).then_some(value)),
             Measure::Evidence { .. } => {
                 let evidence =
                     Evidence { bad: value, good: random.below(3) as i64 - 1, weight: -value.max(-9) };
                 plan.add_evidence(&mut words, time, evidence);
             }
-            Measure::Gcra => plan.flow(&mut words, time, &Flow::Set { ahead: value.max(0) }),
+            Measure::Gcra => plan.flow(&mut words, time, &GcraOperation::Set { ahead: value.max(0) }),
             Measure::Approx { .. } => (0..1 + random.below(200)).for_each(|_| {
                 plan.add_hash(
                     &mut words,
@@ -108,33 +111,33 @@ fn events(plan: &Plan, random: &mut Random, measure: &Measure, now: Time) -> Vec
     words
 }
 
-fn change(plan: &Plan, random: &mut Random, owner: &Cell, now: Time) -> (Change, Vec<u64>) {
+fn change(plan: &CellPlan, random: &mut Random, owner: &RemoteCell, now: Time) -> (CellChange, Vec<u64>) {
     let measure = &owner.form.definition.measure;
     if matches!(measure, Measure::Distinct { .. }) && random.below(4) > 0 {
         let time = Time(now.0 - random.below(400_000_000) as i64);
         // Of this owner alone, and in its partition.
         let pair = Shingle(owner.key.shingle.0 | (1 + random.below(6)) << 20);
-        return (Change::Unique { pair, time }, Vec::new());
+        return (CellChange::Unique { pair, time }, Vec::new());
     }
     if *measure == Measure::Gcra && random.below(8) > 0 {
         let cost = [1, -1, 250_000_000, 7_000_000_001, i64::MAX][random.below(5) as usize];
         let flow = match random.below(5) {
-            0 => Flow::Back { cost },
-            1 => Flow::Set { ahead: cost },
-            2 => Flow::Add { cost },
-            _ => Flow::Take {
+            0 => GcraOperation::Back { cost },
+            1 => GcraOperation::Set { ahead: cost },
+            2 => GcraOperation::Add { cost },
+            _ => GcraOperation::Take {
                 cost,
                 burst: 1 + random.below(20_000_000_000) as i64,
                 counts_all: random.below(2) == 0,
             },
         };
-        return (Change::Flow { now, flow }, Vec::new());
+        return (CellChange::Flow { now, flow }, Vec::new());
     }
     let words = events(plan, random, measure, now);
     let Some(((first, last), content)) = plan.times(&words).zip(plan.content(&words)) else {
-        return (Change::Flow { now, flow: Flow::Back { cost: 0 } }, Vec::new());
+        return (CellChange::Flow { now, flow: GcraOperation::Back { cost: 0 } }, Vec::new());
     };
-    (Change::Merge(Image { first, last, content }), words)
+    (CellChange::Merge(CellImage { first, last, content }), words)
 }
 
 /// Random histories of every form, some of them before 1970.
@@ -149,10 +152,10 @@ pub(crate) fn check_cells(cluster: &Cluster) {
     let mut numbers = std::collections::HashMap::<Partition, u64>::new();
     for (kind, measure) in measures().into_iter().enumerate() {
         let form = form(kind as u16, measure.clone());
-        let plan = Plan::new(&measure).unwrap();
+        let plan = CellPlan::new(&measure).unwrap();
         for seed in 0..12u64 {
             let mut random = Random(seed << 8 | kind as u64);
-            let cells: Vec<Cell> = (0..3).map(|number| cell(&form, seed << 40 | number)).collect();
+            let cells: Vec<RemoteCell> = (0..3).map(|number| cell(&form, seed << 40 | number)).collect();
             let partition = wired.of(&cells[0]);
             let mut models = vec![Model::default(); cells.len()];
             let mut now = Time([1_750_000_000_000_000, 0, -5_000_000][seed as usize % 3]);
@@ -175,7 +178,7 @@ pub(crate) fn check_cells(cluster: &Cluster) {
                 let found = wired.read_one(partition, &cells).unwrap();
                 assert_eq!(found.number, *number);
                 for (image, model) in found.images.into_iter().zip(&models) {
-                    let words = image.map(|Image { first, last, content }| {
+                    let words = image.map(|CellImage { first, last, content }| {
                         plan.restore(first, last, &content).unwrap_or_else(|why| panic!("{why}: {content:?}"))
                     });
                     let ours = words.and_then(|words| spelled(&plan, &words));
@@ -196,30 +199,31 @@ fn a_batch_counts_once_and_none_is_left_out() {
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let other = Wired::open(settings(cluster.addresses(), 2));
     let measure = measures().remove(0);
-    let (plan, form) = (Plan::new(&measure).unwrap(), form(0, measure));
+    let (plan, form) = (CellPlan::new(&measure).unwrap(), form(0, measure));
     let at = Time::from_seconds(1_750_000_000);
     let key = cell(&form, 7 << 48);
     let partition = wired.of(&key);
     let mut words = Vec::new();
     plan.add(&mut words, at, [(0, 1)]);
-    let image = Image { first: at, last: at, content: plan.content(&words).unwrap() };
-    let numbered =
-        |number| batch(partition, number, Time(i64::MIN), vec![(key.clone(), Change::Merge(image.clone()))]);
+    let image = CellImage { first: at, last: at, content: plan.content(&words).unwrap() };
+    let numbered = |number| {
+        batch(partition, number, Time(i64::MIN), vec![(key.clone(), CellChange::Merge(image.clone()))])
+    };
     let count = || match wired.read_one(partition, std::slice::from_ref(&key)).unwrap().images.remove(0) {
-        Some(Image { content: Content::Buckets(buckets), .. }) => buckets[0].counts[0],
+        Some(CellImage { content: CellContent::Buckets(buckets), .. }) => buckets[0].counts[0],
         other => panic!("{other:?}"),
     };
-    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Now(Writer::Unknown)));
-    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Before));
-    assert_eq!(wired.write_one(numbered(3)), Ok(Written::Behind(1)));
+    assert_eq!(wired.write_one(numbered(1)), Ok(WriteOutcome::Now(LastWriter::Unknown)));
+    assert_eq!(wired.write_one(numbered(1)), Ok(WriteOutcome::Before));
+    assert_eq!(wired.write_one(numbered(3)), Ok(WriteOutcome::Behind(1)));
     assert_eq!(count(), 1);
-    assert_eq!(wired.write_one(numbered(2)), Ok(Written::Now(Writer::This(1))));
-    assert_eq!(wired.write_one(numbered(1)), Ok(Written::Before));
-    let after_loss = cluster::remote::Batch { previous: 2, ..numbered(9) };
+    assert_eq!(wired.write_one(numbered(2)), Ok(WriteOutcome::Now(LastWriter::This(1))));
+    assert_eq!(wired.write_one(numbered(1)), Ok(WriteOutcome::Before));
+    let after_loss = cluster::remote::WriteBatch { previous: 2, ..numbered(9) };
     assert_made(wired.write_one(after_loss));
     assert_eq!(count(), 3);
-    let after = Writer::Other([1; 16], 9);
-    assert_eq!(other.write_one(numbered(1)), Ok(Written::Now(after)), "each node counts its own");
+    let after = LastWriter::Other([1; 16], 9);
+    assert_eq!(other.write_one(numbered(1)), Ok(WriteOutcome::Now(after)), "each node counts its own");
     assert_eq!(count(), 4);
     let numbers = pollster::block_on(wired.wire.numbers(WITHIN));
     assert_eq!(numbers.len(), usize::from(wired.partitions.count()));
@@ -228,8 +232,8 @@ fn a_batch_counts_once_and_none_is_left_out() {
     }
     cluster.servers[0].cli(&["SCRIPT", "FLUSH"]);
     let made = wired.write_one(numbered(10));
-    let after = Writer::Other([2; 16], 1);
-    assert_eq!(made, Ok(Written::Now(after)), "a server that forgets scripts is told them");
+    let after = LastWriter::Other([2; 16], 1);
+    assert_eq!(made, Ok(WriteOutcome::Now(after)), "a server that forgets scripts is told them");
     assert_eq!(count(), 5);
 }
 
@@ -239,9 +243,12 @@ fn a_mark_is_left_by_one() {
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(11, Measure::Once { window: Span::minutes(1) });
     let at = Time::from_seconds(1_750_000_020);
-    let claim =
-        |shingle: u64, time: Time, token: u8| Claim { cell: cell(&form, shingle), time, token: [token; 16] };
-    let ask = |claims: Vec<Claim>| {
+    let claim = |shingle: u64, time: Time, token: u8| MarkClaim {
+        cell: cell(&form, shingle),
+        time,
+        token: [token; 16],
+    };
+    let ask = |claims: Vec<MarkClaim>| {
         let answers = pollster::block_on(wired.wire.claim(claims, WITHIN));
         answers.into_iter().map(Result::unwrap).collect::<Vec<_>>()
     };
@@ -255,13 +262,13 @@ fn a_mark_is_left_by_one() {
     let key = cell(&form, 1);
     let image = wired.read_one(wired.of(&key), std::slice::from_ref(&key)).unwrap().images.remove(0).unwrap();
     assert_eq!((image.first, image.last), (at - Span::minutes(9), at + Span::minutes(2)));
-    let plan = Plan::new(&form.definition.measure).unwrap();
+    let plan = CellPlan::new(&form.definition.measure).unwrap();
     let words = plan.restore(image.first, image.last, &image.content).unwrap();
     assert!(plan.fine(&words, plan.bucket(at + Span::minutes(2))).0);
     let wrong =
-        Claim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
+        MarkClaim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
     let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5 << 54, at, 1)], WITHIN));
-    assert!(matches!(answer[..], [Err(Failure::Unexpected(_)), Ok(true)]), "{answer:?}");
+    assert!(matches!(answer[..], [Err(RemoteError::Unexpected(_)), Ok(true)]), "{answer:?}");
 }
 
 #[test]
@@ -272,7 +279,7 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
     let wired = Wired::open(all.clone());
     let server_slot = |text: &str| server.cli(&["CLUSTER", "KEYSLOT", text]).trim().parse::<u16>().unwrap();
     let form = form(0, measures().remove(0));
-    let plan = Plan::new(&form.definition.measure).unwrap();
+    let plan = CellPlan::new(&form.definition.measure).unwrap();
     let at = Time::from_seconds(1_750_000_000);
     let mut words = Vec::new();
     plan.add(&mut words, at, [(0, 1)]);
@@ -280,8 +287,9 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
     for partition in [0, 1, 511, 1023].map(Partition) {
         let key = cell(&form, u64::from(partition.0) << 54);
         assert_eq!(wired.of(&key), partition);
-        let image = Image { first: at, last: at, content: content.clone() };
-        let written = wired.write_one(batch(partition, 1, Time(i64::MIN), vec![(key, Change::Merge(image))]));
+        let image = CellImage { first: at, last: at, content: content.clone() };
+        let written =
+            wired.write_one(batch(partition, 1, Time(i64::MIN), vec![(key, CellChange::Merge(image))]));
         assert_made(written);
         let number = slot::slot_of(partition, wired.partitions).to_string();
         let names = server.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &number, "10"]);
@@ -296,9 +304,9 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
         // Six buckets of ten seconds, the current one, and a minute.
         assert!((60_000..=200_000).contains(&least), "{name} {least}");
     }
-    let other = Settings { partitions: Partitions::new(64).unwrap(), ..all.clone() };
+    let other = WireSettings { partitions: PartitionCount::new(64).unwrap(), ..all.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let error = runtime.block_on(Wire::open(other.clone(), runtime.handle().clone())).unwrap_err();
+    let error = runtime.block_on(WireClient::open(other.clone(), runtime.handle().clone())).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the cluster holds statistics as `1 1024` under the prefix `tollhouse:`, and not as `1 64` (layout and \
@@ -306,11 +314,11 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
     );
     // The first node had no secret, so the second says which it is.
     for (secret, is_let_in) in [(7, true), (7, true), (8, false)] {
-        let keyed = Settings { secret: Some([secret; 8]), ..all.clone() };
-        let opened = runtime.block_on(Wire::open(keyed, runtime.handle().clone()));
+        let keyed = WireSettings { secret: Some([secret; 8]), ..all.clone() };
+        let opened = runtime.block_on(WireClient::open(keyed, runtime.handle().clone()));
         assert_eq!(opened.is_ok(), is_let_in);
         assert!(opened.is_ok() || opened.is_err_and(|error| error.to_string().contains("another secret")));
     }
-    let apart = Settings { prefix: "b:".to_owned(), ..other };
-    runtime.block_on(Wire::open(apart, runtime.handle().clone())).unwrap();
+    let apart = WireSettings { prefix: "b:".to_owned(), ..other };
+    runtime.block_on(WireClient::open(apart, runtime.handle().clone())).unwrap();
 }

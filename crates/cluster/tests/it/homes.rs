@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use cluster::remote::{Partitions, Remote};
-use cluster::wire::{self, Wire};
-use cluster::{Cluster, Settings, Threads};
+use cluster::remote::{PartitionCount, RemoteCluster};
+use cluster::wire::{self, WireClient};
+use cluster::{Cluster, ClusterSettings, ThreadedEnvironment};
 use redis::cmd;
-use sim::suite::model::Subject;
+use sim::suite::model::HomeUnderTest;
 use sim::suite::*;
 use sim::suite::{conformance, limits, model};
 use stats::{Catalog, Ledger};
@@ -18,23 +18,23 @@ use crate::cloud::Cloud;
 use crate::servers::{self, wait};
 
 /// How a node comes to its cluster, once for each opening.
-type Connect = Box<dyn Fn(&Threads) -> Arc<dyn Remote>>;
+type Connect = Box<dyn Fn(&ThreadedEnvironment) -> Arc<dyn RemoteCluster>>;
 
 pub(crate) struct Home {
     connect: Connect,
     device: MemoryDevice,
-    settings: Settings,
+    settings: ClusterSettings,
     catalog: Catalog,
     ledger: Option<Cluster>,
 }
 
 impl Home {
-    pub(crate) fn new(connect: Connect, settings: Settings) -> Home {
+    pub(crate) fn new(connect: Connect, settings: ClusterSettings) -> Home {
         Home::with(catalog(), connect, settings)
     }
 
-    fn with(catalog: Catalog, connect: Connect, settings: Settings) -> Home {
-        let settings = Settings {
+    fn with(catalog: Catalog, connect: Connect, settings: ClusterSettings) -> Home {
+        let settings = ClusterSettings {
             flush_every: Duration::from_millis(5),
             within: Duration::from_secs(60),
             drain: Duration::from_secs(60),
@@ -48,12 +48,12 @@ impl Home {
     /// Over a model.
     fn modelled(partitions: u16, fresh_for: Duration) -> Home {
         let cloud = Cloud::new(partitions, 1);
-        let settings = Settings { fresh_for, ..Settings::new(cloud.partitions()) };
+        let settings = ClusterSettings { fresh_for, ..ClusterSettings::new(cloud.partitions()) };
         Home::new(Box::new(move |_| Arc::new(cloud.line(1, None))), settings)
     }
 
     fn open(&mut self) {
-        let threads = Arc::new(Threads::new(1).unwrap());
+        let threads = Arc::new(ThreadedEnvironment::new(1).unwrap());
         let (remote, device) = ((self.connect)(&threads), Arc::new(self.device.clone()));
         self.ledger =
             Some(Cluster::open(remote, device, self.catalog.clone(), self.settings, threads).unwrap());
@@ -70,7 +70,7 @@ pub(crate) fn over(
     prefix: &str,
     node: u8,
     partitions: u16,
-    times: Settings,
+    times: ClusterSettings,
 ) -> Home {
     let (connect, settings) = connected(cluster, prefix, node, partitions, times);
     Home::new(connect, settings)
@@ -81,20 +81,20 @@ fn connected(
     prefix: &str,
     node: u8,
     partitions: u16,
-    times: Settings,
-) -> (Connect, Settings) {
-    let partitions = Partitions::new(partitions).unwrap();
-    let settings = wire::Settings {
+    times: ClusterSettings,
+) -> (Connect, ClusterSettings) {
+    let partitions = PartitionCount::new(partitions).unwrap();
+    let settings = wire::WireSettings {
         prefix: prefix.to_owned(),
         replicas: 0,
         partitions,
-        ..wire::Settings::new(cluster.addresses(), [node; 16])
+        ..wire::WireSettings::new(cluster.addresses(), [node; 16])
     };
-    let connect = move |threads: &Threads| -> Arc<dyn Remote> {
+    let connect = move |threads: &ThreadedEnvironment| -> Arc<dyn RemoteCluster> {
         let runtime = threads.handle().unwrap();
-        Arc::new(runtime.block_on(Wire::open(settings.clone(), runtime.clone())).unwrap())
+        Arc::new(runtime.block_on(WireClient::open(settings.clone(), runtime.clone())).unwrap())
     };
-    (Box::new(connect), Settings { partitions, ..times })
+    (Box::new(connect), ClusterSettings { partitions, ..times })
 }
 
 /// A prefix that no test has had.
@@ -104,11 +104,11 @@ pub(crate) fn prefix() -> String {
 }
 
 /// The usual, with images that are fresh for so long.
-pub(crate) fn fresh_for(fresh_for: Duration) -> Settings {
-    Settings { fresh_for, ..Settings::new(Partitions::USUAL) }
+pub(crate) fn fresh_for(fresh_for: Duration) -> ClusterSettings {
+    ClusterSettings { fresh_for, ..ClusterSettings::new(PartitionCount::USUAL) }
 }
 
-impl Subject for Home {
+impl HomeUnderTest for Home {
     fn ledger(&self) -> &dyn Ledger {
         self.node()
     }
@@ -174,8 +174,10 @@ fn nobody_dates_himself_out_of_a_limit() {
     for (seed, is_exact) in (0..24).zip([false, true].into_iter().cycle()) {
         let cloud = Cloud::new(64, 1);
         // Images are read anew in between, so that what was sent is part of them.
-        let settings =
-            Settings { fresh_for: Duration::from_micros(seed * 50), ..Settings::new(cloud.partitions()) };
+        let settings = ClusterSettings {
+            fresh_for: Duration::from_micros(seed * 50),
+            ..ClusterSettings::new(cloud.partitions())
+        };
         let home =
             Home::with(limits::catalog(is_exact), Box::new(move |_| Arc::new(cloud.line(1, None))), settings);
         limits::check(home.ledger(), seed);
@@ -245,7 +247,7 @@ fn what_has_expired_in_the_cluster_begins_anew() {
     let Some(cluster) = servers::Cluster::start() else { return };
     let prefix = prefix();
     // Nothing is answered that was not just read.
-    let times = Settings { stale_for: Duration::ZERO, ..fresh_for(Duration::ZERO) };
+    let times = ClusterSettings { stale_for: Duration::ZERO, ..fresh_for(Duration::ZERO) };
     let home = over(&cluster, &prefix, 1, 64, times);
     let (mass, owner) = (key(MASS, 1), key(DISTINCT, 2));
     let send = |id: u64| {

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cluster::remote::Partitions;
-use cluster::wire::{Settings, Wire};
-use cluster::{Cluster as Node, Threads};
+use cluster::remote::PartitionCount;
+use cluster::wire::{WireClient, WireSettings};
+use cluster::{Cluster as Node, ThreadedEnvironment};
 use event::Time;
 use sim::suite::{MASS, add, catalog, key, request};
 use stats::random::Random;
@@ -43,24 +43,24 @@ fn now() -> Time {
 fn open(servers: &str, reach: &str, prefix: &str, directory: &Path, within: Duration) -> Node {
     let device = Arc::new(FileDevice::open(directory).unwrap());
     let identity = cluster::identity(&*device).unwrap();
-    let threads = Arc::new(Threads::new(2).unwrap());
+    let threads = Arc::new(ThreadedEnvironment::new(2).unwrap());
     let reach = reach.split(',').filter_map(|pair| pair.split_once('='));
-    let settings = Settings {
+    let settings = WireSettings {
         prefix: prefix.to_owned(),
         replicas: 1,
-        partitions: Partitions::new(64).unwrap(),
+        partitions: PartitionCount::new(64).unwrap(),
         reach: reach.map(|(from, to)| (from.to_owned(), to.to_owned())).collect(),
-        ..Settings::new(servers.split(',').map(str::to_owned).collect(), identity)
+        ..WireSettings::new(servers.split(',').map(str::to_owned).collect(), identity)
     };
     let partitions = settings.partitions;
     let runtime = threads.handle().unwrap();
-    let wire = runtime.block_on(Wire::open(settings, runtime.clone())).unwrap();
-    let settings = cluster::Settings {
+    let wire = runtime.block_on(WireClient::open(settings, runtime.clone())).unwrap();
+    let settings = cluster::ClusterSettings {
         within,
         flush_every: Duration::from_millis(200),
         fresh_for: Duration::from_millis(100),
         stale_for: Duration::from_millis(500),
-        ..cluster::Settings::new(partitions)
+        ..cluster::ClusterSettings::new(partitions)
     };
     Node::open(Arc::new(wire), device, catalog(), settings, threads).unwrap()
 }

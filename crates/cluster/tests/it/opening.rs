@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use cluster::remote::{Ask, Change, Claim, Image, Partition, Remote, Round, Written};
-use cluster::wire::{OpenError, Settings, Tls, Wire};
+use cluster::remote::{
+    CellChange, CellImage, ExactLimitBatch, ExactLimitRequest, MarkClaim, Partition, RemoteCluster,
+    WriteOutcome,
+};
+use cluster::wire::{ClusterOpenError, ClusterTls, WireClient, WireSettings};
 use event::{Span, Time};
-use stats::limit::Take;
-use stats::{Add, Measure, Plan};
+use stats::limit::WindowTake;
+use stats::{Addition, CellPlan, Measure};
 use tempfile::TempDir;
 
 use crate::servers::{Cluster, Server, are_there};
@@ -19,20 +22,20 @@ use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
 const OPERATING: &str = include_str!("../../../../docs/operating.md");
 
 /// What opening ends with; not in an hour.
-fn refusal(settings: Settings) -> String {
+fn refusal(settings: WireSettings) -> String {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let opening = Wire::open(settings, runtime.handle().clone());
+    let opening = WireClient::open(settings, runtime.handle().clone());
     let opened = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), opening).await });
-    let error: OpenError = opened.expect("it does not wait").expect_err("it is refused");
+    let error: ClusterOpenError = opened.expect("it does not wait").expect_err("it is refused");
     error.to_string()
 }
 
-fn patient(nodes: Vec<String>) -> Settings {
-    Settings { open_within: Duration::from_secs(3600), ..settings(nodes, 1) }
+fn patient(nodes: Vec<String>) -> WireSettings {
+    WireSettings { open_within: Duration::from_secs(3600), ..settings(nodes, 1) }
 }
 
-fn with_user(settings: &Settings, user: &str, password: &str) -> Settings {
-    Settings { username: Some(user.to_owned()), password: Some(password.to_owned()), ..settings.clone() }
+fn with_user(settings: &WireSettings, user: &str, password: &str) -> WireSettings {
+    WireSettings { username: Some(user.to_owned()), password: Some(password.to_owned()), ..settings.clone() }
 }
 
 #[test]
@@ -42,7 +45,8 @@ fn servers_that_do_not_answer_are_named() {
         listener.local_addr().unwrap().to_string()
     };
     let (one, other) = (closed(), closed());
-    let impatient = Settings { open_within: Duration::ZERO, ..settings(vec![one.clone(), other.clone()], 1) };
+    let impatient =
+        WireSettings { open_within: Duration::ZERO, ..settings(vec![one.clone(), other.clone()], 1) };
     let said = refusal(impatient);
     for part in [&one, &other, "Connection refused", "Start its servers, or correct `nodes` in [ledger]"] {
         assert!(said.contains(part), "{said}");
@@ -81,7 +85,7 @@ fn wrong_credentials_and_missing_rights_are_refused() {
         let set = ["ACL", "SETUSER", "weak", "reset", "on", ">word", "~*", "&*", "+@all"];
         let set: Vec<&str> = set.into_iter().chain(right.split(' ')).collect();
         assert_eq!(server.cli(&set).trim(), "OK");
-        let said = refusal(Settings { replicas: 1, ..with_user(&all, "weak", "word") });
+        let said = refusal(WireSettings { replicas: 1, ..with_user(&all, "weak", "word") });
         assert!(said.contains(expected) && said.contains(&server.address()), "{said}");
         assert!(said.ends_with("Give the user the rights that docs/operating.md names"), "{said}");
     }
@@ -136,8 +140,8 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     let Some((cluster, address, own)) = encrypted(&directory.path().join("a"), "no") else { return };
     certify(&directory.path().join("b")).unwrap();
     let other = directory.path().join("b/authority.pem");
-    let by = |authorities: &Path, address: &str| Settings {
-        tls: Some(Tls { authorities: Some(authorities.to_owned()) }),
+    let by = |authorities: &Path, address: &str| WireSettings {
+        tls: Some(ClusterTls { authorities: Some(authorities.to_owned()) }),
         ..patient(vec![address.to_owned()])
     };
     let said = refusal(patient(vec![address.clone()]));
@@ -164,12 +168,12 @@ fn a_node_works_with_tls_and_the_least_rights() {
     let set: Vec<&str> = rights.split(' ').collect();
     assert_eq!(cluster.servers[0].cli(&set).trim(), "OK", "{rights}");
     let password = set.iter().find_map(|word| word.strip_prefix('>')).expect("a password");
-    let settings = Settings {
-        tls: Some(Tls { authorities: Some(authority) }),
+    let settings = WireSettings {
+        tls: Some(ClusterTls { authorities: Some(authority) }),
         ..with_user(&settings(vec![address], 1), "tollhouse", password)
     };
     // What is waited for replicas is looked at, too.
-    let opened = Wired::open(Settings { replicas: 1, ..settings.clone() });
+    let opened = Wired::open(WireSettings { replicas: 1, ..settings.clone() });
     drop(opened);
     let wired = Wired::open(settings);
     let at = Time::from_seconds(1_750_000_000);
@@ -178,34 +182,38 @@ fn a_node_works_with_tls_and_the_least_rights() {
         let one = cell(&form, (kind as u64 + 1) << 54);
         let partition = wired.of(&one);
         if matches!(measure, Measure::Once { .. }) {
-            let claim = Claim { cell: one, time: at, token: [1; 16] };
+            let claim = MarkClaim { cell: one, time: at, token: [1; 16] };
             assert_eq!(pollster::block_on(wired.wire.claim(vec![claim], WITHIN)), [Ok(true)]);
             continue;
         }
-        let plan = Plan::new(&measure).unwrap();
+        let plan = CellPlan::new(&measure).unwrap();
         let mut words = Vec::new();
         match measure {
-            Measure::Track(_) => plan.add_value(&mut words, at, Some(i64::MAX)),
+            Measure::Aggregate(_) => plan.add_value(&mut words, at, Some(i64::MAX)),
             Measure::Evidence { .. } => plan.add_evidence(&mut words, at, stats::Evidence::default()),
-            Measure::Gcra => plan.flow(&mut words, at, &stats::limit::Flow::Set { ahead: 1 }),
+            Measure::Gcra => plan.flow(&mut words, at, &stats::limit::GcraOperation::Set { ahead: 1 }),
             Measure::Approx { .. } => plan.add_hash(&mut words, at, 7),
             _ => plan.add(&mut words, at, [(0, u64::MAX)]),
         }
         for (number, later) in [(1, Span::ZERO), (2, Span::days(1))] {
             let ((first, last), content) = plan.times(&words).zip(plan.content(&words)).unwrap();
-            let change = Change::Merge(Image { first, last, content });
+            let change = CellChange::Merge(CellImage { first, last, content });
             let horizon = Time(i64::MIN) + later;
             let written = wired.write_one(batch(partition, number, horizon, vec![(one.clone(), change)]));
-            assert!(matches!(written, Ok(Written::Now(_))), "{measure:?}: {written:?}");
+            assert!(matches!(written, Ok(WriteOutcome::Now(_))), "{measure:?}: {written:?}");
         }
         assert!(wired.read_one(partition, &[one]).unwrap().images[0].is_some());
     }
     let form = form(40, Measure::limit(Span::minutes(1), 6).unwrap());
     let one = cell(&form, 1 << 60);
-    let take = Take { cost: 1, limit: 5, counts_all: false, interpolated: false };
-    let ask =
-        Ask { cell: one.clone(), time: at, windows: [Some(Span::minutes(1)), None], add: Add::Take(take) };
-    let round = Round {
+    let take = WindowTake { cost: 1, limit: 5, counts_all: false, interpolated: false };
+    let ask = ExactLimitRequest {
+        cell: one.clone(),
+        time: at,
+        windows: [Some(Span::minutes(1)), None],
+        add: Addition::Take(take),
+    };
+    let round = ExactLimitBatch {
         partition: wired.of(&one),
         owner: [1; 16],
         number: 1,

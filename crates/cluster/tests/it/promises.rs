@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::remote::Remote;
-use cluster::{Cluster, Settings};
+use cluster::remote::RemoteCluster;
+use cluster::{Cluster, ClusterSettings};
 use event::{Key, Kind, Space, Span};
 use sim::suite::*;
-use stats::limit::Take;
-use stats::{Add, Catalog, Ledger, LedgerError, Measure, Observation, Outcome, Quality, Request};
+use stats::limit::WindowTake;
+use stats::{
+    Addition, Catalog, Ledger, LedgerError, Measure, Observation, ObserveOutcome, ObserveRequest, Quality,
+};
 use store::MemoryDevice;
 
 use crate::cloud::Cloud;
@@ -36,13 +38,13 @@ fn forms(tier: &str) -> Catalog {
 struct World {
     simulated: Arc<Simulated>,
     cloud: Arc<Cloud>,
-    settings: Settings,
+    settings: ClusterSettings,
 }
 
 impl World {
     fn new() -> World {
         let cloud = Cloud::new(16, 5);
-        let settings = Settings { within: WITHIN, ..Settings::new(cloud.partitions()) };
+        let settings = ClusterSettings { within: WITHIN, ..ClusterSettings::new(cloud.partitions()) };
         World { simulated: Simulated::new(3), cloud, settings }
     }
 
@@ -62,11 +64,12 @@ impl World {
         Arc::new(Cluster::open(line, device, forms("1d x 3"), self.settings, surroundings).unwrap())
     }
 
-    fn ask(&self, node: &Arc<Cluster>, observation: Observation) -> Result<Outcome, LedgerError> {
+    fn ask(&self, node: &Arc<Cluster>, observation: Observation) -> Result<ObserveOutcome, LedgerError> {
         let node = node.clone();
         let asked = async move {
-            let outcomes =
-                node.observe(&[Request { observations: vec![observation], ..Request::default() }]).await?;
+            let outcomes = node
+                .observe(&[ObserveRequest { observations: vec![observation], ..ObserveRequest::default() }])
+                .await?;
             Ok(outcomes.outcomes().next().unwrap())
         };
         self.simulated.run(0, SECOND, asked).expect("an answer")
@@ -85,7 +88,7 @@ impl World {
 #[test]
 fn what_another_node_adds_is_seen_in_time() {
     let world = World::new();
-    let Settings { flush_every, fresh_for, stale_for, .. } = world.settings;
+    let ClusterSettings { flush_every, fresh_for, stale_for, .. } = world.settings;
     let [adding, asking] = [1, 2].map(|number| world.node(number));
     // The flusher's rest, two calls, and the steps of this test.
     let slack = flush_every / 16 + 2 * WITHIN + Duration::from_millis(100);
@@ -156,19 +159,19 @@ fn nodes_exceed_a_limit_by_what_they_let_through_unseen() {
     let world = World::new();
     let nodes: Vec<_> = (1..=3).map(|number| world.node(number)).collect();
     let (user, limit) = (key(LIMIT, 1), 100);
-    let take = Take { cost: 1, limit, counts_all: false, interpolated: false };
+    let take = WindowTake { cost: 1, limit, counts_all: false, interpolated: false };
     let start = world.simulated.now();
     let mut within = 0;
     for _ in 0..200 {
         for node in &nodes {
-            let taken = Observation { key: user, time: at(1000), add: Add::Take(take) };
+            let taken = Observation { key: user, time: at(1000), add: Addition::Take(take) };
             let used = world.ask(node, taken).unwrap().readings[0].sum(0, 0);
             within += u64::from(take.is_within(used));
         }
     }
     let rate = 600.0 / (world.simulated.now() - start).as_secs_f64();
     nodes.iter().for_each(|node| world.drain(node));
-    let Settings { flush_every, fresh_for, .. } = world.settings;
+    let ClusterSettings { flush_every, fresh_for, .. } = world.settings;
     let unseen = (flush_every + fresh_for + flush_every / 16 + 3 * WITHIN).as_secs_f64() * rate;
     assert_eq!(world.cloud.total(user, 0), within, "what was let through is counted");
     assert!(
@@ -212,7 +215,7 @@ fn the_journal_is_bounded_while_the_cluster_is_away() {
 fn what_others_than_nodes_have_changed_is_read_anew_in_time() {
     let mut world = World::new();
     world.settings.stale_for = Duration::from_secs(100);
-    let Settings { flush_every, fresh_for, .. } = world.settings;
+    let ClusterSettings { flush_every, fresh_for, .. } = world.settings;
     let slack = flush_every / 16 + 2 * WITHIN + Duration::from_millis(100);
     let [one, other] = [1, 2].map(|number| world.node(number));
     let keys = [1, 2].map(|number| key(DAY, number));
@@ -263,9 +266,9 @@ fn images_keep_to_their_budget_and_additions_stay() {
     let keys = |round: u64| (0..400).map(move |number| key(DAY, round * 1000 + number));
     for round in 0..10 {
         let observations = keys(round).map(|key| add(key, at(1000), [(0, 1)])).collect();
-        let (node, request) = (node.clone(), Request { observations, ..Request::default() });
+        let (node, request) = (node.clone(), ObserveRequest { observations, ..ObserveRequest::default() });
         let outcomes = world.simulated.run(0, SECOND, async move { node.observe(&[request]).await }).unwrap();
-        let outcomes: Vec<Outcome> = outcomes.unwrap().outcomes().collect();
+        let outcomes: Vec<ObserveOutcome> = outcomes.unwrap().outcomes().collect();
         assert!(outcomes[0].readings.iter().all(|reading| reading.quality == Quality::Exact));
         world.simulated.run_for(3 * SECOND);
     }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use cluster::{Surroundings, Task};
+use cluster::{BackgroundTask, Environment};
 use stats::random::Random;
 
 struct Running {
     owner: u64,
-    task: Task,
+    task: BackgroundTask,
     woken: Arc<Woken>,
 }
 
@@ -142,12 +142,12 @@ pub(crate) struct Owner {
     owner: u64,
 }
 
-impl Surroundings for Owner {
+impl Environment for Owner {
     fn now(&self) -> Duration {
         self.simulated.now()
     }
 
-    fn spawn(&self, task: Task) {
+    fn spawn(&self, task: BackgroundTask) {
         let mut state = self.simulated.state.lock().unwrap();
         if !state.dead.contains(&self.owner) {
             let woken = Arc::new(Woken(AtomicBool::new(true)));
@@ -155,7 +155,7 @@ impl Surroundings for Owner {
         }
     }
 
-    fn sleep(&self, time: Duration) -> Task {
+    fn sleep(&self, time: Duration) -> BackgroundTask {
         let simulated = self.simulated.clone();
         let until = simulated.now() + time;
         Box::pin(async move {

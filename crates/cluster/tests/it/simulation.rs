@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster::remote::Remote;
-use cluster::{Cluster, Settings};
+use cluster::remote::RemoteCluster;
+use cluster::{Cluster, ClusterSettings};
 use event::{Key, Kind, Span};
 use sim::suite::*;
-use stats::limit::{Flow, Take};
+use stats::limit::{GcraOperation, WindowTake};
 use stats::random::Random;
 use stats::{
-    Add, Catalog, Column, Durability, Evidence, Ledger, LedgerError, Measure, Observation, Request, Track,
+    Addition, AggregateColumn, AggregateLayout, Catalog, Durability, Evidence, Ledger, LedgerError, Measure,
+    Observation, ObserveRequest,
 };
 use store::MemoryDevice;
 
@@ -37,8 +38,9 @@ fn forms() -> Catalog {
     let mut add = |kind, name: &str, measure| {
         builder.add(SPACE, kind, statistic(name, name, measure)).unwrap();
     };
-    let track = Track::new(vec![Column::Count, Column::Sum], Span::days(30)).unwrap();
-    add(VISITOR, "visitor", Measure::Track(track));
+    let track =
+        AggregateLayout::new(vec![AggregateColumn::Count, AggregateColumn::Sum], Span::days(30)).unwrap();
+    add(VISITOR, "visitor", Measure::Aggregate(track));
     add(LEARNED, "learned", Measure::Evidence { keep: Span::days(90) });
     add(LIMIT, "limit", Measure::limit(Span::hours(10), 10).unwrap());
     add(BUCKET, "bucket", Measure::Gcra);
@@ -71,7 +73,7 @@ struct Simulation {
     random: Random,
     simulated: Arc<Simulated>,
     cloud: Arc<Cloud>,
-    settings: Settings,
+    settings: ClusterSettings,
     nodes: Vec<Node>,
     oracle: Arc<Mutex<Oracle>>,
     next: u64,
@@ -86,7 +88,7 @@ impl Simulation {
         let partitions = *random.pick(&[1, 4, 128]);
         let simulated = Simulated::new(random.bits());
         let cloud = Cloud::new(partitions, random.bits());
-        let settings = Settings {
+        let settings = ClusterSettings {
             durability: Durability::Sync,
             flush_every: Duration::from_millis(1 + random.below(1000)),
             flush_bytes: *random.pick(&[1 << 10, 1 << 20]),
@@ -95,7 +97,7 @@ impl Simulation {
             within: Duration::from_millis(10 + random.below(300)),
             cache_bytes: *random.pick(&[4 << 10, 1 << 20]),
             segment_bytes: *random.pick(&[300, 10_000]),
-            ..Settings::new(cloud.partitions())
+            ..ClusterSettings::new(cloud.partitions())
         };
         let nodes = (0..1 + random.below(3))
             .map(|number| Node { number, owner: 0, device: MemoryDevice::new(), cluster: None })
@@ -110,7 +112,7 @@ impl Simulation {
         let owner = self.next;
         let node = &mut self.nodes[at];
         // Its calls end with it; what is under way in the cluster does not.
-        let line: Arc<dyn Remote> = Arc::new(self.cloud.line(node.number, Some(self.simulated.of(0))));
+        let line: Arc<dyn RemoteCluster> = Arc::new(self.cloud.line(node.number, Some(self.simulated.of(0))));
         let device = Arc::new(node.device.clone());
         let surroundings = self.simulated.of(owner);
         let opened = Cluster::open(line, device, forms(), self.settings, surroundings).unwrap();
@@ -149,29 +151,32 @@ impl Simulation {
                     }
                     2 => {
                         let key = key(VISITOR, number);
-                        observations.push(Observation { key, time, add: Add::Value(Some(7)) });
+                        observations.push(Observation { key, time, add: Addition::Value(Some(7)) });
                         counts.push((key, 1));
                     }
                     3 => {
                         let key = key(LEARNED, number);
                         let evidence = Evidence { bad: amount as i64, good: 1, weight: -3 };
-                        observations.push(Observation { key, time, add: Add::Evidence(evidence) });
+                        observations.push(Observation { key, time, add: Addition::Evidence(evidence) });
                         counts.push((key, amount));
                     }
                     4 => {
                         let key = key(LIMIT, number);
-                        let take = Take {
+                        let take = WindowTake {
                             cost: amount,
                             limit: u64::MAX,
                             counts_all: random.one_in(2),
                             interpolated: false,
                         };
-                        observations.push(Observation { key, time, add: Add::Take(take) });
+                        observations.push(Observation { key, time, add: Addition::Take(take) });
                         counts.push((key, amount));
-                        let flow =
-                            Flow::Take { cost: 1_000_000, burst: 30_000_000, counts_all: random.one_in(2) };
+                        let flow = GcraOperation::Take {
+                            cost: 1_000_000,
+                            burst: 30_000_000,
+                            counts_all: random.one_in(2),
+                        };
                         let key = Key { kind: BUCKET, ..key };
-                        observations.push(Observation { key, time, add: Add::Flow(flow) });
+                        observations.push(Observation { key, time, add: Addition::Flow(flow) });
                     }
                     _ => {
                         let owner = key(VALUES, number);
@@ -186,8 +191,8 @@ impl Simulation {
             }
         }
         let time = event::Time::from_seconds(START);
-        let once = mark.map(|mark| stats::Once { key: key(MARK, mark), time });
-        let request = Request { once, observations, ..Request::default() };
+        let once = mark.map(|mark| stats::DedupeMark { key: key(MARK, mark), time });
+        let request = ObserveRequest { once, observations, ..ObserveRequest::default() };
         {
             let mut oracle = self.oracle.lock().unwrap();
             counts.iter().for_each(|(key, amount)| oracle.counts.entry(*key).or_default().1 += amount);
@@ -198,7 +203,7 @@ impl Simulation {
         }
         let oracle = self.oracle.clone();
         let surroundings = self.simulated.of(owner);
-        cluster::Surroundings::spawn(
+        cluster::Environment::spawn(
             &*surroundings,
             Box::pin(async move {
                 let requests = [request];

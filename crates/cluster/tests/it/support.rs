@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::remote::{
-    Batch, Cell, Change, Failure, Form, Found, Partition, Partitions, Read, Remote, Write, Written,
+    CellChange, CellForm, CellWrite, Partition, PartitionCount, PartitionImages, PartitionRead, RemoteCell,
+    RemoteCluster, RemoteError, WriteBatch, WriteOutcome,
 };
-use cluster::wire::{Settings, Wire};
+use cluster::wire::{WireClient, WireSettings};
 use event::{Key, Kind, Shingle, Space, Span, Time};
-use stats::portable::Definition;
-use stats::{Column, Layout, Measure, Track, Weight};
+use stats::cell_export::CellDefinition;
+use stats::{AggregateColumn, AggregateLayout, DecayWeight, Layout, Measure};
 use tokio::runtime::Runtime;
 
 pub(crate) const WITHIN: Duration = Duration::from_secs(5);
@@ -38,10 +39,17 @@ fn windows(counters: &[&str], tiers: &[&str], keep: Option<Span>) -> Measure {
 }
 
 pub(crate) fn measures() -> Vec<Measure> {
-    let decayed = |minutes, weight| Column::Decayed { half_life: Span::minutes(minutes), weight };
-    let track = |columns: &[Column]| Measure::Track(Track::new(columns.to_vec(), Span::minutes(30)).unwrap());
-    let columns =
-        [Column::Sum, Column::Min, Column::Max, decayed(1, Weight::One), decayed(60, Weight::Value)];
+    let decayed = |minutes, weight| AggregateColumn::Decayed { half_life: Span::minutes(minutes), weight };
+    let track = |columns: &[AggregateColumn]| {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span::minutes(30)).unwrap())
+    };
+    let columns = [
+        AggregateColumn::Sum,
+        AggregateColumn::Min,
+        AggregateColumn::Max,
+        decayed(1, DecayWeight::One),
+        decayed(60, DecayWeight::Value),
+    ];
     vec![
         windows(&["seen"], &["10s x 6"], None),
         windows(&["seen", "spam", "~spam"], &["10s x 6", "1m x 5"], None),
@@ -49,7 +57,7 @@ pub(crate) fn measures() -> Vec<Measure> {
         windows(&["seen"], &["1us x 3", "7us x 2"], None),
         Measure::limit(Span::minutes(1), 10).unwrap(),
         Measure::Distinct { tier: "1m x 2".parse().unwrap(), windows: Vec::new() },
-        track(&[Column::Count]),
+        track(&[AggregateColumn::Count]),
         track(&columns),
         Measure::Evidence { keep: Span::minutes(10) },
         Measure::Gcra,
@@ -58,69 +66,78 @@ pub(crate) fn measures() -> Vec<Measure> {
     ]
 }
 
-pub(crate) fn form(kind: u16, measure: Measure) -> Arc<Form> {
-    let definition = Definition {
+pub(crate) fn form(kind: u16, measure: Measure) -> Arc<CellForm> {
+    let definition = CellDefinition {
         space: Space(3),
         kind: Kind(kind),
         statistic: "statistic".to_owned(),
         kind_name: "kind".to_owned(),
         measure,
     };
-    Arc::new(Form { id: 0xfeed_0000 + u32::from(kind), definition })
+    Arc::new(CellForm { id: 0xfeed_0000 + u32::from(kind), definition })
 }
 
-pub(crate) fn cell(form: &Arc<Form>, shingle: u64) -> Cell {
+pub(crate) fn cell(form: &Arc<CellForm>, shingle: u64) -> RemoteCell {
     let key = Key { space: Space(3), kind: form.definition.kind, shingle: Shingle(shingle) };
-    Cell { key, form: form.clone() }
+    RemoteCell { key, form: form.clone() }
 }
 
 /// The wires, with a runtime of their own.
 pub(crate) struct Wired {
-    pub(crate) wire: Wire,
-    pub(crate) partitions: Partitions,
+    pub(crate) wire: WireClient,
+    pub(crate) partitions: PartitionCount,
     runtime: Runtime,
 }
 
 impl Wired {
-    pub(crate) fn open(settings: Settings) -> Wired {
+    pub(crate) fn open(settings: WireSettings) -> Wired {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let partitions = settings.partitions;
-        let wire = runtime.block_on(Wire::open(settings, runtime.handle().clone())).unwrap();
+        let wire = runtime.block_on(WireClient::open(settings, runtime.handle().clone())).unwrap();
         Wired { wire, partitions, runtime }
     }
 
     /// Waits for what is done over them.
-    pub(crate) fn wait<T>(&self, call: impl AsyncFnOnce(&Wire) -> T) -> T {
+    pub(crate) fn wait<T>(&self, call: impl AsyncFnOnce(&WireClient) -> T) -> T {
         self.runtime.block_on(call(&self.wire))
     }
 
-    pub(crate) fn of(&self, cell: &Cell) -> Partition {
+    pub(crate) fn of(&self, cell: &RemoteCell) -> Partition {
         self.partitions.of(cell.key.shingle)
     }
 
-    pub(crate) fn write_one(&self, batch: Batch) -> Result<Written, Failure> {
+    pub(crate) fn write_one(&self, batch: WriteBatch) -> Result<WriteOutcome, RemoteError> {
         pollster::block_on(self.wire.write(vec![batch], WITHIN)).remove(0)
     }
 
-    pub(crate) fn read_one(&self, partition: Partition, cells: &[Cell]) -> Result<Found, Failure> {
-        let read = Read { partition, cells: cells.to_vec() };
+    pub(crate) fn read_one(
+        &self,
+        partition: Partition,
+        cells: &[RemoteCell],
+    ) -> Result<PartitionImages, RemoteError> {
+        let read = PartitionRead { partition, cells: cells.to_vec() };
         pollster::block_on(self.wire.read(vec![read], WITHIN)).remove(0)
     }
 }
 
 #[track_caller]
-pub(crate) fn assert_made(written: Result<Written, Failure>) {
-    assert!(matches!(written, Ok(Written::Now(_))), "{written:?}");
+pub(crate) fn assert_made(written: Result<WriteOutcome, RemoteError>) {
+    assert!(matches!(written, Ok(WriteOutcome::Now(_))), "{written:?}");
 }
 
-pub(crate) fn batch(partition: Partition, number: u64, horizon: Time, writes: Vec<(Cell, Change)>) -> Batch {
-    let write = |(cell, change)| Write { cell, change, renews: true };
+pub(crate) fn batch(
+    partition: Partition,
+    number: u64,
+    horizon: Time,
+    writes: Vec<(RemoteCell, CellChange)>,
+) -> WriteBatch {
+    let write = |(cell, change)| CellWrite { cell, change, renews: true };
     let writes = writes.into_iter().map(write).collect();
-    Batch { partition, number, previous: number - 1, horizon, writes }
+    WriteBatch { partition, number, previous: number - 1, horizon, writes }
 }
 
 /// Settings of a node of this number, for a cluster of one server.
-pub(crate) fn settings(nodes: Vec<String>, node: u8) -> Settings {
-    Settings { replicas: 0, open_within: Duration::from_secs(60), ..Settings::new(nodes, [node; 16]) }
+pub(crate) fn settings(nodes: Vec<String>, node: u8) -> WireSettings {
+    WireSettings { replicas: 0, open_within: Duration::from_secs(60), ..WireSettings::new(nodes, [node; 16]) }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use cluster::remote::{Cell, Change, Form, Image};
-use cluster::wire::Wire;
-use cluster::{Surroundings, Sweep, Swept, Task, Threads};
+use cluster::remote::{CellChange, CellForm, CellImage, RemoteCell};
+use cluster::wire::WireClient;
+use cluster::{BackgroundTask, ClusterSweep, Environment, SweepReport, ThreadedEnvironment};
 use event::{Span, Time};
 use sim::suite::{self, MASS};
-use stats::{Ledger, Plan};
+use stats::{CellPlan, Ledger};
 use store::MemoryDevice;
 
 use crate::servers::{Cluster, wait};
@@ -19,9 +19,9 @@ use crate::support::{Random, Wired, assert_made, batch, cell, form, measures, se
 const START: Time = Time::from_seconds(1_750_000_000);
 
 /// A whole pass: what its steps have done.
-fn pass(wired: &Wired, forms: &HashMap<u32, Arc<Form>>, horizon: Time) -> Swept {
-    let mut sweep = Sweep::new(&wired.wire);
-    let mut all = Swept::default();
+fn pass(wired: &Wired, forms: &HashMap<u32, Arc<CellForm>>, horizon: Time) -> SweepReport {
+    let mut sweep = ClusterSweep::new(&wired.wire);
+    let mut all = SweepReport::default();
     while !all.ended {
         let step = wired.wait(async |_| sweep.step(forms, horizon).await).unwrap();
         all.looked += step.looked;
@@ -32,9 +32,9 @@ fn pass(wired: &Wired, forms: &HashMap<u32, Arc<Form>>, horizon: Time) -> Swept 
 }
 
 /// What a cell's windows hold at a time.
-fn reading(wired: &Wired, plan: &Plan, cell: &Cell, now: Time) -> Option<Vec<u64>> {
+fn reading(wired: &Wired, plan: &CellPlan, cell: &RemoteCell, now: Time) -> Option<Vec<u64>> {
     let found = wired.read_one(wired.of(cell), std::slice::from_ref(cell)).unwrap();
-    found.images[0].as_ref().map(|Image { first, last, content }| {
+    found.images[0].as_ref().map(|CellImage { first, last, content }| {
         let mut values = vec![0; plan.reading()];
         plan.read(&plan.restore(*first, *last, content).unwrap(), now, &mut values);
         values
@@ -49,7 +49,7 @@ fn readings_stay_what_they_were() {
     for (kind, measure) in measures().into_iter().enumerate().filter(|(kind, _)| (1..4).contains(kind)) {
         let form = form(kind as u16, measure.clone());
         let forms = HashMap::from([(form.id, form.clone())]);
-        let plan = Plan::new(&measure).unwrap();
+        let plan = CellPlan::new(&measure).unwrap();
         let unit = if kind == 3 { 1 } else { 1_000_000 };
         let mut random = Random(kind as u64);
         let mut number = 0;
@@ -63,7 +63,7 @@ fn readings_stay_what_they_were() {
                 plan.add(&mut words, now - back, [(random.below(plan.columns() as u64) as u8, 1)]);
             }
             let ((first, last), content) = plan.times(&words).zip(plan.content(&words)).unwrap();
-            let change = Change::Merge(Image { first, last, content });
+            let change = CellChange::Merge(CellImage { first, last, content });
             number += 1;
             assert_made(wired.write_one(batch(
                 wired.of(&cell),
@@ -93,18 +93,18 @@ fn readings_stay_what_they_were() {
 }
 
 /// Threads on which an hour is over soon.
-struct Hurried(Threads);
+struct Hurried(ThreadedEnvironment);
 
-impl Surroundings for Hurried {
+impl Environment for Hurried {
     fn now(&self) -> Duration {
         self.0.now()
     }
 
-    fn spawn(&self, task: Task) {
+    fn spawn(&self, task: BackgroundTask) {
         self.0.spawn(task);
     }
 
-    fn sleep(&self, time: Duration) -> Task {
+    fn sleep(&self, time: Duration) -> BackgroundTask {
         self.0.sleep(time.min(Duration::from_millis(20)))
     }
 
@@ -120,11 +120,11 @@ impl Surroundings for Hurried {
 #[test]
 fn a_node_sweeps_by_itself() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let threads = Threads::new(1).unwrap();
+    let threads = ThreadedEnvironment::new(1).unwrap();
     let wires = settings(cluster.addresses(), 1);
     let runtime = threads.handle().unwrap();
-    let wire = runtime.block_on(Wire::open(wires.clone(), runtime.clone())).unwrap();
-    let settings = cluster::Settings::new(wires.partitions);
+    let wire = runtime.block_on(WireClient::open(wires.clone(), runtime.clone())).unwrap();
+    let settings = cluster::ClusterSettings::new(wires.partitions);
     let device = Arc::new(MemoryDevice::new());
     let remote = Arc::new(wire.clone());
     let node = cluster::Cluster::open(remote, device, suite::catalog(), settings, Arc::new(Hurried(threads)))

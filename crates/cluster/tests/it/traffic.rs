@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cluster::wire::{Settings, Wire};
-use cluster::{Cluster as Node, Threads};
+use cluster::wire::{WireClient, WireSettings};
+use cluster::{Cluster as Node, ThreadedEnvironment};
 use event::{Key, Kind, Shingle, Time};
 use redis::Connection;
 use sim::suite::{SPACE, add, request, statistic, windows};
 use stats::random::Random;
-use stats::workload::{Distribution, Keys};
-use stats::{Catalog, Ledger, Request};
+use stats::workload::{KeyDistribution, KeySource};
+use stats::{Catalog, Ledger, ObserveRequest};
 use store::FileDevice;
 use tempfile::TempDir;
 
@@ -101,7 +101,7 @@ struct Bench {
 /// A node, and its way to the servers.
 struct Opened {
     node: Node,
-    wire: Wire,
+    wire: WireClient,
     _directory: TempDir,
 }
 
@@ -113,7 +113,7 @@ impl Bench {
         let servers = (0..cluster.servers.len()).map(connect).collect();
         let keys = setting("TRAFFIC_KEYS", 1_000_000);
         let time = Duration::from_secs(setting("TRAFFIC_SECONDS", 6));
-        let mut source = Keys::new(Distribution::Zipf { keys, exponent: 1.0 });
+        let mut source = KeySource::new(KeyDistribution::Zipf { keys, exponent: 1.0 });
         let mut random = Random::new(1);
         let draws = (0..DRAWS).map(|_| u32::try_from(source.draw(&mut random)).unwrap()).collect();
         Some(Bench { cluster, servers, draws: Arc::new(draws), keys, time, workload })
@@ -126,15 +126,16 @@ impl Bench {
     fn open(&self, number: u8) -> Opened {
         let directory = TempDir::new().unwrap();
         let device = Arc::new(FileDevice::open(directory.path()).unwrap());
-        let threads = Arc::new(Threads::new(2).unwrap());
-        let settings = Settings { replicas: 0, ..Settings::new(self.cluster.addresses(), [number; 16]) };
+        let threads = Arc::new(ThreadedEnvironment::new(2).unwrap());
+        let settings =
+            WireSettings { replicas: 0, ..WireSettings::new(self.cluster.addresses(), [number; 16]) };
         let runtime = threads.handle().unwrap();
-        let wire = runtime.block_on(Wire::open(settings.clone(), runtime.clone())).unwrap();
-        let options = cluster::Settings {
+        let wire = runtime.block_on(WireClient::open(settings.clone(), runtime.clone())).unwrap();
+        let options = cluster::ClusterSettings {
             durability: "1s".parse().unwrap(),
             within: Duration::from_secs(10),
             cache_bytes: 1 << 30,
-            ..cluster::Settings::new(settings.partitions)
+            ..cluster::ClusterSettings::new(settings.partitions)
         };
         let node = Node::open(Arc::new(wire.clone()), device, catalog(), options, threads).unwrap();
         Opened { node, wire, _directory: directory }
@@ -148,7 +149,7 @@ impl Bench {
                 let event = |ranks: &[u32]| {
                     request(ranks.iter().map(|rank| add(key(*rank), now(), [(0, 1)])).collect())
                 };
-                let events: Vec<Request> = ranks.chunks(self.workload.keys).map(event).collect();
+                let events: Vec<ObserveRequest> = ranks.chunks(self.workload.keys).map(event).collect();
                 pollster::block_on(opened.node.observe(&events)).unwrap();
             }
             let settled = || {
@@ -231,7 +232,7 @@ impl Bench {
                 let event = |draws: &mut Draws| {
                     request((0..keys).map(|_| add(key(draws.next()), time, [(0, 1)])).collect())
                 };
-                let requests: Vec<Request> = (0..events).map(|_| event(draws)).collect();
+                let requests: Vec<ObserveRequest> = (0..events).map(|_| event(draws)).collect();
                 pollster::block_on(node.observe(&requests)).unwrap();
                 0u64
             }) as Box<dyn FnMut() -> u64 + Send>

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::wire::{self, Wire};
-use cluster::{Export, Settings, Transfer, Transferred};
+use cluster::wire::{self, WireClient};
+use cluster::{ClusterExport, ClusterSettings, ClusterTransfer, ClusterTransferReport};
 use event::Key;
-use sim::suite::model::Subject;
+use sim::suite::model::HomeUnderTest;
 use sim::suite::*;
-use stats::portable::{Content, Definition, Portable};
+use stats::cell_export::{CellContent, CellDefinition, ExportedCell};
 
 use crate::homes::{Home, fresh_for, over, prefix};
 use crate::reshard::{move_slots, slots_of};
@@ -20,11 +20,11 @@ const PARTITIONS: u16 = 64;
 
 /// A way to the cluster that is no node's.
 fn way(cluster: &Cluster, prefix: &str) -> Wired {
-    Wired::open(wire::Settings {
+    Wired::open(wire::WireSettings {
         prefix: prefix.to_owned(),
         replicas: 0,
-        partitions: cluster::remote::Partitions::new(PARTITIONS).unwrap(),
-        ..wire::Settings::new(cluster.addresses(), [99; 16])
+        partitions: cluster::remote::PartitionCount::new(PARTITIONS).unwrap(),
+        ..wire::WireSettings::new(cluster.addresses(), [99; 16])
     })
 }
 
@@ -39,10 +39,10 @@ fn fill(home: &Home, keys: u64) {
 }
 
 /// All cells, of which none comes twice.
-fn exported(way: &Wired, names_max: usize) -> BTreeMap<(Key, bool), Portable> {
-    let definitions = Export::definitions(&catalog()).unwrap();
-    way.wait(async |wire: &Wire| {
-        let mut export = Export::begin_in_shares(wire, &definitions, names_max).await.unwrap();
+fn exported(way: &Wired, names_max: usize) -> BTreeMap<(Key, bool), ExportedCell> {
+    let definitions = ClusterExport::definitions(&catalog()).unwrap();
+    way.wait(async |wire: &WireClient| {
+        let mut export = ClusterExport::begin_in_shares(wire, &definitions, names_max).await.unwrap();
         let mut all = BTreeMap::new();
         while let Some(cells) = export.next().await.unwrap() {
             for cell in cells {
@@ -66,14 +66,14 @@ fn every_cell_leaves_once() {
     let all = exported(&way, usize::MAX);
     assert_eq!(all.len(), 3000 + 5 + 3000, "keys, owners and pairs");
     for number in 0..3000 {
-        let Content::Buckets(buckets) = &all[&(key(MASS, number), false)].content else { panic!() };
+        let CellContent::Buckets(buckets) = &all[&(key(MASS, number), false)].content else { panic!() };
         assert_eq!(buckets[0].counts, [number + 1, 0]);
     }
     assert_eq!(exported(&way, 300), all, "in shares");
 
     // A definition that is not in force has no meaning here.
-    let others = way.wait(async |wire: &Wire| {
-        let mut export = Export::begin(wire, &[]).await.unwrap();
+    let others = way.wait(async |wire: &WireClient| {
+        let mut export = ClusterExport::begin(wire, &[]).await.unwrap();
         while let Some(cells) = export.next().await.unwrap() {
             assert_eq!(cells, []);
         }
@@ -89,13 +89,14 @@ fn an_export_fails_where_slots_move_meanwhile() {
     let home = over(&cluster, &prefix, 1, PARTITIONS, fresh_for(Duration::ZERO));
     fill(&home, 3000);
     let way = way(&cluster, &prefix);
-    let definitions = Export::definitions(&catalog()).unwrap();
-    let mut export = way.wait(async |wire: &Wire| Export::begin(wire, &definitions).await.unwrap());
-    way.wait(async |_: &Wire| export.next().await.unwrap());
+    let definitions = ClusterExport::definitions(&catalog()).unwrap();
+    let mut export =
+        way.wait(async |wire: &WireClient| ClusterExport::begin(wire, &definitions).await.unwrap());
+    way.wait(async |_: &WireClient| export.next().await.unwrap());
     let masters = cluster.masters();
     let slots = slots_of(&cluster, masters[0], 300);
     move_slots(&cluster, masters[0], masters[1], &slots);
-    let failure = way.wait(async |_: &Wire| {
+    let failure = way.wait(async |_: &WireClient| {
         loop {
             match export.next().await {
                 Ok(Some(_)) => {}
@@ -110,16 +111,16 @@ fn an_export_fails_where_slots_move_meanwhile() {
 
 /// Cells with their definitions.
 fn named<'a>(
-    all: &'a BTreeMap<(Key, bool), Portable>,
-    definitions: &'a [Definition],
-) -> impl Iterator<Item = (&'a Definition, Portable)> {
+    all: &'a BTreeMap<(Key, bool), ExportedCell>,
+    definitions: &'a [CellDefinition],
+) -> impl Iterator<Item = (&'a CellDefinition, ExportedCell)> {
     all.values().map(move |cell| (&definitions[cell.definition], cell.clone()))
 }
 
 /// Nodes answer for an hour what they have read, unless they are told of a change.
-fn lasting() -> Settings {
+fn lasting() -> ClusterSettings {
     let hour = Duration::from_secs(3600);
-    Settings { stale_for: hour, ..fresh_for(hour) }
+    ClusterSettings { stale_for: hour, ..fresh_for(hour) }
 }
 
 /// The counts of keys of these numbers.
@@ -138,12 +139,13 @@ fn what_is_brought_in_is_read_by_every_node() {
     assert_eq!(sums(&to, &[7, 8]), [0, 0]);
     let [from, into] = prefixes.each_ref().map(|prefix| way(&cluster, prefix));
     let all = exported(&from, usize::MAX);
-    let definitions = Export::definitions(&catalog()).unwrap();
+    let definitions = ClusterExport::definitions(&catalog()).unwrap();
     let moved = |writes: bool| {
-        into.wait(async |wire: &Wire| {
-            let mut transfer = Transfer::new(Arc::new(wire.clone()), into.partitions, at(1000), writes);
+        into.wait(async |wire: &WireClient| {
+            let mut transfer =
+                ClusterTransfer::new(Arc::new(wire.clone()), into.partitions, at(1000), writes);
             transfer.take(named(&all, &definitions)).await.unwrap();
-            let Transferred { same, created, changed, .. } = transfer.end().await.unwrap();
+            let ClusterTransferReport { same, created, changed, .. } = transfer.end().await.unwrap();
             [same, created, changed]
         })
     };
@@ -168,7 +170,7 @@ fn what_is_erased_is_gone_for_every_node() {
     let shingles = HashSet::from([key(MASS, 7).shingle, key(DISTINCT, 3).shingle]);
     let erase = |pretend| {
         let mut looked = 0;
-        let erased = way.wait(async |wire: &Wire| {
+        let erased = way.wait(async |wire: &WireClient| {
             cluster::erase(wire, &shingles, pretend, &mut |names| looked = names).await.unwrap()
         });
         assert!(looked > 0);

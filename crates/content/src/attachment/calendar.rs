@@ -1,8 +1,8 @@
 //! Calendar objects (RFC 5545): who asks for what, and where it leads.
 
-use crate::address::Address;
+use crate::address::MailAddress;
 use crate::budget::Budget;
-use crate::link::{self, Found};
+use crate::link::{self, TextReference};
 
 /// Most bytes that are read.
 const BYTES_MAX: usize = 256 * 1024;
@@ -12,17 +12,17 @@ const LINKS_STEPS: u64 = 600;
 
 /// What an invitation says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Invitation {
+pub(super) struct CalendarInvitation {
     /// Such as `request`, lower case.
     pub(super) method: Option<String>,
     pub(super) organizer: Option<String>,
 }
 
 /// Reads an object; links in any of its properties are given to `link`.
-pub(super) fn read(text: &str, mut link: impl FnMut(&str), budget: &Budget) -> Invitation {
+pub(super) fn read(text: &str, mut link: impl FnMut(&str), budget: &Budget) -> CalendarInvitation {
     let text = crate::text::truncate(text, BYTES_MAX);
     let unfolded = text.replace("\r\n", "\n").replace("\n ", "").replace("\n\t", "");
-    let mut invitation = Invitation::default();
+    let mut invitation = CalendarInvitation::default();
     for line in unfolded.lines() {
         if !budget.spend(LINE_STEPS) {
             break;
@@ -37,14 +37,14 @@ pub(super) fn read(text: &str, mut link: impl FnMut(&str), budget: &Budget) -> I
                 .get(..7)
                 .filter(|scheme| scheme.eq_ignore_ascii_case("mailto:"))
                 .map_or(address, |_| &address[7..]);
-            invitation.organizer = Address::parse(address).map(|address| address.full);
+            invitation.organizer = MailAddress::parse(address).map(|address| address.full);
         }
         if (line.contains("://") || line.contains("www."))
             && budget.spend(LINKS_STEPS + link::STEPS_A_BYTE * line.len() as u64)
         {
             let value = line.replace("\\n", " ").replace("\\N", " ").replace("\\,", ",").replace("\\;", ";");
             link::find(&value, |found| {
-                if let Found::Url(url) = found {
+                if let TextReference::Url(url) = found {
                     link(url);
                 }
                 budget.spend(LINKS_STEPS)

@@ -5,13 +5,13 @@
 //! bytes together. No archive's statement about sizes is believed, and nothing is written anywhere. What is gone over
 //! is charged to the message's budget: bytes attached, bytes inflated, files, links.
 
-mod alike;
 mod calendar;
-mod kind;
-mod name;
+mod container;
+mod file_name;
+mod file_type;
 mod office;
-mod pack;
 mod pdf;
+mod similarity;
 mod zip;
 
 use std::borrow::Cow;
@@ -22,14 +22,14 @@ use memchr::memmem;
 use sha2::{Digest, Sha256};
 
 use crate::budget::Budget;
-use crate::html::{self, Limits};
-use crate::inflate;
+use crate::deflate;
+use crate::html::{self, PageLimits};
 use crate::link::{self, Link};
 use crate::message::{ITEM_BYTES_MAX, ITEMS_MAX, MESSAGE_BYTES_MAX, MailColumns};
-use crate::mime::{Defects, Part, Role};
+use crate::mime::{Defects, MimePart, PartRole};
 use crate::text::truncate;
-use kind::Kind;
-use name::Name;
+use file_name::FileName;
+use file_type::FileType;
 
 /// Most files that are looked at, those in others included.
 pub const FILES_MAX: usize = 1_000;
@@ -57,7 +57,7 @@ const STEPS_A_TEXT_BYTE: u64 = 10;
 const LINK_STEPS: u64 = 3_000;
 
 /// A file that waits to be looked at.
-struct File<'f> {
+struct QueuedFile<'f> {
     name: Option<String>,
     media_type: &'f str,
     content: Cow<'f, [u8]>,
@@ -79,20 +79,20 @@ pub(crate) struct Attachments {
     executable: bool,
     executable_content: bool,
     double: bool,
-    disguised: bool,
+    obfuscated: bool,
     belied: bool,
-    packed: Packed,
-    office: office::Found,
-    pdf: pdf::Found,
-    page: Page,
-    invitation: calendar::Invitation,
+    packed: ArchiveFindings,
+    office: office::OfficeFindings,
+    pdf: pdf::PdfFindings,
+    page: HtmlFindings,
+    invitation: calendar::CalendarInvitation,
     files: usize,
     inflatable: usize,
 }
 
 /// What is packed into archives.
 #[derive(Debug, Default)]
-struct Packed {
+struct ArchiveFindings {
     names: Vec<String>,
     depth: usize,
     executable: bool,
@@ -104,7 +104,7 @@ struct Packed {
 
 /// What attached pages do.
 #[derive(Debug, Default)]
-struct Page {
+struct HtmlFindings {
     is_there: bool,
     runs: bool,
     asks: bool,
@@ -126,9 +126,9 @@ fn sum(content: &[u8]) -> String {
 
 impl Attachments {
     /// Looks at the parts that are files.
-    pub(crate) fn read(parts: &[Part<'_>], budget: &Budget, defects: &mut Defects) -> Attachments {
+    pub(crate) fn read(parts: &[MimePart<'_>], budget: &Budget, defects: &mut Defects) -> Attachments {
         let mut found = Attachments { inflatable: INFLATED_BYTES_MAX, ..Attachments::default() };
-        for part in parts.iter().filter(|part| part.role == Role::Attachment || part.name.is_some()) {
+        for part in parts.iter().filter(|part| part.role == PartRole::Attachment || part.name.is_some()) {
             found.count += 1;
             add(&mut found.types, &part.media_type);
             let bytes = budget.afford(part.encoded_len().min(MESSAGE_BYTES_MAX), STEPS_A_PART_BYTE);
@@ -137,14 +137,14 @@ impl Attachments {
                 add(&mut found.sums, &sum(&content));
             }
             // What is shown is read as text, unless it only says that it is text.
-            let is_shown = part.role != Role::Attachment
+            let is_shown = part.role != PartRole::Attachment
                 && matches!(
-                    Kind::of(&content),
-                    Kind::Text | Kind::Html | Kind::Svg | Kind::Message | Kind::Data
+                    FileType::of(&content),
+                    FileType::Text | FileType::Html | FileType::Svg | FileType::Message | FileType::Data
                 );
             if !is_shown {
                 let name = part.name.clone();
-                found.look(File { name, media_type: &part.media_type, content, depth: 0 }, budget);
+                found.look(QueuedFile { name, media_type: &part.media_type, content, depth: 0 }, budget);
             } else if let Some(name) = &part.name {
                 found.name(name, 0);
             }
@@ -153,7 +153,7 @@ impl Attachments {
     }
 
     /// Looks at a file and at those in it.
-    fn look(&mut self, file: File<'_>, budget: &Budget) {
+    fn look(&mut self, file: QueuedFile<'_>, budget: &Budget) {
         let mut waiting = VecDeque::from([file]);
         while let Some(file) = waiting.pop_front() {
             self.files += 1;
@@ -161,41 +161,41 @@ impl Attachments {
                 self.packed.is_unread = true;
                 return;
             }
-            let mut kind = Kind::of(&file.content);
+            let mut kind = FileType::of(&file.content);
             let name = file.name.as_deref().map(|name| self.name(name, file.depth)).unwrap_or_default();
             self.packed.depth = self.packed.depth.max(file.depth);
             self.belied |= kind.belies(name.ending(), file.media_type);
             match kind {
-                Kind::Zip => kind = self.unzip(&file, &mut waiting, budget),
-                Kind::Gzip => self.gunzip(&file, &mut waiting, budget),
-                Kind::Tar => {
-                    for (name, content) in pack::tar(&file.content) {
+                FileType::Zip => kind = self.unzip(&file, &mut waiting, budget),
+                FileType::Gzip => self.gunzip(&file, &mut waiting, budget),
+                FileType::Tar => {
+                    for (name, content) in container::tar(&file.content) {
                         self.put(&mut waiting, &file, Some(name), content, budget);
                     }
                 }
-                Kind::Tnef => {
-                    for (name, content) in pack::tnef(&file.content) {
+                FileType::Tnef => {
+                    for (name, content) in container::tnef(&file.content) {
                         self.put(&mut waiting, &file, name, content, budget);
                     }
                 }
-                Kind::Ole => {
+                FileType::Ole => {
                     let found = office::compound(budget.cut_bytes(&file.content, STEPS_A_FILE_BYTE));
-                    kind = if found.installs { Kind::Installer } else { kind };
+                    kind = if found.installs { FileType::Installer } else { kind };
                     self.office_found(found);
                 }
-                Kind::Rtf => {
+                FileType::Rtf => {
                     self.office_found(office::rich_text(budget.cut_bytes(&file.content, STEPS_A_FILE_BYTE)));
                 }
-                Kind::Pdf => self.pdf(&file.content, budget),
-                Kind::Html | Kind::Svg => self.page(&file.content, budget),
-                Kind::Calendar => self.calendar(&file.content, budget),
+                FileType::Pdf => self.pdf(&file.content, budget),
+                FileType::Html | FileType::Svg => self.page(&file.content, budget),
+                FileType::Calendar => self.calendar(&file.content, budget),
                 _ if kind.packs() => self.packed.is_unread = true,
                 _ => {}
             }
             add(&mut self.kinds, kind.name());
             self.executable_content |= kind.runs();
             self.packed.executable |= kind.runs() && file.depth > 0;
-            let packs = kind.packs() || kind == Kind::Office;
+            let packs = kind.packs() || kind == FileType::Office;
             if !packs && budget.spend(STEPS_A_FILE_BYTE * file.content.len() as u64) {
                 self.alike(kind, &file.content);
             }
@@ -203,18 +203,18 @@ impl Attachments {
     }
 
     /// Notes what files that are nearly the same share with this one.
-    fn alike(&mut self, kind: Kind, content: &[u8]) {
+    fn alike(&mut self, kind: FileType, content: &[u8]) {
         if kind.is_image() {
-            add(&mut self.images, &alike::of_image(kind, content).unwrap_or_default());
+            add(&mut self.images, &similarity::of_image(kind, content).unwrap_or_default());
         } else {
-            alike::of_file(content).for_each(|piece| add(&mut self.pieces, &piece));
+            similarity::of_file(content).for_each(|piece| add(&mut self.pieces, &piece));
         }
     }
 
-    fn name(&mut self, name: &str, depth: usize) -> Name {
-        let name = Name::read(truncate(name, ITEM_BYTES_MAX));
+    fn name(&mut self, name: &str, depth: usize) -> FileName {
+        let name = FileName::read(truncate(name, ITEM_BYTES_MAX));
         self.double |= name.is_double;
-        self.disguised |= name.is_disguised;
+        self.obfuscated |= name.is_obfuscated;
         if depth == 0 {
             self.executable |= name.runs;
             add(&mut self.names, &name.text);
@@ -228,8 +228,8 @@ impl Attachments {
     /// Lets a file that was in another wait, unless it lies too deep.
     fn put(
         &mut self,
-        waiting: &mut VecDeque<File<'_>>,
-        around: &File<'_>,
+        waiting: &mut VecDeque<QueuedFile<'_>>,
+        around: &QueuedFile<'_>,
         name: Option<String>,
         content: impl Into<Vec<u8>> + AsRef<[u8]>,
         budget: &Budget,
@@ -239,7 +239,7 @@ impl Attachments {
             self.packed.is_unread = true;
             return;
         }
-        waiting.push_back(File {
+        waiting.push_back(QueuedFile {
             name,
             media_type: "",
             content: Cow::Owned(content.into()),
@@ -254,10 +254,15 @@ impl Attachments {
         self.packed.is_unread |= more;
     }
 
-    fn unzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>, budget: &Budget) -> Kind {
+    fn unzip(
+        &mut self,
+        file: &QueuedFile<'_>,
+        waiting: &mut VecDeque<QueuedFile<'_>>,
+        budget: &Budget,
+    ) -> FileType {
         let archive = zip::read(&file.content, budget);
         self.packed.is_unread |= archive.is_cut;
-        alike::of_archive(&archive).for_each(|piece| add(&mut self.pieces, &piece));
+        similarity::of_archive(&archive).for_each(|piece| add(&mut self.pieces, &piece));
         let package = office::package(&archive);
         if let Some(found) = package {
             self.office_found(found);
@@ -289,7 +294,7 @@ impl Attachments {
                 // Macros and objects lie in compound files of their own.
                 self.office_found(office::compound(&content));
             } else {
-                let mut found = office::Found::default();
+                let mut found = office::OfficeFindings::default();
                 let mut links = Vec::new();
                 office::relations(&content, &mut found, |link| links.push(link.to_owned()));
                 self.office_found(found);
@@ -298,20 +303,20 @@ impl Attachments {
         }
         let has = |name: &str| archive.entries.iter().any(|entry| entry.name == name);
         match package {
-            Some(_) => Kind::Office,
+            Some(_) => FileType::Office,
             None if has("META-INF/MANIFEST.MF")
                 && archive.entries.iter().any(|e| e.name.ends_with(".class")) =>
             {
-                Kind::JavaClass
+                FileType::JavaClass
             }
-            None if has("AndroidManifest.xml") => Kind::Installer,
-            None => Kind::Zip,
+            None if has("AndroidManifest.xml") => FileType::Installer,
+            None => FileType::Zip,
         }
     }
 
-    fn gunzip(&mut self, file: &File<'_>, waiting: &mut VecDeque<File<'_>>, budget: &Budget) {
+    fn gunzip(&mut self, file: &QueuedFile<'_>, waiting: &mut VecDeque<QueuedFile<'_>>, budget: &Budget) {
         let most = FILE_INFLATED_BYTES_MAX.min(self.inflatable);
-        let Some((name, inflated)) = inflate::gunzip(&file.content, most, budget) else {
+        let Some((name, inflated)) = deflate::gunzip(&file.content, most, budget) else {
             self.packed.is_unread = true;
             return;
         };
@@ -324,7 +329,7 @@ impl Attachments {
         self.put(waiting, file, name.or_else(outer), inflated.bytes, budget);
     }
 
-    fn office_found(&mut self, found: office::Found) {
+    fn office_found(&mut self, found: office::OfficeFindings) {
         self.office.macros |= found.macros;
         self.office.auto |= found.auto;
         self.office.is_encrypted |= found.is_encrypted;
@@ -352,7 +357,7 @@ impl Attachments {
         let has = |mark: &[u8]| memmem::find(source, mark).is_some();
         let builds = has(b"atob(") || has(b"new Blob(") || has(b"msSaveOrOpenBlob") || has(b"fromCharCode(");
         let source = String::from_utf8_lossy(source);
-        let page = html::read(&source, Limits { text_bytes: 0, references: ITEMS_MAX }, budget);
+        let page = html::read(&source, PageLimits { text_bytes: 0, references: ITEMS_MAX }, budget);
         self.page.is_there = true;
         self.page.runs |= page.marks.has_script || page.marks.has_refresh || has(b"onload=");
         self.page.asks |= page.marks.has_form || page.marks.has_password;
@@ -395,7 +400,7 @@ impl Attachments {
             (columns.executable_attachment, self.executable),
             (columns.executable_content, self.executable_content),
             (columns.double_extension, self.double),
-            (columns.attachment_disguised, self.disguised),
+            (columns.attachment_disguised, self.obfuscated),
             (columns.attachment_mismatch, self.belied),
             (columns.archive_executable, self.packed.executable),
             (columns.archive_encrypted, self.packed.is_encrypted),
@@ -450,7 +455,7 @@ mod tests {
     fn look(name: &str, content: &[u8]) -> Attachments {
         let mut found = Attachments { inflatable: INFLATED_BYTES_MAX, ..Attachments::default() };
         let file =
-            File { name: Some(name.into()), media_type: "", content: Cow::Borrowed(content), depth: 0 };
+            QueuedFile { name: Some(name.into()), media_type: "", content: Cow::Borrowed(content), depth: 0 };
         found.look(file, &Budget::ample());
         found
     }

@@ -6,11 +6,11 @@
 
 use memchr::memmem;
 
-use super::zip::Archive;
+use super::zip::ZipArchive;
 
 /// What was found in a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct OfficeFindings {
     pub(super) macros: bool,
     /// A macro that runs when the document is opened or closed.
     pub(super) auto: bool,
@@ -24,9 +24,9 @@ pub(super) struct Found {
 }
 
 /// Looks over a compound file.
-pub(super) fn compound(content: &[u8]) -> Found {
+pub(super) fn compound(content: &[u8]) -> OfficeFindings {
     const ENTRY: usize = 128;
-    let mut found = Found::default();
+    let mut found = OfficeFindings::default();
     for slot in content.chunks_exact(ENTRY) {
         let length = usize::from(u16::from_le_bytes([slot[64], slot[65]]));
         if !matches!(slot[66], 1 | 2 | 5) || !(4..=64).contains(&length) || length % 2 != 0 {
@@ -76,21 +76,24 @@ fn word_is_encrypted(content: &[u8]) -> bool {
 }
 
 /// Looks over the names in a package (ECMA-376, or OpenDocument). What its relations say is for [`relations`].
-pub(super) fn package(archive: &Archive<'_>) -> Option<Found> {
+pub(super) fn package(archive: &ZipArchive<'_>) -> Option<OfficeFindings> {
     let has = |is: &dyn Fn(&str) -> bool| archive.entries.iter().any(|entry| is(&entry.name));
     if archive.entries.first().is_some_and(|first| first.name == "mimetype")
         && has(&|name| name == "content.xml")
     {
-        return Some(Found { macros: has(&|name| name.starts_with("Basic/")), ..Found::default() });
+        return Some(OfficeFindings {
+            macros: has(&|name| name.starts_with("Basic/")),
+            ..OfficeFindings::default()
+        });
     }
     if !has(&|name| name.eq_ignore_ascii_case("[Content_Types].xml")) {
         return None;
     }
     let lower_ends = |name: &str, end: &str| name.to_ascii_lowercase().ends_with(end);
-    Some(Found {
+    Some(OfficeFindings {
         macros: has(&|name| lower_ends(name, "vbaproject.bin") || name.contains("macrosheets/")),
         object: has(&|name| name.contains("embeddings/") && lower_ends(name, ".bin")),
-        ..Found::default()
+        ..OfficeFindings::default()
     })
 }
 
@@ -101,7 +104,7 @@ pub(super) fn is_telling(name: &str) -> bool {
 }
 
 /// Reads relations or content types: what is fetched, what runs, and targets outside, given to `link`.
-pub(super) fn relations(xml: &[u8], found: &mut Found, mut link: impl FnMut(&str)) {
+pub(super) fn relations(xml: &[u8], found: &mut OfficeFindings, mut link: impl FnMut(&str)) {
     found.macros |=
         memmem::find(xml, b"vbaProject").is_some() || memmem::find(xml, b"macroEnabled").is_some();
     let mut read_to = 0;
@@ -130,10 +133,14 @@ pub(super) fn relations(xml: &[u8], found: &mut Found, mut link: impl FnMut(&str
 }
 
 /// Whether a rich text document holds another program's object, and whether it is fetched or run on opening.
-pub(super) fn rich_text(content: &[u8]) -> Found {
+pub(super) fn rich_text(content: &[u8]) -> OfficeFindings {
     let has = |mark: &[u8]| memmem::find(content, mark).is_some();
     let fetches = has(b"\\objupdate") || has(b"\\objautlink") || has(b"\\*\\template http");
-    Found { object: has(b"\\objdata") || has(b"\\objemb") || fetches, fetches, ..Found::default() }
+    OfficeFindings {
+        object: has(b"\\objdata") || has(b"\\objemb") || fetches,
+        fetches,
+        ..OfficeFindings::default()
+    }
 }
 
 #[cfg(test)]
@@ -159,10 +166,10 @@ mod tests {
             file.extend_from_slice(tail);
             compound(&file)
         };
-        assert_eq!(file(&["Root Entry", "WordDocument"], b""), Found::default());
-        let macros = Found { macros: true, ..Found::default() };
+        assert_eq!(file(&["Root Entry", "WordDocument"], b""), OfficeFindings::default());
+        let macros = OfficeFindings { macros: true, ..OfficeFindings::default() };
         assert_eq!(file(&["VBA"], b""), macros);
-        assert_eq!(file(&["_VBA_PROJECT"], b"AutoOpen"), Found { auto: true, ..macros });
+        assert_eq!(file(&["_VBA_PROJECT"], b"AutoOpen"), OfficeFindings { auto: true, ..macros });
         assert!(file(&["EncryptedPackage"], b"").is_encrypted && file(&["\u{1}Ole10Native"], b"").object);
         assert!(file(&["\u{4840}\u{3F7F}"], b"").installs);
     }
@@ -176,7 +183,7 @@ mod tests {
         assert!(
             package(&zip::read(&zip::tests::archive(&[("a.txt", b"")], None), &Budget::ample())).is_none()
         );
-        let mut found = Found::default();
+        let mut found = OfficeFindings::default();
         let mut links = Vec::new();
         relations(
             br#"<Relationship Id="1" Type="http://x/attachedTemplate" Target="http://e.example/a?b&amp;c" TargetMode="External"/><Relationship Type="x/image" Target="media/a.png"/>"#,

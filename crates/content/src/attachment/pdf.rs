@@ -6,11 +6,11 @@
 use memchr::{memchr, memmem};
 
 use crate::budget::Budget;
-use crate::inflate::{Wrapping, inflate};
+use crate::deflate::{DeflateFormat, inflate};
 
 /// What was found in a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct PdfFindings {
     pub(super) script: bool,
     /// Something is done when the document or a page is opened.
     pub(super) action: bool,
@@ -39,8 +39,8 @@ pub(super) fn read(
     inflatable: &mut usize,
     budget: &Budget,
     mut link: impl FnMut(&str),
-) -> Found {
-    let mut found = Found::default();
+) -> PdfFindings {
+    let mut found = PdfFindings::default();
     let mut left = OBJECTS_BYTES_MAX.min(*inflatable);
     let mut rest = budget.cut_bytes(&content[..content.len().min(DOCUMENT_BYTES_MAX)], STEPS_A_BYTE);
     while !rest.is_empty() && budget.spend(STREAM_STEPS) {
@@ -53,7 +53,7 @@ pub(super) fn read(
         let dictionary = &outside[outside.len().saturating_sub(1_024)..];
         if left > 0 && memmem::find(dictionary, b"/ObjStm").is_some() {
             let data = stream[..length].trim_ascii_start();
-            let objects = inflate(data, Wrapping::Zlib, left, budget).bytes;
+            let objects = inflate(data, DeflateFormat::Zlib, left, budget).bytes;
             left -= objects.len();
             *inflatable = inflatable.saturating_sub(objects.len());
             names(budget.cut_bytes(&objects, STEPS_A_BYTE), &mut found, &mut link);
@@ -64,7 +64,7 @@ pub(super) fn read(
 }
 
 /// Looks at each name in a piece of a document.
-fn names(piece: &[u8], found: &mut Found, link: &mut impl FnMut(&str)) {
+fn names(piece: &[u8], found: &mut PdfFindings, link: &mut impl FnMut(&str)) {
     const NAME_BYTES_MAX: usize = 32;
     let mut rest = piece;
     while let Some(at) = memchr(b'/', rest) {
@@ -115,7 +115,7 @@ fn plain<'b>(name: &[u8], buffer: &'b mut [u8; 32]) -> &'b [u8] {
 mod tests {
     use super::*;
 
-    fn check(content: &[u8], expected: Found, links: &[&str]) {
+    fn check(content: &[u8], expected: PdfFindings, links: &[&str]) {
         let mut seen = Vec::new();
         let found = read(content, &mut 1_000_000, &Budget::ample(), |link| seen.push(link.to_owned()));
         assert_eq!((found, seen), (expected, links.iter().map(|link| (*link).to_owned()).collect()));
@@ -123,20 +123,24 @@ mod tests {
 
     #[test]
     fn documents_tell_what_they_do() {
-        let none = Found::default();
+        let none = PdfFindings::default();
         check(b"%PDF-1.4\n1 0 obj<</Type/Catalog>>", none, &[]);
         check(
             b"<</OpenAction 2 0 R>> <</S/JavaScript/JS(x)>>",
-            Found { action: true, script: true, ..none },
+            PdfFindings { action: true, script: true, ..none },
             &[],
         );
-        check(b"<</S /J#61vaScript>>", Found { script: true, ..none }, &[]);
+        check(b"<</S /J#61vaScript>>", PdfFindings { script: true, ..none }, &[]);
         check(b"<</S /URI /URI (http://e.example/)>>", none, &["http://e.example/"]);
-        check(b"<<>>stream\n/JS /Launch\nendstream /Encrypt", Found { is_encrypted: true, ..none }, &[]);
+        check(
+            b"<<>>stream\n/JS /Launch\nendstream /Encrypt",
+            PdfFindings { is_encrypted: true, ..none },
+            &[],
+        );
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
         std::io::Write::write_all(&mut encoder, b"<</S/Launch>>").unwrap();
         let packed = encoder.finish().unwrap();
         let document = [b"<</Type/ObjStm>>stream\r\n".as_slice(), &packed, b"\nendstream"].concat();
-        check(&document, Found { launch: true, ..none }, &[]);
+        check(&document, PdfFindings { launch: true, ..none }, &[]);
     }
 }

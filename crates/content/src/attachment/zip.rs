@@ -6,7 +6,7 @@
 use memchr::memmem;
 
 use crate::budget::Budget;
-use crate::inflate::{Wrapping, inflate};
+use crate::deflate::{DeflateFormat, inflate};
 
 /// Most files of an archive that are looked at.
 pub(super) const FILES_MAX: usize = 500;
@@ -20,7 +20,7 @@ const END_BYTES_MAX: usize = 65_557;
 
 /// A file in an archive.
 #[derive(Clone, Debug)]
-pub(super) struct Entry<'z> {
+pub(super) struct ZipEntry<'z> {
     pub(super) name: String,
     pub(super) is_encrypted: bool,
     /// Checksum and size as the archive says, which are good for recognising the file but prove nothing.
@@ -36,8 +36,8 @@ pub(super) struct Entry<'z> {
 
 /// What was read of an archive.
 #[derive(Debug, Default)]
-pub(super) struct Archive<'z> {
-    pub(super) entries: Vec<Entry<'z>>,
+pub(super) struct ZipArchive<'z> {
+    pub(super) entries: Vec<ZipEntry<'z>>,
     /// The directory names other files than stand in the archive, or none can be read.
     pub(super) is_inconsistent: bool,
     pub(super) is_cut: bool,
@@ -56,7 +56,7 @@ fn usize_at(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Reads an archive's directory, or the headers of its files where there is none.
-pub(super) fn read<'z>(content: &'z [u8], budget: &Budget) -> Archive<'z> {
+pub(super) fn read<'z>(content: &'z [u8], budget: &Budget) -> ZipArchive<'z> {
     let mut archive = listed(content, budget);
     if archive.entries.is_empty() {
         without_directory(content, budget, &mut archive);
@@ -66,8 +66,8 @@ pub(super) fn read<'z>(content: &'z [u8], budget: &Budget) -> Archive<'z> {
 }
 
 /// The entries of the directory at the end.
-fn listed<'z>(content: &'z [u8], budget: &Budget) -> Archive<'z> {
-    let mut archive = Archive::default();
+fn listed<'z>(content: &'z [u8], budget: &Budget) -> ZipArchive<'z> {
+    let mut archive = ZipArchive::default();
     let tail = content.len().saturating_sub(END_BYTES_MAX);
     let end = memmem::rfind(&content[tail..], b"PK\x05\x06").map(|at| tail + at);
     let mut at = end.and_then(|end| {
@@ -104,7 +104,7 @@ fn name_text(name: &[u8]) -> String {
     String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]).into_owned()
 }
 
-impl Archive<'_> {
+impl ZipArchive<'_> {
     /// Finds the entries whose data lies over another's, as that of no honest archive does: such an entry has no content.
     fn part_entries(&mut self) {
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
@@ -123,7 +123,12 @@ impl Archive<'_> {
 }
 
 /// Reads an entry of the directory and the header that it points to.
-fn central<'z>(content: &'z [u8], at: usize, shift: usize, differs: &mut bool) -> Option<(Entry<'z>, usize)> {
+fn central<'z>(
+    content: &'z [u8],
+    at: usize,
+    shift: usize,
+    differs: &mut bool,
+) -> Option<(ZipEntry<'z>, usize)> {
     let lengths = [28, 30, 32].map(|field| u16_at(content, at + field).map(usize::from));
     let [Some(name_length), Some(extra), Some(comment)] = lengths else { return None };
     let name = content.get(at + 46..at + 46 + name_length)?;
@@ -141,7 +146,7 @@ fn central<'z>(content: &'z [u8], at: usize, shift: usize, differs: &mut bool) -
             (local, [].as_slice())
         }
     };
-    let entry = Entry {
+    let entry = ZipEntry {
         name: name_text(name),
         is_encrypted: flags & 1 != 0,
         crc: u32_at(content, at + 16)?,
@@ -166,7 +171,7 @@ fn local_header(content: &[u8], at: usize) -> Option<(usize, &[u8], u16, u16)> {
 }
 
 /// Takes the files that have a header. The data of each ends before the next header, whatever its own says.
-fn without_directory<'z>(content: &'z [u8], budget: &Budget, archive: &mut Archive<'z>) {
+fn without_directory<'z>(content: &'z [u8], budget: &Budget, archive: &mut ZipArchive<'z>) {
     let mut read_to = 0;
     for at in memmem::find_iter(content, b"PK\x03\x04") {
         if at < read_to {
@@ -186,7 +191,7 @@ fn without_directory<'z>(content: &'z [u8], budget: &Budget, archive: &mut Archi
         // Without a size the data goes on to the next header, with one there is none within.
         read_to =
             if packed.is_some_and(|packed| packed < content.len() - at) { start + data.len() } else { start };
-        archive.entries.push(Entry {
+        archive.entries.push(ZipEntry {
             name: name_text(name),
             is_encrypted: flags & 1 != 0,
             crc: u32_at(content, at + 14).unwrap_or(0),
@@ -199,7 +204,7 @@ fn without_directory<'z>(content: &'z [u8], budget: &Budget, archive: &mut Archi
     }
 }
 
-impl Entry<'_> {
+impl ZipEntry<'_> {
     /// Length of the packed data that is there.
     pub(super) fn packed(&self) -> usize {
         self.data.len()
@@ -215,7 +220,7 @@ impl Entry<'_> {
                 Some((content.to_vec(), self.data.len() > content.len()))
             }
             8 => {
-                let inflated = inflate(self.data, Wrapping::Raw, bytes_max, budget);
+                let inflated = inflate(self.data, DeflateFormat::Raw, bytes_max, budget);
                 let is_cut = inflated.is_cut();
                 Some((inflated.bytes, is_cut))
             }

@@ -1,6 +1,6 @@
 //! Elements: the start tag that is being read, those that are open, and what is known of names.
 
-use super::style::{self, Declared, Paint, Sheet, Size};
+use super::style::{self, FontSize, Paint, StyleDeclarations, StyleSheet};
 use super::{ATTRIBUTE_BYTES_MAX, REFERENCE_BYTES_MAX};
 
 /// Letters lower than this many pixels are not seen.
@@ -10,9 +10,9 @@ const SIZE_DEFAULT: f32 = 16.0;
 
 /// An open element, with what it passes on to those within.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Open {
-    pub(super) name: Name,
-    pub(super) group: Group,
+pub(super) struct OpenElement {
+    pub(super) name: ElementName,
+    pub(super) group: ElementGroup,
     pub(super) gone: bool,
     pub(super) visible: bool,
     pub(super) size: f32,
@@ -21,9 +21,9 @@ pub(super) struct Open {
 }
 
 /// What is around everything: black on white.
-pub(super) const PAGE: Open = Open {
-    name: Name([0; 12]),
-    group: Group(0),
+pub(super) const PAGE: OpenElement = OpenElement {
+    name: ElementName([0; 12]),
+    group: ElementGroup(0),
     gone: false,
     visible: true,
     size: SIZE_DEFAULT,
@@ -31,7 +31,7 @@ pub(super) const PAGE: Open = Open {
     ground: Paint::Plain([255; 3]),
 };
 
-impl Open {
+impl OpenElement {
     pub(super) fn is_hidden(&self) -> bool {
         let unseen = match (self.letters, self.ground) {
             (Paint::Plain(letters), Paint::Plain(ground)) => style::are_near(letters, ground),
@@ -44,15 +44,15 @@ impl Open {
 
 /// An element's name, cut to what tells those apart that are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Name([u8; 12]);
+pub(super) struct ElementName([u8; 12]);
 
-impl Name {
-    pub(super) fn of(name: &[u8]) -> Name {
+impl ElementName {
+    pub(super) fn of(name: &[u8]) -> ElementName {
         let mut cut = [0; 12];
         for (kept, byte) in cut.iter_mut().zip(name) {
             *kept = *byte;
         }
-        Name(cut)
+        ElementName(cut)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -63,60 +63,60 @@ impl Name {
 /// What an element is to the start tags that close others: a bit for each. All open ones are looked through for it at
 /// each start tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Group(u16);
+pub(super) struct ElementGroup(u16);
 
-impl Group {
-    pub(super) const ITEM: Group = Group(1);
-    pub(super) const LIST: Group = Group(1 << 1);
-    pub(super) const CELL: Group = Group(1 << 2);
-    pub(super) const ROW: Group = Group(1 << 3);
-    pub(super) const TABLE: Group = Group(1 << 4);
-    pub(super) const OPTION: Group = Group(1 << 5);
-    pub(super) const SELECT: Group = Group(1 << 6);
-    pub(super) const TERM: Group = Group(1 << 7);
-    pub(super) const TERMS: Group = Group(1 << 8);
-    pub(super) const PARAGRAPH: Group = Group(1 << 9);
-    pub(super) const DATA: Group = Group(1 << 10);
-    pub(super) const DIVISION: Group = Group(1 << 11);
-    pub(super) const BODY: Group = Group(1 << 12);
+impl ElementGroup {
+    pub(super) const ITEM: ElementGroup = ElementGroup(1);
+    pub(super) const LIST: ElementGroup = ElementGroup(1 << 1);
+    pub(super) const CELL: ElementGroup = ElementGroup(1 << 2);
+    pub(super) const ROW: ElementGroup = ElementGroup(1 << 3);
+    pub(super) const TABLE: ElementGroup = ElementGroup(1 << 4);
+    pub(super) const OPTION: ElementGroup = ElementGroup(1 << 5);
+    pub(super) const SELECT: ElementGroup = ElementGroup(1 << 6);
+    pub(super) const TERM: ElementGroup = ElementGroup(1 << 7);
+    pub(super) const TERMS: ElementGroup = ElementGroup(1 << 8);
+    pub(super) const PARAGRAPH: ElementGroup = ElementGroup(1 << 9);
+    pub(super) const DATA: ElementGroup = ElementGroup(1 << 10);
+    pub(super) const DIVISION: ElementGroup = ElementGroup(1 << 11);
+    pub(super) const BODY: ElementGroup = ElementGroup(1 << 12);
 
-    fn of(name: Name) -> Group {
+    fn of(name: ElementName) -> ElementGroup {
         match name.bytes() {
-            b"li" => Group::ITEM,
-            b"ul" | b"ol" => Group::LIST,
-            b"td" => Group::CELL | Group::DATA,
-            b"th" => Group::CELL,
-            b"tr" => Group::ROW,
-            b"table" => Group::TABLE,
-            b"option" => Group::OPTION,
-            b"select" => Group::SELECT,
-            b"dd" | b"dt" => Group::TERM,
-            b"dl" => Group::TERMS,
-            b"p" => Group::PARAGRAPH,
-            b"div" => Group::DIVISION,
-            b"body" => Group::BODY,
-            _ => Group::default(),
+            b"li" => ElementGroup::ITEM,
+            b"ul" | b"ol" => ElementGroup::LIST,
+            b"td" => ElementGroup::CELL | ElementGroup::DATA,
+            b"th" => ElementGroup::CELL,
+            b"tr" => ElementGroup::ROW,
+            b"table" => ElementGroup::TABLE,
+            b"option" => ElementGroup::OPTION,
+            b"select" => ElementGroup::SELECT,
+            b"dd" | b"dt" => ElementGroup::TERM,
+            b"dl" => ElementGroup::TERMS,
+            b"p" => ElementGroup::PARAGRAPH,
+            b"div" => ElementGroup::DIVISION,
+            b"body" => ElementGroup::BODY,
+            _ => ElementGroup::default(),
         }
     }
 
-    pub(super) fn is_any_of(self, of: Group) -> bool {
+    pub(super) fn is_any_of(self, of: ElementGroup) -> bool {
         self.0 & of.0 != 0
     }
 }
 
-impl std::ops::BitOr for Group {
-    type Output = Group;
+impl std::ops::BitOr for ElementGroup {
+    type Output = ElementGroup;
 
-    fn bitor(self, other: Group) -> Group {
-        Group(self.0 | other.0)
+    fn bitor(self, other: ElementGroup) -> ElementGroup {
+        ElementGroup(self.0 | other.0)
     }
 }
 
 /// The start tag that is being read. Its strings are emptied, not freed.
 #[derive(Debug, Default)]
-pub(super) struct Tag {
-    pub(super) name: Name,
-    pub(super) attribute: Attribute,
+pub(super) struct StartTag {
+    pub(super) name: ElementName,
+    pub(super) attribute: HtmlAttribute,
     pub(super) style: String,
     pub(super) class: String,
     pub(super) id: String,
@@ -134,7 +134,7 @@ pub(super) struct Tag {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Attribute {
+pub(super) enum HtmlAttribute {
     Style,
     Class,
     Id,
@@ -151,10 +151,10 @@ pub(super) enum Attribute {
     Other,
 }
 
-impl Tag {
-    pub(super) fn begin(&mut self, name: Name) {
+impl StartTag {
+    pub(super) fn begin(&mut self, name: ElementName) {
         self.name = name;
-        self.attribute = Attribute::Other;
+        self.attribute = HtmlAttribute::Other;
         for text in [
             &mut self.style,
             &mut self.class,
@@ -172,61 +172,62 @@ impl Tag {
         self.target = None;
     }
 
-    pub(super) fn attribute_named(&self, attribute: &[u8]) -> Attribute {
+    pub(super) fn attribute_named(&self, attribute: &[u8]) -> HtmlAttribute {
         match (self.name.bytes(), attribute) {
-            (_, b"style") => Attribute::Style,
-            (_, b"class") => Attribute::Class,
-            (_, b"id") => Attribute::Id,
-            (b"font", b"color") | (b"body", b"text") => Attribute::Color,
-            (_, b"bgcolor") => Attribute::Ground,
-            (_, b"background") => Attribute::ImageGround,
-            (b"img", b"width") => Attribute::Width,
-            (b"img", b"height") => Attribute::Height,
-            (b"input", b"type") => Attribute::Kind,
-            (b"meta", b"content") => Attribute::Content,
-            (b"meta", b"http-equiv") => Attribute::Equivalent,
+            (_, b"style") => HtmlAttribute::Style,
+            (_, b"class") => HtmlAttribute::Class,
+            (_, b"id") => HtmlAttribute::Id,
+            (b"font", b"color") | (b"body", b"text") => HtmlAttribute::Color,
+            (_, b"bgcolor") => HtmlAttribute::Ground,
+            (_, b"background") => HtmlAttribute::ImageGround,
+            (b"img", b"width") => HtmlAttribute::Width,
+            (b"img", b"height") => HtmlAttribute::Height,
+            (b"input", b"type") => HtmlAttribute::Kind,
+            (b"meta", b"content") => HtmlAttribute::Content,
+            (b"meta", b"http-equiv") => HtmlAttribute::Equivalent,
             (b"a" | b"area" | b"base", b"href")
             | (b"img" | b"iframe" | b"frame" | b"embed", b"src")
             | (b"form", b"action")
-            | (b"button" | b"input", b"formaction") => Attribute::Leads,
-            _ => Attribute::Other,
+            | (b"button" | b"input", b"formaction") => HtmlAttribute::Leads,
+            _ => HtmlAttribute::Other,
         }
     }
 
     pub(super) fn set(&mut self, value: &[u8]) {
-        let most = if self.attribute == Attribute::Leads { REFERENCE_BYTES_MAX } else { ATTRIBUTE_BYTES_MAX };
+        let most =
+            if self.attribute == HtmlAttribute::Leads { REFERENCE_BYTES_MAX } else { ATTRIBUTE_BYTES_MAX };
         let value = &value[..value.len().min(most)];
         let into = match self.attribute {
-            Attribute::Style => &mut self.style,
-            Attribute::Class => &mut self.class,
-            Attribute::Id => &mut self.id,
-            Attribute::Color => &mut self.color,
-            Attribute::Ground => &mut self.ground,
-            Attribute::Width => &mut self.width,
-            Attribute::Height => &mut self.height,
-            Attribute::Kind => &mut self.kind,
-            Attribute::Content => &mut self.content,
-            Attribute::ImageGround => {
+            HtmlAttribute::Style => &mut self.style,
+            HtmlAttribute::Class => &mut self.class,
+            HtmlAttribute::Id => &mut self.id,
+            HtmlAttribute::Color => &mut self.color,
+            HtmlAttribute::Ground => &mut self.ground,
+            HtmlAttribute::Width => &mut self.width,
+            HtmlAttribute::Height => &mut self.height,
+            HtmlAttribute::Kind => &mut self.kind,
+            HtmlAttribute::Content => &mut self.content,
+            HtmlAttribute::ImageGround => {
                 self.has_image_ground |= !value.is_empty();
                 return;
             }
-            Attribute::Equivalent => {
+            HtmlAttribute::Equivalent => {
                 self.is_refresh |= value.trim_ascii().eq_ignore_ascii_case(b"refresh");
                 return;
             }
-            Attribute::Leads => match &mut self.target {
+            HtmlAttribute::Leads => match &mut self.target {
                 Some(target) if target.is_empty() => target,
                 _ => return,
             },
-            Attribute::Other => return,
+            HtmlAttribute::Other => return,
         };
         into.push_str(&String::from_utf8_lossy(value));
-        self.attribute = Attribute::Other;
+        self.attribute = HtmlAttribute::Other;
     }
 
     /// What is said of the element: by attributes, then by rules, then by its own style.
-    pub(super) fn declared(&self, sheet: &Sheet) -> Declared {
-        let mut declared = Declared::default();
+    pub(super) fn declared(&self, sheet: &StyleSheet) -> StyleDeclarations {
+        let mut declared = StyleDeclarations::default();
         if !self.color.is_empty() {
             declared.color = Some(style::paint(&self.color.to_ascii_lowercase()));
         }
@@ -241,7 +242,7 @@ impl Tag {
             declared.add(&sheet.of(name, &self.class, &self.id));
         }
         if !self.style.is_empty() {
-            declared.add(&Declared::read(&self.style));
+            declared.add(&StyleDeclarations::read(&self.style));
         }
         if self.is_hidden {
             declared.displayed = Some(false);
@@ -251,7 +252,12 @@ impl Tag {
 }
 
 /// What an element passes on, by what is around it and said of it.
-pub(super) fn within(around: &Open, name: Name, declared: &Declared, is_link: bool) -> Open {
+pub(super) fn within(
+    around: &OpenElement,
+    name: ElementName,
+    declared: &StyleDeclarations,
+    is_link: bool,
+) -> OpenElement {
     let ground = match declared.background {
         None | Some(Paint::Clear) => around.ground,
         Some(paint) => paint,
@@ -260,12 +266,12 @@ pub(super) fn within(around: &Open, name: Name, declared: &Declared, is_link: bo
     let link = (is_link && name.bytes() == b"a").then_some(Paint::Plain([0, 0, 238]));
     let size = match declared.size {
         None => around.size,
-        Some(Size::Pixels(pixels)) => pixels,
-        Some(Size::Factor(factor)) => around.size * factor,
+        Some(FontSize::Pixels(pixels)) => pixels,
+        Some(FontSize::Factor(factor)) => around.size * factor,
     };
-    Open {
+    OpenElement {
         name,
-        group: Group::of(name),
+        group: ElementGroup::of(name),
         gone: around.gone || declared.is_gone(),
         visible: declared.visible.unwrap_or(around.visible),
         size,

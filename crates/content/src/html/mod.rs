@@ -7,7 +7,7 @@
 //! ([`style`]); what it cannot tell counts as seen.
 
 mod element;
-mod marks;
+mod page_features;
 mod source;
 mod style;
 
@@ -18,12 +18,13 @@ use url::Url;
 use crate::budget::Budget;
 use crate::text::truncate;
 use element::{
-    Attribute, Group, Name, Open, PAGE, SIZE_SEEN_MIN, Tag, is_block, is_known, is_remote, is_void, within,
+    ElementGroup, ElementName, HtmlAttribute, OpenElement, PAGE, SIZE_SEEN_MIN, StartTag, is_block, is_known,
+    is_remote, is_void, within,
 };
 use source::Source;
-use style::{Declared, Sheet};
+use style::{StyleDeclarations, StyleSheet};
 
-pub(crate) use marks::Marks;
+pub(crate) use page_features::PageFeatures;
 
 /// Most bytes of an anchor's text that are kept.
 const ANCHOR_TEXT_BYTES_MAX: usize = 512;
@@ -50,7 +51,7 @@ const STEPS_A_BASE_BYTE: u64 = 10;
 
 /// A reference to somewhere else: a link, an image, a form's target.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Reference {
+pub(crate) struct PageReference {
     pub(crate) target: String,
     /// The text between `<a>` and `</a>`; empty for other elements.
     pub(crate) text: String,
@@ -58,46 +59,46 @@ pub(crate) struct Reference {
 
 /// What was read of a page.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct HtmlPage {
     /// The visible text; block elements begin new lines.
     pub(crate) text: String,
     /// The visible text outside anchors, in which a mail reader would find links of its own.
     pub(crate) outside: String,
-    pub(crate) references: Vec<Reference>,
-    pub(crate) marks: Marks,
+    pub(crate) references: Vec<PageReference>,
+    pub(crate) marks: PageFeatures,
     /// Where relative references start from.
     base: Option<Url>,
-    reader: Reader,
-    limits: Limits,
+    reader: PageReader,
+    limits: PageLimits,
 }
 
 /// How much is kept of a page; the rest is read over.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
+pub(crate) struct PageLimits {
     pub(crate) text_bytes: usize,
     pub(crate) references: usize,
 }
 
 #[derive(Debug, Default)]
-struct Reader {
-    tag: Tag,
-    sheet: Sheet,
+struct PageReader {
+    tag: StartTag,
+    sheet: StyleSheet,
     /// Bytes of style sheets that were read.
     sheet_bytes: usize,
-    open: Vec<Open>,
+    open: Vec<OpenElement>,
     /// Elements that are open beyond the stack.
     deeper: usize,
     /// The reference whose text is being read; one past the kept ones where it was not kept.
     anchor: Option<usize>,
     /// Inside an element whose content is not text of the page.
-    apart: Apart,
+    apart: RawTextState,
     /// The last visible character is one of a word, and something unseen came after it.
     in_word: bool,
     parted: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Apart {
+enum RawTextState {
     #[default]
     No,
     Style,
@@ -105,8 +106,8 @@ enum Apart {
 }
 
 /// Reads a page in one pass, as far as the budget reaches.
-pub(crate) fn read(html: &str, limits: Limits, budget: &Budget) -> Page {
-    let mut page = Page { limits, ..Page::default() };
+pub(crate) fn read(html: &str, limits: PageLimits, budget: &Budget) -> HtmlPage {
+    let mut page = HtmlPage { limits, ..HtmlPage::default() };
     let html = budget.cut(html, STEPS_A_BYTE);
     let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<()> {
         let steps = page.steps(&event);
@@ -119,7 +120,7 @@ pub(crate) fn read(html: &str, limits: Limits, budget: &Budget) -> Page {
     page
 }
 
-impl Page {
+impl HtmlPage {
     /// What an event costs beyond the bytes that it was cut from.
     fn steps(&self, event: &CallbackEvent<'_>) -> u64 {
         let tag = &self.reader.tag;
@@ -138,7 +139,7 @@ impl Page {
                     + STEPS_A_STYLE_BYTE * tag.style.len() as u64
                     + STEPS_A_BASE_BYTE * base as u64
             }
-            CallbackEvent::String { value } if self.reader.apart == Apart::Style => {
+            CallbackEvent::String { value } if self.reader.apart == RawTextState::Style => {
                 STEPS_A_STYLE_BYTE * value.len() as u64
             }
             _ => ATTRIBUTE_STEPS,
@@ -147,31 +148,31 @@ impl Page {
 
     fn event(&mut self, event: CallbackEvent<'_>) {
         match event {
-            CallbackEvent::OpenStartTag { name } => self.reader.tag.begin(Name::of(name)),
+            CallbackEvent::OpenStartTag { name } => self.reader.tag.begin(ElementName::of(name)),
             CallbackEvent::AttributeName { name } => {
                 let tag = &mut self.reader.tag;
                 tag.attribute = tag.attribute_named(name);
                 match tag.attribute {
-                    Attribute::Leads if tag.target.is_none() => tag.target = Some(String::new()),
-                    Attribute::Other if name == b"hidden" => tag.is_hidden = true,
+                    HtmlAttribute::Leads if tag.target.is_none() => tag.target = Some(String::new()),
+                    HtmlAttribute::Other if name == b"hidden" => tag.is_hidden = true,
                     _ => {}
                 }
             }
             CallbackEvent::AttributeValue { value } => self.reader.tag.set(value),
             CallbackEvent::CloseStartTag { self_closing } => self.open(self_closing),
-            CallbackEvent::EndTag { name } => self.close(Name::of(name)),
+            CallbackEvent::EndTag { name } => self.close(ElementName::of(name)),
             CallbackEvent::Comment { .. } => self.reader.parted = true,
             CallbackEvent::String { value } => {
                 let value = String::from_utf8_lossy(value);
                 match self.reader.apart {
-                    Apart::No => self.push(&value),
-                    Apart::Style => {
+                    RawTextState::No => self.push(&value),
+                    RawTextState::Style => {
                         let left = style::SHEET_BYTES_MAX - self.reader.sheet_bytes;
                         let css = truncate(&value, left);
                         self.reader.sheet_bytes += css.len();
                         self.reader.sheet.read(css);
                     }
-                    Apart::Yes => {}
+                    RawTextState::Yes => {}
                 }
             }
             _ => {}
@@ -186,8 +187,8 @@ impl Page {
         let around = self.reader.open.last().copied().unwrap_or(PAGE);
         let element = within(&around, name, &declared, self.reader.tag.target.is_some());
         match name.bytes() {
-            b"style" => self.reader.apart = Apart::Style,
-            b"script" | b"title" | b"noembed" | b"noframes" => self.reader.apart = Apart::Yes,
+            b"style" => self.reader.apart = RawTextState::Style,
+            b"script" | b"title" | b"noembed" | b"noframes" => self.reader.apart = RawTextState::Yes,
             b"p" | b"div" | b"td" => {}
             known => self.marks.unknown_elements += usize::from(!is_known(known)),
         }
@@ -207,7 +208,7 @@ impl Page {
     }
 
     /// What is worth telling of an element by itself.
-    fn mark(&mut self, name: Name, declared: &Declared) {
+    fn mark(&mut self, name: ElementName, declared: &StyleDeclarations) {
         let tag = &self.reader.tag;
         let marks = &mut self.marks;
         match name.bytes() {
@@ -235,7 +236,7 @@ impl Page {
     }
 
     /// Takes the reference of a start tag, if it has one.
-    fn refer(&mut self, name: Name, element: &Open) {
+    fn refer(&mut self, name: ElementName, element: &OpenElement) {
         let tag = &mut self.reader.tag;
         if name.bytes() == b"meta" {
             let url = tag.is_refresh.then(|| tag.content.split_once('='));
@@ -264,14 +265,16 @@ impl Page {
             self.marks.hidden_links += usize::from(element.gone || element.size < SIZE_SEEN_MIN);
         }
         if is_kept {
-            self.references.push(Reference { target, text: String::new() });
+            self.references.push(PageReference { target, text: String::new() });
         }
     }
 
     /// An end tag: closes the innermost element of its name and those within it.
-    fn close(&mut self, name: Name) {
+    fn close(&mut self, name: ElementName) {
         match name.bytes() {
-            b"style" | b"script" | b"title" | b"noembed" | b"noframes" => self.reader.apart = Apart::No,
+            b"style" | b"script" | b"title" | b"noembed" | b"noframes" => {
+                self.reader.apart = RawTextState::No
+            }
             b"a" => self.reader.anchor = None,
             known if is_block(known) => self.line(),
             _ => {}
@@ -284,16 +287,17 @@ impl Page {
     }
 
     /// Closes what the start of an element closes without an end tag.
-    fn close_implied(&mut self, name: Name) {
+    fn close_implied(&mut self, name: ElementName) {
         let (closed, bounds) = match name.bytes() {
-            b"li" => (Group::ITEM, Group::LIST),
-            b"td" | b"th" => (Group::CELL, Group::ROW | Group::TABLE),
-            b"tr" => (Group::ROW, Group::TABLE),
-            b"option" => (Group::OPTION, Group::SELECT),
-            b"dd" | b"dt" => (Group::TERM, Group::TERMS),
-            block if block != b"br" && is_block(block) => {
-                (Group::PARAGRAPH, Group::DATA | Group::DIVISION | Group::TABLE | Group::BODY)
-            }
+            b"li" => (ElementGroup::ITEM, ElementGroup::LIST),
+            b"td" | b"th" => (ElementGroup::CELL, ElementGroup::ROW | ElementGroup::TABLE),
+            b"tr" => (ElementGroup::ROW, ElementGroup::TABLE),
+            b"option" => (ElementGroup::OPTION, ElementGroup::SELECT),
+            b"dd" | b"dt" => (ElementGroup::TERM, ElementGroup::TERMS),
+            block if block != b"br" && is_block(block) => (
+                ElementGroup::PARAGRAPH,
+                ElementGroup::DATA | ElementGroup::DIVISION | ElementGroup::TABLE | ElementGroup::BODY,
+            ),
             _ => return,
         };
         let met = self.reader.open.iter().rposition(|open| open.group.is_any_of(closed | bounds));
@@ -303,7 +307,7 @@ impl Page {
     }
 
     fn line(&mut self) {
-        if !self.reader.open.last().is_some_and(Open::is_hidden) {
+        if !self.reader.open.last().is_some_and(OpenElement::is_hidden) {
             self.reader.in_word = false;
             self.keep("\n");
         }
@@ -311,7 +315,7 @@ impl Page {
 
     fn push(&mut self, text: &str) {
         let is_part = |c: char| c.is_alphanumeric();
-        if self.reader.open.last().is_some_and(Open::is_hidden) {
+        if self.reader.open.last().is_some_and(OpenElement::is_hidden) {
             let chars = text.chars().filter(|&c| is_part(c)).count();
             self.reader.parted |= chars > 0;
             let is_first =
@@ -355,7 +359,7 @@ impl Page {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { text_bytes: 1_000, references: 10 };
+    const LIMITS: PageLimits = PageLimits { text_bytes: 1_000, references: 10 };
 
     fn check(html: &str, text: &str, references: &[(&str, &str)]) {
         let page = read(html, LIMITS, &Budget::ample());

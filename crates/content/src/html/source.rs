@@ -65,10 +65,10 @@ impl Reader for Source<'_> {
 #[cfg(test)]
 mod tests {
     use crate::budget::Budget;
-    use crate::html::{Limits, Page, read};
+    use crate::html::{HtmlPage, PageLimits, read};
 
-    fn page(html: &str) -> Page {
-        read(html, Limits { text_bytes: 1 << 20, references: 10 }, &Budget::ample())
+    fn page(html: &str) -> HtmlPage {
+        read(html, PageLimits { text_bytes: 1 << 20, references: 10 }, &Budget::ample())
     }
 
     /// However many attributes a tag has, and in whatever quotes, little of the stack is used, and all is read.

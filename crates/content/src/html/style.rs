@@ -26,7 +26,7 @@ pub(super) enum Paint {
 
 /// How high letters are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Size {
+pub(super) enum FontSize {
     Pixels(f32),
     /// Times that of the element around.
     Factor(f32),
@@ -34,14 +34,14 @@ pub(super) enum Size {
 
 /// What declarations say; `None` where they say nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Declared {
+pub(super) struct StyleDeclarations {
     /// Not shown in a way that no element within can undo: not displayed, transparent, moved off the page.
     pub(super) gone: bool,
     pub(super) displayed: Option<bool>,
     pub(super) visible: Option<bool>,
     pub(super) color: Option<Paint>,
     pub(super) background: Option<Paint>,
-    pub(super) size: Option<Size>,
+    pub(super) size: Option<FontSize>,
     /// Width or height of nothing, which hides what overflows only if that is cut off.
     pub(super) no_extent: Option<bool>,
     pub(super) overflow_cut: Option<bool>,
@@ -52,10 +52,10 @@ pub(super) struct Declared {
     far_off: bool,
 }
 
-impl Declared {
+impl StyleDeclarations {
     /// Reads a declaration block. A later declaration of a property goes before an earlier one.
-    pub(super) fn read(block: &str) -> Declared {
-        let mut declared = Declared::default();
+    pub(super) fn read(block: &str) -> StyleDeclarations {
+        let mut declared = StyleDeclarations::default();
         let block = crate::text::truncate(block, BLOCK_BYTES_MAX);
         for declaration in without_comments(block).split(';') {
             if let Some((property, value)) = declaration.split_once(':') {
@@ -121,7 +121,7 @@ impl Declared {
     }
 
     /// Puts `other` over this.
-    pub(super) fn add(&mut self, other: &Declared) {
+    pub(super) fn add(&mut self, other: &StyleDeclarations) {
         self.gone |= other.gone;
         self.far_off |= other.far_off;
         self.displayed = other.displayed.or(self.displayed);
@@ -147,11 +147,11 @@ impl Declared {
 
 /// Rules of `<style>` elements, by what they select.
 #[derive(Debug, Default)]
-pub(super) struct Sheet {
-    rules: HashMap<String, Declared>,
+pub(super) struct StyleSheet {
+    rules: HashMap<String, StyleDeclarations>,
 }
 
-impl Sheet {
+impl StyleSheet {
     /// Adds the rules of a sheet.
     pub(super) fn read(&mut self, css: &str) {
         let css = without_comments(css);
@@ -168,7 +168,7 @@ impl Sheet {
                 continue;
             }
             let end = block.find('}').unwrap_or(block.len());
-            let declared = Declared::read(&block[..end]);
+            let declared = StyleDeclarations::read(&block[..end]);
             for selector in selectors.split(',').map(str::trim).filter(|selector| is_single(selector)) {
                 if self.rules.len() < RULES_MAX || self.rules.contains_key(selector) {
                     self.rules.entry(selector.to_ascii_lowercase()).or_default().add(&declared);
@@ -184,8 +184,8 @@ impl Sheet {
     }
 
     /// What the rules say of an element: those for its type, then its classes, then its id.
-    pub(super) fn of(&self, name: &str, classes: &str, id: &str) -> Declared {
-        let mut declared = Declared::default();
+    pub(super) fn of(&self, name: &str, classes: &str, id: &str) -> StyleDeclarations {
+        let mut declared = StyleDeclarations::default();
         let mut apply = |selector: &str| {
             if let Some(found) = self.rules.get(selector) {
                 declared.add(found);
@@ -258,14 +258,14 @@ pub(super) fn number(value: &str) -> Option<f32> {
     Some(number * factor)
 }
 
-fn size(value: &str) -> Option<Size> {
+fn size(value: &str) -> Option<FontSize> {
     let plain = number(value)?;
     let factor = |unit: &str, one: f32| value.strip_suffix(unit)?.trim().parse().ok().map(|n: f32| n / one);
     match factor("%", 100.0).or_else(|| factor("rem", f32::NAN)).or_else(|| factor("em", 1.0)) {
-        Some(factor) if factor.is_finite() => Some(Size::Factor(factor)),
+        Some(factor) if factor.is_finite() => Some(FontSize::Factor(factor)),
         // `12` of `font: 700 12px` is a weight, not a size: only zero needs no unit.
         _ if value.ends_with(|c: char| c.is_ascii_digit()) && plain != 0.0 => None,
-        _ => Some(Size::Pixels(plain)),
+        _ => Some(FontSize::Pixels(plain)),
     }
 }
 
@@ -378,16 +378,16 @@ mod tests {
             ("transform:scale(0)", true),
             ("color:red", false),
         ] {
-            assert_eq!(Declared::read(block).is_gone(), gone, "{block}");
+            assert_eq!(StyleDeclarations::read(block).is_gone(), gone, "{block}");
         }
-        assert_eq!(Declared::read("font-size:0.5em").size, Some(Size::Factor(0.5)));
-        assert_eq!(Declared::read("font:700 0/1 a").size, Some(Size::Pixels(0.0)));
-        assert_eq!(Declared::read("font:12px a").size, Some(Size::Pixels(12.0)));
+        assert_eq!(StyleDeclarations::read("font-size:0.5em").size, Some(FontSize::Factor(0.5)));
+        assert_eq!(StyleDeclarations::read("font:700 0/1 a").size, Some(FontSize::Pixels(0.0)));
+        assert_eq!(StyleDeclarations::read("font:12px a").size, Some(FontSize::Pixels(12.0)));
     }
 
     #[test]
     fn rules_of_one_selector_apply() {
-        let mut sheet = Sheet::default();
+        let mut sheet = StyleSheet::default();
         sheet.read("@import 'x'; .a, p.b{display:none} @media screen {.c{display:none}} #d{color:#fff} .e .f{display:none}<!-- --> .a{color:red");
         assert!(sheet.of("div", "x A", "").is_gone());
         assert!(sheet.of("p", "b", "").is_gone() && !sheet.of("div", "b", "").is_gone());

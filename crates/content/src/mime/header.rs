@@ -6,17 +6,17 @@ use mail_parser::HeaderValue;
 use mail_parser::parsers::MessageStream;
 use memchr::memchr;
 
-use super::params::MediaType;
-use super::{Defect, Defects, FIELD_BYTES_MAX, FIELDS_MAX, words};
+use super::media_type::MediaType;
+use super::{Defect, Defects, FIELD_BYTES_MAX, FIELDS_MAX, encoded_word};
 
 /// One header field; the value is as it stands, folded, with its line end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field<'x> {
+pub(crate) struct HeaderField<'x> {
     pub(crate) name: &'x str,
     value: &'x [u8],
 }
 
-impl<'x> Field<'x> {
+impl<'x> HeaderField<'x> {
     pub(crate) fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
@@ -32,7 +32,7 @@ impl<'x> Field<'x> {
         &self,
         how: for<'y> fn(&mut MessageStream<'y>) -> HeaderValue<'y>,
     ) -> HeaderValue<'static> {
-        let joined = words::join(self.bounded());
+        let joined = encoded_word::join(self.bounded());
         if joined.ends_with(b"\n") {
             return how(&mut MessageStream::new(&joined)).into_owned();
         }
@@ -43,7 +43,7 @@ impl<'x> Field<'x> {
 
     /// The value with encoded words decoded and folding undone.
     pub(crate) fn unstructured(&self) -> String {
-        words::decode(self.bounded())
+        encoded_word::decode(self.bounded())
     }
 
     pub(crate) fn is_ascii(&self) -> bool {
@@ -57,18 +57,18 @@ impl<'x> Field<'x> {
 
 /// The fields of one header, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Header<'x> {
-    pub(crate) fields: Vec<Field<'x>>,
+pub(crate) struct MailHeader<'x> {
+    pub(crate) fields: Vec<HeaderField<'x>>,
     /// How many there are, those that were not kept included.
     pub(crate) count: usize,
     /// The `From ` line of an mbox that stood before them.
     pub(crate) mbox: Option<&'x [u8]>,
 }
 
-impl<'x> Header<'x> {
+impl<'x> MailHeader<'x> {
     /// Reads fields up to an empty line or to a line that is no field; returns them and what follows.
-    pub(crate) fn read(raw: &'x [u8], defects: &mut Defects) -> (Header<'x>, &'x [u8]) {
-        Header::read_until(raw, |_| false, defects)
+    pub(crate) fn read(raw: &'x [u8], defects: &mut Defects) -> (MailHeader<'x>, &'x [u8]) {
+        MailHeader::read_until(raw, |_| false, defects)
     }
 
     /// As [`Header::read`], but a line that `ends` says so of ends the header, too, and is part of what follows.
@@ -76,8 +76,8 @@ impl<'x> Header<'x> {
         raw: &'x [u8],
         ends: impl Fn(&[u8]) -> bool,
         defects: &mut Defects,
-    ) -> (Header<'x>, &'x [u8]) {
-        let mut header = Header::default();
+    ) -> (MailHeader<'x>, &'x [u8]) {
+        let mut header = MailHeader::default();
         let mut rest = raw;
         while let Some((line, after)) = split_line(rest) {
             let content = trim_line_end(line);
@@ -104,7 +104,7 @@ impl<'x> Header<'x> {
             rest = after;
             header.count += 1;
             if header.fields.len() < FIELDS_MAX {
-                header.fields.push(Field { name, value: &field[colon + 1..] });
+                header.fields.push(HeaderField { name, value: &field[colon + 1..] });
             } else {
                 defects.add(Defect::TooManyFields);
             }
@@ -113,12 +113,12 @@ impl<'x> Header<'x> {
     }
 
     /// The first field of this name.
-    pub(crate) fn get(&self, name: &str) -> Option<&Field<'x>> {
+    pub(crate) fn get(&self, name: &str) -> Option<&HeaderField<'x>> {
         self.fields.iter().find(|field| field.is(name))
     }
 
     /// All fields of this name.
-    pub(crate) fn all<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h Field<'x>> {
+    pub(crate) fn all<'h>(&'h self, name: &'h str) -> impl Iterator<Item = &'h HeaderField<'x>> {
         self.fields.iter().filter(move |field| field.is(name))
     }
 

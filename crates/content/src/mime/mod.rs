@@ -7,13 +7,13 @@
 //! encodings here ([`words`], [`params`], [`decode`]), because hostile mail breaks them where readers mend them.
 
 mod decode;
+pub(crate) mod encoded_word;
 mod header;
-mod params;
+mod media_type;
 mod part;
 #[cfg(test)]
 mod peer;
 mod uuencode;
-pub(crate) mod words;
 
 use std::borrow::Cow;
 
@@ -21,11 +21,11 @@ use memchr::memmem;
 
 use crate::budget::Budget;
 use header::{split_line, trim_line_end};
-use params::MediaType;
-use uuencode::TakenOut;
+use media_type::MediaType;
+use uuencode::ExtractedFiles;
 
-pub(crate) use header::{Field, Header};
-pub(crate) use part::{Encoding, Part, Role};
+pub(crate) use header::{HeaderField, MailHeader};
+pub(crate) use part::{MimePart, PartRole, TransferEncoding};
 
 /// Most header fields that are kept of one header; the rest is only counted.
 pub(crate) const FIELDS_MAX: usize = 1_000;
@@ -96,7 +96,7 @@ impl Defects {
 }
 
 /// A multipart or an attached message that is open while the walk goes over its content.
-struct Level<'x> {
+struct MimeLevel<'x> {
     /// `None` for an attached message, which ends where the multipart around it goes on.
     boundary: Option<Vec<u8>>,
     alternative: Option<usize>,
@@ -108,24 +108,24 @@ struct Level<'x> {
 
 /// A message taken apart.
 #[derive(Debug)]
-pub(crate) struct Skeleton<'x> {
-    pub(crate) header: Header<'x>,
-    pub(crate) parts: Vec<Part<'x>>,
+pub(crate) struct ParsedMessage<'x> {
+    pub(crate) header: MailHeader<'x>,
+    pub(crate) parts: Vec<MimePart<'x>>,
     pub(crate) defects: Defects,
 }
 
-struct Walk<'x> {
-    levels: Vec<Level<'x>>,
+struct MimeWalker<'x> {
+    levels: Vec<MimeLevel<'x>>,
     /// The leaf whose end has not been met yet; its body reaches to the end of the message meanwhile.
-    leaf: Option<Part<'x>>,
-    parts: Vec<Part<'x>>,
+    leaf: Option<MimePart<'x>>,
+    parts: Vec<MimePart<'x>>,
     alternatives: usize,
     defects: Defects,
 }
 
 /// Takes a message apart, with the messages that are attached to it in an encoding and the files that stand in
 /// its text.
-pub(crate) fn walk<'x>(raw: &'x [u8], budget: &Budget) -> Skeleton<'x> {
+pub(crate) fn walk<'x>(raw: &'x [u8], budget: &Budget) -> ParsedMessage<'x> {
     let mut skeleton = walk_plain(raw, budget);
     let mut bytes_left = ENCODED_MESSAGE_BYTES_MAX;
     let found = std::mem::take(&mut skeleton.parts);
@@ -144,36 +144,36 @@ pub(crate) fn walk<'x>(raw: &'x [u8], budget: &Budget) -> Skeleton<'x> {
 
 /// The parts in a part that is a message in an encoding or a text with files in it; else the part itself.
 fn opened<'x>(
-    part: Part<'x>,
+    part: MimePart<'x>,
     bytes_left: &mut usize,
     defects: &mut Defects,
     budget: &Budget,
-) -> Vec<Part<'x>> {
+) -> Vec<MimePart<'x>> {
     if part.media_type == "message/rfc822" {
         let bytes = budget.afford(part.encoded_len().min(*bytes_left), STEPS_A_DECODED_BYTE);
         let content = part.decode(bytes, defects);
         *bytes_left = bytes_left.saturating_sub(part.encoded_len());
         let inner = walk_plain(&content, budget);
         inner.defects.0.into_iter().for_each(|defect| defects.add(defect));
-        return inner.parts.into_iter().map(Part::into_owned).collect();
+        return inner.parts.into_iter().map(MimePart::into_owned).collect();
     }
-    if part.role == Role::Plain
-        && part.encoding == Encoding::Identity
+    if part.role == PartRole::Plain
+        && part.encoding == TransferEncoding::Identity
         && budget.spend(STEPS_A_DECODED_BYTE * part.encoded_len() as u64)
-        && let Some(TakenOut { files, text }) = uuencode::take_out(&part.body)
+        && let Some(ExtractedFiles { files, text }) = uuencode::take_out(&part.body)
     {
-        let files = files.into_iter().map(|(name, content)| Part::file(name, content));
-        return std::iter::once(Part { body: Cow::Owned(text), ..part }).chain(files).collect();
+        let files = files.into_iter().map(|(name, content)| MimePart::file(name, content));
+        return std::iter::once(MimePart { body: Cow::Owned(text), ..part }).chain(files).collect();
     }
     vec![part]
 }
 
 /// Takes a message apart in one pass.
-fn walk_plain<'x>(raw: &'x [u8], budget: &Budget) -> Skeleton<'x> {
+fn walk_plain<'x>(raw: &'x [u8], budget: &Budget) -> ParsedMessage<'x> {
     let mut defects = Defects::default();
     let raw = budget.cut_bytes(raw, STEPS_A_BYTE);
-    let (header, body) = Header::read(raw, &mut defects);
-    let mut walk = Walk { levels: Vec::new(), leaf: None, parts: Vec::new(), alternatives: 0, defects };
+    let (header, body) = MailHeader::read(raw, &mut defects);
+    let mut walk = MimeWalker { levels: Vec::new(), leaf: None, parts: Vec::new(), alternatives: 0, defects };
     walk.open(&header, body);
 
     // Delimiter lines: at the body's start, and after each line end.
@@ -204,17 +204,17 @@ fn walk_plain<'x>(raw: &'x [u8], budget: &Budget) -> Skeleton<'x> {
         } else {
             walk.levels[level].found = true;
             let ends = |line: &[u8]| level_of(&walk.levels, line.trim_ascii_end()).is_some();
-            let (header, body) = Header::read_until(after, ends, &mut walk.defects);
+            let (header, body) = MailHeader::read_until(after, ends, &mut walk.defects);
             read_to = raw.len() - body.len();
             walk.open(&header, body);
         }
     }
     walk.end(raw);
-    Skeleton { header, parts: walk.parts, defects: walk.defects }
+    ParsedMessage { header, parts: walk.parts, defects: walk.defects }
 }
 
 /// Which open level a line delimits, innermost first, and whether it closes it.
-fn level_of(levels: &[Level<'_>], line: &[u8]) -> Option<(usize, bool)> {
+fn level_of(levels: &[MimeLevel<'_>], line: &[u8]) -> Option<(usize, bool)> {
     let line = line.strip_prefix(b"--")?;
     let closing = line.strip_suffix(b"--");
     levels.iter().enumerate().rev().find_map(|(number, level)| {
@@ -227,14 +227,14 @@ fn level_of(levels: &[Level<'_>], line: &[u8]) -> Option<(usize, bool)> {
     })
 }
 
-impl<'x> Walk<'x> {
+impl<'x> MimeWalker<'x> {
     fn matches(&self, line: &[u8]) -> Option<(usize, bool)> {
         level_of(&self.levels, line)
     }
 
     /// Begins a part: a level for what contains others, else a leaf.
-    fn open(&mut self, header: &Header<'x>, body: &'x [u8]) {
-        let mut header = Cow::<Header<'x>>::Borrowed(header);
+    fn open(&mut self, header: &MailHeader<'x>, body: &'x [u8]) {
+        let mut header = Cow::<MailHeader<'x>>::Borrowed(header);
         let mut body = body;
         loop {
             let mut kind = header.media_type("Content-Type");
@@ -246,13 +246,14 @@ impl<'x> Walk<'x> {
                 kind = Some(MediaType::parse(b"message/rfc822"));
             }
             let (main, sub) = kind.as_ref().map_or(("text", "plain"), |kind| (&kind.main, &kind.sub));
-            let encoding = Encoding::of(&header);
+            let encoding = TransferEncoding::of(&header);
             let boundary = kind.as_ref().filter(|_| main == "multipart");
             let boundary = boundary.and_then(|kind| kind.parameter("boundary")).map(str::trim_end);
             let boundary = boundary.filter(|boundary| !boundary.is_empty());
             let around = self.levels.last().and_then(|level| level.alternative);
-            let is_message =
-                main == "message" && matches!(sub, "rfc822" | "global") && encoding == Encoding::Identity;
+            let is_message = main == "message"
+                && matches!(sub, "rfc822" | "global")
+                && encoding == TransferEncoding::Identity;
             if main == "multipart" && boundary.is_none() {
                 self.defects.add(Defect::MissingBoundary);
             }
@@ -266,7 +267,7 @@ impl<'x> Walk<'x> {
                     };
                     let boundary = boundary.map(|boundary| boundary.as_bytes().to_vec());
                     let is_digest = boundary.is_some() && sub == "digest";
-                    self.levels.push(Level {
+                    self.levels.push(MimeLevel {
                         boundary,
                         alternative,
                         content: body,
@@ -277,14 +278,14 @@ impl<'x> Walk<'x> {
                         return;
                     }
                     let ends = |line: &[u8]| level_of(&self.levels, line.trim_ascii_end()).is_some();
-                    let (inner, rest) = Header::read_until(body, ends, &mut self.defects);
+                    let (inner, rest) = MailHeader::read_until(body, ends, &mut self.defects);
                     header = Cow::Owned(inner);
                     body = rest;
                     continue;
                 }
                 self.defects.add(Defect::TooDeep);
             }
-            self.leaf = Some(Part::new(&header, kind.as_ref(), encoding, around, body));
+            self.leaf = Some(MimePart::new(&header, kind.as_ref(), encoding, around, body));
             return;
         }
     }
@@ -313,7 +314,13 @@ impl<'x> Walk<'x> {
         if !level.found && self.parts.len() < PARTS_MAX {
             self.defects.add(Defect::MissingBoundary);
             let body = until(level.content, at, raw);
-            self.parts.push(Part::new(&Header::default(), None, Encoding::Identity, level.alternative, body));
+            self.parts.push(MimePart::new(
+                &MailHeader::default(),
+                None,
+                TransferEncoding::Identity,
+                level.alternative,
+                body,
+            ));
         }
     }
 
@@ -424,9 +431,9 @@ mod tests {
     fn fields_unfold_and_decode() {
         let raw = b"From x@y Thu Aug 22 12:36:23 2002\nSubject: =?utf-8?q?h=C3=A9?=\n llo\nX-A : b";
         let mut defects = Defects::default();
-        let (header, rest) = Header::read(raw, &mut defects);
-        assert_eq!(header.get("subject").map(Field::unstructured).as_deref(), Some("h\u{e9} llo"));
-        assert_eq!(header.get("x-a").map(Field::text).as_deref(), Some("b"));
+        let (header, rest) = MailHeader::read(raw, &mut defects);
+        assert_eq!(header.get("subject").map(HeaderField::unstructured).as_deref(), Some("h\u{e9} llo"));
+        assert_eq!(header.get("x-a").map(HeaderField::text).as_deref(), Some("b"));
         assert!(header.mbox.is_some() && rest.is_empty() && defects.names().is_empty());
     }
 }

@@ -5,38 +5,38 @@ use std::borrow::Cow;
 use memchr::memmem;
 
 use super::decode::{base64, byte_order_mark, charset_text, quoted_printable};
-use super::header::Header;
-use super::params::MediaType;
+use super::header::MailHeader;
+use super::media_type::MediaType;
 use super::{Defect, Defects};
 
 /// How a part's bytes are wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub(crate) enum TransferEncoding {
     Identity,
     QuotedPrintable,
     Base64,
     Uuencode,
 }
 
-impl Encoding {
+impl TransferEncoding {
     /// The encoding that a part's header names; one that is not known is none.
-    pub(super) fn of(header: &Header<'_>) -> Encoding {
-        let Some(field) = header.get("Content-Transfer-Encoding") else { return Encoding::Identity };
+    pub(super) fn of(header: &MailHeader<'_>) -> TransferEncoding {
+        let Some(field) = header.get("Content-Transfer-Encoding") else { return TransferEncoding::Identity };
         let text = field.text();
         let name = text.split(['(', ';', ' ', '\t', '\r', '\n']).find(|word| !word.is_empty());
         let is = |known: &str| name.is_some_and(|name| name.trim_matches('"').eq_ignore_ascii_case(known));
         match () {
-            () if is("base64") => Encoding::Base64,
-            () if is("quoted-printable") => Encoding::QuotedPrintable,
-            () if is("x-uuencode") || is("uuencode") || is("x-uue") => Encoding::Uuencode,
-            () => Encoding::Identity,
+            () if is("base64") => TransferEncoding::Base64,
+            () if is("quoted-printable") => TransferEncoding::QuotedPrintable,
+            () if is("x-uuencode") || is("uuencode") || is("x-uue") => TransferEncoding::Uuencode,
+            () => TransferEncoding::Identity,
         }
     }
 }
 
 /// What a part is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum PartRole {
     Plain,
     Html,
     Attachment,
@@ -44,27 +44,27 @@ pub(crate) enum Role {
 
 /// A leaf of the MIME tree.
 #[derive(Clone, Debug)]
-pub(crate) struct Part<'x> {
-    pub(crate) role: Role,
+pub(crate) struct MimePart<'x> {
+    pub(crate) role: PartRole,
     /// `type/subtype`, lower case.
     pub(crate) media_type: String,
     pub(crate) charset: Option<String>,
     pub(crate) name: Option<String>,
-    pub(crate) encoding: Encoding,
+    pub(crate) encoding: TransferEncoding,
     /// The number of the innermost multipart/alternative around it.
     pub(crate) alternative: Option<usize>,
     pub(super) body: Cow<'x, [u8]>,
 }
 
-impl<'x> Part<'x> {
+impl<'x> MimePart<'x> {
     /// The leaf that a header and the body behind it describe.
     pub(super) fn new(
-        header: &Header<'x>,
+        header: &MailHeader<'x>,
         kind: Option<&MediaType>,
-        encoding: Encoding,
+        encoding: TransferEncoding,
         alternative: Option<usize>,
         body: &'x [u8],
-    ) -> Part<'x> {
+    ) -> MimePart<'x> {
         let disposition = header.media_type("Content-Disposition");
         let parameter =
             |of: Option<&MediaType>, name| of.and_then(|of| of.parameter(name)).map(str::to_owned);
@@ -75,33 +75,33 @@ impl<'x> Part<'x> {
         let (main, sub) = known.map_or(("text", "plain"), |kind| (&kind.main, &kind.sub));
         let attached = disposition.as_ref().is_some_and(|disposition| disposition.main == "attachment");
         let role = match (main, sub) {
-            _ if attached => Role::Attachment,
-            ("text", "html") | ("application", "xhtml+xml") => Role::Html,
-            ("text", "calendar" | "vcard" | "x-vcard" | "directory") => Role::Attachment,
-            ("text" | "message" | "multipart", _) => Role::Plain,
-            _ => Role::Attachment,
+            _ if attached => PartRole::Attachment,
+            ("text", "html") | ("application", "xhtml+xml") => PartRole::Html,
+            ("text", "calendar" | "vcard" | "x-vcard" | "directory") => PartRole::Attachment,
+            ("text" | "message" | "multipart", _) => PartRole::Plain,
+            _ => PartRole::Attachment,
         };
         let media_type = if sub.is_empty() { main.to_owned() } else { format!("{main}/{sub}") };
         let charset = parameter(kind, "charset");
-        Part { role, media_type, charset, name, encoding, alternative, body: Cow::Borrowed(body) }
+        MimePart { role, media_type, charset, name, encoding, alternative, body: Cow::Borrowed(body) }
     }
 
     /// A file that was found where no part says that there is one.
-    pub(super) fn file(name: String, content: Vec<u8>) -> Part<'x> {
-        Part {
-            role: Role::Attachment,
+    pub(super) fn file(name: String, content: Vec<u8>) -> MimePart<'x> {
+        MimePart {
+            role: PartRole::Attachment,
             media_type: "application/octet-stream".into(),
             charset: None,
             name: Some(name),
-            encoding: Encoding::Identity,
+            encoding: TransferEncoding::Identity,
             alternative: None,
             body: Cow::Owned(content),
         }
     }
 
     /// The part with its bytes copied.
-    pub(super) fn into_owned(self) -> Part<'static> {
-        Part { body: Cow::Owned(self.body.into_owned()), ..self }
+    pub(super) fn into_owned(self) -> MimePart<'static> {
+        MimePart { body: Cow::Owned(self.body.into_owned()), ..self }
     }
 
     /// Length of the encoded body.
@@ -114,10 +114,10 @@ impl<'x> Part<'x> {
     pub(crate) fn decode(&self, bytes_max: usize, defects: &mut Defects) -> Cow<'_, [u8]> {
         let body = &self.body[..self.body.len().min(bytes_max)];
         let (decoded, bad) = match self.encoding {
-            Encoding::Identity => return Cow::Borrowed(body),
-            Encoding::QuotedPrintable => quoted_printable(body),
-            Encoding::Base64 => base64(body, usize::MAX),
-            Encoding::Uuencode => (super::uuencode::first(body), false),
+            TransferEncoding::Identity => return Cow::Borrowed(body),
+            TransferEncoding::QuotedPrintable => quoted_printable(body),
+            TransferEncoding::Base64 => base64(body, usize::MAX),
+            TransferEncoding::Uuencode => (super::uuencode::first(body), false),
         };
         if bad {
             defects.add(Defect::BadEncoding);
@@ -131,7 +131,7 @@ impl<'x> Part<'x> {
             return charset_text(Some(charset), &decoded[mark..]);
         }
         let declared = self.charset.as_deref();
-        match declared.is_none() && self.role == Role::Html && !decoded.is_ascii() {
+        match declared.is_none() && self.role == PartRole::Html && !decoded.is_ascii() {
             true => charset_text(meta_charset(decoded), decoded),
             false => charset_text(declared, decoded),
         }
@@ -156,10 +156,10 @@ mod tests {
     #[test]
     fn pages_name_their_charset() {
         let page = b"<meta http-equiv=content-type content=\"text/html; charset=koi8-r\">\xf0";
-        let part = Part::new(
-            &Header::default(),
+        let part = MimePart::new(
+            &MailHeader::default(),
             Some(&MediaType::parse(b"text/html")),
-            Encoding::Identity,
+            TransferEncoding::Identity,
             None,
             page,
         );

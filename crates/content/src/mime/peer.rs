@@ -31,7 +31,7 @@ fn found(raw: &[u8]) -> Vec<String> {
         .iter()
         .map(|part| {
             let decoded = part.decode(usize::MAX, &mut skeleton.defects);
-            let is_text = part.media_type.starts_with("text/") || part.role != Role::Attachment;
+            let is_text = part.media_type.starts_with("text/") || part.role != PartRole::Attachment;
             if is_text { part.text(&decoded).into_owned() } else { format!("{} bytes", decoded.len()) }
         })
         .collect()
@@ -132,7 +132,7 @@ fn first_field(text: &str) -> &[u8] {
 #[test]
 fn text_fields_are_read_as_a_peer_reads_them() {
     for (field, expected) in fields("unstructured.json") {
-        let found = words::decode(first_field(&field));
+        let found = encoded_word::decode(first_field(&field));
         // Words that stand beside text without a blank between are shown without one here.
         let dense = |text: &str| text.split_whitespace().collect::<String>();
         assert_eq!(dense(&found), dense(expected.as_str().unwrap_or_default()), "{field:?}");

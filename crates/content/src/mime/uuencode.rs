@@ -6,7 +6,7 @@ use memchr::memmem;
 const FILES_MAX: usize = 100;
 
 /// A file and the lines of the text that it takes up.
-struct Found<'t> {
+struct UuencodedFile<'t> {
     name: &'t [u8],
     /// Where its `begin` stands, and where what follows its `end` begins.
     lines: (usize, usize),
@@ -14,14 +14,14 @@ struct Found<'t> {
 }
 
 /// The files of a text, and the text without them.
-pub(super) struct TakenOut {
+pub(super) struct ExtractedFiles {
     /// Names and contents.
     pub(super) files: Vec<(String, Vec<u8>)>,
     pub(super) text: Vec<u8>,
 }
 
 /// Takes the files out of a text. `None` when there are none.
-pub(super) fn take_out(text: &[u8]) -> Option<TakenOut> {
+pub(super) fn take_out(text: &[u8]) -> Option<ExtractedFiles> {
     let mut files = Vec::new();
     let mut rest_of_text = Vec::new();
     let mut at = 0;
@@ -41,7 +41,7 @@ pub(super) fn take_out(text: &[u8]) -> Option<TakenOut> {
         return None;
     }
     rest_of_text.extend_from_slice(&text[at..]);
-    Some(TakenOut { files, text: rest_of_text })
+    Some(ExtractedFiles { files, text: rest_of_text })
 }
 
 /// The content of the first file in a text that is said to be uuencoded; the text itself if there is none.
@@ -53,7 +53,7 @@ pub(super) fn first(text: &[u8]) -> Vec<u8> {
 
 /// Reads `begin MODE NAME`, lines, and perhaps `end`. The first line must be one of data, or the word stood in
 /// prose.
-fn read(text: &[u8], start: usize) -> Option<Found<'_>> {
+fn read(text: &[u8], start: usize) -> Option<UuencodedFile<'_>> {
     let mut lines = text[start..].split_inclusive(|&byte| byte == b'\n');
     let head = lines.next()?;
     let mode_and_name = head.strip_prefix(b"begin ")?.trim_ascii();
@@ -76,7 +76,7 @@ fn read(text: &[u8], start: usize) -> Option<Found<'_>> {
             (false, _) => break,
         }
     }
-    Some(Found { name: name.trim_ascii(), lines: (start, end), content })
+    Some(UuencodedFile { name: name.trim_ascii(), lines: (start, end), content })
 }
 
 /// Decodes a line; false if it is none. The first character says how many bytes it holds; blanks at its end may
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn files_come_out_of_text() {
         let text = b"Hi,\nbegin 644 cat.txt\n#0V%T\n`\nend\nbye\nbegin the beguine\n";
-        let TakenOut { files, text: rest } = take_out(text).unwrap();
+        let ExtractedFiles { files, text: rest } = take_out(text).unwrap();
         assert_eq!(files, [("cat.txt".to_owned(), b"Cat".to_vec())]);
         assert_eq!(rest, b"Hi,\nbye\nbegin the beguine\n");
         assert_eq!(first(text), b"Cat");
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_read() {
-        let TakenOut { files, text: rest } = take_out(b"begin 600 a\n#0V%T\nand so on\n").unwrap();
+        let ExtractedFiles { files, text: rest } = take_out(b"begin 600 a\n#0V%T\nand so on\n").unwrap();
         assert_eq!((files[0].1.as_slice(), rest.as_slice()), (b"Cat".as_slice(), b"and so on\n".as_slice()));
     }
 }

@@ -1,8 +1,8 @@
 //! Real messages and logs: all are read, and what must be seen in some is seen.
 
 use content::message::{self, Envelope};
-use content::network::Prefixes;
-use content::{log, phone, piece, text};
+use content::network::PrefixLengths;
+use content::{access_log, phone, piece, text};
 use event::{SchemaBuilder, Value};
 
 use crate::shared::{files, folder};
@@ -19,7 +19,7 @@ fn odd_messages_are_read() {
             let row = mail.row(&raw);
             assert_eq!(row.get(mail.columns.size), Some(&Value::from(raw.len())), "{}", path.display());
             for value in row.values().iter().flatten() {
-                piece::pieces(value, piece::Normalise::Text, &mut |piece| assert!(!piece.is_empty()));
+                piece::pieces(value, piece::Normalisation::Text, &mut |piece| assert!(!piece.is_empty()));
             }
             read += 1;
             with_from += usize::from(row.get(mail.columns.from).is_some());
@@ -52,18 +52,18 @@ fn every_line_of_a_real_log_is_read() {
     let Some(path) = folder("data/web/apache_combined.log") else { return };
     let bytes = std::fs::read(path).unwrap();
     let mut builder = SchemaBuilder::default();
-    let columns = log::HttpColumns::register(&mut builder).unwrap();
+    let columns = access_log::HttpColumns::register(&mut builder).unwrap();
     let schema = builder.finish();
     let (mut read, mut bots, mut malformed) = (0, 0, 0);
     for line in bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-        let event =
-            log::event(line).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(line)));
+        let event = access_log::event(line)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(line)));
         assert!(event.time.is_some());
         let mut row = schema.empty_row();
         for (name, value) in event.fields {
             row.set(schema.slot(&name).unwrap(), value);
         }
-        log::features(&columns, Prefixes::default(), &mut row);
+        access_log::features(&columns, PrefixLengths::default(), &mut row);
         assert!(row.get(columns.client_net).is_some());
         read += 1;
         bots += usize::from(row.get(columns.agent_bot) == Some(&Value::Bool(true)));
@@ -107,7 +107,7 @@ fn logs_of_attacks_are_read() {
         {
             let bytes = std::fs::read(path).unwrap();
             for line in bytes.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-                if let Err(error) = log::event(line) {
+                if let Err(error) = access_log::event(line) {
                     refused.push(format!("{error}: {}", String::from_utf8_lossy(line)));
                 }
             }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use content::authentication;
 use content::budget::{Budget, Cancellation};
-use content::hostile::FAMILIES;
 use content::message::{Envelope, features};
-use content::phrase::{Entry, PhraseSet};
-use content::piece::{Normalise, pieces};
-use content::token::{Cut, tokens};
-use content::{arf, json, link, log, message, spamassassin};
+use content::phrase::{PhraseEntry, PhraseSet};
+use content::piece::{Normalisation, pieces};
+use content::tokenizer::{Tokenization, tokens};
+use content::worst_case::FAMILIES;
+use content::{access_log, arf, json, link, message, spamassassin};
 use event::{Time, Value};
 
 use crate::story::Mail;
@@ -106,7 +106,7 @@ fn readers() -> Vec<Reader> {
         }
     });
     let schema = Mail::new().schema;
-    let entry = |phrase: &str| Entry { class: 0, weight: 1.0, phrase: phrase.into(), expires: None };
+    let entry = |phrase: &str| PhraseEntry { class: 0, weight: 1.0, phrase: phrase.into(), expires: None };
     let phrases = ["a", "a a", "aa", "viagra"].map(entry).to_vec();
     let phrases = PhraseSet::new(phrases, 1, true).unwrap();
     const TEXT: &[&[u8]] =
@@ -132,12 +132,13 @@ fn readers() -> Vec<Reader> {
                     ]
                     .concat(),
                 ] {
-                    let _ = log::event(line);
+                    let _ = access_log::event(line);
                 }
             },
         ),
         reader("JSON logs", &[b"{\"request\":\"", b"\\u0041", b"\"a\":1,", b"[", b"{"], |line| {
-            let _ = log::event(&[b"{\"remote_addr\":\"192.0.2.1\",\"x\":\"".as_slice(), line].concat());
+            let _ =
+                access_log::event(&[b"{\"remote_addr\":\"192.0.2.1\",\"x\":\"".as_slice(), line].concat());
         }),
         reader(
             "JSON events",
@@ -171,14 +172,14 @@ fn readers() -> Vec<Reader> {
             },
         ),
         of_text("pieces", TEXT, |text| {
-            for how in Normalise::ALL {
+            for how in Normalisation::ALL {
                 pieces(&Value::from(text), how, &mut |_| {});
                 pieces(&Value::List(text.split(' ').map(Into::into).collect()), how, &mut |_| {});
             }
         }),
         of_text("tokens", TEXT, |text| {
             for value in [Value::from(text), Value::List(text.split(' ').map(Into::into).collect())] {
-                tokens("a", Some(&value), Cut::Text, &mut |_, _| {});
+                tokens("a", Some(&value), Tokenization::Text, &mut |_, _| {});
             }
         }),
         of_text("phrases", TEXT, move |text| _ = phrases.search([text], Time::EPOCH)),

@@ -1,7 +1,7 @@
 //! Damaged and outsized input: nothing panics, and every list and text stays within its bound.
 
 use content::message::{Envelope, ITEM_BYTES_MAX, LINKS_MAX, PARTS_MAX, TEXT_BYTES_MAX};
-use content::{json, log, message};
+use content::{access_log, json, message};
 use event::{Facts, Value};
 use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ proptest! {
     fn random_bytes_are_read(raw in proptest::collection::vec(any::<u8>(), 0..2_000)) {
         check_bounds(&Mail::new().row(&raw));
         let _ = message::time(&raw);
-        let _ = log::event(&raw);
+        let _ = access_log::event(&raw);
         let _ = json::event(&raw, &Mail::new().schema);
     }
 
@@ -161,7 +161,7 @@ proptest! {
             let at = at.index(line.len());
             line[at] = byte;
         }
-        if let Err(error) = log::event(&line) {
+        if let Err(error) = access_log::event(&line) {
             prop_assert!(error.at <= line.len());
         }
     }

@@ -2,7 +2,7 @@
 
 use content::budget::{Budget, Cancellation};
 use content::message::{Envelope, EnvelopeColumns, MailColumns, envelope_features, event, features, time};
-use content::network::Prefixes;
+use content::network::PrefixLengths;
 use event::{Facts, Schema, SchemaBuilder, Time, Value};
 
 /// A schema for mail.
@@ -31,7 +31,7 @@ impl Mail {
         for (name, value) in event.fields {
             row.set(self.schema.slot(&name).unwrap(), value);
         }
-        envelope_features(&self.envelope, Prefixes::default(), &mut row);
+        envelope_features(&self.envelope, PrefixLengths::default(), &mut row);
         let budget = Budget::of_message(raw.len(), &Cancellation::default());
         features(raw, &budget, &self.envelope, &self.columns, &mut row);
         row

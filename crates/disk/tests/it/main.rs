@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use disk::Draft;
+use disk::AtomicFile;
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -25,7 +25,7 @@ fn a_file_is_replaced_whole_and_is_its_owners() {
     fs::write(&path, "old").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
 
-    let mut draft = Draft::of(&path).unwrap();
+    let mut draft = AtomicFile::of(&path).unwrap();
     draft.write_all(b"new").unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "old", "not before it is placed");
     drop(draft);
@@ -54,16 +54,16 @@ fn a_draft_that_a_crash_left_is_made_anew() {
 fn a_new_file_takes_no_other_ones_place() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("export");
-    let mut draft = Draft::of_new(&path).unwrap();
+    let mut draft = AtomicFile::of_new(&path).unwrap();
     draft.write_all(b"mine").unwrap();
     fs::write(&path, "of somebody who came first").unwrap();
-    assert_eq!(draft.place().unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
+    assert_eq!(draft.commit().unwrap_err().kind(), std::io::ErrorKind::AlreadyExists);
     assert_eq!(fs::read_to_string(&path).unwrap(), "of somebody who came first");
-    assert!(Draft::of_new(&path).is_err());
+    assert!(AtomicFile::of_new(&path).is_err());
     fs::remove_file(&path).unwrap();
-    let mut draft = Draft::of_new(&path).unwrap();
+    let mut draft = AtomicFile::of_new(&path).unwrap();
     draft.write_all(b"mine").unwrap();
-    draft.place().unwrap();
+    draft.commit().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     assert_eq!(names(parent.path()), ["export"]);
 }

@@ -6,7 +6,7 @@
 //!
 //! [`Replay`] counts the logged events anew instead, so that other statistics can be tried, too.
 
-mod known;
+mod logged_version;
 mod replay;
 mod report;
 
@@ -14,22 +14,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use event::{Facts, Slot, Time};
-use judge::catboost::Scratch;
-use judge::{Action, Mode, Outcome};
+use judge::catboost::ModelScratch;
+use judge::{Action, Evaluation, Mode};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
 use crate::id::RecordId;
-use crate::journal::slim::{Decided, Head, Look};
-use crate::journal::{Block, Description, Row, SegmentError};
-use crate::plan::{self, OnError, Pipeline};
-use known::Version;
+use crate::journal::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
+use crate::journal::{Block, DecisionRow, SegmentError, VersionDescription};
+use crate::plan::{self, FailureMode, Pipeline};
+use logged_version::LoggedVersion;
 pub use replay::{Replay, ReplayError};
-pub use report::{Change, Counts, Example, NotLogged, Quality, Report, RuleHits, Side, Tally};
+pub use report::{
+    ActionChange, BacktestExample, BacktestPair, BacktestReport, BacktestTally, ClassificationQuality,
+    ConfusionMatrix, MissingFact, RuleHits,
+};
 
 /// Which rows are judged anew, and what of their labels and actions counts as what.
 #[derive(Clone, Debug, Default)]
-pub struct Question {
+pub struct BacktestQuery {
     /// Only events at this time or later.
     pub from: Option<Time>,
     /// Only events before this time.
@@ -41,7 +44,7 @@ pub struct Question {
     pub caught: Vec<Action>,
 }
 
-impl Question {
+impl BacktestQuery {
     /// Names that classes of bad events usually have.
     pub const BAD: [&str; 5] = ["spam", "bad", "complaint", "abuse", "fraud"];
 
@@ -52,9 +55,9 @@ impl Question {
             _ if is_named => Some(true),
             // What names neither side is no judgement, also where it was logged as one under another configuration.
             Some(reports) => {
-                reports.side_of(class).map(|side| self.bad.is_empty() && side == plan::Side::Bad)
+                reports.side_of(class).map(|side| self.bad.is_empty() && side == plan::FeedbackSide::Bad)
             }
-            None => Some(self.bad.is_empty() && Question::BAD.contains(&class)),
+            None => Some(self.bad.is_empty() && BacktestQuery::BAD.contains(&class)),
         }
     }
 
@@ -71,13 +74,13 @@ impl Question {
 #[derive(Debug)]
 pub struct Backtest {
     pipeline: Arc<Pipeline>,
-    question: Question,
-    versions: HashMap<String, Version>,
+    question: BacktestQuery,
+    versions: HashMap<String, LoggedVersion>,
 }
 
 /// What a rule set said of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Said {
+pub struct RowVerdict {
     /// The score.
     pub score: f64,
     /// The action.
@@ -86,16 +89,16 @@ pub struct Said {
 
 /// A row that was judged anew.
 #[derive(Clone, Copy, Debug)]
-struct Judged {
+struct RowComparison {
     id: RecordId,
-    before: Said,
-    after: Said,
+    before: RowVerdict,
+    after: RowVerdict,
 }
 
 /// A block that was judged anew.
 #[derive(Debug, Default)]
-pub struct Judgement {
-    rows: Vec<Judged>,
+pub struct BlockJudgement {
+    rows: Vec<RowComparison>,
     /// The enforced rules that fire on rows that change, where the rows do not tell.
     fired: HashMap<RecordId, Vec<String>>,
     /// Decision, class, when it was said, and the id of that.
@@ -119,11 +122,11 @@ impl Backtest {
     /// Of the pipeline that is tried, and of what the journal says about its former versions.
     pub fn new(
         pipeline: Arc<Pipeline>,
-        question: Question,
-        descriptions: &[(String, Description)],
+        question: BacktestQuery,
+        descriptions: &[(String, VersionDescription)],
     ) -> Backtest {
-        let of = |(version, description): &(String, Description)| {
-            (version.clone(), Version::new(&pipeline, description))
+        let of = |(version, description): &(String, VersionDescription)| {
+            (version.clone(), LoggedVersion::new(&pipeline, description))
         };
         let versions = descriptions.iter().map(of).collect();
         Backtest { pipeline, question, versions }
@@ -135,19 +138,19 @@ impl Backtest {
     }
 
     /// An empty tally.
-    pub fn tally(&self) -> Tally {
-        Tally::new(self.question.clone(), Arc::clone(&self.pipeline))
+    pub fn tally(&self) -> BacktestTally {
+        BacktestTally::new(self.question.clone(), Arc::clone(&self.pipeline))
     }
 
     /// Judges the rows of a block.
     ///
     /// # Errors
     /// If the block is damaged.
-    pub fn judge(&self, block: &Block) -> Result<Judgement, SegmentError> {
-        let bench = Bench::new(self, block.disk_bytes());
-        let mut judging = Judging { bench, last: None, current: None, fired: HashMap::new() };
+    pub fn judge(&self, block: &Block) -> Result<BlockJudgement, SegmentError> {
+        let bench = RowBatch::new(self, block.disk_bytes());
+        let mut judging = RowCollector { bench, last: None, current: None, fired: HashMap::new() };
         block.look(&mut judging)?;
-        let Judging { mut bench, fired, .. } = judging;
+        let RowCollector { mut bench, fired, .. } = judging;
         bench.settle();
         let mut judgement = bench.judgement;
         judgement.before = fired;
@@ -155,12 +158,12 @@ impl Backtest {
     }
 
     /// The enforced rules that fire on a row.
-    fn fired(&self, row: &Row) -> Option<Vec<String>> {
+    fn fired(&self, row: &DecisionRow) -> Option<Vec<String>> {
         let version = self.versions.get(&row.version)?;
         let mut facts = self.pipeline.schema.empty_row();
         version.take(row, &mut facts);
-        version.score(&self.pipeline, &mut [&mut facts], &mut Scratch::default());
-        let mut outcome = Outcome::default();
+        version.score(&self.pipeline, &mut [&mut facts], &mut ModelScratch::default());
+        let mut outcome = Evaluation::default();
         self.pipeline.rules.evaluate_selected(&version.selection, &facts, &mut outcome);
         Some(self.names(outcome.fired()))
     }
@@ -172,27 +175,27 @@ impl Backtest {
 }
 
 /// A row whose facts are read.
-struct Waiting<'a> {
+struct PendingRow<'a> {
     id: RecordId,
-    version: &'a Version,
-    before: Said,
+    version: &'a LoggedVersion,
+    before: RowVerdict,
     /// The ledger could not be had.
     failed: bool,
 }
 
 /// Takes the rows of a block to the bench.
-struct Judging<'a> {
-    bench: Bench<'a>,
+struct RowCollector<'a> {
+    bench: RowBatch<'a>,
     /// The version that was asked for last, if anything is known of it.
-    last: Option<(String, Option<&'a Version>)>,
+    last: Option<(String, Option<&'a LoggedVersion>)>,
     /// The row whose facts are being read.
-    current: Option<(RecordId, &'a Version, bool)>,
+    current: Option<(RecordId, &'a LoggedVersion, bool)>,
     /// How often each enforced and each shadow rule had fired.
     fired: HashMap<String, [u64; 2]>,
 }
 
-impl<'a> Judging<'a> {
-    fn known(&mut self, version: &str) -> Option<&'a Version> {
+impl<'a> RowCollector<'a> {
+    fn known(&mut self, version: &str) -> Option<&'a LoggedVersion> {
         match &self.last {
             Some((name, known)) if name == version => *known,
             _ => {
@@ -204,13 +207,13 @@ impl<'a> Judging<'a> {
     }
 }
 
-impl<'a> Look<'a> for Judging<'a> {
+impl<'a> RecordVisitor<'a> for RowCollector<'a> {
     fn version(&mut self, pipeline: &str, version: &str) -> Option<&'a [Option<Slot>]> {
         let known = self.known(version).filter(|_| pipeline == self.bench.backtest.pipeline.name);
         known.map(|version| version.wanted.as_slice())
     }
 
-    fn decision(&mut self, head: &Head<'_>) -> Option<&mut Facts> {
+    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts> {
         let Backtest { pipeline, question, .. } = self.bench.backtest;
         if head.pipeline != pipeline.name || !question.takes(head.time) {
             return None;
@@ -233,9 +236,9 @@ impl<'a> Look<'a> for Judging<'a> {
         }
     }
 
-    fn decided(&mut self, Decided { score, action }: Decided) {
+    fn decided(&mut self, DecisionOutcome { score, action }: DecisionOutcome) {
         if let (Some((id, version, failed)), Some((name, _))) = (self.current.take(), &self.last) {
-            self.bench.keep(Waiting { id, version, before: Said { score, action }, failed }, name);
+            self.bench.keep(PendingRow { id, version, before: RowVerdict { score, action }, failed }, name);
         }
     }
 
@@ -245,26 +248,26 @@ impl<'a> Look<'a> for Judging<'a> {
 }
 
 /// Rows that are judged together, and room for them.
-struct Bench<'a> {
+struct RowBatch<'a> {
     backtest: &'a Backtest,
     /// The first of these belong to `waiting`; all others are empty.
     facts: Vec<Facts>,
-    waiting: Vec<Waiting<'a>>,
-    outcome: Outcome,
-    scratch: Scratch,
-    judgement: Judgement,
+    waiting: Vec<PendingRow<'a>>,
+    outcome: Evaluation,
+    scratch: ModelScratch,
+    judgement: BlockJudgement,
 }
 
-impl<'a> Bench<'a> {
-    fn new(backtest: &'a Backtest, bytes: u64) -> Bench<'a> {
+impl<'a> RowBatch<'a> {
+    fn new(backtest: &'a Backtest, bytes: u64) -> RowBatch<'a> {
         let after = vec![0; backtest.pipeline.rules.rules().len()];
-        Bench {
+        RowBatch {
             backtest,
             facts: Vec::new(),
             waiting: Vec::new(),
-            outcome: Outcome::default(),
-            scratch: Scratch::default(),
-            judgement: Judgement { after, bytes, ..Judgement::default() },
+            outcome: Evaluation::default(),
+            scratch: ModelScratch::default(),
+            judgement: BlockJudgement { after, bytes, ..BlockJudgement::default() },
         }
     }
 
@@ -278,7 +281,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Keeps the row that was last given out.
-    fn keep(&mut self, row: Waiting<'a>, version: &str) {
+    fn keep(&mut self, row: PendingRow<'a>, version: &str) {
         match self.judgement.versions.get_mut(version) {
             Some(rows) => *rows += 1,
             None => drop(self.judgement.versions.insert(version.to_owned(), 1)),
@@ -294,7 +297,7 @@ impl<'a> Bench<'a> {
 
     /// Judges what waits.
     fn settle(&mut self) {
-        let Bench { backtest, facts, waiting, outcome, scratch, judgement } = self;
+        let RowBatch { backtest, facts, waiting, outcome, scratch, judgement } = self;
         let Backtest { pipeline, .. } = backtest;
         let rows = waiting.len();
         for run in waiting.chunk_by(|one, other| std::ptr::eq(one.version, other.version)) {
@@ -309,11 +312,11 @@ impl<'a> Bench<'a> {
                 for index in outcome.fired().iter().chain(outcome.shadow()) {
                     judgement.after[*index as usize] += 1;
                 }
-                let mut after = Said { score: outcome.score(), action: outcome.action() };
-                if row.failed && pipeline.on_error == OnError::Closed {
+                let mut after = RowVerdict { score: outcome.score(), action: outcome.action() };
+                if row.failed && pipeline.on_error == FailureMode::Closed {
                     after.action = Action::Throttle;
                 }
-                judgement.rows.push(Judged { id: row.id, before: row.before, after });
+                judgement.rows.push(RowComparison { id: row.id, before: row.before, after });
             }
         }
         facts[..rows].iter_mut().for_each(Facts::clear_all);

@@ -8,19 +8,21 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
-use judge::Outcome;
-use judge::catboost::Scratch;
-use stats::{Embedded, Ledger, LedgerError, Origin, Request};
+use judge::Evaluation;
+use judge::catboost::ModelScratch;
+use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 
-use super::known::Version;
-use super::{Backtest, Judged, Judgement, Question, Said, Tally};
-use crate::OpenError;
+use super::logged_version::LoggedVersion;
+use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
+use crate::EngineOpenError;
+use crate::feedback;
 use crate::id::RecordId;
-use crate::journal::slim::{Decided, Head, Look};
-use crate::journal::{Block, Description, Feedback, Record, Replaced, Report, Row, SegmentError};
+use crate::journal::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
+use crate::journal::{
+    Block, DecisionRow, Feedback, Record, ReplacedReport, ReportRecord, SegmentError, VersionDescription,
+};
 use crate::plan::{KindPlan, Pipeline, Plan, ReadingSource};
-use crate::report;
-use crate::stage::fields::Fielded;
+use crate::stage::fields::RowDraft;
 use crate::stage::{keys, observe, settle};
 
 /// Why a replay cannot go on.
@@ -38,34 +40,34 @@ pub enum ReplayError {
 #[derive(Debug)]
 pub struct Replay {
     backtest: Backtest,
-    ledger: Embedded,
+    ledger: EmbeddedLedger,
     secret: Secret,
-    kinds: HashMap<String, Vec<Source>>,
-    tally: Tally,
+    kinds: HashMap<String, Vec<ReplayKeySource>>,
+    tally: BacktestTally,
     /// Decisions on which there is feedback, and their keys once they are there. Some 30 bytes a key.
     answered: HashMap<RecordId, Vec<Key>>,
     /// The earliest arrival of the block at work.
     earliest: Time,
-    outcome: Outcome,
-    scratch: Scratch,
+    outcome: Evaluation,
+    scratch: ModelScratch,
 }
 
 /// Decision, class, when it was said, and the id of that.
 #[derive(Default)]
-struct Answers(Vec<(RecordId, Option<String>, Time, RecordId)>);
+struct FeedbackCollector(Vec<(RecordId, Option<String>, Time, RecordId)>);
 
-impl<'w> Look<'w> for Answers {
+impl<'w> RecordVisitor<'w> for FeedbackCollector {
     fn version(&mut self, _: &str, _: &str) -> Option<&'w [Option<Slot>]> {
         None
     }
 
-    fn decision(&mut self, _: &Head<'_>) -> Option<&mut Facts> {
+    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
         None
     }
 
     fn fired(&mut self, _: &str, _: bool) {}
 
-    fn decided(&mut self, _: Decided) {}
+    fn decided(&mut self, _: DecisionOutcome) {}
 
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.0.push((decision, class.map(str::to_owned), time, id));
@@ -74,7 +76,7 @@ impl<'w> Look<'w> for Answers {
 
 /// Where the keys of a kind come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum ReplayKeySource {
     /// The row's fact.
     Fact,
     /// The row's keys.
@@ -93,28 +95,28 @@ impl Replay {
         plan: &Plan,
         pipeline: Arc<Pipeline>,
         secret: Secret,
-        question: Question,
-        descriptions: &[(String, Description)],
-    ) -> Result<Replay, OpenError> {
+        question: BacktestQuery,
+        descriptions: &[(String, VersionDescription)],
+    ) -> Result<Replay, EngineOpenError> {
         let mut kinds = HashMap::new();
         let mut versions = HashMap::new();
         for (version, description) in descriptions {
             let sources = sources(&pipeline, description);
             let lost = lost(&pipeline, description, &sources);
-            versions.insert(version.clone(), Version::of_inputs(&pipeline, description, &lost));
+            versions.insert(version.clone(), LoggedVersion::of_inputs(&pipeline, description, &lost));
             kinds.insert(version.clone(), sources);
         }
         let backtest = Backtest { pipeline, question, versions };
         Ok(Replay {
-            ledger: Embedded::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?,
+            ledger: EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?,
             tally: backtest.tally(),
             backtest,
             secret,
             kinds,
             answered: HashMap::new(),
             earliest: Time(i64::MAX),
-            outcome: Outcome::default(),
-            scratch: Scratch::default(),
+            outcome: Evaluation::default(),
+            scratch: ModelScratch::default(),
         })
     }
 
@@ -123,11 +125,11 @@ impl Replay {
     /// # Errors
     /// If the block is damaged.
     pub fn note(&mut self, block: &Block) -> Result<(), SegmentError> {
-        let mut answers = Answers::default();
+        let mut answers = FeedbackCollector::default();
         block.look(&mut answers)?;
-        let Answers(feedback) = answers;
+        let FeedbackCollector(feedback) = answers;
         self.answered.extend(feedback.iter().map(|(decision, ..)| (*decision, Vec::new())));
-        self.tally.add(Judgement { feedback, ..Judgement::default() });
+        self.tally.add(BlockJudgement { feedback, ..BlockJudgement::default() });
         Ok(())
     }
 
@@ -136,8 +138,10 @@ impl Replay {
     /// # Errors
     /// If the block is damaged, or statistics cannot be had.
     pub async fn take(&mut self, block: &Block) -> Result<(), ReplayError> {
-        let mut judgement =
-            Judgement { after: vec![0; self.backtest.pipeline.rules.rules().len()], ..Judgement::default() };
+        let mut judgement = BlockJudgement {
+            after: vec![0; self.backtest.pipeline.rules.rules().len()],
+            ..BlockJudgement::default()
+        };
         judgement.bytes = block.disk_bytes();
         for (id, record) in block.records()? {
             match record {
@@ -166,7 +170,12 @@ impl Replay {
         (self.tally.rows(), self.tally.bytes())
     }
 
-    async fn decide(&mut self, id: RecordId, row: Row, judgement: &mut Judgement) -> Result<(), LedgerError> {
+    async fn decide(
+        &mut self,
+        id: RecordId,
+        row: DecisionRow,
+        judgement: &mut BlockJudgement,
+    ) -> Result<(), LedgerError> {
         let Backtest { pipeline, question, versions } = &self.backtest;
         if question.to.is_some_and(|to| row.time >= to) {
             return Ok(());
@@ -178,11 +187,11 @@ impl Replay {
         let logged = |kind: usize| -> Option<Vec<Shingle>> {
             let number = pipeline.kinds.get(kind)?.kind;
             match kinds.get(kind)? {
-                Source::Fact => None,
-                Source::Keys => {
+                ReplayKeySource::Fact => None,
+                ReplayKeySource::Keys => {
                     Some(row.keys.iter().filter(|key| key.kind == number).map(|key| key.shingle).collect())
                 }
-                Source::Nowhere => Some(Vec::new()),
+                ReplayKeySource::Nowhere => Some(Vec::new()),
             }
         };
         let mut prepared = keys::derive_with(fielded(pipeline, version, &row), &self.secret, logged);
@@ -215,22 +224,22 @@ impl Replay {
             }
         }
         *judgement.versions.entry(row.version.clone()).or_default() += 1;
-        let before = Said { score: row.verdict.score, action: row.verdict.action };
-        let after = Said { score: outcome.score(), action: outcome.action() };
+        let before = RowVerdict { score: row.verdict.score, action: row.verdict.action };
+        let after = RowVerdict { score: outcome.score(), action: outcome.action() };
         if before != after {
             judgement.fired.insert(id, self.backtest.names(outcome.fired()));
         }
-        judgement.rows.push(Judged { id, before, after });
+        judgement.rows.push(RowComparison { id, before, after });
         Ok(())
     }
 
     /// What a report adds, and takes back. Of the classes that the pipeline has still.
-    async fn report(&mut self, report: &Report) -> Result<(), LedgerError> {
+    async fn report(&mut self, report: &ReportRecord) -> Result<(), LedgerError> {
         let counters = |class: &str| self.backtest.pipeline.feedback.get(class).cloned();
         if let Some(counters) = report.class.as_deref().and_then(counters) {
             self.answer(report.decision, &counters, (report.weight, report.time), false).await?;
         }
-        let Some(Replaced { class, time, weight, .. }) = &report.replaced else { return Ok(()) };
+        let Some(ReplacedReport { class, time, weight, .. }) = &report.replaced else { return Ok(()) };
         let Some(counters) = self.backtest.pipeline.feedback.get(class).cloned() else { return Ok(()) };
         self.answer(report.decision, &counters, (*weight, *time), true).await
     }
@@ -245,8 +254,8 @@ impl Replay {
     ) -> Result<(), LedgerError> {
         let pipeline = &self.backtest.pipeline;
         let Some(keys) = self.answered.get(&decision) else { return Ok(()) };
-        let observations = report::counted(pipeline, keys, counters, counts, taken_back).collect();
-        self.ledger.observe(&[Request { once: None, origin: Origin::Report, observations }]).await?;
+        let observations = feedback::counted(pipeline, keys, counters, counts, taken_back).collect();
+        self.ledger.observe(&[ObserveRequest { once: None, origin: Origin::Report, observations }]).await?;
         Ok(())
     }
 
@@ -256,13 +265,13 @@ impl Replay {
     }
 
     /// What was compared, for a report.
-    pub fn finish(self) -> (Backtest, Tally) {
+    pub fn finish(self) -> (Backtest, BacktestTally) {
         (self.backtest, self.tally)
     }
 }
 
 /// The row as the first three stages would have left it.
-fn fielded(pipeline: &Arc<Pipeline>, version: &Version, row: &Row) -> Fielded {
+fn fielded(pipeline: &Arc<Pipeline>, version: &LoggedVersion, row: &DecisionRow) -> RowDraft {
     let mut facts = pipeline.schema.empty_row();
     version.take(row, &mut facts);
     facts.set(pipeline.columns.event.time, row.time);
@@ -273,7 +282,7 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &Version, row: &Row) -> Fielded {
             facts.set(*network, text);
         }
     }
-    Fielded {
+    RowDraft {
         pipeline: Arc::clone(pipeline),
         event_id: row.event_id.clone(),
         time: row.time,
@@ -286,13 +295,13 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &Version, row: &Row) -> Fielded {
 }
 
 /// Where each kind's keys come from in the rows of a version.
-fn sources(pipeline: &Pipeline, description: &Description) -> Vec<Source> {
+fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Vec<ReplayKeySource> {
     let journalled = journalled(description);
     let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
     let of = |plan: &KindPlan| {
         let asks = plan.when.iter().flat_map(|when| when.reads()).all(|read| is_there(read.slot));
         if asks && is_there(plan.slot) {
-            return Source::Fact;
+            return ReplayKeySource::Fact;
         }
         let was = description.kinds.iter().find(|kind| kind.kind == plan.kind);
         let same = was.and_then(|kind| kind.piece.as_ref()).is_some_and(|(slot, normalise)| {
@@ -300,21 +309,21 @@ fn sources(pipeline: &Pipeline, description: &Description) -> Vec<Source> {
             column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
                 && *normalise == plan.normalise.to_string()
         });
-        if same { Source::Keys } else { Source::Nowhere }
+        if same { ReplayKeySource::Keys } else { ReplayKeySource::Nowhere }
     };
     pipeline.kinds.iter().map(of).collect()
 }
 
-fn journalled(description: &Description) -> HashSet<&str> {
+fn journalled(description: &VersionDescription) -> HashSet<&str> {
     let columns = description.columns.iter().filter(|column| column.journalled);
     columns.map(|column| column.name.as_str()).collect()
 }
 
 /// Columns of readings that cannot be made, as rows lack keys or values.
-fn lost(pipeline: &Pipeline, description: &Description, sources: &[Source]) -> Vec<Slot> {
+fn lost(pipeline: &Pipeline, description: &VersionDescription, sources: &[ReplayKeySource]) -> Vec<Slot> {
     let journalled = journalled(description);
     let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
-    let is_lost = |kind: usize| sources.get(kind) == Some(&Source::Nowhere);
+    let is_lost = |kind: usize| sources.get(kind) == Some(&ReplayKeySource::Nowhere);
     let has_no_value = |kind: usize| {
         pipeline.kinds.get(kind).and_then(|plan| plan.value).is_some_and(|slot| !is_there(slot))
     };
@@ -324,7 +333,7 @@ fn lost(pipeline: &Pipeline, description: &Description, sources: &[Source]) -> V
             pipeline.distincts.get(*distinct).is_some_and(lost)
         }
         ReadingSource::Marked { label } => pipeline.labels.get(*label).is_some_and(|plan| is_lost(plan.of)),
-        ReadingSource::Track { kind, .. } => is_lost(*kind) || has_no_value(*kind),
+        ReadingSource::Aggregate { kind, .. } => is_lost(*kind) || has_no_value(*kind),
         ReadingSource::Estimated { kind }
         | ReadingSource::Count { kind, .. }
         | ReadingSource::Ratio { kind, .. }

@@ -8,9 +8,9 @@ use event::Time;
 use judge::{Action, Mode};
 use serde::Serialize;
 
-use super::{Backtest, Judged, Judgement, Question, Said};
+use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowVerdict};
 use crate::id::RecordId;
-use crate::journal::{Archive, Record};
+use crate::journal::{JournalArchive, Record};
 use crate::plan::Pipeline;
 
 /// Rows that are shown.
@@ -18,7 +18,7 @@ const EXAMPLES: usize = 20;
 
 /// How many rows have this action before and that one after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct ActionChange {
     /// The action as it was decided.
     pub before: Action,
     /// The action of the rules that are tried.
@@ -29,7 +29,7 @@ pub struct Change {
 
 /// Labelled rows by what was said of them and whether they are caught.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counts {
+pub struct ConfusionMatrix {
     /// Bad ones that are caught.
     pub true_positives: u64,
     /// Good ones that are caught.
@@ -42,10 +42,10 @@ pub struct Counts {
 
 /// How well labelled rows are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Quality {
+pub struct ClassificationQuality {
     /// What it is made of.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: ConfusionMatrix,
     /// Of what is caught, the share that is bad; none if nothing is caught.
     pub precision: Option<f64>,
     /// Of what is bad, the share that is caught; none if nothing is bad.
@@ -54,7 +54,7 @@ pub struct Quality {
     pub false_positive_rate: Option<f64>,
 }
 
-impl Counts {
+impl ConfusionMatrix {
     fn add(&mut self, bad: bool, caught: bool) {
         let count = match (bad, caught) {
             (true, true) => &mut self.true_positives,
@@ -65,10 +65,10 @@ impl Counts {
         *count += 1;
     }
 
-    fn quality(self) -> Quality {
+    fn quality(self) -> ClassificationQuality {
         let share = |of: u64, all: u64| (all > 0).then(|| of as f64 / all as f64);
-        let Counts { true_positives, false_positives, false_negatives, true_negatives } = self;
-        Quality {
+        let ConfusionMatrix { true_positives, false_positives, false_negatives, true_negatives } = self;
+        ClassificationQuality {
             counts: self,
             precision: share(true_positives, true_positives + false_positives),
             recall: share(true_positives, true_positives + false_negatives),
@@ -79,7 +79,7 @@ impl Counts {
 
 /// Before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Side<T> {
+pub struct BacktestPair<T> {
     /// As it was decided.
     pub before: T,
     /// By the rules that are tried.
@@ -101,7 +101,7 @@ pub struct RuleHits {
 
 /// A fact that rows do not have, and what cannot be judged without it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NotLogged {
+pub struct MissingFact {
     /// The fact or reading.
     pub fact: String,
     /// The rules, and models as `model NAME`, that were left out for want of it.
@@ -112,7 +112,7 @@ pub struct NotLogged {
 
 /// A row that is judged otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Example {
+pub struct BacktestExample {
     /// The decision, for `explain`.
     pub id: String,
     /// When the event happened.
@@ -122,9 +122,9 @@ pub struct Example {
     /// What was said about it last.
     pub label: Option<String>,
     /// What was decided.
-    pub before: Said,
+    pub before: RowVerdict,
     /// What the rules that are tried say.
-    pub after: Said,
+    pub after: RowVerdict,
     /// Enforced rules that fire now and had not.
     pub fires_now: Vec<String>,
     /// Enforced rules that had fired and do not now.
@@ -133,7 +133,7 @@ pub struct Example {
 
 /// What a backtest tells.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct BacktestReport {
     /// The pipeline.
     pub pipeline: String,
     /// The version of the rules that were tried.
@@ -145,25 +145,25 @@ pub struct Report {
     /// Rows with another score.
     pub rescored: u64,
     /// Rows by action before and after, the most frequent first; those that keep theirs are there, too.
-    pub actions: Vec<Change>,
+    pub actions: Vec<ActionChange>,
     /// Rows with a judgement.
     pub labelled: u64,
     /// How well these are told apart.
-    pub quality: Side<Quality>,
+    pub quality: BacktestPair<ClassificationQuality>,
     /// All rules, in the order of the set that is tried; then those that it does not have, by name.
     pub rules: Vec<RuleHits>,
     /// What was not judged for want of facts.
-    pub not_logged: Vec<NotLogged>,
+    pub not_logged: Vec<MissingFact>,
     /// Rows whose version nobody described, which are not judged.
     pub undescribed: u64,
     /// The rows that change most: first those whose action changes, then by how far the score moves.
-    pub examples: Vec<Example>,
+    pub examples: Vec<BacktestExample>,
 }
 
 /// A row that changes much.
 #[derive(Debug)]
-struct Largest {
-    row: Judged,
+struct LargestChange {
+    row: RowComparison,
     label: Option<String>,
     /// The rules that fire, unless they can be found out from the row.
     fired: Option<Vec<String>>,
@@ -171,8 +171,8 @@ struct Largest {
 
 /// Judgements, added up. Takes some 100 bytes for each decision on which there is feedback.
 #[derive(Debug)]
-pub struct Tally {
-    question: Question,
+pub struct BacktestTally {
+    question: BacktestQuery,
     pipeline: Arc<Pipeline>,
     rows: u64,
     rescored: u64,
@@ -180,20 +180,20 @@ pub struct Tally {
     actions: HashMap<(Action, Action), u64>,
     labels: HashMap<RecordId, (Time, RecordId, Option<String>)>,
     labelled: u64,
-    before: Counts,
-    after: Counts,
+    before: ConfusionMatrix,
+    after: ConfusionMatrix,
     hits_before: BTreeMap<String, u64>,
     hits_after: Vec<u64>,
     versions: HashMap<String, u64>,
     undescribed: u64,
     /// The largest changes, largest first.
-    largest: Vec<Largest>,
+    largest: Vec<LargestChange>,
 }
 
-impl Tally {
-    pub(super) fn new(question: Question, pipeline: Arc<Pipeline>) -> Tally {
+impl BacktestTally {
+    pub(super) fn new(question: BacktestQuery, pipeline: Arc<Pipeline>) -> BacktestTally {
         let rules = pipeline.rules.rules().len();
-        Tally {
+        BacktestTally {
             question,
             pipeline,
             rows: 0,
@@ -202,8 +202,8 @@ impl Tally {
             actions: HashMap::new(),
             labels: HashMap::new(),
             labelled: 0,
-            before: Counts::default(),
-            after: Counts::default(),
+            before: ConfusionMatrix::default(),
+            after: ConfusionMatrix::default(),
             hits_before: BTreeMap::new(),
             hits_after: vec![0; rules],
             versions: HashMap::new(),
@@ -223,7 +223,7 @@ impl Tally {
     }
 
     /// Adds a block that is older than all before it.
-    pub fn add(&mut self, mut judgement: Judgement) {
+    pub fn add(&mut self, mut judgement: BlockJudgement) {
         for (decision, class, time, id) in judgement.feedback {
             let last = self.labels.get(&decision);
             // The last word stands.
@@ -245,7 +245,7 @@ impl Tally {
         self.bytes += judgement.bytes;
     }
 
-    fn add_row(&mut self, row: Judged, fired: Option<Vec<String>>) {
+    fn add_row(&mut self, row: RowComparison, fired: Option<Vec<String>>) {
         self.rows += 1;
         self.rescored += u64::from(row.before.score != row.after.score);
         *self.actions.entry((row.before.action, row.after.action)).or_default() += 1;
@@ -261,14 +261,14 @@ impl Tally {
         if row.before != row.after {
             let at = self.largest.partition_point(|other| larger(&other.row, &row) != Ordering::Greater);
             if at < EXAMPLES {
-                self.largest.insert(at, Largest { row, label, fired });
+                self.largest.insert(at, LargestChange { row, label, fired });
                 self.largest.truncate(EXAMPLES);
             }
         }
     }
 
     /// Tells it all; examples are looked up in the journal.
-    pub fn report(self, backtest: &Backtest, archive: &Archive) -> Report {
+    pub fn report(self, backtest: &Backtest, archive: &JournalArchive) -> BacktestReport {
         let rules = &backtest.pipeline.rules;
         let mut hits_before = self.hits_before;
         let mut hits: Vec<RuleHits> = Vec::with_capacity(rules.rules().len());
@@ -282,13 +282,13 @@ impl Tally {
             before,
             after: 0,
         }));
-        let mut not_logged: Vec<NotLogged> = Vec::new();
+        let mut not_logged: Vec<MissingFact> = Vec::new();
         for (version, rows) in &self.versions {
             let Some(version) = backtest.versions.get(version) else { continue };
             for (fact, needed_by) in &version.not_logged {
                 match not_logged.iter_mut().find(|it| it.fact == *fact && it.needed_by == *needed_by) {
                     Some(known) => known.rows += rows,
-                    None => not_logged.push(NotLogged {
+                    None => not_logged.push(MissingFact {
                         fact: fact.clone(),
                         needed_by: needed_by.clone(),
                         rows: *rows,
@@ -297,15 +297,15 @@ impl Tally {
             }
         }
         not_logged.sort_by(|one, other| one.fact.cmp(&other.fact).then(one.needed_by.cmp(&other.needed_by)));
-        let mut actions: Vec<Change> = self
+        let mut actions: Vec<ActionChange> = self
             .actions
             .iter()
-            .map(|((before, after), rows)| Change { before: *before, after: *after, rows: *rows })
+            .map(|((before, after), rows)| ActionChange { before: *before, after: *after, rows: *rows })
             .collect();
         actions
             .sort_by_key(|change| (std::cmp::Reverse(change.rows), change.before as u8, change.after as u8));
         let changed = actions.iter().filter(|change| change.before != change.after).map(|change| change.rows);
-        Report {
+        BacktestReport {
             pipeline: backtest.pipeline.name.clone(),
             rules_version: rules.version().to_owned(),
             rows: self.rows,
@@ -313,7 +313,7 @@ impl Tally {
             rescored: self.rescored,
             actions,
             labelled: self.labelled,
-            quality: Side { before: self.before.quality(), after: self.after.quality() },
+            quality: BacktestPair { before: self.before.quality(), after: self.after.quality() },
             rules: hits,
             not_logged,
             undescribed: self.undescribed,
@@ -322,9 +322,9 @@ impl Tally {
     }
 }
 
-impl Largest {
+impl LargestChange {
     /// Looks it up in the journal.
-    fn example(&self, backtest: &Backtest, archive: &Archive) -> Option<Example> {
+    fn example(&self, backtest: &Backtest, archive: &JournalArchive) -> Option<BacktestExample> {
         let Some(Record::Decision(row)) = archive.find(self.row.id).ok()? else { return None };
         let after = match &self.fired {
             Some(fired) => fired.clone(),
@@ -334,7 +334,7 @@ impl Largest {
         let only = |these: &[String], those: &[String]| -> Vec<String> {
             these.iter().filter(|name| !those.contains(name)).cloned().collect()
         };
-        Some(Example {
+        Some(BacktestExample {
             id: self.row.id.to_string(),
             time: row.time.to_string(),
             event_id: row.event_id.clone(),
@@ -348,8 +348,8 @@ impl Largest {
 }
 
 /// Orders changes, the larger before the smaller.
-fn larger(one: &Judged, other: &Judged) -> Ordering {
-    let moved = |row: &Judged| (row.after.score - row.before.score).abs();
-    let turned = |row: &Judged| row.before.action != row.after.action;
+fn larger(one: &RowComparison, other: &RowComparison) -> Ordering {
+    let moved = |row: &RowComparison| (row.after.score - row.before.score).abs();
+    let turned = |row: &RowComparison| row.before.action != row.after.action;
     turned(other).cmp(&turned(one)).then(moved(other).total_cmp(&moved(one)))
 }

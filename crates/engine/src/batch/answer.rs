@@ -3,19 +3,19 @@
 use std::ops::Range;
 
 use event::{Span, Time};
-use stats::{Column as Kept, Outcomes, Quality, View, Weight};
+use stats::{AggregateColumn as Kept, DecayWeight, ObserveOutcomes, Quality, ReadingView};
 
-use super::keys::{Keyed, Source, sources};
+use super::keys::{BatchKeys, ObservationSource, sources};
+use crate::aggregate;
 use crate::plan::{KindPlan, Pipeline};
-use crate::stage::observe::{Observed, ObservedEvent, value};
-use crate::track;
+use crate::stage::observe::{ObservedBatch, ObservedEvent, value};
 
 /// Rows whose columns are filled together: their readings stay in the processor's caches from one column to the next.
 const TILE: usize = 128;
 
 /// What is known after the events of a batch, row by row.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct BatchAnswer {
     /// How many events.
     pub rows: usize,
     /// For each event whether it had been counted before.
@@ -59,7 +59,7 @@ impl AnswerCells {
 
 /// What a column says of a reading.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum AnswerColumnKind {
     First,
     Last,
     Count(usize),
@@ -75,7 +75,7 @@ enum What {
 
 /// One value of a row.
 #[derive(Clone, Copy, Debug)]
-enum Word {
+enum AnswerValue {
     Count(u64),
     Integer(i64),
     Real(f64),
@@ -86,7 +86,7 @@ enum Word {
 
 /// What an event added to the statistic that a reading is of.
 #[derive(Clone, Copy)]
-struct Added {
+struct EventAddition {
     time: Time,
     /// To a track.
     value: Option<i64>,
@@ -96,11 +96,11 @@ struct Added {
     counts: bool,
 }
 
-impl Added {
+impl EventAddition {
     /// What an event adds that is no value and no pair.
-    fn by(observed: &ObservedEvent<'_>) -> Added {
+    fn by(observed: &ObservedEvent<'_>) -> EventAddition {
         let time = observed.prepared.row.time;
-        Added { time, value: None, fresh: 0, counts: !observed.duplicate }
+        EventAddition { time, value: None, fresh: 0, counts: !observed.duplicate }
     }
 }
 
@@ -112,7 +112,7 @@ macro_rules! fill {
         let (start, rows) = ($cells.len(), $rows);
         $cells.extend(rows.zip(start..).map(|(row, at)| {
             match row.and_then(|(seen, added)| what.after(seen, added)) {
-                Some(Word::$word(value)) => value,
+                Some(AnswerValue::$word(value)) => value,
                 _ => {
                     absent(present, at);
                     Default::default()
@@ -140,20 +140,28 @@ fn absent(present: &mut Option<Vec<bool>>, row: usize) {
     present.push(false);
 }
 
-impl What {
+impl AnswerColumnKind {
     /// What it says of some rows.
-    fn fill<'v>(&self, column: &mut AnswerColumn, rows: impl Iterator<Item = Option<(View<'v>, Added)>>) {
+    fn fill<'v>(
+        &self,
+        column: &mut AnswerColumn,
+        rows: impl Iterator<Item = Option<(ReadingView<'v>, EventAddition)>>,
+    ) {
         match (*self, &mut column.cells) {
-            (What::First, AnswerCells::Times(cells)) => fill!(What::First, column, cells, Time, rows),
-            (What::Last, AnswerCells::Times(cells)) => fill!(What::Last, column, cells, Time, rows),
-            (What::Count(at), AnswerCells::Counts(cells)) => {
-                fill!(What::Count(at), column, cells, Count, rows);
+            (AnswerColumnKind::First, AnswerCells::Times(cells)) => {
+                fill!(AnswerColumnKind::First, column, cells, Time, rows)
             }
-            (What::Quality { is_approx }, AnswerCells::Qualities(cells)) => {
-                fill!(What::Quality { is_approx }, column, cells, Quality, rows);
+            (AnswerColumnKind::Last, AnswerCells::Times(cells)) => {
+                fill!(AnswerColumnKind::Last, column, cells, Time, rows)
             }
-            (What::Counter { window, counter, adds }, AnswerCells::Counts(cells)) => {
-                fill!(What::Counter { window, counter, adds }, column, cells, Count, rows);
+            (AnswerColumnKind::Count(at), AnswerCells::Counts(cells)) => {
+                fill!(AnswerColumnKind::Count(at), column, cells, Count, rows);
+            }
+            (AnswerColumnKind::Quality { is_approx }, AnswerCells::Qualities(cells)) => {
+                fill!(AnswerColumnKind::Quality { is_approx }, column, cells, Quality, rows);
+            }
+            (AnswerColumnKind::Counter { window, counter, adds }, AnswerCells::Counts(cells)) => {
+                fill!(AnswerColumnKind::Counter { window, counter, adds }, column, cells, Count, rows);
             }
             (what, AnswerCells::Counts(cells)) => fill!(what, column, cells, Count, rows),
             (what, AnswerCells::Times(cells)) => fill!(what, column, cells, Time, rows),
@@ -166,100 +174,122 @@ impl What {
 
     /// What it says after the event; `None` where that is not known.
     #[inline(always)]
-    fn after(&self, seen: View<'_>, added: Added) -> Option<Word> {
+    fn after(&self, seen: ReadingView<'_>, added: EventAddition) -> Option<AnswerValue> {
         let quality = seen.quality();
         if quality == Quality::Missing {
-            return matches!(self, What::Quality { .. }).then_some(Word::Quality(2));
+            return matches!(self, AnswerColumnKind::Quality { .. }).then_some(AnswerValue::Quality(2));
         }
         let one = u64::from(added.counts);
         let integer = |column: usize, kept: Kept| match kept.value(seen.sum(0, column)) {
-            stats::Value::Integer(integer) => integer,
+            stats::AggregateValue::Integer(integer) => integer,
             _ => None,
         };
         let value = added.value.filter(|_| added.counts);
         Some(match self {
-            What::First => {
+            AnswerColumnKind::First => {
                 // When a key that is not admitted yet came first, nobody knows.
                 let own = (added.counts && quality == Quality::Exact).then_some(added.time);
-                Word::Time(either(seen.first(), own, Time::min)?.0)
+                AnswerValue::Time(either(seen.first(), own, Time::min)?.0)
             }
-            What::Last => {
+            AnswerColumnKind::Last => {
                 let own = added.counts.then_some(added.time);
-                Word::Time(either(seen.last(), own, Time::max)?.0)
+                AnswerValue::Time(either(seen.last(), own, Time::max)?.0)
             }
-            What::Count(column) => Word::Count(seen.sum(0, *column).saturating_add(one)),
-            What::Sum(column) => {
+            AnswerColumnKind::Count(column) => AnswerValue::Count(seen.sum(0, *column).saturating_add(one)),
+            AnswerColumnKind::Sum(column) => {
                 let before = integer(*column, Kept::Sum).unwrap_or(0);
-                Word::Integer(before.saturating_add(value.unwrap_or(0)))
+                AnswerValue::Integer(before.saturating_add(value.unwrap_or(0)))
             }
-            What::Min(column) => Word::Integer(either(integer(*column, Kept::Min), value, i64::min)?),
-            What::Max(column) => Word::Integer(either(integer(*column, Kept::Max), value, i64::max)?),
-            What::Decayed { column, half_life, counts } => {
+            AnswerColumnKind::Min(column) => {
+                AnswerValue::Integer(either(integer(*column, Kept::Min), value, i64::min)?)
+            }
+            AnswerColumnKind::Max(column) => {
+                AnswerValue::Integer(either(integer(*column, Kept::Max), value, i64::max)?)
+            }
+            AnswerColumnKind::Decayed { column, half_life, counts } => {
                 let before = f64::from_bits(seen.sum(0, *column));
                 let weight = if *counts { one as f64 } else { value.unwrap_or(0) as f64 };
                 // A sum is as of the key's last event, or as of this one if that is later.
                 let late = seen.last().map_or(0, |last| (last - added.time).0.max(0));
-                Word::Real(before + weight * (-(late as f64) / half_life.0 as f64).exp2())
+                AnswerValue::Real(before + weight * (-(late as f64) / half_life.0 as f64).exp2())
             }
-            What::Counter { window, counter, adds } => {
-                Word::Count(seen.sum(*window, *counter).saturating_add(if added.counts { *adds } else { 0 }))
+            AnswerColumnKind::Counter { window, counter, adds } => {
+                AnswerValue::Count(seen.sum(*window, *counter).saturating_add(if added.counts {
+                    *adds
+                } else {
+                    0
+                }))
             }
-            What::Distinct { window, is_exact: true } => {
-                Word::Count(seen.sum(*window, 0).saturating_add(if added.counts { added.fresh } else { 0 }))
+            AnswerColumnKind::Distinct { window, is_exact: true } => {
+                AnswerValue::Count(seen.sum(*window, 0).saturating_add(if added.counts {
+                    added.fresh
+                } else {
+                    0
+                }))
             }
             // Whether the value was new is not known; that there is one is.
-            What::Distinct { window, is_exact: false } => Word::Count(seen.sum(*window, 0).max(one)),
-            What::Marked => match Kept::Max.value(seen.sum(0, 0)) {
-                stats::Value::Integer(Some(until)) => Word::Bool(until > added.time.0),
-                _ => Word::Bool(false),
+            AnswerColumnKind::Distinct { window, is_exact: false } => {
+                AnswerValue::Count(seen.sum(*window, 0).max(one))
+            }
+            AnswerColumnKind::Marked => match Kept::Max.value(seen.sum(0, 0)) {
+                stats::AggregateValue::Integer(Some(until)) => AnswerValue::Bool(until > added.time.0),
+                _ => AnswerValue::Bool(false),
             },
-            What::Quality { is_approx } => {
-                Word::Quality(u8::from(*is_approx || quality == Quality::Estimated))
+            AnswerColumnKind::Quality { is_approx } => {
+                AnswerValue::Quality(u8::from(*is_approx || quality == Quality::Estimated))
             }
         })
     }
 
     /// Of several keys of a kind in one event: as rules see them.
-    fn of_both(&self, one: Word, other: Word) -> Word {
+    fn of_both(&self, one: AnswerValue, other: AnswerValue) -> AnswerValue {
         match (one, other) {
-            (Word::Count(one), Word::Count(other)) => Word::Count(one.max(other)),
-            (Word::Integer(one), Word::Integer(other)) if matches!(self, What::Min(_)) => {
-                Word::Integer(one.min(other))
+            (AnswerValue::Count(one), AnswerValue::Count(other)) => AnswerValue::Count(one.max(other)),
+            (AnswerValue::Integer(one), AnswerValue::Integer(other))
+                if matches!(self, AnswerColumnKind::Min(_)) =>
+            {
+                AnswerValue::Integer(one.min(other))
             }
-            (Word::Integer(one), Word::Integer(other)) => Word::Integer(one.max(other)),
-            (Word::Real(one), Word::Real(other)) => Word::Real(one.max(other)),
+            (AnswerValue::Integer(one), AnswerValue::Integer(other)) => AnswerValue::Integer(one.max(other)),
+            (AnswerValue::Real(one), AnswerValue::Real(other)) => AnswerValue::Real(one.max(other)),
             // The youngest key, and the one seen most recently.
-            (Word::Time(one), Word::Time(other)) => Word::Time(one.max(other)),
-            (Word::Bool(one), Word::Bool(other)) => Word::Bool(one || other),
-            (Word::Quality(one), Word::Quality(other)) => Word::Quality(one.max(other)),
+            (AnswerValue::Time(one), AnswerValue::Time(other)) => AnswerValue::Time(one.max(other)),
+            (AnswerValue::Bool(one), AnswerValue::Bool(other)) => AnswerValue::Bool(one || other),
+            (AnswerValue::Quality(one), AnswerValue::Quality(other)) => AnswerValue::Quality(one.max(other)),
             (one, _) => one,
         }
     }
 
     fn cells(&self, rows: usize) -> AnswerCells {
         match self {
-            What::First | What::Last => AnswerCells::Times(Vec::with_capacity(rows)),
-            What::Count(_) | What::Counter { .. } | What::Distinct { .. } => {
-                AnswerCells::Counts(Vec::with_capacity(rows))
+            AnswerColumnKind::First | AnswerColumnKind::Last => AnswerCells::Times(Vec::with_capacity(rows)),
+            AnswerColumnKind::Count(_)
+            | AnswerColumnKind::Counter { .. }
+            | AnswerColumnKind::Distinct { .. } => AnswerCells::Counts(Vec::with_capacity(rows)),
+            AnswerColumnKind::Sum(_) | AnswerColumnKind::Min(_) | AnswerColumnKind::Max(_) => {
+                AnswerCells::Integers(Vec::with_capacity(rows))
             }
-            What::Sum(_) | What::Min(_) | What::Max(_) => AnswerCells::Integers(Vec::with_capacity(rows)),
-            What::Decayed { .. } => AnswerCells::Reals(Vec::with_capacity(rows)),
-            What::Marked => AnswerCells::Bools(Vec::with_capacity(rows)),
-            What::Quality { .. } => AnswerCells::Qualities(Vec::with_capacity(rows)),
+            AnswerColumnKind::Decayed { .. } => AnswerCells::Reals(Vec::with_capacity(rows)),
+            AnswerColumnKind::Marked => AnswerCells::Bools(Vec::with_capacity(rows)),
+            AnswerColumnKind::Quality { .. } => AnswerCells::Qualities(Vec::with_capacity(rows)),
         }
     }
 }
 
 impl AnswerColumn {
     #[inline]
-    fn push(&mut self, word: Option<Word>) {
+    fn push(&mut self, word: Option<AnswerValue>) {
         let length = match (&mut self.cells, word) {
-            (AnswerCells::Counts(cells), Some(Word::Count(count))) => return cells.push(count),
-            (AnswerCells::Times(cells), Some(Word::Time(micros))) => return cells.push(micros),
-            (AnswerCells::Qualities(cells), Some(Word::Quality(quality))) => return cells.push(quality),
-            (AnswerCells::Integers(cells), Some(Word::Integer(integer))) => return cells.push(integer),
-            (AnswerCells::Reals(cells), Some(Word::Real(real))) => return cells.push(real),
-            (AnswerCells::Bools(cells), Some(Word::Bool(truth))) => return cells.push(truth),
+            (AnswerCells::Counts(cells), Some(AnswerValue::Count(count))) => return cells.push(count),
+            (AnswerCells::Times(cells), Some(AnswerValue::Time(micros))) => return cells.push(micros),
+            (AnswerCells::Qualities(cells), Some(AnswerValue::Quality(quality))) => {
+                return cells.push(quality);
+            }
+            (AnswerCells::Integers(cells), Some(AnswerValue::Integer(integer))) => {
+                return cells.push(integer);
+            }
+            (AnswerCells::Reals(cells), Some(AnswerValue::Real(real))) => return cells.push(real),
+            (AnswerCells::Bools(cells), Some(AnswerValue::Bool(truth))) => return cells.push(truth),
             (AnswerCells::Counts(cells), _) => extended(cells),
             (AnswerCells::Times(cells) | AnswerCells::Integers(cells), _) => extended(cells),
             (AnswerCells::Qualities(cells), _) => extended(cells),
@@ -272,36 +302,41 @@ impl AnswerColumn {
 
 /// What the columns of a source say of one event.
 fn of_row(
-    columns: &mut [(AnswerColumn, What)],
+    columns: &mut [(AnswerColumn, AnswerColumnKind)],
     pipeline: &Pipeline,
-    source: Source,
+    source: ObservationSource,
     observed: &ObservedEvent<'_>,
 ) {
-    let added = Added::by(observed);
+    let added = EventAddition::by(observed);
     match source {
-        Source::Kind(at) => {
+        ObservationSource::Kind(at) => {
             let value = value(&pipeline.kinds[at], observed.prepared);
             let seen = observed.of_kind(at).iter();
-            of_all(columns, seen.map(|reading| (reading, Added { value, ..added })));
+            of_all(columns, seen.map(|reading| (reading, EventAddition { value, ..added })));
         }
-        Source::Distinct(at) => {
-            let mut owners: Vec<(event::Key, View<'_>, Added)> = Vec::new();
+        ObservationSource::Distinct(at) => {
+            let mut owners: Vec<(event::Key, ReadingView<'_>, EventAddition)> = Vec::new();
             for (pair, reading) in observed.of_distinct(at) {
                 let fresh = u64::from(reading.fresh());
                 match owners.last_mut() {
                     // The readings of the owner's other values have what the event itself added.
                     Some((owner, _, added)) if *owner == pair.owner => added.fresh += fresh,
-                    _ => owners.push((pair.owner, reading, Added { fresh, ..added })),
+                    _ => owners.push((pair.owner, reading, EventAddition { fresh, ..added })),
                 }
             }
             of_all(columns, owners.iter().map(|(_, reading, added)| (*reading, *added)));
         }
-        Source::Label(at) => of_all(columns, observed.of_label(at).iter().map(|reading| (reading, added))),
+        ObservationSource::Label(at) => {
+            of_all(columns, observed.of_label(at).iter().map(|reading| (reading, added)))
+        }
     }
 }
 
 /// What columns say of one event's readings of a kind.
-fn of_all<'r>(columns: &mut [(AnswerColumn, What)], seen: impl Iterator<Item = (View<'r>, Added)> + Clone) {
+fn of_all<'r>(
+    columns: &mut [(AnswerColumn, AnswerColumnKind)],
+    seen: impl Iterator<Item = (ReadingView<'r>, EventAddition)> + Clone,
+) {
     for (column, what) in columns {
         let words = seen.clone().filter_map(|(reading, added)| what.after(reading, added));
         column.push(words.reduce(|one, other| what.of_both(one, other)));
@@ -309,7 +344,11 @@ fn of_all<'r>(columns: &mut [(AnswerColumn, What)], seen: impl Iterator<Item = (
 }
 
 /// Where the readings of rows begin.
-fn starts(keyed: &Keyed<'_>, groups: &[(Source, Range<usize>)], rows: Range<usize>) -> Vec<u32> {
+fn starts(
+    keyed: &BatchKeys<'_>,
+    groups: &[(ObservationSource, Range<usize>)],
+    rows: Range<usize>,
+) -> Vec<u32> {
     let mut next = 0;
     let start = |row| {
         let start = next;
@@ -326,18 +365,18 @@ fn extended<T: Default>(cells: &mut Vec<T>) -> usize {
 }
 
 /// The columns of an answer in the making.
-pub(super) struct Answers<'a> {
+pub(super) struct BatchAnswerBuilder<'a> {
     pipeline: &'a Pipeline,
     rows: usize,
     duplicate: Vec<bool>,
-    columns: Vec<(AnswerColumn, What)>,
+    columns: Vec<(AnswerColumn, AnswerColumnKind)>,
     /// The columns of each source.
-    groups: Vec<(Source, Range<usize>)>,
+    groups: Vec<(ObservationSource, Range<usize>)>,
 }
 
-impl<'a> Answers<'a> {
-    pub(super) fn new(pipeline: &'a Pipeline, rows: usize) -> Answers<'a> {
-        let mut answers = Answers {
+impl<'a> BatchAnswerBuilder<'a> {
+    pub(super) fn new(pipeline: &'a Pipeline, rows: usize) -> BatchAnswerBuilder<'a> {
+        let mut answers = BatchAnswerBuilder {
             pipeline,
             rows,
             duplicate: Vec::with_capacity(rows),
@@ -346,24 +385,27 @@ impl<'a> Answers<'a> {
         };
         for source in sources(pipeline) {
             let start = answers.columns.len();
-            let mut add = |name: String, what: What| {
+            let mut add = |name: String, what: AnswerColumnKind| {
                 let column = AnswerColumn { name, cells: what.cells(rows), present: None };
                 answers.columns.push((column, what));
             };
             match source {
-                Source::Kind(at) => of_kind(&pipeline.kinds[at], &mut add),
-                Source::Distinct(at) => {
+                ObservationSource::Kind(at) => of_kind(&pipeline.kinds[at], &mut add),
+                ObservationSource::Distinct(at) => {
                     let plan = &pipeline.distincts[at];
                     let is_exact = plan.precision.is_none();
                     for (window, span) in plan.windows.iter().enumerate() {
                         let name = format!("{}.distinct_{span}", plan.name);
-                        add(name, What::Distinct { window, is_exact });
+                        add(name, AnswerColumnKind::Distinct { window, is_exact });
                     }
-                    add(format!("{}.quality", plan.name), What::Quality { is_approx: !is_exact });
+                    add(format!("{}.quality", plan.name), AnswerColumnKind::Quality { is_approx: !is_exact });
                 }
-                Source::Label(at) => {
+                ObservationSource::Label(at) => {
                     let plan = &pipeline.labels[at];
-                    add(format!("{}.marked_{}", pipeline.kinds[plan.of].name, plan.name), What::Marked);
+                    add(
+                        format!("{}.marked_{}", pipeline.kinds[plan.of].name, plan.name),
+                        AnswerColumnKind::Marked,
+                    );
                 }
             }
             let range = start..answers.columns.len();
@@ -373,7 +415,13 @@ impl<'a> Answers<'a> {
     }
 
     /// Takes the readings of some rows, which were asked for in requests that end before these rows.
-    pub(super) fn add(&mut self, keyed: &Keyed<'_>, first: usize, ends: &[usize], outcomes: &Outcomes) {
+    pub(super) fn add(
+        &mut self,
+        keyed: &BatchKeys<'_>,
+        first: usize,
+        ends: &[usize],
+        outcomes: &ObserveOutcomes,
+    ) {
         let last = ends.last().copied().unwrap_or(first);
         for (request, end) in ends.iter().enumerate() {
             self.duplicate.resize(*end, outcomes.duplicate(request));
@@ -389,7 +437,7 @@ impl<'a> Answers<'a> {
                 let columns = &mut self.columns[range.clone()];
                 if is_full {
                     let values = match source {
-                        Source::Kind(at) => keyed.values(*at),
+                        ObservationSource::Kind(at) => keyed.values(*at),
                         _ => None,
                     };
                     for (column, what) in columns {
@@ -399,7 +447,7 @@ impl<'a> Answers<'a> {
                             seen.zip(about).zip(rows.clone()).map(|((seen, (time, duplicate)), row)| {
                                 let value = values.and_then(|values| values.get(row));
                                 let fresh = u64::from(seen.fresh());
-                                Some((seen, Added { time: *time, value, fresh, counts: !duplicate }))
+                                Some((seen, EventAddition { time: *time, value, fresh, counts: !duplicate }))
                             });
                         what.fill(column, seen);
                     }
@@ -411,12 +459,12 @@ impl<'a> Answers<'a> {
                     let before = before.filter(|(source, _)| keyed.has(*source, row)).count();
                     let seen = outcomes.reading(*start as usize + before)?;
                     let value = match source {
-                        Source::Kind(at) => keyed.values(*at).and_then(|values| values.get(row)),
+                        ObservationSource::Kind(at) => keyed.values(*at).and_then(|values| values.get(row)),
                         _ => None,
                     };
                     let counts = !self.duplicate[row];
                     let time = keyed.time(row);
-                    Some((seen, Added { time, value, fresh: u64::from(seen.fresh()), counts }))
+                    Some((seen, EventAddition { time, value, fresh: u64::from(seen.fresh()), counts }))
                 };
                 for (column, what) in columns {
                     what.fill(column, rows.clone().map(seen));
@@ -427,14 +475,14 @@ impl<'a> Answers<'a> {
     }
 
     /// Takes the readings of events that were counted row by row.
-    pub(super) fn add_observed(&mut self, all: &Observed) {
+    pub(super) fn add_observed(&mut self, all: &ObservedBatch) {
         let all: Vec<ObservedEvent<'_>> = all.events().collect();
         self.duplicate.extend(all.iter().map(|observed| observed.duplicate));
-        let mut seen: Vec<Option<(View<'_>, Added)>> = Vec::with_capacity(all.len());
+        let mut seen: Vec<Option<(ReadingView<'_>, EventAddition)>> = Vec::with_capacity(all.len());
         for (source, range) in &self.groups {
             let columns = &mut self.columns[range.clone()];
             let kind = match source {
-                Source::Kind(at) => Some(*at),
+                ObservationSource::Kind(at) => Some(*at),
                 _ => None,
             };
             match kind.filter(|at| all.iter().all(|observed| observed.of_kind(*at).len() <= 1)) {
@@ -443,7 +491,7 @@ impl<'a> Answers<'a> {
                     seen.clear();
                     seen.extend(all.iter().map(|observed| {
                         let value = value(plan, observed.prepared);
-                        let added = Added { value, ..Added::by(observed) };
+                        let added = EventAddition { value, ..EventAddition::by(observed) };
                         Some((observed.of_kind(at).first()?, added))
                     }));
                     columns.iter_mut().for_each(|(column, what)| what.fill(column, seen.iter().copied()));
@@ -456,46 +504,48 @@ impl<'a> Answers<'a> {
     }
 
     /// The columns with what was taken so far.
-    pub(super) fn finish(self) -> Answer {
+    pub(super) fn finish(self) -> BatchAnswer {
         let mut columns: Vec<AnswerColumn> = self.columns.into_iter().map(|(column, _)| column).collect();
         for column in &mut columns {
             if let Some(present) = &mut column.present {
                 present.resize(self.rows, true);
             }
         }
-        Answer { rows: self.rows, duplicate: self.duplicate, columns }
+        BatchAnswer { rows: self.rows, duplicate: self.duplicate, columns }
     }
 }
 
-fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, What)) {
+fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
     let name = |value: &str| format!("{}.{value}", plan.name);
-    add(name("first"), What::First);
-    add(name("last"), What::Last);
-    for (at, kept) in plan.track.iter().enumerate() {
+    add(name("first"), AnswerColumnKind::First);
+    add(name("last"), AnswerColumnKind::Last);
+    for (at, kept) in plan.aggregate.iter().enumerate() {
         let what = match kept {
             Kept::First | Kept::Last => continue,
-            Kept::Count => What::Count(at),
-            Kept::Sum => What::Sum(at),
-            Kept::Min => What::Min(at),
-            Kept::Max => What::Max(at),
-            Kept::Decayed { half_life, weight } => {
-                What::Decayed { column: at, half_life: *half_life, counts: *weight == Weight::One }
-            }
+            Kept::Count => AnswerColumnKind::Count(at),
+            Kept::Sum => AnswerColumnKind::Sum(at),
+            Kept::Min => AnswerColumnKind::Min(at),
+            Kept::Max => AnswerColumnKind::Max(at),
+            Kept::Decayed { half_life, weight } => AnswerColumnKind::Decayed {
+                column: at,
+                half_life: *half_life,
+                counts: *weight == DecayWeight::One,
+            },
         };
-        add(name(&track::name(kept)), what);
+        add(name(&aggregate::name(kept)), what);
     }
     for (counter, counted) in plan.counters.iter().enumerate() {
         let adds = plan.observe.iter().filter(|(of, _)| usize::from(*of) == counter).map(|(_, by)| *by).sum();
         for (window, span) in plan.windows.iter().enumerate() {
-            add(name(&format!("{counted}_{span}")), What::Counter { window, counter, adds });
+            add(name(&format!("{counted}_{span}")), AnswerColumnKind::Counter { window, counter, adds });
         }
     }
-    add(name("quality"), What::Quality { is_approx: false });
+    add(name("quality"), AnswerColumnKind::Quality { is_approx: false });
 }
 
 /// What is known after events that were counted row by row.
-pub(super) fn of_observed(pipeline: &Pipeline, observed: &Observed) -> Answer {
-    let mut answers = Answers::new(pipeline, observed.len());
+pub(super) fn of_observed(pipeline: &Pipeline, observed: &ObservedBatch) -> BatchAnswer {
+    let mut answers = BatchAnswerBuilder::new(pipeline, observed.len());
     answers.add_observed(observed);
     answers.finish()
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr};
 
-use content::network::{self, Prefixes};
-use content::piece::{self, Normalise};
+use content::network::{self, PrefixLengths};
+use content::piece::{self, Normalisation};
 use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value};
 
 use crate::stage::observe::put;
@@ -14,20 +14,20 @@ use crate::stage::observe::put;
 /// The column `id` is the caller's name for each event, `time` is when it happened, as in [`event::Event`]; any other is
 /// the field of its name. What the pipeline has no field for is left out, and so is a value that does not fit.
 #[derive(Debug, Default)]
-pub struct Batch<'a> {
+pub struct EventBatch<'a> {
     /// How many events.
     pub rows: usize,
     /// Names and columns. Of several of one name the last one counts.
-    pub columns: Vec<(Cow<'a, str>, Column<'a>)>,
+    pub columns: Vec<(Cow<'a, str>, BatchColumn<'a>)>,
     /// The caller's name for the whole, if it has one: sent again, nothing of it counts twice.
     pub id: Option<String>,
 }
 
 /// A column: cells that rows take in order, or by a code.
 #[derive(Debug)]
-pub struct Column<'a> {
+pub struct BatchColumn<'a> {
     /// The values; one for each row unless there are codes.
-    pub cells: Cells<'a>,
+    pub cells: BatchCells<'a>,
     /// For each row the index of its cell, where many rows share few values. One beyond the cells is no value.
     pub codes: Option<Vec<u32>>,
     /// For each row whether it has a value; all have if there is no list.
@@ -36,7 +36,7 @@ pub struct Column<'a> {
 
 /// The values of a column.
 #[derive(Debug)]
-pub enum Cells<'a> {
+pub enum BatchCells<'a> {
     /// Texts.
     Texts(Vec<&'a str>),
     /// Integers.
@@ -55,17 +55,17 @@ pub enum Cells<'a> {
     Values(Vec<Option<Value>>),
 }
 
-impl Cells<'_> {
+impl BatchCells<'_> {
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {
-            Cells::Texts(cells) => cells.len(),
-            Cells::Integers(cells) | Cells::Times(cells) => cells.len(),
-            Cells::Unsigned(cells) => cells.len(),
-            Cells::Floats(cells) => cells.len(),
-            Cells::Bools(cells) => cells.len(),
-            Cells::Ips(cells) => cells.len(),
-            Cells::Values(cells) => cells.len(),
+            BatchCells::Texts(cells) => cells.len(),
+            BatchCells::Integers(cells) | BatchCells::Times(cells) => cells.len(),
+            BatchCells::Unsigned(cells) => cells.len(),
+            BatchCells::Floats(cells) => cells.len(),
+            BatchCells::Bools(cells) => cells.len(),
+            BatchCells::Ips(cells) => cells.len(),
+            BatchCells::Values(cells) => cells.len(),
         }
     }
 
@@ -76,25 +76,25 @@ impl Cells<'_> {
 
     fn value(&self, at: usize) -> Option<Value> {
         match self {
-            Cells::Texts(cells) => cells.get(at).map(|text| Value::from(*text)),
-            Cells::Integers(cells) => cells.get(at).map(|integer| Value::Integer(*integer)),
+            BatchCells::Texts(cells) => cells.get(at).map(|text| Value::from(*text)),
+            BatchCells::Integers(cells) => cells.get(at).map(|integer| Value::Integer(*integer)),
             // As in JSON, where a number beyond the integers is text or nothing.
-            Cells::Unsigned(cells) => cells.get(at).map(|integer| {
+            BatchCells::Unsigned(cells) => cells.get(at).map(|integer| {
                 i64::try_from(*integer).map_or_else(|_| Value::from(integer.to_string()), Value::Integer)
             }),
-            Cells::Floats(cells) => cells.get(at).map(|float| Value::Float(*float)),
-            Cells::Bools(cells) => cells.get(at).map(|truth| Value::Bool(*truth)),
-            Cells::Times(cells) => cells.get(at).map(|micros| Value::Time(Time(*micros))),
-            Cells::Ips(cells) => cells.get(at).map(|ip| Value::from(*ip)),
-            Cells::Values(cells) => cells.get(at).cloned().flatten(),
+            BatchCells::Floats(cells) => cells.get(at).map(|float| Value::Float(*float)),
+            BatchCells::Bools(cells) => cells.get(at).map(|truth| Value::Bool(*truth)),
+            BatchCells::Times(cells) => cells.get(at).map(|micros| Value::Time(Time(*micros))),
+            BatchCells::Ips(cells) => cells.get(at).map(|ip| Value::from(*ip)),
+            BatchCells::Values(cells) => cells.get(at).cloned().flatten(),
         }
     }
 }
 
-impl<'a> Column<'a> {
+impl<'a> BatchColumn<'a> {
     /// A column with a value in each row.
-    pub fn full(cells: Cells<'a>) -> Column<'a> {
-        Column { cells, codes: None, present: None }
+    pub fn full(cells: BatchCells<'a>) -> BatchColumn<'a> {
+        BatchColumn { cells, codes: None, present: None }
     }
 
     /// The cell of a row.
@@ -111,7 +111,7 @@ impl<'a> Column<'a> {
     /// Whether a row has a value.
     pub(crate) fn has(&self, row: usize) -> bool {
         self.cell(row).is_some_and(|cell| match &self.cells {
-            Cells::Values(cells) => cells.get(cell).is_some_and(Option::is_some),
+            BatchCells::Values(cells) => cells.get(cell).is_some_and(Option::is_some),
             cells => cell < cells.len(),
         })
     }
@@ -127,11 +127,11 @@ impl<'a> Column<'a> {
     pub(super) fn fill(&self, row: usize, wanted: Type, slot: Slot, facts: &mut Facts) {
         let Some(at) = self.cell(row) else { return };
         match (&self.cells, wanted) {
-            (Cells::Integers(cells), Type::Integer) => put(facts, slot, cells.get(at).copied()),
-            (Cells::Texts(cells), Type::String) => put(facts, slot, cells.get(at).copied()),
-            (Cells::Ips(cells), Type::Ip) => put(facts, slot, cells.get(at).copied()),
-            (Cells::Floats(cells), Type::Float) => put(facts, slot, cells.get(at).copied()),
-            (Cells::Bools(cells), Type::Bool) => put(facts, slot, cells.get(at).copied()),
+            (BatchCells::Integers(cells), Type::Integer) => put(facts, slot, cells.get(at).copied()),
+            (BatchCells::Texts(cells), Type::String) => put(facts, slot, cells.get(at).copied()),
+            (BatchCells::Ips(cells), Type::Ip) => put(facts, slot, cells.get(at).copied()),
+            (BatchCells::Floats(cells), Type::Float) => put(facts, slot, cells.get(at).copied()),
+            (BatchCells::Bools(cells), Type::Bool) => put(facts, slot, cells.get(at).copied()),
             (cells, wanted) => put(facts, slot, cells.value(at).and_then(|value| value.coerce(wanted))),
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Column<'a> {
     /// The text of a row, without a copy where it is one.
     pub(super) fn text(&self, row: usize) -> Option<Cow<'_, str>> {
         match &self.cells {
-            Cells::Texts(cells) => cells.get(self.cell(row)?).map(|text| Cow::Borrowed(*text)),
+            BatchCells::Texts(cells) => cells.get(self.cell(row)?).map(|text| Cow::Borrowed(*text)),
             _ => match self.value(row)?.coerce(Type::String)? {
                 Value::String(text) => Some(Cow::Owned(text.into_string())),
                 _ => None,
@@ -148,8 +148,8 @@ impl<'a> Column<'a> {
     }
 
     /// What the row's cells make of them, each cell once.
-    fn spread<T: Copy + Default>(&self, rows: usize, of: Vec<Option<T>>) -> Spread<T> {
-        let mut spread = Spread { values: Vec::with_capacity(rows), missing: None };
+    fn spread<T: Copy + Default>(&self, rows: usize, of: Vec<Option<T>>) -> RowValues<T> {
+        let mut spread = RowValues { values: Vec::with_capacity(rows), missing: None };
         for row in 0..rows {
             match self.cell(row).and_then(|cell| of.get(cell).copied().flatten()) {
                 Some(value) => spread.values.push(value),
@@ -165,21 +165,21 @@ impl<'a> Column<'a> {
     }
 
     /// The times of the rows; what is no time is missing.
-    pub(super) fn times(&self, rows: usize) -> Spread<i64> {
+    pub(super) fn times(&self, rows: usize) -> RowValues<i64> {
         let time = |cell| match self.cells.value(cell)?.coerce(Type::Time)? {
             Value::Time(time) => Some(time.0),
             _ => None,
         };
         match &self.cells {
-            Cells::Times(cells) if self.is_plain() && cells.len() >= rows => {
-                Spread { values: cells[..rows].to_vec(), missing: None }
+            BatchCells::Times(cells) if self.is_plain() && cells.len() >= rows => {
+                RowValues { values: cells[..rows].to_vec(), missing: None }
             }
             cells => self.spread(rows, (0..cells.len()).map(time).collect()),
         }
     }
 
     /// The integers of the rows, as a fact of type integer has them.
-    pub(super) fn integers(&self, rows: usize) -> Spread<i64> {
+    pub(super) fn integers(&self, rows: usize) -> RowValues<i64> {
         let integer = |cell| match self.cells.value(cell)?.coerce(Type::Integer)? {
             Value::Integer(integer) => Some(integer),
             _ => None,
@@ -193,13 +193,13 @@ impl<'a> Column<'a> {
         &self,
         rows: usize,
         wanted: Type,
-        normalise: Normalise,
+        normalise: Normalisation,
         secret: &Secret,
-    ) -> Spread<Shingle> {
-        let mut spread = Spread { values: Vec::with_capacity(rows), missing: None };
-        let exact = normalise == Normalise::Exact;
+    ) -> RowValues<Shingle> {
+        let mut spread = RowValues { values: Vec::with_capacity(rows), missing: None };
+        let exact = normalise == Normalisation::Exact;
         match &self.cells {
-            Cells::Texts(cells) if exact && wanted == Type::String => {
+            BatchCells::Texts(cells) if exact && wanted == Type::String => {
                 let hash = |text: &&str| {
                     let text = &text[..text.floor_char_boundary(piece::PIECE_BYTES_MAX)];
                     (!text.is_empty()).then(|| secret.shingle(text.as_bytes()))
@@ -210,15 +210,15 @@ impl<'a> Column<'a> {
                 }
                 self.spread(rows, cells.iter().map(hash).collect())
             }
-            Cells::Integers(cells) if exact && matches!(wanted, Type::String | Type::Integer) => {
-                let hash = |integer: &i64| Some(secret.shingle(Digits::of(*integer).as_bytes()));
+            BatchCells::Integers(cells) if exact && matches!(wanted, Type::String | Type::Integer) => {
+                let hash = |integer: &i64| Some(secret.shingle(DecimalDigits::of(*integer).as_bytes()));
                 if self.is_plain() && cells.len() >= rows {
                     cells[..rows].iter().for_each(|integer| spread.push(hash(integer), rows));
                     return spread;
                 }
                 self.spread(rows, cells.iter().map(hash).collect())
             }
-            Cells::Ips(cells) if exact && matches!(wanted, Type::String | Type::Ip) => {
+            BatchCells::Ips(cells) if exact && matches!(wanted, Type::String | Type::Ip) => {
                 let hash = |ip: &IpAddr| {
                     Some(match ip.to_canonical() {
                         IpAddr::V4(ip) => {
@@ -244,7 +244,12 @@ impl<'a> Column<'a> {
     }
 
     /// The shingles of the networks of a column of addresses.
-    pub(super) fn networks(&self, rows: usize, prefixes: Prefixes, secret: &Secret) -> Spread<Shingle> {
+    pub(super) fn networks(
+        &self,
+        rows: usize,
+        prefixes: PrefixLengths,
+        secret: &Secret,
+    ) -> RowValues<Shingle> {
         let hash = |cell| match self.cells.value(cell)?.coerce(Type::Ip)? {
             Value::Ip(ip) => Some(secret.shingle(network::network(ip, prefixes).as_bytes())),
             _ => None,
@@ -255,22 +260,22 @@ impl<'a> Column<'a> {
 
 /// A value for each row, or none.
 #[derive(Clone, Debug)]
-pub(super) struct Spread<T> {
+pub(super) struct RowValues<T> {
     /// Where there is none, something.
     values: Vec<T>,
     /// Rows without a value, if there are any.
     missing: Option<Vec<bool>>,
 }
 
-impl<T: Copy + Default> Spread<T> {
+impl<T: Copy + Default> RowValues<T> {
     /// No row has a value.
-    pub(super) fn none(rows: usize) -> Spread<T> {
-        Spread { values: vec![T::default(); rows], missing: Some(vec![true; rows]) }
+    pub(super) fn none(rows: usize) -> RowValues<T> {
+        RowValues { values: vec![T::default(); rows], missing: Some(vec![true; rows]) }
     }
 
     /// What each row says.
-    pub(super) fn of(values: impl Iterator<Item = Option<T>>, rows: usize) -> Spread<T> {
-        let mut spread = Spread { values: Vec::with_capacity(rows), missing: None };
+    pub(super) fn of(values: impl Iterator<Item = Option<T>>, rows: usize) -> RowValues<T> {
+        let mut spread = RowValues { values: Vec::with_capacity(rows), missing: None };
         values.for_each(|value| spread.push(value, rows));
         spread
     }
@@ -315,16 +320,16 @@ impl<T: Copy + Default> Spread<T> {
 }
 
 /// The decimal digits of an integer.
-struct Digits {
+struct DecimalDigits {
     bytes: [u8; 24],
     length: usize,
 }
 
-impl Digits {
+impl DecimalDigits {
     /// Made in registers and written whole: a hash that reads eight bytes where single ones were just written waits until all
     /// stores before them are done.
     #[inline]
-    fn of(integer: i64) -> Digits {
+    fn of(integer: i64) -> DecimalDigits {
         const EIGHT: u64 = 100_000_000;
         const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
         let rest = integer.unsigned_abs();
@@ -332,7 +337,7 @@ impl Digits {
             let digits = eight(rest);
             // The first digit that is not 0, or the last one.
             let leading = (digits.trailing_zeros() / 8).min(7);
-            return Digits::new([(digits | ZEROS) >> (leading * 8), 0, 0], 8 - leading as usize);
+            return DecimalDigits::new([(digits | ZEROS) >> (leading * 8), 0, 0], 8 - leading as usize);
         }
         let mut words = [rest / EIGHT / EIGHT, rest / EIGHT % EIGHT, rest % EIGHT].map(eight);
         let leading = words.iter().position(|word| *word != 0).unwrap_or(2);
@@ -346,16 +351,16 @@ impl Digits {
         let word = |at: usize| words.get(start / 8 + at).copied().unwrap_or(0);
         let shift = (start % 8 * 8) as u32;
         let shifted = |at: usize| word(at) >> shift | word(at + 1).checked_shl(64 - shift).unwrap_or(0);
-        Digits::new([0, 1, 2].map(shifted), 24 - start)
+        DecimalDigits::new([0, 1, 2].map(shifted), 24 - start)
     }
 
     #[inline(always)]
-    fn new(words: [u64; 3], length: usize) -> Digits {
+    fn new(words: [u64; 3], length: usize) -> DecimalDigits {
         let mut bytes = [0; 24];
         for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
             *bytes = word.to_le_bytes();
         }
-        Digits { bytes, length }
+        DecimalDigits { bytes, length }
     }
 
     fn as_bytes(&self) -> &[u8] {
@@ -408,9 +413,9 @@ fn eight(number: u64) -> u64 {
     tens | (twos - tens * 10) << 8
 }
 
-impl Batch<'_> {
+impl EventBatch<'_> {
     /// The columns of some events, of which each value keeps its type. Raw messages are not looked at.
-    pub fn of_events(events: Vec<Event>) -> Batch<'static> {
+    pub fn of_events(events: Vec<Event>) -> EventBatch<'static> {
         let rows = events.len();
         let mut columns: Vec<(String, Vec<Option<Value>>)> =
             vec![("id".to_owned(), vec![None; rows]), ("time".to_owned(), vec![None; rows])];
@@ -432,9 +437,9 @@ impl Batch<'_> {
         }
         let columns = columns
             .into_iter()
-            .map(|(name, values)| (Cow::Owned(name), Column::full(Cells::Values(values))))
+            .map(|(name, values)| (Cow::Owned(name), BatchColumn::full(BatchCells::Values(values))))
             .collect();
-        Batch { rows, columns, id: None }
+        EventBatch { rows, columns, id: None }
     }
 }
 
@@ -442,13 +447,13 @@ impl Batch<'_> {
 mod tests {
     use super::*;
 
-    fn column(cells: Cells<'_>) -> Column<'_> {
-        Column::full(cells)
+    fn column(cells: BatchCells<'_>) -> BatchColumn<'_> {
+        BatchColumn::full(cells)
     }
 
     /// Whatever a column is stored as, its keys are those that its values have one by one.
     #[track_caller]
-    fn check(column: &Column<'_>, rows: usize, wanted: Type, normalise: Normalise) {
+    fn check(column: &BatchColumn<'_>, rows: usize, wanted: Type, normalise: Normalisation) {
         let secret = Secret::new([3; 16]);
         let found = column.shingles(rows, wanted, normalise, &secret);
         for row in 0..rows {
@@ -464,26 +469,26 @@ mod tests {
 
     #[test]
     fn columns_are_hashed_as_their_values_are() {
-        use Normalise::{Exact, Host, Text};
-        let texts = || Cells::Texts(vec!["a", "", "42", "192.0.2.7", "https://WWW.example.com/x"]);
+        use Normalisation::{Exact, Host, Text};
+        let texts = || BatchCells::Texts(vec!["a", "", "42", "192.0.2.7", "https://WWW.example.com/x"]);
         for wanted in [Type::String, Type::Integer, Type::Ip, Type::Time] {
             check(&column(texts()), 5, wanted, Exact);
         }
         check(&column(texts()), 5, Type::String, Text);
         check(&column(texts()), 5, Type::String, Host);
-        let integers = || Cells::Integers(Cow::Owned(vec![0, -1, 7, i64::MIN, i64::MAX]));
+        let integers = || BatchCells::Integers(Cow::Owned(vec![0, -1, 7, i64::MIN, i64::MAX]));
         for wanted in [Type::String, Type::Integer, Type::Float, Type::Time, Type::Bool] {
             check(&column(integers()), 5, wanted, Exact);
         }
-        check(&column(Cells::Unsigned(Cow::Owned(vec![1, u64::MAX]))), 2, Type::String, Exact);
-        check(&column(Cells::Unsigned(Cow::Owned(vec![1, u64::MAX]))), 2, Type::Integer, Exact);
-        check(&column(Cells::Floats(Cow::Owned(vec![0.5, f64::NAN]))), 2, Type::String, Exact);
-        check(&column(Cells::Bools(vec![true, false])), 2, Type::String, Exact);
-        check(&column(Cells::Times(Cow::Owned(vec![0, 1]))), 2, Type::Time, Exact);
+        check(&column(BatchCells::Unsigned(Cow::Owned(vec![1, u64::MAX]))), 2, Type::String, Exact);
+        check(&column(BatchCells::Unsigned(Cow::Owned(vec![1, u64::MAX]))), 2, Type::Integer, Exact);
+        check(&column(BatchCells::Floats(Cow::Owned(vec![0.5, f64::NAN]))), 2, Type::String, Exact);
+        check(&column(BatchCells::Bools(vec![true, false])), 2, Type::String, Exact);
+        check(&column(BatchCells::Times(Cow::Owned(vec![0, 1]))), 2, Type::Time, Exact);
         let ips = ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1"].map(|ip| ip.parse().unwrap()).to_vec();
-        check(&column(Cells::Ips(ips.clone())), 3, Type::Ip, Exact);
-        check(&column(Cells::Ips(ips)), 3, Type::String, Exact);
-        let coded = Column {
+        check(&column(BatchCells::Ips(ips.clone())), 3, Type::Ip, Exact);
+        check(&column(BatchCells::Ips(ips)), 3, Type::String, Exact);
+        let coded = BatchColumn {
             cells: texts(),
             codes: Some(vec![4, 0, 9, 0]),
             present: Some(vec![true, true, true, false]),
@@ -493,7 +498,8 @@ mod tests {
 
     #[test]
     fn digits_are_those_of_the_integer() {
-        let check = |integer: i64| assert_eq!(Digits::of(integer).as_bytes(), integer.to_string().as_bytes());
+        let check =
+            |integer: i64| assert_eq!(DecimalDigits::of(integer).as_bytes(), integer.to_string().as_bytes());
         for power in (0..=18).map(|digits| 10i64.pow(digits)) {
             for number in [power - 1, power, power + 1, 2 * (power / 2) + 7] {
                 check(number);
@@ -531,10 +537,10 @@ mod tests {
     #[test]
     fn rows_beyond_the_cells_have_no_value() {
         let secret = Secret::new([3; 16]);
-        let short = column(Cells::Texts(vec!["a"]));
-        let found = short.shingles(3, Type::String, Normalise::Exact, &secret);
+        let short = column(BatchCells::Texts(vec!["a"]));
+        let found = short.shingles(3, Type::String, Normalisation::Exact, &secret);
         assert_eq!((found.count(), found.get(0).is_some(), found.get(2)), (1, true, None));
-        assert_eq!(column(Cells::Times(Cow::Owned(vec![5]))).times(2).get(1), None);
+        assert_eq!(column(BatchCells::Times(Cow::Owned(vec![5]))).times(2).get(1), None);
     }
 
     #[test]
@@ -544,7 +550,7 @@ mod tests {
         one.push("user", "bob");
         let mut other = Event { time: Some(Time(5)), ..Event::default() };
         other.push("size", 3i64);
-        let batch = Batch::of_events(vec![one, other]);
+        let batch = EventBatch::of_events(vec![one, other]);
         let value = |name: &str, row| {
             let column = batch.columns.iter().find(|(own, _)| own == name).unwrap();
             column.1.value(row)

@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use content::piece::Normalise;
+use content::piece::Normalisation;
 use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Time, Type};
-use stats::{Add, Observation, Once, Request};
+use stats::{Addition, DedupeMark, Observation, ObserveRequest};
 
-use super::columns::{Batch, Column, Spread};
-use crate::plan::{ContentColumns, Input, ONCE, Pipeline};
-use crate::stage::fields::Fielded;
-use crate::stage::keys::{self, Pair, Prepared};
+use super::columns::{BatchColumn, EventBatch, RowValues};
+use crate::plan::{ContentColumns, ONCE, Pipeline, PipelineInput};
+use crate::stage::fields::RowDraft;
+use crate::stage::keys::{self, DistinctPair, PreparedEvent};
 use crate::stage::observe::counters;
 
 /// Observations of a request that is for several rows: the ledger applies about so many together.
@@ -19,20 +19,20 @@ const TOGETHER: usize = 1000;
 const SOURCES_MAX: usize = 2000;
 
 /// A batch whose keys are known.
-pub(super) struct Keyed<'a> {
+pub(super) struct BatchKeys<'a> {
     pub(super) pipeline: &'a Arc<Pipeline>,
     arrival: Time,
     times: Vec<Time>,
     /// The mark of each row that has a name.
-    marks: Option<Spread<Shingle>>,
+    marks: Option<RowValues<Shingle>>,
     /// The batch's name.
     id: Option<(&'a str, &'a Secret)>,
     /// For each kind the shingles of the rows.
-    kinds: Vec<Arc<Spread<Shingle>>>,
+    kinds: Vec<Arc<RowValues<Shingle>>>,
     /// For each kind with a track's value the values of the rows.
-    values: Vec<Option<Spread<i64>>>,
+    values: Vec<Option<RowValues<i64>>>,
     /// For each distinct count the values that are counted.
-    distincts: Vec<Arc<Spread<Shingle>>>,
+    distincts: Vec<Arc<RowValues<Shingle>>>,
     /// The same pair's shingle, once for each row.
     pairs: Vec<Vec<Shingle>>,
     /// Events that claimed to come from too far in the future.
@@ -44,35 +44,35 @@ pub(super) struct Keyed<'a> {
 
 /// What a row's observations are of, in the order in which they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ObservationSource {
     Kind(usize),
     Distinct(usize),
     Label(usize),
 }
 
 /// The columns of a [`Source`].
-struct Sourced<'a> {
+struct SourceColumns<'a> {
     kind: Kind,
     /// Of the key, or of a distinct count's owner.
-    shingles: &'a Spread<Shingle>,
+    shingles: &'a RowValues<Shingle>,
     /// What every row adds, but for values.
-    add: Add,
+    add: Addition,
     /// What rows add to a track.
-    values: Option<&'a Spread<i64>>,
+    values: Option<&'a RowValues<i64>>,
     /// The values of a distinct count, and their pairs with the owners.
-    pairs: Option<(&'a Spread<Shingle>, &'a [Shingle])>,
+    pairs: Option<(&'a RowValues<Shingle>, &'a [Shingle])>,
 }
 
-impl<'a> Keyed<'a> {
+impl<'a> BatchKeys<'a> {
     /// The keys of a batch; `None` if the pipeline's events must be taken one by one.
     pub(super) fn of(
         pipeline: &'a Arc<Pipeline>,
-        batch: &'a Batch<'_>,
+        batch: &'a EventBatch<'_>,
         arrival: Time,
         secret: &'a Secret,
-    ) -> Option<Keyed<'a>> {
+    ) -> Option<BatchKeys<'a>> {
         let sources = pipeline.kinds.len() + pipeline.distincts.len() + pipeline.labels.len();
-        let is_plain = pipeline.input == Input::Json
+        let is_plain = pipeline.input == PipelineInput::Json
             && matches!(pipeline.columns.content, ContentColumns::Json)
             && pipeline.phrases.is_empty()
             && pipeline.classifiers.is_empty()
@@ -84,7 +84,7 @@ impl<'a> Keyed<'a> {
         let named = |name: &str| batch.columns.iter().rev().find(|(own, _)| own == name).map(|(_, it)| it);
         let (times, clamped) = times(pipeline, named("time"), rows, arrival);
         let marks = named("id").map(|column| marks(pipeline, column, rows, secret));
-        let mut hashing = Hashing { pipeline, rows, secret, brought: Vec::new(), done: Vec::new() };
+        let mut hashing = ColumnHasher { pipeline, rows, secret, brought: Vec::new(), done: Vec::new() };
         let mut ignored = 0;
         for (name, column) in &batch.columns {
             match pipeline.schema.slot(name) {
@@ -104,9 +104,9 @@ impl<'a> Keyed<'a> {
             return None;
         }
         let hashed = pipeline.kinds.iter().map(|kind| hashing.of(kind.slot, kind.normalise));
-        let mut kinds: Vec<Arc<Spread<Shingle>>> = hashed.collect::<Option<_>>()?;
-        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(distinct.of, Normalise::Exact));
-        let distincts: Vec<Arc<Spread<Shingle>>> = hashed.collect::<Option<_>>()?;
+        let mut kinds: Vec<Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
+        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(distinct.of, Normalisation::Exact));
+        let distincts: Vec<Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
         let values = pipeline.kinds.iter().map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
         let values = values.collect();
         if pipeline.kinds.iter().any(|kind| kind.when.is_some()) {
@@ -122,7 +122,7 @@ impl<'a> Keyed<'a> {
         });
         let pairs = pairs.collect();
         let id = batch.id.as_deref().map(|id| (id, secret));
-        Some(Keyed {
+        Some(BatchKeys {
             pipeline,
             arrival,
             times,
@@ -159,23 +159,23 @@ impl<'a> Keyed<'a> {
     }
 
     /// The values that rows add to a kind's track.
-    pub(super) fn values(&self, kind: usize) -> Option<&Spread<i64>> {
+    pub(super) fn values(&self, kind: usize) -> Option<&RowValues<i64>> {
         self.values.get(kind)?.as_ref()
     }
 
     /// The key of a source in a row.
     #[inline]
-    pub(super) fn key(&self, source: Source, row: usize) -> Option<Key> {
+    pub(super) fn key(&self, source: ObservationSource, row: usize) -> Option<Key> {
         let pipeline = self.pipeline;
         let key = |kind: Kind, shingle| Key { space: pipeline.space, kind, shingle };
         match source {
-            Source::Kind(at) => Some(key(pipeline.kinds[at].kind, self.kinds[at].get(row)?)),
-            Source::Distinct(at) => {
+            ObservationSource::Kind(at) => Some(key(pipeline.kinds[at].kind, self.kinds[at].get(row)?)),
+            ObservationSource::Distinct(at) => {
                 let plan = &pipeline.distincts[at];
                 self.distincts[at].get(row)?;
                 Some(key(plan.kind, self.kinds[plan.per].get(row)?))
             }
-            Source::Label(at) => {
+            ObservationSource::Label(at) => {
                 let plan = &pipeline.labels[at];
                 Some(key(plan.kind, self.kinds[plan.of].get(row)?))
             }
@@ -184,14 +184,19 @@ impl<'a> Keyed<'a> {
 
     /// Whether a row has a key of a source.
     #[inline]
-    pub(super) fn has(&self, source: Source, row: usize) -> bool {
+    pub(super) fn has(&self, source: ObservationSource, row: usize) -> bool {
         self.key(source, row).is_some()
     }
 
     /// Fills requests for the rows from one on, with about so many observations at most; answers the row behind each of
     /// them. Rows that have no name of their own share requests.
-    pub(super) fn fill(&self, first: usize, at_once: usize, requests: &mut Vec<Request>) -> Vec<usize> {
-        let sources: Vec<Sourced<'_>> =
+    pub(super) fn fill(
+        &self,
+        first: usize,
+        at_once: usize,
+        requests: &mut Vec<ObserveRequest>,
+    ) -> Vec<usize> {
+        let sources: Vec<SourceColumns<'_>> =
             sources(self.pipeline).into_iter().map(|source| self.sourced(source)).collect();
         let width = sources.len().max(1);
         let together = (TOGETHER / width).max(1);
@@ -208,9 +213,9 @@ impl<'a> Keyed<'a> {
             }
             let used = ends.len();
             if used == requests.len() {
-                requests.push(Request {
+                requests.push(ObserveRequest {
                     observations: Vec::with_capacity((end - row) * width),
-                    ..Request::default()
+                    ..ObserveRequest::default()
                 });
             }
             let request = &mut requests[used];
@@ -223,10 +228,12 @@ impl<'a> Keyed<'a> {
                     let key = Key { space: self.pipeline.space, kind: source.kind, shingle };
                     let add = match (&source.add, source.pairs) {
                         (_, Some((values, pairs))) => match values.get(row) {
-                            Some(_) => Add::Distinct { pair: pairs[row] },
+                            Some(_) => Addition::Distinct { pair: pairs[row] },
                             None => continue,
                         },
-                        (Add::Value(_), _) => Add::Value(source.values.and_then(|values| values.get(row))),
+                        (Addition::Value(_), _) => {
+                            Addition::Value(source.values.and_then(|values| values.get(row)))
+                        }
                         (add, _) => add.clone(),
                     };
                     request.observations.push(Observation { key, time, add });
@@ -240,30 +247,30 @@ impl<'a> Keyed<'a> {
     }
 
     /// What is asked of a source, and what every row adds to it.
-    fn sourced(&self, source: Source) -> Sourced<'_> {
-        let plain = |kind: Kind, of: usize| Sourced {
+    fn sourced(&self, source: ObservationSource) -> SourceColumns<'_> {
+        let plain = |kind: Kind, of: usize| SourceColumns {
             kind,
             shingles: &self.kinds[of],
-            add: Add::Nothing,
+            add: Addition::Nothing,
             values: None,
             pairs: None,
         };
         match source {
-            Source::Kind(at) => {
+            ObservationSource::Kind(at) => {
                 let plan = &self.pipeline.kinds[at];
-                let add = if plan.track.is_empty() {
+                let add = if plan.aggregate.is_empty() {
                     counters(plan.observe.iter().copied())
                 } else {
-                    Add::Value(None)
+                    Addition::Value(None)
                 };
-                Sourced { add, values: self.values[at].as_ref(), ..plain(plan.kind, at) }
+                SourceColumns { add, values: self.values[at].as_ref(), ..plain(plan.kind, at) }
             }
-            Source::Distinct(at) => {
+            ObservationSource::Distinct(at) => {
                 let plan = &self.pipeline.distincts[at];
                 let pairs = Some((&*self.distincts[at], self.pairs[at].as_slice()));
-                Sourced { pairs, ..plain(plan.kind, plan.per) }
+                SourceColumns { pairs, ..plain(plan.kind, plan.per) }
             }
-            Source::Label(at) => {
+            ObservationSource::Label(at) => {
                 let plan = &self.pipeline.labels[at];
                 plain(plan.kind, plan.of)
             }
@@ -274,24 +281,29 @@ impl<'a> Keyed<'a> {
         self.marks.as_ref()?.get(row)
     }
 
-    fn once(&self, row: usize, mark: Option<Shingle>) -> Option<Once> {
+    fn once(&self, row: usize, mark: Option<Shingle>) -> Option<DedupeMark> {
         let time = self.time(row);
         let key = match (mark, self.id) {
             (Some(shingle), _) => Key { space: self.pipeline.space, kind: ONCE, shingle },
             (None, Some((id, secret))) => keys::once(self.pipeline, secret, "batch", &format!("{id}\0{row}")),
             (None, None) => return None,
         };
-        Some(Once { key, time })
+        Some(DedupeMark { key, time })
     }
 
     /// Some rows with their facts, to be judged.
-    pub(super) fn prepared(&self, batch: &Batch<'_>, rows: Range<usize>, secret: &Secret) -> Vec<Prepared> {
+    pub(super) fn prepared(
+        &self,
+        batch: &EventBatch<'_>,
+        rows: Range<usize>,
+        secret: &Secret,
+    ) -> Vec<PreparedEvent> {
         let pipeline = self.pipeline;
         let brought = |name: &str| {
             let slot = pipeline.schema.slot(name)?;
             (usize::from(slot.0) < pipeline.columns.count).then_some(slot)
         };
-        let brought: Vec<(Slot, &Column<'_>)> = batch
+        let brought: Vec<(Slot, &BatchColumn<'_>)> = batch
             .columns
             .iter()
             .filter(|(name, _)| !matches!(name.as_ref(), "id" | "time"))
@@ -307,7 +319,7 @@ impl<'a> Keyed<'a> {
                 let id = batch.id.as_ref()?;
                 Some(keys::once(pipeline, secret, "batch row", &format!("{id}\0{row}")))
             };
-            let fielded = Fielded {
+            let fielded = RowDraft {
                 pipeline: Arc::clone(pipeline),
                 event_id: id,
                 time: self.time(row),
@@ -317,23 +329,25 @@ impl<'a> Keyed<'a> {
                 facts,
                 raw: None,
             };
-            let of_kind = |kind: usize| self.key(Source::Kind(kind), row);
+            let of_kind = |kind: usize| self.key(ObservationSource::Kind(kind), row);
             let pair = |at: usize| {
-                let owner = self.key(Source::Distinct(at), row)?;
-                Some(Pair { owner, pair: self.pairs[at][row] })
+                let owner = self.key(ObservationSource::Distinct(at), row)?;
+                Some(DistinctPair { owner, pair: self.pairs[at][row] })
             };
-            let label = |at: usize| self.key(Source::Label(at), row);
-            Prepared::of_columns(fielded, of_kind, pair, label, mark.or_else(of_batch))
+            let label = |at: usize| self.key(ObservationSource::Label(at), row);
+            PreparedEvent::of_columns(fielded, of_kind, pair, label, mark.or_else(of_batch))
         };
         rows.map(row).collect()
     }
 }
 
 /// What is asked of each row, in order: keys that are counted, distinct values, labels that anything asks for.
-pub(super) fn sources(pipeline: &Pipeline) -> Vec<Source> {
-    let kinds = (0..pipeline.kinds.len()).filter(|at| pipeline.kinds[*at].is_counted()).map(Source::Kind);
-    let distincts = (0..pipeline.distincts.len()).map(Source::Distinct);
-    let labels = (0..pipeline.labels.len()).filter(|at| pipeline.labels[*at].is_read).map(Source::Label);
+pub(super) fn sources(pipeline: &Pipeline) -> Vec<ObservationSource> {
+    let kinds =
+        (0..pipeline.kinds.len()).filter(|at| pipeline.kinds[*at].is_counted()).map(ObservationSource::Kind);
+    let distincts = (0..pipeline.distincts.len()).map(ObservationSource::Distinct);
+    let labels =
+        (0..pipeline.labels.len()).filter(|at| pipeline.labels[*at].is_read).map(ObservationSource::Label);
     kinds.chain(distincts).chain(labels).collect()
 }
 
@@ -341,16 +355,21 @@ fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= Event::ID_BYTES_MAX
 }
 
-fn marks(pipeline: &Pipeline, column: &Column<'_>, rows: usize, secret: &Secret) -> Spread<Shingle> {
+fn marks(pipeline: &Pipeline, column: &BatchColumn<'_>, rows: usize, secret: &Secret) -> RowValues<Shingle> {
     let mark = |row| {
         let id = column.text(row).filter(|id| is_id(id))?;
         Some(keys::once(pipeline, secret, "event", &id).shingle)
     };
-    Spread::of((0..rows).map(mark), rows)
+    RowValues::of((0..rows).map(mark), rows)
 }
 
 /// The times of the events, none later than may be.
-fn times(pipeline: &Pipeline, column: Option<&Column<'_>>, rows: usize, arrival: Time) -> (Vec<Time>, u64) {
+fn times(
+    pipeline: &Pipeline,
+    column: Option<&BatchColumn<'_>>,
+    rows: usize,
+    arrival: Time,
+) -> (Vec<Time>, u64) {
     let latest = arrival + pipeline.skew_max;
     let Some(column) = column else { return (vec![arrival.min(latest); rows], 0) };
     let (claimed, mut clamped) = (column.times(rows), 0);
@@ -363,37 +382,37 @@ fn times(pipeline: &Pipeline, column: Option<&Column<'_>>, rows: usize, arrival:
 }
 
 /// A fact, how it is normalised, and the shingles of the rows.
-type Hashed = ((Slot, Normalise), Arc<Spread<Shingle>>);
+type HashedColumn = ((Slot, Normalisation), Arc<RowValues<Shingle>>);
 
 /// Shingles of columns, each made once for all that ask for the same.
-struct Hashing<'a, 'b> {
+struct ColumnHasher<'a, 'b> {
     pipeline: &'a Pipeline,
     rows: usize,
     secret: &'a Secret,
-    brought: Vec<(Slot, &'a Column<'b>)>,
-    done: Vec<Hashed>,
+    brought: Vec<(Slot, &'a BatchColumn<'b>)>,
+    done: Vec<HashedColumn>,
 }
 
-impl Hashing<'_, '_> {
-    fn column(&self, slot: Slot) -> Option<&Column<'_>> {
+impl ColumnHasher<'_, '_> {
+    fn column(&self, slot: Slot) -> Option<&BatchColumn<'_>> {
         self.brought.iter().rev().find(|(own, _)| *own == slot).map(|(_, column)| *column)
     }
 
     /// The shingles of a fact; `None` if a value of it can have several, or does not come from a column.
-    fn of(&mut self, slot: Slot, normalise: Normalise) -> Option<Arc<Spread<Shingle>>> {
+    fn of(&mut self, slot: Slot, normalise: Normalisation) -> Option<Arc<RowValues<Shingle>>> {
         if let Some((_, done)) = self.done.iter().find(|(of, _)| *of == (slot, normalise)) {
             return Some(Arc::clone(done));
         }
         let columns = &self.pipeline.columns;
         let wanted = self.pipeline.schema.column(slot).kind;
         let is_event = slot == columns.event.time || slot == columns.event.arrival;
-        if is_event || normalise == Normalise::Address || matches!(wanted, Type::List | Type::Bytes) {
+        if is_event || normalise == Normalisation::Address || matches!(wanted, Type::List | Type::Bytes) {
             return None;
         }
         let network = columns.networks.iter().find(|(_, network)| *network == slot);
         let spread = match network {
             Some((address, _)) => {
-                if normalise != Normalise::Exact {
+                if normalise != Normalisation::Exact {
                     return None;
                 }
                 let prefixes = self.pipeline.prefixes;
@@ -404,12 +423,12 @@ impl Hashing<'_, '_> {
                 column.map(|column| column.shingles(self.rows, wanted, normalise, self.secret))
             }
         };
-        let spread = Arc::new(spread.unwrap_or_else(|| Spread::none(self.rows)));
+        let spread = Arc::new(spread.unwrap_or_else(|| RowValues::none(self.rows)));
         self.done.push(((slot, normalise), Arc::clone(&spread)));
         Some(spread)
     }
 
-    fn integers(&self, slot: Slot) -> Option<Spread<i64>> {
+    fn integers(&self, slot: Slot) -> Option<RowValues<i64>> {
         self.column(slot).map(|column| column.integers(self.rows))
     }
 }
@@ -417,10 +436,10 @@ impl Hashing<'_, '_> {
 /// Takes the keys away that a row does not have because its facts do not meet the kind's condition.
 fn conditions(
     pipeline: &Pipeline,
-    brought: &[(Slot, &Column<'_>)],
+    brought: &[(Slot, &BatchColumn<'_>)],
     times: &[Time],
     arrival: Time,
-    kinds: &mut [Arc<Spread<Shingle>>],
+    kinds: &mut [Arc<RowValues<Shingle>>],
 ) {
     let with: Vec<usize> = (0..kinds.len()).filter(|at| pipeline.kinds[*at].when.is_some()).collect();
     let mut holds = vec![vec![false; times.len()]; with.len()];
@@ -440,7 +459,7 @@ fn conditions(
 /// Fills the facts of a row, as [`crate::stage::fields::fill`] does.
 fn fill(
     pipeline: &Pipeline,
-    brought: &[(Slot, &Column<'_>)],
+    brought: &[(Slot, &BatchColumn<'_>)],
     row: usize,
     time: Time,
     arrival: Time,

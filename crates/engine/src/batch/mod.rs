@@ -21,16 +21,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use content::budget::Cancellation;
 use event::{Event, Time, Value};
-use stats::{Durability, LedgerError, Request};
+use stats::{Durability, LedgerError, ObserveRequest};
 
-use crate::stage::observe::{self, Observed};
+use crate::stage::observe::{self, ObservedBatch};
 use crate::stage::score;
-use crate::{Decision, Due, Engine, EngineError, Pipeline, Prepared, label};
-use answer::Answers;
-pub use answer::{Answer, AnswerCells, AnswerColumn};
+use crate::{Decision, Engine, EngineError, PendingEffects, Pipeline, PreparedEvent, label};
+use answer::BatchAnswerBuilder;
+pub use answer::{AnswerCells, AnswerColumn, BatchAnswer};
 pub(crate) use columns::dotted;
-pub use columns::{Batch, Cells, Column};
-use keys::Keyed;
+pub use columns::{BatchCells, BatchColumn, EventBatch};
+use keys::BatchKeys;
 
 /// Observations that the ledger is handed at once: their requests and readings fit into the processor's caches.
 const AT_ONCE: usize = 4 << 10;
@@ -41,15 +41,15 @@ const POOL_MAX: usize = 16;
 
 /// Lists of batches that are over, to be filled again.
 #[derive(Debug)]
-pub(crate) struct Pool<T>(Mutex<Vec<T>>);
+pub(crate) struct BufferPool<T>(Mutex<Vec<T>>);
 
-impl<T> Default for Pool<T> {
-    fn default() -> Pool<T> {
-        Pool(Mutex::default())
+impl<T> Default for BufferPool<T> {
+    fn default() -> BufferPool<T> {
+        BufferPool(Mutex::default())
     }
 }
 
-impl<T: Default> Pool<T> {
+impl<T: Default> BufferPool<T> {
     pub(crate) fn take(&self) -> T {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
@@ -65,14 +65,14 @@ impl<T: Default> Pool<T> {
 /// A batch whose events were read: all that can be done without statistics.
 pub struct PreparedBatch<'a> {
     pipeline: &'a Arc<Pipeline>,
-    batch: &'a Batch<'a>,
+    batch: &'a EventBatch<'a>,
     arrival: Time,
     events: BatchEvents<'a>,
 }
 
 enum BatchEvents<'a> {
-    Columns(Box<Keyed<'a>>),
-    Rows(Vec<Prepared>),
+    Columns(Box<BatchKeys<'a>>),
+    Rows(Vec<PreparedEvent>),
 }
 
 impl fmt::Debug for PreparedBatch<'_> {
@@ -87,11 +87,11 @@ impl Engine {
     pub fn prepare_batch<'a>(
         &'a self,
         pipeline: &'a Arc<Pipeline>,
-        batch: &'a Batch<'a>,
+        batch: &'a EventBatch<'a>,
         arrival: Time,
         cancellation: &Cancellation,
     ) -> Option<PreparedBatch<'a>> {
-        let events = match Keyed::of(pipeline, batch, arrival, &self.secret) {
+        let events = match BatchKeys::of(pipeline, batch, arrival, &self.secret) {
             Some(keyed) => BatchEvents::Columns(Box::new(keyed)),
             None => BatchEvents::Rows(self.rows(pipeline, batch, arrival, cancellation)),
         };
@@ -106,7 +106,7 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had. Some of the events may have been counted: with `id`s, or an id of the batch, they
     /// can be sent again.
-    pub async fn observe_batch(&self, batch: PreparedBatch<'_>) -> Result<Answer, EngineError> {
+    pub async fn observe_batch(&self, batch: PreparedBatch<'_>) -> Result<BatchAnswer, EngineError> {
         let PreparedBatch { pipeline, batch, arrival, events } = batch;
         let keyed = match events {
             BatchEvents::Columns(keyed) => keyed,
@@ -121,7 +121,7 @@ impl Engine {
             }
         };
         self.count_keyed(&keyed, arrival);
-        let mut answers = Answers::new(pipeline, batch.rows);
+        let mut answers = BatchAnswerBuilder::new(pipeline, batch.rows);
         let mut requests = self.batches.take();
         let asked = self.ask(&keyed, &mut requests, &mut answers).await;
         self.batches.give(requests);
@@ -134,9 +134,9 @@ impl Engine {
 
     async fn ask(
         &self,
-        keyed: &Keyed<'_>,
-        requests: &mut Vec<Request>,
-        answers: &mut Answers<'_>,
+        keyed: &BatchKeys<'_>,
+        requests: &mut Vec<ObserveRequest>,
+        answers: &mut BatchAnswerBuilder<'_>,
     ) -> Result<(), LedgerError> {
         // With `sync` each call waits for the disk, so there is one.
         let at_once = match self.plan().node.durability {
@@ -155,7 +155,7 @@ impl Engine {
 
     /// Counts, judges and logs events as [`Engine::decide`] does, and answers for each row the decision and what is then
     /// known of its keys: what hangs on verdicts is not in it.
-    pub async fn decide_batch(&self, batch: PreparedBatch<'_>) -> (Vec<Decision>, Answer) {
+    pub async fn decide_batch(&self, batch: PreparedBatch<'_>) -> (Vec<Decision>, BatchAnswer) {
         let PreparedBatch { pipeline, batch, arrival, events } = batch;
         let keyed = match events {
             BatchEvents::Columns(keyed) => keyed,
@@ -172,8 +172,8 @@ impl Engine {
             Durability::Sync => batch.rows.max(1),
             _ => DECIDED_AT_ONCE,
         };
-        let mut answers = Answers::new(pipeline, batch.rows);
-        let (mut due, mut decisions) = (Due::default(), Vec::with_capacity(batch.rows));
+        let mut answers = BatchAnswerBuilder::new(pipeline, batch.rows);
+        let (mut due, mut decisions) = (PendingEffects::default(), Vec::with_capacity(batch.rows));
         let mut row = 0;
         while row < batch.rows {
             let rows = row..batch.rows.min(row + at_once);
@@ -192,10 +192,10 @@ impl Engine {
     fn rows(
         &self,
         pipeline: &Arc<Pipeline>,
-        batch: &Batch<'_>,
+        batch: &EventBatch<'_>,
         arrival: Time,
         cancellation: &Cancellation,
-    ) -> Vec<Prepared> {
+    ) -> Vec<PreparedEvent> {
         let event = |row: usize| {
             let mut event = Event::default();
             for (name, column) in &batch.columns {
@@ -220,7 +220,7 @@ impl Engine {
         rows.map(|row| self.key(self.read(pipeline, event(row), arrival, cancellation))).collect()
     }
 
-    fn count_keyed(&self, keyed: &Keyed<'_>, arrival: Time) {
+    fn count_keyed(&self, keyed: &BatchKeys<'_>, arrival: Time) {
         use std::sync::atomic::Ordering;
         let label = label(keyed.pipeline);
         self.latest.fetch_max(arrival.0, Ordering::Relaxed);
@@ -234,7 +234,7 @@ impl Engine {
         }
     }
 
-    fn count_seen(&self, pipeline: &Pipeline, observed: &Observed) {
+    fn count_seen(&self, pipeline: &Pipeline, observed: &ObservedBatch) {
         let duplicates = observed.events().filter(|observed| observed.duplicate).count();
         self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc_by(duplicates as u64);
     }

@@ -6,7 +6,7 @@ use event::{Event, Secret, Span, Time};
 use proptest::prelude::*;
 
 use super::*;
-use crate::stage::observe::What;
+use crate::stage::observe::ObserveMode;
 use crate::{Config, Overrides, Plan};
 
 const CONFIG: &str = r#"
@@ -183,13 +183,14 @@ prop_compose! {
 }
 
 /// Counts events one at a time; answers what is kept after each.
-fn one_by_one(engine: &Engine, pipeline: &Arc<Pipeline>, events: &[Event]) -> Answer {
-    let (mut answers, mut duplicate) = (Answers::new(pipeline, events.len()), Vec::new());
+fn one_by_one(engine: &Engine, pipeline: &Arc<Pipeline>, events: &[Event]) -> BatchAnswer {
+    let (mut answers, mut duplicate) = (BatchAnswerBuilder::new(pipeline, events.len()), Vec::new());
     for event in events {
         let prepare = || engine.prepare(pipeline, event.clone(), ARRIVAL);
         let seen =
-            pollster::block_on(observe::observe_one(&*engine.ledger, prepare(), None, What::Seen)).unwrap();
-        let looked = observe::observe_one(&*engine.ledger, prepare(), None, What::Nothing);
+            pollster::block_on(observe::observe_one(&*engine.ledger, prepare(), None, ObserveMode::Seen))
+                .unwrap();
+        let looked = observe::observe_one(&*engine.ledger, prepare(), None, ObserveMode::Nothing);
         let mut looked = pollster::block_on(looked).unwrap();
         // What is looked up after an event says all, as what is looked up for one that was counted before.
         assert!(looked.events().all(|event| !event.duplicate));
@@ -197,12 +198,12 @@ fn one_by_one(engine: &Engine, pipeline: &Arc<Pipeline>, events: &[Event]) -> An
         answers.add_observed(&looked);
         duplicate.extend(seen.events().map(|event| event.duplicate));
     }
-    Answer { duplicate, ..answers.finish() }
+    BatchAnswer { duplicate, ..answers.finish() }
 }
 
 /// Equal, but for the last bits of decayed sums, and for approximate counts, which an answer cannot know exactly.
 #[track_caller]
-fn same(found: &Answer, expected: &Answer) {
+fn same(found: &BatchAnswer, expected: &BatchAnswer) {
     assert_eq!((found.rows, &found.duplicate), (expected.rows, &expected.duplicate));
     for (found, expected) in found.columns.iter().zip(&expected.columns) {
         assert_eq!((&found.name, &found.present), (&expected.name, &expected.present));
@@ -226,15 +227,23 @@ fn same(found: &Answer, expected: &Answer) {
     }
 }
 
-fn prepared<'a>(engine: &'a Engine, pipeline: &'a Arc<Pipeline>, batch: &'a Batch<'a>) -> PreparedBatch<'a> {
+fn prepared<'a>(
+    engine: &'a Engine,
+    pipeline: &'a Arc<Pipeline>,
+    batch: &'a EventBatch<'a>,
+) -> PreparedBatch<'a> {
     engine.prepare_batch(pipeline, batch, ARRIVAL, &Cancellation::default()).unwrap()
 }
 
-fn observed(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &Batch<'_>) -> Answer {
+fn observed(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &EventBatch<'_>) -> BatchAnswer {
     pollster::block_on(engine.observe_batch(prepared(engine, pipeline, batch))).unwrap()
 }
 
-fn decided(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &Batch<'_>) -> (Vec<Decision>, Answer) {
+fn decided(
+    engine: &Engine,
+    pipeline: &Arc<Pipeline>,
+    batch: &EventBatch<'_>,
+) -> (Vec<Decision>, BatchAnswer) {
     pollster::block_on(engine.decide_batch(prepared(engine, pipeline, batch)))
 }
 
@@ -245,8 +254,8 @@ proptest! {
     fn an_answer_says_what_is_kept(events in events()) {
         let (engine, pipeline) = engine("");
         let (other, _) = self::engine("");
-        let batch = Batch::of_events(events.clone());
-        prop_assert!(Keyed::of(&pipeline, &batch, ARRIVAL, &engine.secret).is_some());
+        let batch = EventBatch::of_events(events.clone());
+        prop_assert!(BatchKeys::of(&pipeline, &batch, ARRIVAL, &engine.secret).is_some());
         let found = observed(&engine, &pipeline, &batch);
         same(&found, &one_by_one(&other, &pipeline, &events));
     }
@@ -257,8 +266,8 @@ proptest! {
         let by_row = "[[kind]]\nname = \"mail\"\nnumber = 9\nof = \"user\"\nnormalise = \"address\"\n";
         let (engine, pipeline) = engine("");
         let (other, rows) = self::engine(by_row);
-        let batch = Batch::of_events(events);
-        prop_assert!(Keyed::of(&rows, &batch, ARRIVAL, &other.secret).is_none());
+        let batch = EventBatch::of_events(events);
+        prop_assert!(BatchKeys::of(&rows, &batch, ARRIVAL, &other.secret).is_none());
         let found = observed(&engine, &pipeline, &batch);
         same(&found, &observed(&other, &rows, &batch));
         // Sent again, they are judged the same, whichever way they are taken.
@@ -277,7 +286,7 @@ fn event(user: &str) -> Event {
     event
 }
 
-fn counts(answer: &Answer, name: &str) -> Vec<u64> {
+fn counts(answer: &BatchAnswer, name: &str) -> Vec<u64> {
     match &answer.columns.iter().find(|column| column.name == name).unwrap().cells {
         AnswerCells::Counts(cells) => cells.clone(),
         other => panic!("{other:?}"),
@@ -289,9 +298,9 @@ fn counts(answer: &Answer, name: &str) -> Vec<u64> {
 fn a_batch_sent_again_counts_once() {
     let (engine, pipeline) = engine("");
     let events: Vec<Event> = (0..2000).map(|at| event(["ann", "bob"][at % 2])).collect();
-    let mut batch = Batch::of_events(events);
+    let mut batch = EventBatch::of_events(events);
     batch.id = Some("monday".into());
-    let send = |batch: &Batch<'_>| observed(&engine, &pipeline, batch);
+    let send = |batch: &EventBatch<'_>| observed(&engine, &pipeline, batch);
     let first = send(&batch);
     assert_eq!(counts(&first, "user.count")[1998..], [1000, 1000]);
     assert!(first.duplicate.iter().all(|duplicate| !duplicate));
@@ -305,7 +314,7 @@ fn a_batch_sent_again_counts_once() {
 #[test]
 fn decisions_of_a_batch_count_once_by_row() {
     let (engine, pipeline) = engine("");
-    let mut batch = Batch::of_events(vec![event("ann"), event("ann")]);
+    let mut batch = EventBatch::of_events(vec![event("ann"), event("ann")]);
     batch.id = Some("monday".into());
     let send = || decided(&engine, &pipeline, &batch);
     let (decisions, answer) = send();
@@ -318,7 +327,7 @@ fn decisions_of_a_batch_count_once_by_row() {
 #[test]
 fn no_event_is_an_answer_without_rows() {
     let (engine, pipeline) = engine("");
-    let answer = observed(&engine, &pipeline, &Batch::default());
+    let answer = observed(&engine, &pipeline, &EventBatch::default());
     assert_eq!((answer.rows, answer.duplicate.len()), (0, 0));
     assert!(answer.columns.iter().any(|column| column.name == "user.first"));
 }
@@ -329,7 +338,7 @@ fn a_cancelled_batch_is_read_no_further() {
     let by_row = "[[kind]]\nname = \"mail\"\nnumber = 9\nof = \"user\"\nnormalise = \"address\"\n";
     for more in ["", by_row] {
         let (engine, pipeline) = engine(more);
-        let batch = Batch::of_events((0..1000).map(|_| event("ann")).collect());
+        let batch = EventBatch::of_events((0..1000).map(|_| event("ann")).collect());
         let cancellation = Cancellation::new();
         cancellation.cancel();
         assert!(engine.prepare_batch(&pipeline, &batch, ARRIVAL, &cancellation).is_none());

@@ -4,29 +4,29 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use judge::catboost::Limits;
+use judge::catboost::ModelLimits;
 use sha2::{Digest, Sha256};
 
-use super::layers::{Kept, source};
-use super::layout;
-use super::problem::{Origin, Problems, Source};
-use super::read::{LIST_BYTES_MAX, not_in_a_directory, read, read_bytes};
-use super::spec::{self, Form, SECTIONS, Shape};
-use super::tree::{self, Entry, Node, Table, Tree};
-use super::view::View;
-use super::{EffectiveValue, Files};
+use super::formatter;
+use super::overlays::{VersionSnapshot, source};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource};
+use super::reader::{LIST_BYTES_MAX, not_in_a_directory, read, read_bytes};
+use super::spec::{self, SECTIONS, SectionForm, SettingType};
+use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
+use super::view::ConfigView;
+use super::{EffectiveValue, FileStamps};
 use crate::plan::phrases::list_key;
 
 /// One pipeline's merged layers.
 #[derive(Debug)]
 pub struct Document {
-    pub(super) root: Table,
+    pub(super) root: TomlTable,
     /// The start of the file, for what is missing from it.
-    pub(super) origin: Origin,
+    pub(super) origin: ConfigOrigin,
     /// It is not known what the file extends or reads, or parts of it could not be read at all.
     pub(super) broken: bool,
     /// The files of sets, by the set's name, and of phrases, by [`list_key`].
-    pub(super) lists: HashMap<String, Arc<Source>>,
+    pub(super) lists: HashMap<String, Arc<ConfigSource>>,
     /// The files of models, by the model's name.
     pub(super) models: HashMap<String, Vec<u8>>,
     /// The same with the candidate's rules, whose models are not read again.
@@ -35,7 +35,7 @@ pub struct Document {
 
 impl Document {
     /// Puts a kept version in the place of all that the files say of the pipeline.
-    pub(super) fn take(&mut self, kept: &Kept, problems: &mut Problems) {
+    pub(super) fn take(&mut self, kept: &VersionSnapshot, problems: &mut ConfigProblems) {
         let flat = tree::parse(&source("kept version", &kept.text), problems);
         self.root.entries.retain(|entry| spec::section(&entry.key).is_some_and(|section| section.node));
         self.root.entries.extend(flat.entries);
@@ -44,25 +44,25 @@ impl Document {
     }
 
     /// Everything that its verdicts depend on, to be kept; [`Document::take`] makes the same of it.
-    pub(crate) fn keep(&self) -> Kept {
+    pub(crate) fn keep(&self) -> VersionSnapshot {
         let mut text = String::new();
-        let write = |text: &mut String, entries: &[Entry]| {
-            for Entry { key, node, .. } in entries {
+        let write = |text: &mut String, entries: &[TomlEntry]| {
+            for TomlEntry { key, node, .. } in entries {
                 *text += &format!("{} = {}\n", tree::toml_key(key), node.value.to_toml());
             }
         };
         let is_top =
-            |entry: &&Entry| SECTIONS[0].setting(&entry.key).is_some() && entry.key != spec::CANDIDATE;
+            |entry: &&TomlEntry| SECTIONS[0].setting(&entry.key).is_some() && entry.key != spec::CANDIDATE;
         write(&mut text, &self.root.entries.iter().filter(is_top).cloned().collect::<Vec<_>>());
         for section in SECTIONS.iter().filter(|section| !section.node) {
             match section.form {
-                Form::Top => {}
-                Form::Table | Form::Map => {
+                SectionForm::Top => {}
+                SectionForm::Table | SectionForm::Map => {
                     let Some(view) = self.section(section.name) else { continue };
                     text += &format!("\n[{}]\n", section.name);
                     write(&mut text, &view.table.entries);
                 }
-                Form::List(_) => {
+                SectionForm::List(_) => {
                     for view in self.list(section.name) {
                         text += &format!("\n[[{}]]\n", section.name);
                         write(&mut text, &view.table.entries);
@@ -71,7 +71,7 @@ impl Document {
             }
         }
         let lists = self.lists.iter().map(|(set, source)| (set.clone(), source.text.clone())).collect();
-        Kept { text, lists, models: self.models.clone() }
+        VersionSnapshot { text, lists, models: self.models.clone() }
     }
 
     /// Tells apart what files say: 16 hexadecimal digits, whatever is right or wrong about it.
@@ -99,8 +99,8 @@ impl Document {
     pub(super) fn read_files(
         &mut self,
         directory: Option<&Path>,
-        files: &mut Files,
-        problems: &mut Problems,
+        files: &mut FileStamps,
+        problems: &mut ConfigProblems,
     ) {
         let (mut lists, mut models) = (HashMap::new(), HashMap::new());
         for view in self.list("set") {
@@ -136,7 +136,7 @@ impl Document {
             };
             let path = directory.join(file);
             files.add(&path);
-            match read_bytes(&path, Limits::FILE_BYTES as u64) {
+            match read_bytes(&path, ModelLimits::FILE_BYTES as u64) {
                 Ok(bytes) => {
                     models.insert(name.to_owned(), bytes);
                 }
@@ -154,7 +154,7 @@ impl Document {
     }
 
     /// The text of a file that a set or phrases name.
-    pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<Source>> {
+    pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<ConfigSource>> {
         self.lists.get(set)
     }
 
@@ -164,23 +164,25 @@ impl Document {
     }
 
     /// The keys at the top.
-    pub(crate) fn top(&self) -> View<'_> {
-        View { table: &self.root, origin: &self.origin }
+    pub(crate) fn top(&self) -> ConfigView<'_> {
+        ConfigView { table: &self.root, origin: &self.origin }
     }
 
     /// A `[section]`.
-    pub(crate) fn section(&self, name: &str) -> Option<View<'_>> {
+    pub(crate) fn section(&self, name: &str) -> Option<ConfigView<'_>> {
         match self.root.get(name)? {
-            Node { value: Tree::Table(table), origin } => Some(View { table, origin }),
+            TomlNode { value: TomlValue::Table(table), origin } => Some(ConfigView { table, origin }),
             _ => None,
         }
     }
 
     /// The entries of a `[[section]]`.
-    pub(crate) fn list(&self, name: &str) -> Vec<View<'_>> {
-        let Some(Node { value: Tree::List(items), .. }) = self.root.get(name) else { return Vec::new() };
+    pub(crate) fn list(&self, name: &str) -> Vec<ConfigView<'_>> {
+        let Some(TomlNode { value: TomlValue::List(items), .. }) = self.root.get(name) else {
+            return Vec::new();
+        };
         let tables = items.iter().filter_map(|item| match &item.value {
-            Tree::Table(table) => Some(View { table, origin: &item.origin }),
+            TomlValue::Table(table) => Some(ConfigView { table, origin: &item.origin }),
             _ => None,
         });
         tables.collect()
@@ -194,13 +196,13 @@ impl Document {
         let mut entry = (String::new(), 0);
         self.each(false, |section, name, key, node, _| {
             let value = match &node.value {
-                Tree::String(text) if layout::is_condition(section.name, key) => {
-                    Tree::String(judge::canonical(text)).to_toml()
+                TomlValue::String(text) if formatter::is_condition(section.name, key) => {
+                    TomlValue::String(judge::canonical(text)).to_toml()
                 }
                 other => other.to_toml(),
             };
             let of = format!("{}.{name}", section.name);
-            if !matches!(section.form, Form::List(_)) || entry.0 != of {
+            if !matches!(section.form, SectionForm::List(_)) || entry.0 != of {
                 lines[entry.1..].sort();
                 entry = (of, lines.len());
             }
@@ -213,7 +215,8 @@ impl Document {
 
     pub(super) fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
         self.each(main, |section, name, key, node, shape| {
-            let hidden = matches!(shape, Some(Shape::Secret(_) | Shape::List(Shape::Secret(_))));
+            let hidden =
+                matches!(shape, Some(SettingType::Secret(_) | SettingType::List(SettingType::Secret(_))));
             let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
             values.push(EffectiveValue {
                 scope: if section.node { "node" } else { self.name() }.to_owned(),
@@ -225,23 +228,27 @@ impl Document {
     }
 
     /// Visits every value with its section, the name of the entry of a list, and its key.
-    fn each(&self, main: bool, mut visit: impl FnMut(&spec::Section, &str, &str, &Node, Option<Shape>)) {
+    fn each(
+        &self,
+        main: bool,
+        mut visit: impl FnMut(&spec::Section, &str, &str, &TomlNode, Option<SettingType>),
+    ) {
         for section in SECTIONS.iter().filter(|section| main || !section.node) {
             match section.form {
-                Form::Top => {
+                SectionForm::Top => {
                     for setting in section.settings {
                         if let Some(node) = self.root.get(setting.key) {
                             visit(section, "", setting.key, node, Some(setting.shape));
                         }
                     }
                 }
-                Form::Table | Form::Map => {
+                SectionForm::Table | SectionForm::Map => {
                     for entry in self.section(section.name).iter().flat_map(|view| &view.table.entries) {
                         let shape = section.setting(&entry.key).map(|setting| setting.shape);
                         visit(section, "", &entry.key, &entry.node, shape);
                     }
                 }
-                Form::List(identity) => {
+                SectionForm::List(identity) => {
                     for view in self.list(section.name) {
                         let name = view.str(identity).unwrap_or_default();
                         for entry in view.table.entries.iter().filter(|entry| entry.key != identity) {
@@ -257,8 +264,8 @@ impl Document {
 /// `section.key`, for lists `section.NAME.key`.
 fn path(section: &spec::Section, name: &str, key: &str) -> String {
     match (section.form, section.name) {
-        (Form::Top, _) => key.to_owned(),
-        (Form::List(_), section) => format!("{section}.{name}.{key}"),
-        (Form::Table | Form::Map, section) => format!("{section}.{key}"),
+        (SectionForm::Top, _) => key.to_owned(),
+        (SectionForm::List(_), section) => format!("{section}.{name}.{key}"),
+        (SectionForm::Table | SectionForm::Map, section) => format!("{section}.{key}"),
     }
 }

@@ -6,11 +6,11 @@
 
 mod defaults;
 mod document;
-mod layers;
-mod layout;
+mod formatter;
+mod overlays;
 mod overrides;
 mod problem;
-mod read;
+mod reader;
 mod reference;
 mod spec;
 mod tree;
@@ -20,61 +20,61 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use document::Document;
-pub use layers::Files;
-pub(crate) use layers::{Kept, Layer, Layers, Recipe};
-use layers::{Main, source};
-pub use layout::format;
+pub use formatter::format;
+pub use overlays::FileStamps;
+pub(crate) use overlays::{ConfigRecipe, PipelineOverlay, PipelineOverlays, VersionSnapshot};
+use overlays::{MainFile, source};
 pub use overrides::Overrides;
-pub use problem::{Origin, Problem, Problems, Source, SourceKind};
+pub use problem::{ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, SourceKind};
 pub(crate) use problem::{expected, nearest};
-use read::{Reader, not_in_a_directory};
+use reader::{ConfigReader, not_in_a_directory};
 pub use reference::reference;
 pub(crate) use spec::file_mode;
-use tree::Tree;
-pub(crate) use view::View;
+use tree::TomlValue;
+pub(crate) use view::ConfigView;
 
 /// Text that was read: a document for each pipeline, the first of which also holds the node's sections, and what is
 /// wrong with it so far. [`crate::Plan::compile`] finds the rest, so that all is shown at once.
 #[derive(Debug)]
 pub struct Config {
     documents: Vec<Document>,
-    problems: Problems,
+    problems: ConfigProblems,
     /// Compiling would only tell what follows from the problems.
     broken: bool,
-    recipe: Arc<Recipe>,
-    files: Files,
+    recipe: Arc<ConfigRecipe>,
+    files: FileStamps,
     /// The files that `[envoy]` names.
-    envoy: Vec<Arc<Source>>,
+    envoy: Vec<Arc<ConfigSource>>,
 }
 
 impl Config {
     /// Reads a main file and the pipelines it names.
     pub fn load(path: &Path, overrides: &Overrides) -> Config {
-        let recipe = Recipe { main: Main::File(path.to_path_buf()), overrides: overrides.clone() };
-        recipe.load(&Layers::default())
+        let recipe = ConfigRecipe { main: MainFile::File(path.to_path_buf()), overrides: overrides.clone() };
+        recipe.load(&PipelineOverlays::default())
     }
 
     /// Reads a text as the main file; it cannot name further files.
     pub fn from_text(name: &str, text: &str, overrides: &Overrides) -> Config {
-        let recipe = Recipe { main: Main::Text(source(name, text)), overrides: overrides.clone() };
-        recipe.load(&Layers::default())
+        let recipe = ConfigRecipe { main: MainFile::Text(source(name, text)), overrides: overrides.clone() };
+        recipe.load(&PipelineOverlays::default())
     }
 
     /// A preset by itself, everything else at its default.
     pub fn from_preset(name: &str, overrides: &Overrides) -> Config {
         Config::from_text(
             "--preset",
-            &format!("preset = {}\n", Tree::String(name.to_owned()).to_toml()),
+            &format!("preset = {}\n", TomlValue::String(name.to_owned()).to_toml()),
             overrides,
         )
     }
 
-    fn assemble(recipe: &Recipe, layers: &Layers) -> Config {
-        let mut problems = Problems::default();
-        let mut reader = Reader { layers, files: Files::default() };
+    fn assemble(recipe: &ConfigRecipe, layers: &PipelineOverlays) -> Config {
+        let mut problems = ConfigProblems::default();
+        let mut reader = ConfigReader { layers, files: FileStamps::default() };
         let (text, directory) = match &recipe.main {
-            Main::File(path) => (reader.file(path, None, &mut problems), path.parent()),
-            Main::Text(text) => (Arc::clone(text), None),
+            MainFile::File(path) => (reader.file(path, None, &mut problems), path.parent()),
+            MainFile::Text(text) => (Arc::clone(text), None),
         };
         let main = reader.document(&text, true, &recipe.overrides, directory, &mut problems);
         let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
@@ -104,22 +104,22 @@ impl Config {
     }
 
     /// The files that `[envoy]` names, those of folders included.
-    pub(crate) fn envoy(&self) -> &[Arc<Source>] {
+    pub(crate) fn envoy(&self) -> &[Arc<ConfigSource>] {
         &self.envoy
     }
 
     /// How all is read again.
-    pub(crate) fn recipe(&self) -> &Arc<Recipe> {
+    pub(crate) fn recipe(&self) -> &Arc<ConfigRecipe> {
         &self.recipe
     }
 
     /// The files that were read.
-    pub(crate) fn files(&self) -> &Files {
+    pub(crate) fn files(&self) -> &FileStamps {
         &self.files
     }
 
     /// Other files are to be watched.
-    pub(crate) fn watch(&mut self, files: Files) {
+    pub(crate) fn watch(&mut self, files: FileStamps) {
         self.files = files;
     }
 
@@ -135,7 +135,7 @@ impl Config {
     }
 
     /// What is wrong with the text, and whether it is worth compiling all the same.
-    pub(crate) fn problems(&self) -> (&Problems, bool) {
+    pub(crate) fn problems(&self) -> (&ConfigProblems, bool) {
         (&self.problems, !self.broken)
     }
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::problem::{Origin, Problems, Source, SourceKind, expected, nearest};
-use super::spec::{self, Form, SECTIONS, Shape};
-use super::tree::{self, Entry, Node, Table, Tree};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind, expected, nearest};
+use super::spec::{self, SECTIONS, SectionForm, SettingType};
+use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 
 /// Values from outside the files, laid over them. They speak of the node and of the main file's pipeline.
 #[derive(Clone, Debug, Default)]
@@ -17,17 +17,24 @@ pub struct Overrides {
 }
 
 /// Environment, then flags, as layers of their own.
-pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut Problems) -> Vec<Table> {
+pub(super) fn override_layers(
+    main: bool,
+    overrides: &Overrides,
+    problems: &mut ConfigProblems,
+) -> Vec<TomlTable> {
     let (mut layers, mut known) = (Vec::new(), HashSet::new());
     if !main {
         return layers;
     }
-    for section in SECTIONS.iter().filter(|section| matches!(section.form, Form::Top | Form::Table)) {
+    for section in
+        SECTIONS.iter().filter(|section| matches!(section.form, SectionForm::Top | SectionForm::Table))
+    {
         for setting in section.settings {
             let variable = variable(&path_of(section, setting));
             if let Some((_, text)) = overrides.environment.iter().find(|(name, _)| *name == variable) {
                 known.insert(variable.clone());
-                let source = Source { kind: SourceKind::Environment, name: variable, text: text.clone() };
+                let source =
+                    ConfigSource { kind: SourceKind::Environment, name: variable, text: text.clone() };
                 layers.push(override_layer(section, "", setting, source, problems));
             }
         }
@@ -37,7 +44,7 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
         for (variable, text) in &overrides.environment {
             let Some(path) = variable.strip_prefix(&prefix).map(str::to_lowercase) else { continue };
             // One key may end like another: the longest is meant.
-            let named = |setting: &'static spec::Setting| {
+            let named = |setting: &'static spec::SettingSpec| {
                 let name = path.strip_suffix(setting.key)?.strip_suffix('_')?;
                 Some((name, setting)).filter(|(name, _)| !name.is_empty())
             };
@@ -45,16 +52,19 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
                 section.settings.iter().filter_map(named).max_by_key(|(_, setting)| setting.key.len());
             if let Some((name, setting)) = named {
                 known.insert(variable.clone());
-                let source =
-                    Source { kind: SourceKind::Environment, name: variable.clone(), text: text.clone() };
+                let source = ConfigSource {
+                    kind: SourceKind::Environment,
+                    name: variable.clone(),
+                    text: text.clone(),
+                };
                 layers.push(override_layer(section, name, setting, source, problems));
             }
         }
     }
     let others = overrides.environment.iter().filter(|(name, _)| !known.contains(name));
     for (name, text) in others.filter(|(name, _)| is_meant(name)) {
-        let source = Source { kind: SourceKind::Environment, name: name.clone(), text: text.clone() };
-        let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
+        let source = ConfigSource { kind: SourceKind::Environment, name: name.clone(), text: text.clone() };
+        let origin = ConfigOrigin { range: 0..text.len(), source: Arc::new(source) };
         let variables: Vec<String> = paths().iter().map(|path| variable(path)).collect();
         let near = nearest(name, variables.iter().map(String::as_str));
         let help = near.map_or_else(
@@ -65,10 +75,11 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
     }
     for (path, text) in &overrides.flags {
         let (section_name, key) = path.rsplit_once('.').unwrap_or(("", path));
-        let source = Source { kind: SourceKind::Flag, name: format!("--set {path}"), text: text.clone() };
+        let source =
+            ConfigSource { kind: SourceKind::Flag, name: format!("--set {path}"), text: text.clone() };
         let of_table = || {
             let section = spec::section(section_name)?;
-            Some((section, "")).filter(|_| matches!(section.form, Form::Top | Form::Table))
+            Some((section, "")).filter(|_| matches!(section.form, SectionForm::Top | SectionForm::Table))
         };
         let of_list = || {
             let (section, name) = section_name.split_once('.')?;
@@ -81,7 +92,7 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
             }
             None => {
                 let paths = paths();
-                let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
+                let origin = ConfigOrigin { range: 0..text.len(), source: Arc::new(source) };
                 let help = expected(path, paths.iter().map(String::as_str));
                 problems.add(&origin, format!("there is no setting `{path}`"), Some(help));
             }
@@ -91,13 +102,14 @@ pub(super) fn override_layers(main: bool, overrides: &Overrides, problems: &mut 
 }
 
 /// The name of a setting outside files: `section.key`.
-fn path_of(section: &spec::Section, setting: &spec::Setting) -> String {
+fn path_of(section: &spec::Section, setting: &spec::SettingSpec) -> String {
     [section.name, setting.key].join(".").trim_start_matches('.').to_owned()
 }
 
 /// All that are no entries of a list.
 fn paths() -> Vec<String> {
-    let tables = SECTIONS.iter().filter(|section| matches!(section.form, Form::Top | Form::Table));
+    let tables =
+        SECTIONS.iter().filter(|section| matches!(section.form, SectionForm::Top | SectionForm::Table));
     tables.flat_map(|section| section.settings.iter().map(move |setting| path_of(section, setting))).collect()
 }
 
@@ -122,48 +134,52 @@ fn is_meant(name: &str) -> bool {
 
 /// Whether entries of a section can be given from outside by their name. Pipelines are what their files say.
 fn is_list_of_node(section: &spec::Section) -> bool {
-    section.node && matches!(section.form, Form::List(_))
+    section.node && matches!(section.form, SectionForm::List(_))
 }
 
 /// A layer of one setting; `name` is that of the entry where the section is a list.
 fn override_layer(
     section: &spec::Section,
     name: &str,
-    setting: &spec::Setting,
-    source: Source,
-    problems: &mut Problems,
-) -> Table {
+    setting: &spec::SettingSpec,
+    source: ConfigSource,
+    problems: &mut ConfigProblems,
+) -> TomlTable {
     let text = source.text.clone();
-    let origin = Origin { range: 0..text.len(), source: Arc::new(source) };
+    let origin = ConfigOrigin { range: 0..text.len(), source: Arc::new(source) };
     let bare = matches!(
         setting.shape,
-        Shape::Bool | Shape::Integer(..) | Shape::Float | Shape::List(_) | Shape::Table(_)
+        SettingType::Bool
+            | SettingType::Integer(..)
+            | SettingType::Float
+            | SettingType::List(_)
+            | SettingType::Table(_)
     );
     let value = if bare {
-        let assignment = Source {
+        let assignment = ConfigSource {
             kind: SourceKind::Flag,
             name: origin.source.name.clone(),
             text: format!("value = {text}"),
         };
         let table = tree::parse(&Arc::new(assignment), problems);
-        table.entries.into_iter().next().map_or(Tree::String(text), |entry| entry.node.value)
+        table.entries.into_iter().next().map_or(TomlValue::String(text), |entry| entry.node.value)
     } else {
-        Tree::String(text)
+        TomlValue::String(text)
     };
-    let wrap = |key: &str, node: Node| Table {
-        entries: vec![Entry { key: key.to_owned(), key_origin: origin.clone(), node }],
+    let wrap = |key: &str, node: TomlNode| TomlTable {
+        entries: vec![TomlEntry { key: key.to_owned(), key_origin: origin.clone(), node }],
     };
-    let table = wrap(setting.key, Node { value, origin: origin.clone() });
+    let table = wrap(setting.key, TomlNode { value, origin: origin.clone() });
     let layer = match section.form {
-        Form::Top => table,
-        Form::List(identity) => {
-            let node = Node { value: Tree::String(name.to_owned()), origin: origin.clone() };
+        SectionForm::Top => table,
+        SectionForm::List(identity) => {
+            let node = TomlNode { value: TomlValue::String(name.to_owned()), origin: origin.clone() };
             let mut entry = wrap(identity, node);
             entry.entries.extend(table.entries);
-            let entry = Node { value: Tree::Table(entry), origin: origin.clone() };
-            wrap(section.name, Node { value: Tree::List(vec![entry]), origin: origin.clone() })
+            let entry = TomlNode { value: TomlValue::Table(entry), origin: origin.clone() };
+            wrap(section.name, TomlNode { value: TomlValue::List(vec![entry]), origin: origin.clone() })
         }
-        _ => wrap(section.name, Node { value: Tree::Table(table), origin: origin.clone() }),
+        _ => wrap(section.name, TomlNode { value: TomlValue::Table(table), origin: origin.clone() }),
     };
     spec::check(&layer, true, problems);
     layer

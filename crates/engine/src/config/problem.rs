@@ -8,7 +8,7 @@ use judge::Severity;
 
 /// A text that values were read from.
 #[derive(Debug)]
-pub struct Source {
+pub struct ConfigSource {
     /// What kind of text it is, for `--effective`.
     pub kind: SourceKind,
     /// The file's path, the preset's name, the environment variable or the flag.
@@ -46,14 +46,14 @@ impl fmt::Display for SourceKind {
 
 /// A place in a source.
 #[derive(Clone, Debug)]
-pub struct Origin {
+pub struct ConfigOrigin {
     /// The text.
-    pub source: Arc<Source>,
+    pub source: Arc<ConfigSource>,
     /// Bytes of it.
     pub range: Range<usize>,
 }
 
-impl Origin {
+impl ConfigOrigin {
     /// Line and column, both from 1, the column in characters.
     pub fn line_column(&self) -> (usize, usize) {
         let text = &self.source.text;
@@ -63,14 +63,14 @@ impl Origin {
     }
 
     /// A part of this place: `inner` counts bytes from the place's start.
-    pub fn within(&self, inner: Range<usize>) -> Origin {
+    pub fn within(&self, inner: Range<usize>) -> ConfigOrigin {
         let start = (self.range.start + inner.start).min(self.range.end);
         let end = (self.range.start + inner.end).clamp(start, self.range.end);
-        Origin { source: Arc::clone(&self.source), range: start..end }
+        ConfigOrigin { source: Arc::clone(&self.source), range: start..end }
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ConfigOrigin {
     /// `file tollhouse.toml:12:9`, `preset mail:3:1`, `environment TOLLHOUSE_X`, `default`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.line_column();
@@ -97,18 +97,18 @@ fn floor_boundary(text: &str, index: usize) -> usize {
 
 /// One thing that is wrong, or suspicious.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Whether the configuration is refused for it.
     pub severity: Severity,
     /// Where.
-    pub origin: Origin,
+    pub origin: ConfigOrigin,
     /// What is wrong, naming the offending piece.
     pub message: String,
     /// What was expected, or the mend.
     pub help: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     /// The message behind file, line and column, then the line with the place marked.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = &self.origin.source;
@@ -150,16 +150,16 @@ fn window(line: &str, column: usize) -> (String, usize) {
 
 /// All that is wrong with a configuration; never empty when it is returned as an error.
 #[derive(Clone, Debug, Default)]
-pub struct Problems {
-    list: Vec<Problem>,
+pub struct ConfigProblems {
+    list: Vec<ConfigProblem>,
 }
 
-impl Problems {
+impl ConfigProblems {
     /// Errors that are kept, and warnings; beyond it they are only noise.
     const MAX: usize = 200;
 
     /// Adds an error.
-    pub fn add(&mut self, origin: &Origin, message: impl Into<String>, help: Option<String>) {
+    pub fn add(&mut self, origin: &ConfigOrigin, message: impl Into<String>, help: Option<String>) {
         self.push(Severity::Error, origin, message.into(), help);
     }
 
@@ -167,18 +167,18 @@ impl Problems {
     pub(crate) fn push(
         &mut self,
         severity: Severity,
-        origin: &Origin,
+        origin: &ConfigOrigin,
         message: String,
         help: Option<String>,
     ) {
         // Warnings leave errors their room.
-        if self.list.iter().filter(|problem| problem.severity == severity).count() < Problems::MAX {
-            self.list.push(Problem { severity, origin: origin.clone(), message, help });
+        if self.list.iter().filter(|problem| problem.severity == severity).count() < ConfigProblems::MAX {
+            self.list.push(ConfigProblem { severity, origin: origin.clone(), message, help });
         }
     }
 
     /// The warnings, or all of it where there are errors among it; in the order of the sources.
-    pub(crate) fn refuse(self) -> Result<Problems, Problems> {
+    pub(crate) fn refuse(self) -> Result<ConfigProblems, ConfigProblems> {
         let refused = self.list.iter().any(|problem| problem.severity == Severity::Error);
         if refused { Err(self.sorted()) } else { Ok(self.sorted()) }
     }
@@ -194,14 +194,15 @@ impl Problems {
     }
 
     /// What is wrong, in the order of the sources.
-    pub fn list(&self) -> &[Problem] {
+    pub fn list(&self) -> &[ConfigProblem] {
         &self.list
     }
 
     /// In the order of the sources.
-    pub(crate) fn sorted(mut self) -> Problems {
+    pub(crate) fn sorted(mut self) -> ConfigProblems {
         self.list.sort_by(|a, b| {
-            let place = |problem: &Problem| (problem.origin.source.name.clone(), problem.origin.range.start);
+            let place =
+                |problem: &ConfigProblem| (problem.origin.source.name.clone(), problem.origin.range.start);
             place(a).cmp(&place(b))
         });
         // A candidate says again what is said of the rules that it leaves as they are.
@@ -213,7 +214,7 @@ impl Problems {
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in &self.list {
             writeln!(f, "{problem}")?;
@@ -230,7 +231,7 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ConfigProblems {}
 
 /// "did you mean": the candidate nearest to a misspelt name, if any is near.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

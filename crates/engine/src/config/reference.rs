@@ -2,8 +2,8 @@
 
 use event::Column;
 
-use super::spec::{self, Form, SECTIONS, Shape};
-use crate::plan::{Input, input_facts};
+use super::spec::{self, SECTIONS, SectionForm, SettingType};
+use crate::plan::{PipelineInput, input_facts};
 
 /// The reference of every section, key and fact in Markdown: `docs/reference.md` is this text.
 pub fn reference() -> String {
@@ -28,15 +28,15 @@ pub fn reference() -> String {
         }
         text += "\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
         for setting in section.settings {
-            text += &row(setting, "", setting.required && section.form != Form::Map);
+            text += &row(setting, "", setting.required && section.form != SectionForm::Map);
             let inner = match setting.shape {
-                Shape::Table(inner) | Shape::List(&Shape::Table(inner)) => inner,
+                SettingType::Table(inner) | SettingType::List(&SettingType::Table(inner)) => inner,
                 _ => &[],
             };
             inner.iter().for_each(|one| text += &row(one, &format!("{}.", setting.key), one.required));
         }
     }
-    for input in Input::ALL {
+    for input in PipelineInput::ALL {
         text += &format!("\n## Facts of `input = \"{}\"`\n\n", input.name());
         text += "What rules and kinds can name, beside the fields that the pipeline declares.\n\n";
         text += "| fact | type | meaning |\n|---|---|---|\n";
@@ -49,46 +49,48 @@ pub fn reference() -> String {
 }
 
 /// A setting's line in the reference.
-fn row(setting: &spec::Setting, within: &str, required: bool) -> String {
+fn row(setting: &spec::SettingSpec, within: &str, required: bool) -> String {
     let default = match (setting.default, required) {
         (Some(default), _) => format!("`{default}`"),
         (None, true) => "required".to_owned(),
         (None, false) => String::new(),
     };
     let only = setting.only.map_or_else(String::new, |only| {
-        let words: Vec<String> = only.words.iter().map(|word| format!("`{word}`")).collect();
+        let words: Vec<String> = only.values.iter().map(|word| format!("`{word}`")).collect();
         format!("With `{}` {}: ", only.key, words.join(", "))
     });
     let doc = setting.doc;
     format!("| `{within}{}` | {} | {default} | {only}{doc} |\n", setting.key, shape_doc(&setting.shape))
 }
 
-fn shape_doc(shape: &Shape) -> String {
+fn shape_doc(shape: &SettingType) -> String {
     match shape {
-        Shape::Text => "string".into(),
-        Shape::Name => "name".into(),
-        Shape::Secret(1) => "string".into(),
-        Shape::Secret(least) => format!("string of at least {least} bytes"),
-        Shape::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
-        Shape::Integer(min, max) => format!("integer, {min} to {max}"),
-        Shape::Float => "number".into(),
-        Shape::Span => "length of time".into(),
-        Shape::Durability => "`sync`, `none`, length of time".into(),
-        Shape::Interval => "`off`, length of time".into(),
-        Shape::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
-        Shape::Socket => "address and port".into(),
-        Shape::Endpoint => "address and port, or `unix:PATH`".into(),
-        Shape::FileMode => "octal digits".into(),
-        Shape::Network => "address or network".into(),
-        Shape::Sightings => {
-            format!("integer, {} to {}", stats::Admit::AFTER.start(), stats::Admit::AFTER.end())
+        SettingType::Text => "string".into(),
+        SettingType::Name => "name".into(),
+        SettingType::Secret(1) => "string".into(),
+        SettingType::Secret(least) => format!("string of at least {least} bytes"),
+        SettingType::Choice(words) => {
+            words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
         }
-        Shape::List(inner) => format!("list of: {}", shape_doc(inner)),
-        Shape::Table(_) => "table".into(),
-        Shape::Bool => "`true` or `false`".into(),
-        Shape::Time => "time".into(),
-        Shape::Entry => "string or integer".into(),
-        Shape::Constant => "any value, or a list".into(),
-        Shape::Facts => "table".into(),
+        SettingType::Integer(min, max) => format!("integer, {min} to {max}"),
+        SettingType::Float => "number".into(),
+        SettingType::Span => "length of time".into(),
+        SettingType::Durability => "`sync`, `none`, length of time".into(),
+        SettingType::Interval => "`off`, length of time".into(),
+        SettingType::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
+        SettingType::Socket => "address and port".into(),
+        SettingType::Endpoint => "address and port, or `unix:PATH`".into(),
+        SettingType::FileMode => "octal digits".into(),
+        SettingType::Network => "address or network".into(),
+        SettingType::Sightings => {
+            format!("integer, {} to {}", stats::Admission::AFTER.start(), stats::Admission::AFTER.end())
+        }
+        SettingType::List(inner) => format!("list of: {}", shape_doc(inner)),
+        SettingType::Table(_) => "table".into(),
+        SettingType::Bool => "`true` or `false`".into(),
+        SettingType::Time => "time".into(),
+        SettingType::Entry => "string or integer".into(),
+        SettingType::Constant => "any value, or a list".into(),
+        SettingType::Facts => "table".into(),
     }
 }

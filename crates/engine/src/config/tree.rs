@@ -6,52 +6,52 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::problem::{Origin, Problems, Source};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource};
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) value: Tree,
-    pub(super) origin: Origin,
+pub(super) struct TomlNode {
+    pub(super) value: TomlValue,
+    pub(super) origin: ConfigOrigin,
 }
 
 /// A TOML value. Dates are kept as their text: no setting is one.
 #[derive(Clone, Debug)]
-pub(super) enum Tree {
+pub(super) enum TomlValue {
     String(String),
     Integer(i64),
     Float(f64),
     Bool(bool),
     Date(String),
-    List(Vec<Node>),
-    Table(Table),
+    List(Vec<TomlNode>),
+    Table(TomlTable),
 }
 
 /// Entries in the order of the text.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Table {
-    pub(super) entries: Vec<Entry>,
+pub(super) struct TomlTable {
+    pub(super) entries: Vec<TomlEntry>,
 }
 
 /// One `key = value`.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct TomlEntry {
     pub(super) key: String,
-    pub(super) key_origin: Origin,
-    pub(super) node: Node,
+    pub(super) key_origin: ConfigOrigin,
+    pub(super) node: TomlNode,
 }
 
-impl Tree {
+impl TomlValue {
     /// What people call it.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
-            Tree::String(_) => "a string",
-            Tree::Integer(_) => "an integer",
-            Tree::Float(_) => "a float",
-            Tree::Bool(_) => "a bool",
-            Tree::Date(_) => "a date",
-            Tree::List(_) => "a list",
-            Tree::Table(_) => "a table",
+            TomlValue::String(_) => "a string",
+            TomlValue::Integer(_) => "an integer",
+            TomlValue::Float(_) => "a float",
+            TomlValue::Bool(_) => "a bool",
+            TomlValue::Date(_) => "a date",
+            TomlValue::List(_) => "a list",
+            TomlValue::Table(_) => "a table",
         }
     }
 
@@ -59,17 +59,17 @@ impl Tree {
     pub(super) fn to_toml(&self) -> String {
         match self {
             // JSON's escapes are all TOML's, too; TOML wants one more.
-            Tree::String(text) => {
+            TomlValue::String(text) => {
                 serde_json::Value::from(text.as_str()).to_string().replace('\u{7f}', "\\u007f")
             }
-            Tree::Integer(integer) => integer.to_string(),
-            Tree::Float(float) => format!("{float:?}"),
-            Tree::Bool(truth) => truth.to_string(),
-            Tree::Date(date) => date.clone(),
-            Tree::List(items) => {
+            TomlValue::Integer(integer) => integer.to_string(),
+            TomlValue::Float(float) => format!("{float:?}"),
+            TomlValue::Bool(truth) => truth.to_string(),
+            TomlValue::Date(date) => date.clone(),
+            TomlValue::List(items) => {
                 format!("[{}]", items.iter().map(|item| item.value.to_toml()).collect::<Vec<_>>().join(", "))
             }
-            Tree::Table(table) => {
+            TomlValue::Table(table) => {
                 let entries = table
                     .entries
                     .iter()
@@ -90,25 +90,25 @@ pub(super) fn toml_key(key: &str) -> String {
     }
 }
 
-impl Table {
+impl TomlTable {
     /// The entry of this key.
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(super) fn get(&self, key: &str) -> Option<&TomlNode> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
     /// Lays another table over this one. Tables are merged key by key; lists of tables in which `identity`
     /// names a key are merged entry by entry, an entry of the same identity key by key; all else is replaced.
-    pub(super) fn overlay(&mut self, over: Table, identity: &dyn Fn(&str) -> Option<&'static str>) {
+    pub(super) fn overlay(&mut self, over: TomlTable, identity: &dyn Fn(&str) -> Option<&'static str>) {
         for entry in over.entries {
             let Some(own) = self.entries.iter_mut().find(|own| own.key == entry.key) else {
                 self.entries.push(entry);
                 continue;
             };
             match (&mut own.node.value, entry.node.value, identity(&entry.key)) {
-                (Tree::Table(own), Tree::Table(over), _) => own.overlay(over, &|_| None),
-                (Tree::List(own), Tree::List(over), Some(name)) => overlay_list(own, over, name),
+                (TomlValue::Table(own), TomlValue::Table(over), _) => own.overlay(over, &|_| None),
+                (TomlValue::List(own), TomlValue::List(over), Some(name)) => overlay_list(own, over, name),
                 (_, value, _) => {
-                    own.node = Node { value, origin: entry.node.origin };
+                    own.node = TomlNode { value, origin: entry.node.origin };
                     own.key_origin = entry.key_origin;
                 }
             }
@@ -116,11 +116,11 @@ impl Table {
     }
 }
 
-fn overlay_list(own: &mut Vec<Node>, over: Vec<Node>, name: &'static str) {
-    fn identity_of<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
+fn overlay_list(own: &mut Vec<TomlNode>, over: Vec<TomlNode>, name: &'static str) {
+    fn identity_of<'a>(node: &'a TomlNode, name: &str) -> Option<&'a str> {
         match &node.value {
-            Tree::Table(table) => match &table.get(name)?.value {
-                Tree::String(text) => Some(text),
+            TomlValue::Table(table) => match &table.get(name)?.value {
+                TomlValue::String(text) => Some(text),
                 _ => None,
             },
             _ => None,
@@ -132,7 +132,10 @@ fn overlay_list(own: &mut Vec<Node>, over: Vec<Node>, name: &'static str) {
         let same = identity_of(&node, name)
             .and_then(|wanted| own[..lower].iter().position(|own| identity_of(own, name) == Some(wanted)));
         match (same.map(|index| &mut own[index]), node) {
-            (Some(Node { value: Tree::Table(own), .. }), Node { value: Tree::Table(over), .. }) => {
+            (
+                Some(TomlNode { value: TomlValue::Table(own), .. }),
+                TomlNode { value: TomlValue::Table(over), .. },
+            ) => {
                 own.overlay(over, &|_| None);
             }
             (_, node) => own.push(node),
@@ -141,9 +144,9 @@ fn overlay_list(own: &mut Vec<Node>, over: Vec<Node>, name: &'static str) {
 }
 
 /// Reads TOML; every syntax error becomes a problem and what could be read is returned.
-pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Table {
+pub(super) fn parse(source: &Arc<ConfigSource>, problems: &mut ConfigProblems) -> TomlTable {
     let (table, errors) = DeTable::parse_recoverable(&source.text);
-    let reader = TreeReader { source };
+    let reader = TomlReader { source };
     for error in errors {
         let range = error.span().unwrap_or(0..0);
         problems.add(&reader.origin(range), error.message().lines().collect::<Vec<_>>().join(", "), None);
@@ -151,49 +154,49 @@ pub(super) fn parse(source: &Arc<Source>, problems: &mut Problems) -> Table {
     reader.table(table.into_inner(), problems)
 }
 
-struct TreeReader<'a> {
-    source: &'a Arc<Source>,
+struct TomlReader<'a> {
+    source: &'a Arc<ConfigSource>,
 }
 
-impl TreeReader<'_> {
-    fn origin(&self, range: Range<usize>) -> Origin {
-        Origin { source: Arc::clone(self.source), range }
+impl TomlReader<'_> {
+    fn origin(&self, range: Range<usize>) -> ConfigOrigin {
+        ConfigOrigin { source: Arc::clone(self.source), range }
     }
 
-    fn table(&self, table: DeTable<'_>, problems: &mut Problems) -> Table {
-        let entries = table.into_iter().map(|(key, value)| Entry {
+    fn table(&self, table: DeTable<'_>, problems: &mut ConfigProblems) -> TomlTable {
+        let entries = table.into_iter().map(|(key, value)| TomlEntry {
             key_origin: self.origin(key.span()),
             key: key.into_inner().into_owned(),
             node: self.node(value, problems),
         });
-        Table { entries: entries.collect() }
+        TomlTable { entries: entries.collect() }
     }
 
-    fn node(&self, value: Spanned<DeValue<'_>>, problems: &mut Problems) -> Node {
+    fn node(&self, value: Spanned<DeValue<'_>>, problems: &mut ConfigProblems) -> TomlNode {
         let origin = self.origin(value.span());
         let value = match value.into_inner() {
-            DeValue::String(text) => Tree::String(text.into_owned()),
+            DeValue::String(text) => TomlValue::String(text.into_owned()),
             DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
-                Ok(integer) => Tree::Integer(integer),
+                Ok(integer) => TomlValue::Integer(integer),
                 Err(_) => {
                     problems.add(&origin, format!("{integer} does not fit into 64 bits"), None);
-                    Tree::Integer(0)
+                    TomlValue::Integer(0)
                 }
             },
             DeValue::Float(float) => match float.as_str().parse::<f64>() {
-                Ok(float) if float.is_finite() => Tree::Float(float),
+                Ok(float) if float.is_finite() => TomlValue::Float(float),
                 _ => {
                     problems.add(&origin, format!("{float} is not a finite number"), None);
-                    Tree::Float(0.0)
+                    TomlValue::Float(0.0)
                 }
             },
-            DeValue::Boolean(truth) => Tree::Bool(truth),
-            DeValue::Datetime(date) => Tree::Date(date.to_string()),
+            DeValue::Boolean(truth) => TomlValue::Bool(truth),
+            DeValue::Datetime(date) => TomlValue::Date(date.to_string()),
             DeValue::Array(items) => {
-                Tree::List(items.into_iter().map(|item| self.node(item, problems)).collect())
+                TomlValue::List(items.into_iter().map(|item| self.node(item, problems)).collect())
             }
-            DeValue::Table(table) => Tree::Table(self.table(table, problems)),
+            DeValue::Table(table) => TomlValue::Table(self.table(table, problems)),
         };
-        Node { value, origin }
+        TomlNode { value, origin }
     }
 }

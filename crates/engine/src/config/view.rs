@@ -3,20 +3,20 @@
 use event::{Span, Time, Value};
 use judge::Constant;
 
-use super::problem::{Origin, SourceKind};
+use super::problem::{ConfigOrigin, SourceKind};
 use super::spec;
-use super::tree::{Node, Table, Tree};
+use super::tree::{TomlNode, TomlTable, TomlValue};
 
 /// A table's values by key, typed. A value that failed its check is as good as absent: its problem is recorded.
 #[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(super) table: &'a Table,
-    pub(super) origin: &'a Origin,
+pub(crate) struct ConfigView<'a> {
+    pub(super) table: &'a TomlTable,
+    pub(super) origin: &'a ConfigOrigin,
 }
 
-impl<'a> View<'a> {
+impl<'a> ConfigView<'a> {
     /// Where a key's value stands, or the table if it is absent.
-    pub(crate) fn origin(&self, key: &str) -> &'a Origin {
+    pub(crate) fn origin(&self, key: &str) -> &'a ConfigOrigin {
         self.table.get(key).map_or(self.origin, |node| &node.origin)
     }
 
@@ -26,31 +26,31 @@ impl<'a> View<'a> {
     }
 
     /// The table that a key's value is.
-    pub(crate) fn table(&self, key: &str) -> Option<View<'a>> {
+    pub(crate) fn table(&self, key: &str) -> Option<ConfigView<'a>> {
         match self.table.get(key)? {
-            Node { value: Tree::Table(table), origin } => Some(View { table, origin }),
+            TomlNode { value: TomlValue::Table(table), origin } => Some(ConfigView { table, origin }),
             _ => None,
         }
     }
 
     pub(crate) fn str(&self, key: &str) -> Option<&'a str> {
         match &self.table.get(key)?.value {
-            Tree::String(text) => Some(text),
+            TomlValue::String(text) => Some(text),
             _ => None,
         }
     }
 
     pub(crate) fn integer(&self, key: &str) -> Option<i64> {
         match self.table.get(key)?.value {
-            Tree::Integer(number) => Some(number),
+            TomlValue::Integer(number) => Some(number),
             _ => None,
         }
     }
 
     pub(crate) fn float(&self, key: &str) -> Option<f64> {
         match self.table.get(key)?.value {
-            Tree::Float(number) => Some(number),
-            Tree::Integer(number) => Some(number as f64),
+            TomlValue::Float(number) => Some(number),
+            TomlValue::Integer(number) => Some(number as f64),
             _ => None,
         }
     }
@@ -64,15 +64,17 @@ impl<'a> View<'a> {
     }
 
     /// The strings of a list, each with its place.
-    pub(crate) fn strings(&self, key: &str) -> Vec<(&'a str, &'a Origin)> {
+    pub(crate) fn strings(&self, key: &str) -> Vec<(&'a str, &'a ConfigOrigin)> {
         self.table.get(key).map(strings).unwrap_or_default()
     }
 
     /// The tables of a list.
-    pub(crate) fn tables(&self, key: &str) -> Vec<View<'a>> {
-        let Some(Node { value: Tree::List(items), .. }) = self.table.get(key) else { return Vec::new() };
+    pub(crate) fn tables(&self, key: &str) -> Vec<ConfigView<'a>> {
+        let Some(TomlNode { value: TomlValue::List(items), .. }) = self.table.get(key) else {
+            return Vec::new();
+        };
         let tables = items.iter().filter_map(|item| match &item.value {
-            Tree::Table(table) => Some(View { table, origin: &item.origin }),
+            TomlValue::Table(table) => Some(ConfigView { table, origin: &item.origin }),
             _ => None,
         });
         tables.collect()
@@ -80,7 +82,7 @@ impl<'a> View<'a> {
 
     pub(crate) fn bool(&self, key: &str) -> Option<bool> {
         match self.table.get(key)?.value {
-            Tree::Bool(truth) => Some(truth),
+            TomlValue::Bool(truth) => Some(truth),
             _ => None,
         }
     }
@@ -90,20 +92,24 @@ impl<'a> View<'a> {
     }
 
     /// The entries of a set, each with its place.
-    pub(crate) fn entries(&self, key: &str) -> Vec<(String, &'a Origin)> {
-        let Some(Node { value: Tree::List(items), .. }) = self.table.get(key) else { return Vec::new() };
+    pub(crate) fn entries(&self, key: &str) -> Vec<(String, &'a ConfigOrigin)> {
+        let Some(TomlNode { value: TomlValue::List(items), .. }) = self.table.get(key) else {
+            return Vec::new();
+        };
         let entries = items.iter().filter_map(|item| match &item.value {
-            Tree::String(text) => Some((text.clone(), &item.origin)),
-            Tree::Integer(integer) => Some((integer.to_string(), &item.origin)),
+            TomlValue::String(text) => Some((text.clone(), &item.origin)),
+            TomlValue::Integer(integer) => Some((integer.to_string(), &item.origin)),
             _ => None,
         });
         entries.collect()
     }
 
     /// The keys of a map section with their places, and their values as texts.
-    pub(crate) fn texts(&self) -> impl Iterator<Item = (&'a str, &'a Origin, &'a str, &'a Origin)> {
+    pub(crate) fn texts(
+        &self,
+    ) -> impl Iterator<Item = (&'a str, &'a ConfigOrigin, &'a str, &'a ConfigOrigin)> {
         self.table.entries.iter().filter_map(|entry| match &entry.node.value {
-            Tree::String(text) => {
+            TomlValue::String(text) => {
                 Some((entry.key.as_str(), &entry.key_origin, text.as_str(), &entry.node.origin))
             }
             _ => None,
@@ -111,7 +117,7 @@ impl<'a> View<'a> {
     }
 
     /// The keys of a map section with their places, and their values as constants.
-    pub(crate) fn constants(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Constant)> {
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (&'a str, &'a ConfigOrigin, Constant)> {
         let entries = self.table.entries.iter();
         entries
             .filter_map(|entry| Some((entry.key.as_str(), &entry.key_origin, constant(&entry.node.value)?)))
@@ -124,28 +130,30 @@ impl<'a> View<'a> {
     }
 
     /// The entries of a map section: key, its place, and the strings of its list.
-    pub(crate) fn map(&self) -> impl Iterator<Item = (&'a str, &'a Origin, Vec<(&'a str, &'a Origin)>)> {
+    pub(crate) fn map(
+        &self,
+    ) -> impl Iterator<Item = (&'a str, &'a ConfigOrigin, Vec<(&'a str, &'a ConfigOrigin)>)> {
         self.table.entries.iter().map(|entry| (entry.key.as_str(), &entry.key_origin, strings(&entry.node)))
     }
 }
 
-fn constant(value: &Tree) -> Option<Constant> {
+fn constant(value: &TomlValue) -> Option<Constant> {
     Some(match value {
-        Tree::String(text) => Constant::String(text.clone()),
-        Tree::Integer(integer) => Constant::Integer(*integer),
-        Tree::Float(float) => Constant::Float(*float),
-        Tree::Bool(truth) => Constant::Bool(*truth),
-        Tree::List(items) => {
+        TomlValue::String(text) => Constant::String(text.clone()),
+        TomlValue::Integer(integer) => Constant::Integer(*integer),
+        TomlValue::Float(float) => Constant::Float(*float),
+        TomlValue::Bool(truth) => Constant::Bool(*truth),
+        TomlValue::List(items) => {
             Constant::List(items.iter().map(|item| constant(&item.value)).collect::<Option<_>>()?)
         }
-        Tree::Date(_) | Tree::Table(_) => return None,
+        TomlValue::Date(_) | TomlValue::Table(_) => return None,
     })
 }
 
-fn strings(node: &Node) -> Vec<(&str, &Origin)> {
-    let Tree::List(items) = &node.value else { return Vec::new() };
+fn strings(node: &TomlNode) -> Vec<(&str, &ConfigOrigin)> {
+    let TomlValue::List(items) = &node.value else { return Vec::new() };
     let strings = items.iter().filter_map(|item| match &item.value {
-        Tree::String(text) => Some((text.as_str(), &item.origin)),
+        TomlValue::String(text) => Some((text.as_str(), &item.origin)),
         _ => None,
     });
     strings.collect()

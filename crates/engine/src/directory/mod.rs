@@ -1,10 +1,10 @@
 //! The data directory: secret, configuration, ledger and journal.
 
 mod contents;
-pub(crate) mod erase;
-pub(crate) mod portable;
+pub(crate) mod erasure;
+pub(crate) mod exchange;
 pub(crate) mod snapshot;
-pub(crate) mod verify;
+pub(crate) mod verification;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use contents::Missing;
-use disk::Draft;
+use disk::AtomicFile;
 use event::Secret;
-use stats::{Catalog, Durability, Embedded};
+use stats::{Catalog, Durability, EmbeddedLedger};
 use store::Recovery;
 
-use crate::OpenError;
+use crate::EngineOpenError;
 use crate::plan::Plan;
 use crate::preset::Preset;
 
@@ -179,9 +179,9 @@ impl Directory {
 
     fn write(&self, name: &str, text: &str) -> Result<(), DirectoryError> {
         let path = self.path.join(name);
-        let written = Draft::of_new(&path).and_then(|mut draft| {
+        let written = AtomicFile::of_new(&path).and_then(|mut draft| {
             draft.write_all(text.as_bytes())?;
-            draft.place()
+            draft.commit()
         });
         written.map(drop).map_err(io_error(&path))
     }
@@ -200,19 +200,22 @@ impl Directory {
 
     /// Opens the ledger, and with it locks the directory: with the plan's statistics, or without a plan with those that
     /// are stored alone.
-    pub(crate) fn open_ledger(&self, plan: Option<&Plan>) -> Result<(Embedded, Recovery), OpenError> {
+    pub(crate) fn open_ledger(
+        &self,
+        plan: Option<&Plan>,
+    ) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
         /// For maintenance, which goes through files from front to back.
         const MEMORY_BYTES: usize = 256 << 20;
-        portable::finish_replacing(self)?;
+        exchange::finish_replacing(self)?;
         let options = stats::Options {
             memory_bytes: plan.map_or(MEMORY_BYTES, |plan| plan.node.ledger_memory),
             segment_bytes: plan
-                .map_or(store::log::Options::SEGMENT_BYTES_MAX, |plan| plan.node.ledger_segment),
+                .map_or(store::log::LogOptions::SEGMENT_BYTES_MAX, |plan| plan.node.ledger_segment),
             durability: plan.map_or(Durability::None, |plan| plan.node.durability),
         };
         let catalog = plan.map_or_else(Catalog::default, |plan| plan.catalog.clone());
-        let device = store::FileDevice::open(self.ledger_path()).map_err(OpenError::Device)?;
-        let opened = Embedded::open(Arc::new(device), catalog, options)?;
+        let device = store::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
+        let opened = EmbeddedLedger::open(Arc::new(device), catalog, options)?;
         // A copy that is being restored has its secret last.
         if let Ok(secret) = self.secret() {
             opened.0.claim(secret.fingerprint())?;
@@ -233,8 +236,8 @@ impl Directory {
     }
 
     /// What others than its owner can get at, as the modes are now.
-    pub(crate) fn exposed(&self) -> Exposed {
-        let mut exposed = Exposed::default();
+    pub(crate) fn exposed(&self) -> LooseModes {
+        let mut exposed = LooseModes::default();
         exposed.look(&self.path);
         exposed.files.sort_unstable();
         exposed.directories.sort_unstable();
@@ -276,7 +279,7 @@ impl Directory {
     }
 
     /// What enforcement points are told: labels with the pieces that they are on.
-    pub(crate) fn told_path(&self) -> PathBuf {
+    pub(crate) fn ban_list_path(&self) -> PathBuf {
         self.path.join("labels.ndjson")
     }
 
@@ -288,14 +291,14 @@ impl Directory {
 
 /// What of a data directory others than its owner can get at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Exposed {
+pub struct LooseModes {
     /// Files that they can read or write, and their modes.
     pub files: Vec<(PathBuf, u32)>,
     /// Directories whose names they can list or change, and their modes.
     pub directories: Vec<(PathBuf, u32)>,
 }
 
-impl Exposed {
+impl LooseModes {
     /// Looks through a directory, as far as others can enter it. Links are not followed.
     fn look(&mut self, directory: &Path) {
         /// Bits of a mode by which others list or change names, and by which they enter.

@@ -13,15 +13,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use event::Time;
-use stats::{Embedded, Ledger, LedgerError};
+use stats::{EmbeddedLedger, Ledger, LedgerError};
 
-use super::verify::{Part, Verified};
+use super::verification::{DirectoryPart, DirectoryVerification};
 use super::{Directory, DirectoryError, io_error};
-use crate::OpenError;
+use crate::EngineOpenError;
 use crate::journal::{self, JournalError};
 
 /// Largest file beside ledger and journal that is copied: configurations, sets and models are.
-const SETTINGS_BYTES_MAX: u64 = judge::catboost::Limits::FILE_BYTES as u64;
+const SETTINGS_BYTES_MAX: u64 = judge::catboost::ModelLimits::FILE_BYTES as u64;
 
 /// Why a snapshot was not restored. Nothing of it is left in the target.
 #[derive(Debug, thiserror::Error)]
@@ -31,13 +31,13 @@ pub enum RestoreError {
     NotEmpty(PathBuf),
     /// Parts of it cannot be read any more.
     #[error("the snapshot is damaged")]
-    Damaged(Box<Verified>),
+    Damaged(Box<DirectoryVerification>),
     /// It is no data directory, or files could not be read or written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
     /// It could not be opened to be verified.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] EngineOpenError),
 }
 
 /// The name of a snapshot that is made now: `20261121T090753Z`.
@@ -57,7 +57,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use; or what could not be read or written.
-    pub fn snapshot(&self, target: &Path) -> Result<(), OpenError> {
+    pub fn snapshot(&self, target: &Path) -> Result<(), EngineOpenError> {
         let (ledger, _) = self.open_ledger(None)?;
         let journal = self.journal_path();
         let made = self.snapshot_of(target, &ledger, |to| journal::snapshot(&journal, to), &|| Ok(()));
@@ -69,7 +69,7 @@ impl Directory {
     pub(crate) fn snapshot_of<E>(
         &self,
         target: &Path,
-        ledger: &Embedded,
+        ledger: &EmbeddedLedger,
         journal: impl FnOnce(&Path) -> Result<(), JournalError>,
         go_on: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E>
@@ -98,7 +98,7 @@ impl Directory {
     fn copy_into<E>(
         &self,
         partial: &Path,
-        ledger: &Embedded,
+        ledger: &EmbeddedLedger,
         journal: impl FnOnce(&Path) -> Result<(), JournalError>,
         go_on: &dyn Fn() -> Result<(), E>,
     ) -> Result<(), E>
@@ -160,7 +160,7 @@ impl Directory {
     pub fn restore(
         snapshot: &Path,
         target: &Path,
-        progress: &mut dyn FnMut(Part, u64, u64),
+        progress: &mut dyn FnMut(DirectoryPart, u64, u64),
     ) -> Result<Directory, RestoreError> {
         let from = Directory::open(snapshot)?;
         from.secret()?;
@@ -187,7 +187,7 @@ impl Directory {
     fn restore_into(
         &self,
         to: &Directory,
-        progress: &mut dyn FnMut(Part, u64, u64),
+        progress: &mut dyn FnMut(DirectoryPart, u64, u64),
     ) -> Result<(), RestoreError> {
         self.copy_settings(to)?;
         self.copy_rules(to)?;

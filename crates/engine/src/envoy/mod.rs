@@ -1,7 +1,7 @@
 //! Limits as `envoyproxy/ratelimit` configures them: domains, trees of descriptors in YAML, and which limit a request's
 //! descriptor means. The files are read unchanged; `docs/envoy.md` says what of them is heeded.
 
-mod read;
+mod reader;
 pub(crate) mod yaml;
 
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use event::Span;
 
-use crate::config::{Problems, Source, SourceKind};
-use crate::limit::{LimitPlan, Pace, Period, Zone};
+use crate::config::{ConfigProblems, ConfigSource, SourceKind};
+use crate::limit::{LimitAlgorithm, LimitPlan, Period, Zone};
 
 /// A unit of time, as these files name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unit {
+pub enum RateUnit {
     /// A second.
     Second,
     /// 60 seconds.
@@ -31,21 +31,28 @@ pub enum Unit {
     Year,
 }
 
-impl Unit {
+impl RateUnit {
     /// All units, from the shortest to the longest.
-    pub const ALL: [Unit; 7] =
-        [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month, Unit::Year];
+    pub const ALL: [RateUnit; 7] = [
+        RateUnit::Second,
+        RateUnit::Minute,
+        RateUnit::Hour,
+        RateUnit::Day,
+        RateUnit::Week,
+        RateUnit::Month,
+        RateUnit::Year,
+    ];
 
     /// As files name it.
     pub fn name(self) -> &'static str {
         match self {
-            Unit::Second => "second",
-            Unit::Minute => "minute",
-            Unit::Hour => "hour",
-            Unit::Day => "day",
-            Unit::Week => "week",
-            Unit::Month => "month",
-            Unit::Year => "year",
+            RateUnit::Second => "second",
+            RateUnit::Minute => "minute",
+            RateUnit::Hour => "hour",
+            RateUnit::Day => "day",
+            RateUnit::Week => "week",
+            RateUnit::Month => "month",
+            RateUnit::Year => "year",
         }
     }
 }
@@ -56,7 +63,7 @@ pub struct Rate {
     /// The requests.
     pub requests: u32,
     /// The unit.
-    pub unit: Unit,
+    pub unit: RateUnit,
 }
 
 impl Rate {
@@ -65,23 +72,23 @@ impl Rate {
         let count = u64::from(self.requests);
         let fixed = |window| LimitPlan::fixed(name, count, window);
         match self.unit {
-            Unit::Second => fixed(Span::seconds(1)),
-            Unit::Minute => fixed(Span::minutes(1)),
-            Unit::Hour => fixed(Span::hours(1)),
-            Unit::Day => fixed(Span::days(1)),
-            Unit::Week => fixed(Span::days(7)),
-            Unit::Month => {
-                let pace = Pace::Calendar { period: Period::Month, zone: Zone::utc() };
+            RateUnit::Second => fixed(Span::seconds(1)),
+            RateUnit::Minute => fixed(Span::minutes(1)),
+            RateUnit::Hour => fixed(Span::hours(1)),
+            RateUnit::Day => fixed(Span::days(1)),
+            RateUnit::Week => fixed(Span::days(7)),
+            RateUnit::Month => {
+                let pace = LimitAlgorithm::Calendar { period: Period::Month, zone: Zone::utc() };
                 LimitPlan { pace, ..fixed(Period::Month.longest()) }
             }
-            Unit::Year => fixed(Span::days(365)),
+            RateUnit::Year => fixed(Span::days(365)),
         }
     }
 }
 
 /// The limit of a descriptor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct EnvoyRule {
     /// Domain, keys and values of the descriptors down to it, as the peer names it in metrics: `domain.key_value.subkey`.
     pub path: String,
     /// How much; `None` for any number.
@@ -104,9 +111,9 @@ pub struct Rule {
 
 /// What is meant by a descriptor of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found<'a> {
+pub struct DescriptorMatch<'a> {
     /// Its limit.
-    pub rule: &'a Arc<Rule>,
+    pub rule: &'a Arc<EnvoyRule>,
     /// For each entry the pattern that stands for its value in the counter's key, if many values share one counter.
     pub shared: Vec<Option<&'a str>>,
     /// For each entry whether metrics show its value where the configuration does not name it.
@@ -116,22 +123,22 @@ pub struct Found<'a> {
 /// All domains.
 #[derive(Debug, Default, PartialEq)]
 pub struct Domains {
-    domains: HashMap<String, Level>,
+    domains: HashMap<String, DescriptorLevel>,
 }
 
 /// Descriptors next to each other.
 #[derive(Debug, Default, PartialEq)]
-struct Level {
+struct DescriptorLevel {
     /// By `key`, or `key_value`.
-    exact: HashMap<String, Descriptor>,
+    exact: HashMap<String, EnvoyDescriptor>,
     /// Those whose `key_value` has a `*` in it, in the order of the file: its parts, and where it is in `exact`.
     wild: Vec<(Vec<String>, String)>,
 }
 
 #[derive(Debug, PartialEq)]
-struct Descriptor {
-    rule: Option<Arc<Rule>>,
-    below: Level,
+struct EnvoyDescriptor {
+    rule: Option<Arc<EnvoyRule>>,
+    below: DescriptorLevel,
     value_to_metric: bool,
     /// The value's pattern, where all values that match it share one counter.
     shared: Option<String>,
@@ -142,22 +149,26 @@ impl Domains {
     ///
     /// # Errors
     /// All that is wrong with them, each with file, place and mend.
-    pub fn read(files: &[(String, String)], merge: bool) -> Result<Domains, Problems> {
-        let sources: Vec<Arc<Source>> = files
+    pub fn read(files: &[(String, String)], merge: bool) -> Result<Domains, ConfigProblems> {
+        let sources: Vec<Arc<ConfigSource>> = files
             .iter()
             .map(|(name, text)| {
-                Arc::new(Source { kind: SourceKind::File, name: name.clone(), text: text.clone() })
+                Arc::new(ConfigSource { kind: SourceKind::File, name: name.clone(), text: text.clone() })
             })
             .collect();
-        let mut problems = Problems::default();
+        let mut problems = ConfigProblems::default();
         let domains = Domains::compile(&sources, merge, &mut problems);
         problems.refuse().map(|_| domains)
     }
 
-    pub(crate) fn compile(sources: &[Arc<Source>], merge: bool, problems: &mut Problems) -> Domains {
+    pub(crate) fn compile(
+        sources: &[Arc<ConfigSource>],
+        merge: bool,
+        problems: &mut ConfigProblems,
+    ) -> Domains {
         let mut domains = Domains::default();
         for source in sources {
-            read::file(source, merge, &mut domains.domains, problems);
+            reader::file(source, merge, &mut domains.domains, problems);
         }
         domains
     }
@@ -173,8 +184,8 @@ impl Domains {
     }
 
     /// All limits, in no order.
-    pub fn rules(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        let mut levels: Vec<&Level> = self.domains.values().collect();
+    pub fn rules(&self) -> impl Iterator<Item = &Arc<EnvoyRule>> {
+        let mut levels: Vec<&DescriptorLevel> = self.domains.values().collect();
         let mut rules = Vec::new();
         while let Some(level) = levels.pop() {
             for descriptor in level.exact.values() {
@@ -191,7 +202,7 @@ impl Domains {
         &self,
         domain: &str,
         entries: impl Iterator<Item = (&'e str, &'e str)>,
-    ) -> Option<Found<'_>> {
+    ) -> Option<DescriptorMatch<'_>> {
         let mut level = self.domains.get(domain)?;
         let (mut shared, mut shown) = (Vec::new(), Vec::new());
         let mut rule = None;
@@ -202,13 +213,13 @@ impl Domains {
             rule = descriptor.rule.as_ref();
             level = &descriptor.below;
         }
-        Some(Found { rule: rule?, shared, shown })
+        Some(DescriptorMatch { rule: rule?, shared, shown })
     }
 }
 
-impl Level {
+impl DescriptorLevel {
     /// The descriptor for an entry, and whether its pattern led there.
-    fn step(&self, key: &str, value: &str) -> Option<(&Descriptor, bool)> {
+    fn step(&self, key: &str, value: &str) -> Option<(&EnvoyDescriptor, bool)> {
         let whole = format!("{key}_{value}");
         if let Some(descriptor) = self.exact.get(&whole) {
             return Some((descriptor, false));

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::files::{self, NewestFirst, segments_in};
-use super::manifest::{Found, Manifest};
-use super::slim::Look;
+use super::files::{self, NewestFirstIter, segments_in};
+use super::manifest::{JournalManifest, ManifestState};
+use super::visitor::RecordVisitor;
 use super::{
-    Block, DESCRIPTION_SUFFIX, Description, JournalError, Lack, Record, Skipped, io_error, read_description,
+    Block, DESCRIPTION_SUFFIX, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
+    io_error, read_description,
 };
 use crate::id::RecordId;
 
@@ -16,21 +17,21 @@ use crate::id::RecordId;
 /// and go.
 /// What is not written yet is not seen.
 #[derive(Debug)]
-pub struct Archive {
+pub struct JournalArchive {
     directory: PathBuf,
     /// Oldest first.
     segments: Vec<(RecordId, PathBuf)>,
     /// What once was there.
-    manifest: Manifest,
+    manifest: JournalManifest,
 }
 
-impl Archive {
+impl JournalArchive {
     /// Looks what there is in a journal's directory; one that is not there is empty.
-    pub fn open(directory: &Path) -> Result<Archive, JournalError> {
-        let mut archive = Archive {
+    pub fn open(directory: &Path) -> Result<JournalArchive, JournalError> {
+        let mut archive = JournalArchive {
             directory: directory.to_path_buf(),
             segments: Vec::new(),
-            manifest: Manifest::default(),
+            manifest: JournalManifest::default(),
         };
         if !directory.exists() {
             return Ok(archive);
@@ -48,7 +49,7 @@ impl Archive {
 
     /// Segments that are missing, or have fewer records than were once in them. Reads the heads of all blocks. What became
     /// too old to be kept meanwhile is not missed.
-    pub fn lacking(&self) -> Result<Vec<Lack>, JournalError> {
+    pub fn lacking(&self) -> Result<Vec<MissingRecords>, JournalError> {
         let mut there = BTreeMap::new();
         for (first, path) in &self.segments {
             there.extend(files::count(path)?.map(|count| (*first, count)));
@@ -69,12 +70,12 @@ impl Archive {
     }
 
     /// What the rows of a pipeline's version mean.
-    pub fn description(&self, version: &str) -> Result<Description, JournalError> {
+    pub fn description(&self, version: &str) -> Result<VersionDescription, JournalError> {
         read_description(&self.directory, version)
     }
 
     /// What the rows of each version mean that was ever described here.
-    pub fn descriptions(&self) -> Result<Vec<(String, Description)>, JournalError> {
+    pub fn descriptions(&self) -> Result<Vec<(String, VersionDescription)>, JournalError> {
         let mut descriptions = Vec::new();
         if !self.directory.exists() {
             return Ok(descriptions);
@@ -95,7 +96,7 @@ impl Archive {
     /// error in its place, and the next ones follow; what is just being written at the newest segment's end is left out.
     /// Takes memory for one block, and some bytes for each block of a segment.
     pub fn newest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
-        NewestFirst::new(self.segments.iter().map(|(_, path)| path.clone()).collect())
+        NewestFirstIter::new(self.segments.iter().map(|(_, path)| path.clone()).collect())
     }
 
     /// Every block, the oldest first, on the same terms.
@@ -104,8 +105,8 @@ impl Archive {
     }
 
     /// Shows every record to `look`, the oldest first. What is damaged is passed over.
-    pub(super) fn look<'w>(&self, look: &mut dyn Look<'w>) -> Result<(), JournalError> {
-        let mut skipped = Skipped::default();
+    pub(super) fn look<'w>(&self, look: &mut dyn RecordVisitor<'w>) -> Result<(), JournalError> {
+        let mut skipped = SkippedData::default();
         for block in self.oldest_first() {
             if let Some(block) = skipped.pass(block)? {
                 skipped.pass(block.look(look).map_err(|error| block.error(error)))?;
@@ -116,8 +117,8 @@ impl Archive {
 
     /// Visits every record, oldest segment first, until `visit` returns false, and returns what was passed over because it
     /// is damaged.
-    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<Skipped, JournalError> {
-        let mut skipped = Skipped::default();
+    pub fn scan(&self, mut visit: impl FnMut(RecordId, Record) -> bool) -> Result<SkippedData, JournalError> {
+        let mut skipped = SkippedData::default();
         for block in self.oldest_first() {
             for (id, record) in skipped.records(block)? {
                 if !visit(id, record) {
@@ -142,9 +143,9 @@ impl Archive {
 }
 
 /// The list of segments; an empty one where it is missing or damaged.
-fn listed(directory: &Path) -> Result<Manifest, JournalError> {
-    Ok(match Manifest::read(directory)? {
-        Found::Sound(manifest) => manifest,
-        Found::Absent | Found::Damaged => Manifest::default(),
+fn listed(directory: &Path) -> Result<JournalManifest, JournalError> {
+    Ok(match JournalManifest::read(directory)? {
+        ManifestState::Sound(manifest) => manifest,
+        ManifestState::Absent | ManifestState::Damaged => JournalManifest::default(),
     })
 }

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use event::Time;
 use zstd::bulk::{Compressor, Decompressor};
 
-use super::columns::Columns;
-use super::segment::{BLOCK_HEAD_BYTES, SegmentError, Stretch};
-use super::slim::{self, Look};
+use super::columns::ColumnarSegment;
+use super::segment::{BLOCK_HEAD_BYTES, DamagedStretch, SegmentError};
+use super::visitor::{self, RecordVisitor};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
 
 /// What is known of a block before it is read.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct BlockInfo {
     /// Smallest id in it.
     pub first: RecordId,
     /// Largest id in it.
@@ -37,31 +37,31 @@ pub struct Head {
 #[derive(Debug)]
 pub struct Block {
     /// Its head.
-    pub head: Head,
-    content: Content,
+    pub head: BlockInfo,
+    content: BlockContent,
     /// The file that it is in, if it is in one.
     path: Option<Arc<Path>>,
 }
 
 #[derive(Debug)]
-enum Content {
+enum BlockContent {
     /// One zstd frame, of so many bytes uncompressed.
     Rows(Vec<u8>, usize),
     /// A group of a file.
-    Columns(Arc<Columns>, usize),
+    Columns(Arc<ColumnarSegment>, usize),
     /// A whole file.
-    File(Arc<Columns>),
+    File(Arc<ColumnarSegment>),
 }
 
 impl Block {
-    pub(super) fn of_rows(head: Head, content: Vec<u8>, raw_bytes: usize) -> Block {
-        Block { head, content: Content::Rows(content, raw_bytes), path: None }
+    pub(super) fn of_rows(head: BlockInfo, content: Vec<u8>, raw_bytes: usize) -> Block {
+        Block { head, content: BlockContent::Rows(content, raw_bytes), path: None }
     }
 
     /// A group of a file, unless it does not have it.
-    pub(super) fn of_columns(columns: &Arc<Columns>, number: usize) -> Option<Block> {
+    pub(super) fn of_columns(columns: &Arc<ColumnarSegment>, number: usize) -> Option<Block> {
         let group = columns.group(number)?;
-        let head = Head {
+        let head = BlockInfo {
             first: group.first,
             last: group.last,
             arrival: group.arrival,
@@ -69,18 +69,18 @@ impl Block {
             at: group.at,
             length: group.bytes,
         };
-        Some(Block { head, content: Content::Columns(Arc::clone(columns), number), path: None })
+        Some(Block { head, content: BlockContent::Columns(Arc::clone(columns), number), path: None })
     }
 
     /// A file by columns that is the content of a block.
-    pub(super) fn of_file(head: Head, columns: Columns) -> Block {
-        Block { head, content: Content::File(Arc::new(columns)), path: None }
+    pub(super) fn of_file(head: BlockInfo, columns: ColumnarSegment) -> Block {
+        Block { head, content: BlockContent::File(Arc::new(columns)), path: None }
     }
 
     /// The file by columns that it is, if it is one.
-    pub(super) fn file(&self) -> Option<&Arc<Columns>> {
+    pub(super) fn file(&self) -> Option<&Arc<ColumnarSegment>> {
         match &self.content {
-            Content::File(columns) => Some(columns),
+            BlockContent::File(columns) => Some(columns),
             _ => None,
         }
     }
@@ -95,7 +95,7 @@ impl Block {
         let path = self.path.as_deref().unwrap_or(Path::new(""));
         let SegmentError::Damaged(_) = error else { return segment_error(path)(error) };
         let (from, records) = (self.head.at, u64::from(self.head.count));
-        let stretch = Stretch { from, to: from + self.disk_bytes(), records, is_tail: false };
+        let stretch = DamagedStretch { from, to: from + self.disk_bytes(), records, is_tail: false };
         JournalError::Damaged(stretch.in_file(path))
     }
 
@@ -111,21 +111,21 @@ impl Block {
     /// Bytes that it takes up on disk.
     pub fn disk_bytes(&self) -> u64 {
         match self.content {
-            Content::Rows(..) | Content::File(_) => BLOCK_HEAD_BYTES as u64 + self.head.length,
-            Content::Columns(..) => self.head.length,
+            BlockContent::Rows(..) | BlockContent::File(_) => BLOCK_HEAD_BYTES as u64 + self.head.length,
+            BlockContent::Columns(..) => self.head.length,
         }
     }
 
     /// The bytes of its records, as rows have them.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, SegmentError> {
         match &self.content {
-            Content::Rows(content, bytes) => self.raw(content, *bytes),
-            Content::Columns(columns, number) => {
+            BlockContent::Rows(content, bytes) => self.raw(content, *bytes),
+            BlockContent::Columns(columns, number) => {
                 let mut bytes = Vec::new();
                 columns.rows(*number, |_| true, &mut bytes)?;
                 Ok(bytes)
             }
-            Content::File(columns) => {
+            BlockContent::File(columns) => {
                 let mut bytes = Vec::new();
                 for number in 0..columns.groups() {
                     columns.rows(number, |_| true, &mut bytes).map_err(|_| self.damaged())?;
@@ -155,12 +155,12 @@ impl Block {
         }
         let wanted = |id: RecordId| ids.contains(&id);
         match &self.content {
-            Content::Rows(content, bytes) => {
+            BlockContent::Rows(content, bytes) => {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
             }
-            Content::Columns(columns, number) => columns.records(*number, wanted),
-            Content::File(columns) => {
+            BlockContent::Columns(columns, number) => columns.records(*number, wanted),
+            BlockContent::File(columns) => {
                 let mut found = Vec::new();
                 for number in 0..columns.groups() {
                     let group = columns.group(number).filter(|group| group.first <= group.last);
@@ -175,14 +175,14 @@ impl Block {
     }
 
     /// Shows the records to `look`, and reads no more than that wants.
-    pub(crate) fn look<'w>(&self, look: &mut dyn Look<'w>) -> Result<(), SegmentError> {
+    pub(crate) fn look<'w>(&self, look: &mut dyn RecordVisitor<'w>) -> Result<(), SegmentError> {
         match &self.content {
-            Content::Rows(content, bytes) => {
+            BlockContent::Rows(content, bytes) => {
                 let raw = self.raw(content, *bytes)?;
-                slim::look(&raw, self.head.count, look).map_err(|_| self.damaged())
+                visitor::look(&raw, self.head.count, look).map_err(|_| self.damaged())
             }
-            Content::Columns(columns, number) => columns.look(*number, look),
-            Content::File(columns) => (0..columns.groups())
+            BlockContent::Columns(columns, number) => columns.look(*number, look),
+            BlockContent::File(columns) => (0..columns.groups())
                 .try_for_each(|number| columns.look(number, look))
                 .map_err(|_| self.damaged()),
         }

@@ -8,8 +8,8 @@ use event::{Facts, Slot, Time, Value};
 use judge::Action;
 use serde::{Deserialize, Serialize};
 
-use super::Report;
-use super::slim::{Decided, Head};
+use super::ReportRecord;
+use super::visitor::{DecisionHead, DecisionOutcome};
 use crate::id::RecordId;
 
 /// What a value is preceded by in its bytes: the number of its variant.
@@ -34,40 +34,40 @@ pub(super) const SIGNAL: u64 = 5;
 
 /// Reads the records of a block one after another.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'b> {
+pub(super) struct RecordReader<'b> {
     /// What is still to be read.
     bytes: &'b [u8],
 }
 
 /// The beginning of a record.
 #[derive(Debug)]
-pub(super) enum Start<'b> {
+pub(super) enum RecordStart<'b> {
     /// A decision; its facts, keys and verdict have to follow, and effects if its shape has any.
-    Decision { head: Head<'b>, arrived: Arrived<'b>, shape: Shape },
+    Decision { head: DecisionHead<'b>, arrived: ArrivalInfo<'b>, shape: DecisionFormat },
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
     /// The same of a named reporter.
-    Report(Box<Report>),
+    Report(Box<ReportRecord>),
 }
 
 /// How a decision's keys are written, and whether effects follow its verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum DecisionFormat {
     /// As earlier releases wrote it.
     Long { has_effects: bool },
     /// With keys as [`super::keys`] has them. Effects follow, and may be none.
     Short,
 }
 
-impl Shape {
+impl DecisionFormat {
     pub(super) fn has_effects(self) -> bool {
-        self != Shape::Long { has_effects: false }
+        self != DecisionFormat::Long { has_effects: false }
     }
 }
 
 /// What a decision's head has beside what who looks wants to know.
 #[derive(Debug)]
-pub(super) struct Arrived<'b> {
+pub(super) struct ArrivalInfo<'b> {
     /// The caller's name for the event.
     pub(super) event_id: Option<&'b str>,
     pub(super) arrival: Time,
@@ -75,7 +75,7 @@ pub(super) struct Arrived<'b> {
 }
 
 /// A value whose content stays where it is.
-pub(super) enum Seen<'b> {
+pub(super) enum ValueRef<'b> {
     Text(&'b str),
     Integer(i64),
     Float(f64),
@@ -84,18 +84,18 @@ pub(super) enum Seen<'b> {
     Ip(IpAddr),
     Bytes(&'b [u8]),
     /// A list of so many texts.
-    List(u64, Reader<'b>),
+    List(u64, RecordReader<'b>),
 }
 
 /// The bytes are not those of a record.
 #[derive(Debug)]
-pub(crate) struct Broken;
+pub(crate) struct RecordFormatError;
 
-pub(super) type Result<T> = std::result::Result<T, Broken>;
+pub(super) type Result<T> = std::result::Result<T, RecordFormatError>;
 
-impl<'b> Reader<'b> {
-    pub(super) fn new(bytes: &'b [u8]) -> Reader<'b> {
-        Reader { bytes }
+impl<'b> RecordReader<'b> {
+    pub(super) fn new(bytes: &'b [u8]) -> RecordReader<'b> {
+        RecordReader { bytes }
     }
 
     /// Whether all was read.
@@ -103,28 +103,28 @@ impl<'b> Reader<'b> {
         self.bytes.is_empty()
     }
 
-    pub(super) fn start(&mut self) -> Result<(RecordId, Start<'b>)> {
+    pub(super) fn start(&mut self) -> Result<(RecordId, RecordStart<'b>)> {
         let (id, kind) = (RecordId(self.varint()?), self.varint()?);
         let start = match kind {
             0 | 2 | SHORT => {
                 let (pipeline, version) = (self.text()?, self.text()?);
                 let event_id = if self.flag()? { Some(self.text()?) } else { None };
                 let time = self.time()?;
-                let arrived = Arrived { event_id, arrival: self.time()?, duplicate: self.flag()? };
-                let head = Head { id, pipeline, version, time };
+                let arrived = ArrivalInfo { event_id, arrival: self.time()?, duplicate: self.flag()? };
+                let head = DecisionHead { id, pipeline, version, time };
                 let shape = match kind {
-                    SHORT => Shape::Short,
-                    kind => Shape::Long { has_effects: kind == 2 },
+                    SHORT => DecisionFormat::Short,
+                    kind => DecisionFormat::Long { has_effects: kind == 2 },
                 };
-                Start::Decision { head, arrived, shape }
+                RecordStart::Decision { head, arrived, shape }
             }
             FEEDBACK => {
                 let (decision, class) = (RecordId(self.varint()?), self.text()?);
-                Start::Feedback { decision, class, time: self.time()? }
+                RecordStart::Feedback { decision, class, time: self.time()? }
             }
-            REPORT => Start::Report(Box::new(self.made()?)),
-            SIGNAL => Start::Report(Box::new(Report { signal: true, ..self.made()? })),
-            _ => return Err(Broken),
+            REPORT => RecordStart::Report(Box::new(self.made()?)),
+            SIGNAL => RecordStart::Report(Box::new(ReportRecord { signal: true, ..self.made()? })),
+            _ => return Err(RecordFormatError),
         };
         Ok((id, start))
     }
@@ -132,7 +132,7 @@ impl<'b> Reader<'b> {
     /// Passes over a record, and answers its id.
     pub(super) fn pass_record(&mut self) -> Result<RecordId> {
         let (id, start) = self.start()?;
-        if let Start::Decision { shape, .. } = start {
+        if let RecordStart::Decision { shape, .. } = start {
             self.facts(&[], &mut Facts::default())?;
             self.verdict(shape, |_, _| ())?;
             if shape.has_effects() {
@@ -157,10 +157,14 @@ impl<'b> Reader<'b> {
     }
 
     /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
-    pub(super) fn verdict(&mut self, shape: Shape, mut fired: impl FnMut(&'b str, bool)) -> Result<Decided> {
+    pub(super) fn verdict(
+        &mut self,
+        shape: DecisionFormat,
+        mut fired: impl FnMut(&'b str, bool),
+    ) -> Result<DecisionOutcome> {
         match shape {
-            Shape::Long { .. } => self.pass_keys()?,
-            Shape::Short => drop(self.content()?),
+            DecisionFormat::Long { .. } => self.pass_keys()?,
+            DecisionFormat::Short => drop(self.content()?),
         }
         let (score, action) = (self.float()?, self.made::<Action>()?);
         for shadow in [false, true] {
@@ -170,11 +174,14 @@ impl<'b> Reader<'b> {
             }
         }
         self.pass_next()?;
-        Ok(Decided { score, action })
+        Ok(DecisionOutcome { score, action })
     }
 
     /// What is passed over by `pass`.
-    pub(super) fn passed(&mut self, pass: impl FnOnce(&mut Reader<'b>) -> Result<()>) -> Result<&'b [u8]> {
+    pub(super) fn passed(
+        &mut self,
+        pass: impl FnOnce(&mut RecordReader<'b>) -> Result<()>,
+    ) -> Result<&'b [u8]> {
         let before = *self;
         pass(self)?;
         Ok(self.since(before))
@@ -243,36 +250,36 @@ impl<'b> Reader<'b> {
                     self.content()?;
                 }
             }
-            _ => return Err(Broken),
+            _ => return Err(RecordFormatError),
         }
         Ok(())
     }
 
     /// What was read since.
-    pub(super) fn since(&self, before: Reader<'b>) -> &'b [u8] {
+    pub(super) fn since(&self, before: RecordReader<'b>) -> &'b [u8] {
         &before.bytes[..before.bytes.len() - self.bytes.len()]
     }
 
     /// The next value; a list's items are passed over, and can be read from what it gives.
     #[inline]
-    pub(super) fn value(&mut self) -> Result<Seen<'b>> {
+    pub(super) fn value(&mut self) -> Result<ValueRef<'b>> {
         Ok(match self.byte()? {
-            variant::STRING => Seen::Text(self.text()?),
-            variant::INTEGER => Seen::Integer(self.time()?.0),
-            variant::FLOAT => Seen::Float(self.float()?),
-            variant::BOOL => Seen::Bool(self.flag()?),
-            variant::TIME => Seen::Time(self.time()?),
-            variant::IP => Seen::Ip(self.ip()?),
-            variant::BYTES => Seen::Bytes(self.content()?),
+            variant::STRING => ValueRef::Text(self.text()?),
+            variant::INTEGER => ValueRef::Integer(self.time()?.0),
+            variant::FLOAT => ValueRef::Float(self.float()?),
+            variant::BOOL => ValueRef::Bool(self.flag()?),
+            variant::TIME => ValueRef::Time(self.time()?),
+            variant::IP => ValueRef::Ip(self.ip()?),
+            variant::BYTES => ValueRef::Bytes(self.content()?),
             variant::LIST => {
                 let count = self.varint()?;
                 let items = *self;
                 for _ in 0..count {
                     self.text()?;
                 }
-                Seen::List(count, items)
+                ValueRef::List(count, items)
             }
-            _ => return Err(Broken),
+            _ => return Err(RecordFormatError),
         })
     }
 
@@ -280,19 +287,19 @@ impl<'b> Reader<'b> {
         Ok(match self.byte()? {
             0 => IpAddr::from(self.array::<4>()?),
             1 => IpAddr::from(self.array::<16>()?),
-            _ => return Err(Broken),
+            _ => return Err(RecordFormatError),
         })
     }
 
     /// A value that is not passed over.
     pub(super) fn made<T: Deserialize<'b>>(&mut self) -> Result<T> {
-        let (value, rest) = postcard::take_from_bytes(self.bytes).map_err(|_| Broken)?;
+        let (value, rest) = postcard::take_from_bytes(self.bytes).map_err(|_| RecordFormatError)?;
         self.bytes = rest;
         Ok(value)
     }
 
     fn part(&mut self, length: usize) -> Result<&'b [u8]> {
-        let (part, rest) = self.bytes.split_at_checked(length).ok_or(Broken)?;
+        let (part, rest) = self.bytes.split_at_checked(length).ok_or(RecordFormatError)?;
         self.bytes = rest;
         Ok(part)
     }
@@ -300,11 +307,11 @@ impl<'b> Reader<'b> {
     /// Bytes behind their number.
     pub(super) fn content(&mut self) -> Result<&'b [u8]> {
         let length = self.varint()?;
-        self.part(usize::try_from(length).map_err(|_| Broken)?)
+        self.part(usize::try_from(length).map_err(|_| RecordFormatError)?)
     }
 
     pub(super) fn text(&mut self) -> Result<&'b str> {
-        std::str::from_utf8(self.content()?).map_err(|_| Broken)
+        std::str::from_utf8(self.content()?).map_err(|_| RecordFormatError)
     }
 
     pub(super) fn float(&mut self) -> Result<f64> {
@@ -312,7 +319,7 @@ impl<'b> Reader<'b> {
     }
 
     pub(super) fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH]> {
-        let (array, rest) = self.bytes.split_first_chunk().ok_or(Broken)?;
+        let (array, rest) = self.bytes.split_first_chunk().ok_or(RecordFormatError)?;
         self.bytes = rest;
         Ok(*array)
     }
@@ -321,7 +328,7 @@ impl<'b> Reader<'b> {
         match self.byte()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Broken),
+            _ => Err(RecordFormatError),
         }
     }
 
@@ -331,7 +338,7 @@ impl<'b> Reader<'b> {
     }
 
     pub(super) fn byte(&mut self) -> Result<u8> {
-        let (byte, rest) = self.bytes.split_first().ok_or(Broken)?;
+        let (byte, rest) = self.bytes.split_first().ok_or(RecordFormatError)?;
         self.bytes = rest;
         Ok(*byte)
     }
@@ -371,7 +378,7 @@ impl<'b> Reader<'b> {
                 return Ok(number);
             }
         }
-        Err(Broken)
+        Err(RecordFormatError)
     }
 
     /// Passes over a number: its last byte is found among eight at once.
@@ -382,7 +389,7 @@ impl<'b> Reader<'b> {
             self.bytes = match (ends, rest) {
                 // The longest has ten bytes.
                 (0, [(..0x80), rest @ ..] | [_, (..0x80), rest @ ..]) => rest,
-                (0, _) => return Err(Broken),
+                (0, _) => return Err(RecordFormatError),
                 _ => &self.bytes[ends.trailing_zeros() as usize / 8 + 1..],
             };
             return Ok(());
@@ -428,7 +435,7 @@ fn put_longest(into: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Writes the parts of records.
-pub(super) trait Put {
+pub(super) trait RecordWrite {
     fn put_varint(&mut self, number: u64);
 
     /// At most eight bytes, and a number behind them.
@@ -447,7 +454,7 @@ pub(super) trait Put {
     fn put_made(&mut self, made: &impl Serialize);
 }
 
-impl Put for Vec<u8> {
+impl RecordWrite for Vec<u8> {
     #[inline]
     fn put_varint(&mut self, number: u64) {
         match number {
@@ -519,16 +526,16 @@ impl Put for Vec<u8> {
     fn put_made(&mut self, made: &impl Serialize) {
         let start = self.len();
         // Writing to a vector cannot fail, and no type here refuses to be written.
-        if postcard::serialize_with_flavor(made, Behind(self)).is_err() {
+        if postcard::serialize_with_flavor(made, VecAppender(self)).is_err() {
             self.truncate(start);
         }
     }
 }
 
 /// A vector behind whose bytes more are written.
-struct Behind<'a>(&'a mut Vec<u8>);
+struct VecAppender<'a>(&'a mut Vec<u8>);
 
-impl Behind<'_> {
+impl VecAppender<'_> {
     /// At most three bytes.
     #[inline]
     fn few(&mut self, data: &[u8]) -> postcard::Result<()> {
@@ -543,7 +550,7 @@ impl Behind<'_> {
     }
 }
 
-impl postcard::ser_flavors::Flavor for Behind<'_> {
+impl postcard::ser_flavors::Flavor for VecAppender<'_> {
     type Output = ();
 
     /// Most of what comes are numbers of a few bytes, for which a copy of any length costs more than all else.
@@ -596,9 +603,9 @@ mod tests {
             let mut bytes = Record::Decision(Box::new(row.clone())).encode(RecordId(9));
             bytes.extend(Record::Feedback(feedback).encode(RecordId(u64::MAX)));
             bytes.extend(Record::Report(report.clone()).encode(RecordId(7)));
-            let mut reader = Reader::new(&bytes);
+            let mut reader = RecordReader::new(&bytes);
             let (id, start) = reader.start().unwrap();
-            let Start::Decision { head, shape, .. } = start else { panic!("{start:?}") };
+            let RecordStart::Decision { head, shape, .. } = start else { panic!("{start:?}") };
             prop_assert_eq!((id, head.pipeline, head.version, head.time), (RecordId(9), "mail", "0123", Time(-7)));
             let slots: Vec<Option<Slot>> =
                 wanted.iter().zip(0..).map(|(wanted, slot)| wanted.then_some(Slot(slot))).collect();
@@ -615,11 +622,11 @@ mod tests {
             reader.effects().unwrap();
             let (id, start) = reader.start().unwrap();
             let is_right = matches!(
-                start, Start::Feedback { decision: RecordId(3), class: "spam", time: Time(-1) }
+                start, RecordStart::Feedback { decision: RecordId(3), class: "spam", time: Time(-1) }
             );
             prop_assert!(is_right && id == RecordId(u64::MAX), "{:?}", start);
             let (id, start) = reader.start().unwrap();
-            let is_right = matches!(&start, Start::Report(read) if **read == report);
+            let is_right = matches!(&start, RecordStart::Report(read) if **read == report);
             prop_assert!(is_right && id == RecordId(7), "{:?}", start);
             prop_assert!(reader.is_at_end());
         }
@@ -640,7 +647,7 @@ mod tests {
                 prop_assert_eq!(behind, [&[9, 1, 2, 3], each.as_slice()].concat());
             }
             bytes.extend(&behind);
-            let mut reader = Reader::new(&bytes);
+            let mut reader = RecordReader::new(&bytes);
             let mut passing = reader;
             for number in numbers {
                 prop_assert_eq!(reader.varint().unwrap(), number);
@@ -655,7 +662,7 @@ mod tests {
         #[test]
         fn small_parts_are_written_as_they_are(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
             let mut out = vec![7];
-            postcard::ser_flavors::Flavor::try_extend(&mut Behind(&mut out), &bytes).unwrap();
+            postcard::ser_flavors::Flavor::try_extend(&mut VecAppender(&mut out), &bytes).unwrap();
             prop_assert_eq!(&out[1..], &bytes[..]);
         }
 
@@ -665,9 +672,9 @@ mod tests {
             let at = at.index(mended.len());
             mended.splice(at.., bytes.iter().copied());
             for bytes in [bytes, mended] {
-                let mut reader = Reader::new(&bytes);
+                let mut reader = RecordReader::new(&bytes);
                 while let Ok((_, start)) = reader.start() {
-                    let Start::Decision { shape, .. } = start else { continue };
+                    let RecordStart::Decision { shape, .. } = start else { continue };
                     if reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(shape, |_, _| ()).is_err() {
                         break;
                     }

@@ -24,25 +24,27 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
-use super::slim::{Decided, Head, Look};
-use super::{Archive, Description, JournalError, Lack, Record, Row, Skipped};
+use super::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
+use super::{
+    DecisionRow, JournalArchive, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
+};
 use crate::id::RecordId;
 use crate::json::json_value;
 
 /// A table that was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct ExportSummary {
     /// Rows in it.
     pub rows: u64,
     /// What is not in it because it is damaged.
-    pub skipped: Skipped,
+    pub skipped: SkippedData,
     /// What is not in it because it is gone.
-    pub lacking: Vec<Lack>,
+    pub lacking: Vec<MissingRecords>,
     /// Versions whose facts are not in it, as nothing says any more which they are.
     pub undescribed: Vec<String>,
 }
 
-impl Table {
+impl ExportSummary {
     /// Whether it has all that was asked for.
     pub fn is_whole(&self) -> bool {
         self.skipped.is_empty() && self.lacking.is_empty() && self.undescribed.is_empty()
@@ -51,7 +53,7 @@ impl Table {
 
 /// Which decisions are exported.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
+pub struct ExportFilter {
     /// Events at this time or later.
     pub from: Option<Time>,
     /// Events before this time.
@@ -81,8 +83,8 @@ const GROUP_ROWS: usize = 8192;
 /// Bytes of values of a group, about, above which it has fewer rows.
 const GROUP_BYTES: usize = 64 << 20;
 
-impl Filter {
-    fn takes(&self, id: RecordId, row: &Row, labels: &Labels) -> bool {
+impl ExportFilter {
+    fn takes(&self, id: RecordId, row: &DecisionRow, labels: &LabelIndex) -> bool {
         self.from.is_none_or(|from| row.time >= from)
             && self.to.is_none_or(|to| row.time < to)
             && self.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.pipeline)
@@ -94,12 +96,12 @@ impl Filter {
 ///
 /// Takes some 50 bytes a decision on which there is feedback.
 #[derive(Debug, Default)]
-struct Labels {
+struct LabelIndex {
     of: HashMap<RecordId, (Time, RecordId, Option<Arc<str>>)>,
     classes: HashSet<Arc<str>>,
 }
 
-impl Labels {
+impl LabelIndex {
     /// The word of whoever spoke last; nobody's once it was taken back, or if it counts nothing.
     fn add(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         let class = class.map(|class| match self.classes.get(class) {
@@ -129,23 +131,23 @@ impl Labels {
 }
 
 /// What is read before rows are: labels, signals, and what the versions' rows mean.
-struct Outline {
-    labels: Labels,
-    signals: Labels,
+struct ExportOutline {
+    labels: LabelIndex,
+    signals: LabelIndex,
     /// In the order in which versions first appear.
-    descriptions: Vec<(String, Description)>,
+    descriptions: Vec<(String, VersionDescription)>,
     undescribed: Vec<String>,
 }
 
 /// Looks for labels, signals and versions alone.
-struct Outlook<'f> {
-    filter: &'f Filter,
-    labels: Labels,
-    signals: Labels,
+struct OutlineCollector<'f> {
+    filter: &'f ExportFilter,
+    labels: LabelIndex,
+    signals: LabelIndex,
     versions: Vec<String>,
 }
 
-impl<'w> Look<'w> for Outlook<'_> {
+impl<'w> RecordVisitor<'w> for OutlineCollector<'_> {
     fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]> {
         let is_wanted = self.filter.pipeline.as_ref().is_none_or(|wanted| wanted == pipeline);
         if is_wanted && !self.versions.iter().any(|known| known == version) {
@@ -154,13 +156,13 @@ impl<'w> Look<'w> for Outlook<'_> {
         None
     }
 
-    fn decision(&mut self, _: &Head<'_>) -> Option<&mut Facts> {
+    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
         None
     }
 
     fn fired(&mut self, _: &str, _: bool) {}
 
-    fn decided(&mut self, _: Decided) {}
+    fn decided(&mut self, _: DecisionOutcome) {}
 
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.labels.add(id, decision, class, time);
@@ -175,13 +177,14 @@ impl<'w> Look<'w> for Outlook<'_> {
     }
 }
 
-impl Outline {
-    fn read(archive: &Archive, filter: &Filter) -> Result<Outline, JournalError> {
+impl ExportOutline {
+    fn read(archive: &JournalArchive, filter: &ExportFilter) -> Result<ExportOutline, JournalError> {
         let (labels, signals) = Default::default();
-        let mut outlook = Outlook { filter, labels, signals, versions: Vec::new() };
+        let mut outlook = OutlineCollector { filter, labels, signals, versions: Vec::new() };
         archive.look(&mut outlook)?;
-        let Outlook { labels, signals, versions, .. } = outlook;
-        let mut outline = Outline { labels, signals, descriptions: Vec::new(), undescribed: Vec::new() };
+        let OutlineCollector { labels, signals, versions, .. } = outlook;
+        let mut outline =
+            ExportOutline { labels, signals, descriptions: Vec::new(), undescribed: Vec::new() };
         for version in versions {
             match archive.description(&version) {
                 Ok(description) => outline.descriptions.push((version, description)),
@@ -199,15 +202,19 @@ impl Outline {
         self.description(version).is_some() || self.undescribed.iter().any(|other| other == version)
     }
 
-    fn description(&self, version: &str) -> Option<&Description> {
+    fn description(&self, version: &str) -> Option<&VersionDescription> {
         self.descriptions.iter().find(|(other, _)| other == version).map(|(_, description)| description)
     }
 }
 
 /// Writes one JSON object a line: times as RFC 3339, bytes as hexadecimal digits, floats that JSON cannot write as
 /// null, everything else as in Parquet. Returns how many rows.
-pub fn ndjson(archive: &Archive, filter: &Filter, out: &mut dyn Write) -> Result<Table, ExportError> {
-    let outline = Outline::read(archive, filter)?;
+pub fn ndjson(
+    archive: &JournalArchive,
+    filter: &ExportFilter,
+    out: &mut dyn Write,
+) -> Result<ExportSummary, ExportError> {
+    let outline = ExportOutline::read(archive, filter)?;
     let columns = table(&outline);
     let mut count = 0;
     let skipped = each_row(archive, filter, &outline, |id, row| {
@@ -224,15 +231,15 @@ pub fn ndjson(archive: &Archive, filter: &Filter, out: &mut dyn Write) -> Result
         Ok(())
     })?;
     out.flush()?;
-    Ok(Table { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
+    Ok(ExportSummary { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
 }
 
 fn each_row(
-    archive: &Archive,
-    filter: &Filter,
-    outline: &Outline,
-    mut each: impl FnMut(RecordId, Row) -> Result<(), ExportError>,
-) -> Result<Skipped, ExportError> {
+    archive: &JournalArchive,
+    filter: &ExportFilter,
+    outline: &ExportOutline,
+    mut each: impl FnMut(RecordId, DecisionRow) -> Result<(), ExportError>,
+) -> Result<SkippedData, ExportError> {
     let mut result = Ok(());
     let skipped = archive.scan(|id, record| {
         if let Record::Decision(row) = record
@@ -248,8 +255,12 @@ fn each_row(
 
 /// Writes one Parquet file, zstd-compressed, with a row group for every 8192 rows. Times are microseconds in UTC,
 /// addresses are strings, lists are JSON in strings. Returns how many rows.
-pub fn parquet(archive: &Archive, filter: &Filter, out: impl Write + Send) -> Result<Table, ExportError> {
-    let outline = Outline::read(archive, filter)?;
+pub fn parquet(
+    archive: &JournalArchive,
+    filter: &ExportFilter,
+    out: impl Write + Send,
+) -> Result<ExportSummary, ExportError> {
+    let outline = ExportOutline::read(archive, filter)?;
     let columns = table(&outline);
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
     let schema = SchemaType::group_type_builder("decisions").with_fields(fields).build()?;
@@ -278,36 +289,36 @@ pub fn parquet(archive: &Archive, filter: &Filter, out: impl Write + Send) -> Re
         group.close()?;
     }
     writer.close()?;
-    Ok(Table { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
+    Ok(ExportSummary { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
 }
 
 /// A column of the table: of the decision itself, or a fact.
-struct TableColumn {
+struct ExportColumn {
     name: String,
     kind: Type,
-    source: Source,
+    source: ColumnSource,
 }
 
 /// What a row of the table is made of.
-struct Told<'a> {
+struct ExportRow<'a> {
     id: RecordId,
-    row: &'a Row,
-    description: Option<&'a Description>,
+    row: &'a DecisionRow,
+    description: Option<&'a VersionDescription>,
     label: Option<(&'a str, Time)>,
     signal: Option<(&'a str, Time)>,
 }
 
 /// The value of a column of the decision's own.
-type Own = fn(&Told<'_>) -> Option<Value>;
+type DecisionAccessor = fn(&ExportRow<'_>) -> Option<Value>;
 
-enum Source {
-    Decision(Own),
+enum ColumnSource {
+    Decision(DecisionAccessor),
     /// The fact's slot in each version.
     Fact(HashMap<String, Slot>),
 }
 
-fn table(outline: &Outline) -> Vec<TableColumn> {
-    let own: [(&str, Type, Own); 19] = [
+fn table(outline: &ExportOutline) -> Vec<ExportColumn> {
+    let own: [(&str, Type, DecisionAccessor); 19] = [
         ("id", Type::String, |told| Some(told.id.to_string().into())),
         ("pipeline", Type::String, |told| Some(told.row.pipeline.as_str().into())),
         ("version", Type::String, |told| Some(told.row.version.as_str().into())),
@@ -334,9 +345,13 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
         ("signal", Type::String, |told| told.signal.map(|(class, _)| class.into())),
         ("signal_time", Type::Time, |told| told.signal.map(|(_, time)| time.into())),
     ];
-    let mut columns: Vec<TableColumn> = own
+    let mut columns: Vec<ExportColumn> = own
         .into_iter()
-        .map(|(name, kind, get)| TableColumn { name: name.to_owned(), kind, source: Source::Decision(get) })
+        .map(|(name, kind, get)| ExportColumn {
+            name: name.to_owned(),
+            kind,
+            source: ColumnSource::Decision(get),
+        })
         .collect();
     let own: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
     let mut by_name: HashMap<String, usize> = HashMap::new();
@@ -347,12 +362,12 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
             }
             let index = *by_name.entry(name.clone()).or_insert_with(|| {
                 let name = if own.contains(name) { format!("fact.{name}") } else { name.clone() };
-                columns.push(TableColumn { name, kind: *kind, source: Source::Fact(HashMap::new()) });
+                columns.push(ExportColumn { name, kind: *kind, source: ColumnSource::Fact(HashMap::new()) });
                 columns.len() - 1
             });
             if let Some(column) = columns.get_mut(index) {
                 column.kind = *kind;
-                if let Source::Fact(slots) = &mut column.source {
+                if let ColumnSource::Fact(slots) = &mut column.source {
                     slots.insert(version.clone(), Slot(slot));
                 }
             }
@@ -361,14 +376,21 @@ fn table(outline: &Outline) -> Vec<TableColumn> {
     columns
 }
 
-fn cells(id: RecordId, row: Row, columns: &[TableColumn], outline: &Outline) -> Vec<Option<Value>> {
+fn cells(
+    id: RecordId,
+    row: DecisionRow,
+    columns: &[ExportColumn],
+    outline: &ExportOutline,
+) -> Vec<Option<Value>> {
     let (label, signal) = (outline.labels.of(id), outline.signals.of(id));
     let description = outline.description(&row.version);
-    let told = Told { id, row: &row, description, label, signal };
+    let told = ExportRow { id, row: &row, description, label, signal };
     let cells = columns.iter().map(|column| {
         let value = match &column.source {
-            Source::Decision(get) => get(&told),
-            Source::Fact(slots) => slots.get(&row.version).and_then(|slot| row.facts.get(*slot)).cloned(),
+            ColumnSource::Decision(get) => get(&told),
+            ColumnSource::Fact(slots) => {
+                slots.get(&row.version).and_then(|slot| row.facts.get(*slot)).cloned()
+            }
         };
         value.and_then(|value| value.coerce(column.kind)).map(flat)
     });
@@ -393,7 +415,7 @@ fn flat(value: Value) -> Value {
     }
 }
 
-fn field(column: &TableColumn) -> Result<TypePtr, ParquetError> {
+fn field(column: &ExportColumn) -> Result<TypePtr, ParquetError> {
     let (physical, logical) = match column.kind {
         Type::String | Type::Ip | Type::List => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         Type::Bytes => (Physical::BYTE_ARRAY, None),
@@ -410,7 +432,7 @@ fn field(column: &TableColumn) -> Result<TypePtr, ParquetError> {
 
 fn write_group<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    columns: &[TableColumn],
+    columns: &[ExportColumn],
     rows: &[Vec<Option<Value>>],
 ) -> Result<(), ParquetError> {
     for index in 0..columns.len() {

@@ -9,8 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::columns::Columns;
-use super::segment::{self, FileBlocks, Piece, SegmentError, Stretch, Summary, Wounds};
+use super::columns::ColumnarSegment;
+use super::segment::{
+    self, DamagedStretch, FileBlockIter, SegmentError, SegmentFaults, SegmentPiece, SegmentSummary,
+};
 use super::{Block, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
@@ -88,20 +90,20 @@ fn forget_torn(directory: &Path) -> Result<(), JournalError> {
 }
 
 /// An open segment.
-enum Opened {
-    Rows(FileBlocks),
-    Columns(Arc<Columns>),
+enum OpenJournalSegment {
+    Rows(FileBlockIter),
+    Columns(Arc<ColumnarSegment>),
     /// Nothing of it can be read.
-    Damaged(Stretch),
+    Damaged(DamagedStretch),
 }
 
 /// Opens a segment in the form that it has by now; `None` for one that is not there any more, as it was too old to be
 /// kept.
-fn open(path: &Path) -> Result<Option<(PathBuf, Opened)>, JournalError> {
+fn open(path: &Path) -> Result<Option<(PathBuf, OpenJournalSegment)>, JournalError> {
     if !is_columnar(path)
         && let Some(rows) = segment::open(path)?
     {
-        return Ok(Some((path.to_path_buf(), Opened::Rows(rows))));
+        return Ok(Some((path.to_path_buf(), OpenJournalSegment::Rows(rows))));
     }
     let path = path.with_extension(COLUMNS);
     let file = match File::open(&path) {
@@ -111,15 +113,17 @@ fn open(path: &Path) -> Result<Option<(PathBuf, Opened)>, JournalError> {
     };
     let length = file.metadata().map_err(io_error(&path))?.len();
     let opened = match open_columns(&path, file)? {
-        Some(columns) => Opened::Columns(Arc::new(columns)),
-        None => Opened::Damaged(Stretch { from: 0, to: length, records: 0, is_tail: false }),
+        Some(columns) => OpenJournalSegment::Columns(Arc::new(columns)),
+        None => {
+            OpenJournalSegment::Damaged(DamagedStretch { from: 0, to: length, records: 0, is_tail: false })
+        }
     };
     Ok(Some((path, opened)))
 }
 
 /// Reads the index of a segment by columns; `None` for one whose head or index is damaged.
-fn open_columns(path: &Path, file: File) -> Result<Option<Columns>, JournalError> {
-    match Columns::open(file) {
+fn open_columns(path: &Path, file: File) -> Result<Option<ColumnarSegment>, JournalError> {
+    match ColumnarSegment::open(file) {
         Ok(columns) => Ok(Some(columns)),
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => Ok(None),
         Err(error) => Err(segment_error(path)(error)),
@@ -137,9 +141,9 @@ pub(super) fn path_of(directory: &Path, first: RecordId) -> Option<PathBuf> {
 pub(super) fn count(path: &Path) -> Result<Option<u64>, JournalError> {
     Ok(match open(path)? {
         None => None,
-        Some((path, Opened::Rows(rows))) => Some(rows.count_records().map_err(io_error(&path))?),
-        Some((_, Opened::Columns(columns))) => Some(columns.records_count()),
-        Some((_, Opened::Damaged(_))) => Some(0),
+        Some((path, OpenJournalSegment::Rows(rows))) => Some(rows.count_records().map_err(io_error(&path))?),
+        Some((_, OpenJournalSegment::Columns(columns))) => Some(columns.records_count()),
+        Some((_, OpenJournalSegment::Damaged(_))) => Some(0),
     })
 }
 
@@ -147,15 +151,15 @@ pub(super) fn count(path: &Path) -> Result<Option<u64>, JournalError> {
 #[derive(Debug)]
 pub(super) struct SegmentBlocks {
     path: Arc<Path>,
-    blocks: Places,
+    blocks: BlockPositions,
 }
 
 #[derive(Debug)]
-enum Places {
+enum BlockPositions {
     /// Where each begins, and what lies between them.
-    Rows(FileBlocks, Vec<Piece<u64>>),
-    Columns(Arc<Columns>),
-    Damaged(Stretch),
+    Rows(FileBlockIter, Vec<SegmentPiece<u64>>),
+    Columns(Arc<ColumnarSegment>),
+    Damaged(DamagedStretch),
 }
 
 impl SegmentBlocks {
@@ -163,41 +167,41 @@ impl SegmentBlocks {
     pub(super) fn open(path: &Path, growing: bool) -> Result<Option<SegmentBlocks>, JournalError> {
         let Some((path, opened)) = open(path)? else { return Ok(None) };
         let blocks = match opened {
-            Opened::Rows(mut rows) => {
+            OpenJournalSegment::Rows(mut rows) => {
                 let places = rows.places(growing).map_err(io_error(&path))?;
-                Places::Rows(rows, places)
+                BlockPositions::Rows(rows, places)
             }
-            Opened::Columns(columns) => Places::Columns(columns),
-            Opened::Damaged(stretch) => Places::Damaged(stretch),
+            OpenJournalSegment::Columns(columns) => BlockPositions::Columns(columns),
+            OpenJournalSegment::Damaged(stretch) => BlockPositions::Damaged(stretch),
         };
         Ok(Some(SegmentBlocks { path: path.into(), blocks }))
     }
 
     fn len(&self) -> usize {
         match &self.blocks {
-            Places::Rows(_, places) => places.len(),
-            Places::Columns(columns) => columns.groups(),
-            Places::Damaged(_) => 1,
+            BlockPositions::Rows(_, places) => places.len(),
+            BlockPositions::Columns(columns) => columns.groups(),
+            BlockPositions::Damaged(_) => 1,
         }
     }
 
     fn block(&mut self, number: usize) -> Result<Option<Block>, JournalError> {
-        let damaged = |stretch: Stretch| Err(JournalError::Damaged(stretch.in_file(&self.path)));
+        let damaged = |stretch: DamagedStretch| Err(JournalError::Damaged(stretch.in_file(&self.path)));
         let block = match &mut self.blocks {
-            Places::Rows(blocks, places) => {
+            BlockPositions::Rows(blocks, places) => {
                 let at = match places.get(number) {
                     None => return Ok(None),
-                    Some(Piece::Damaged(stretch)) => return damaged(*stretch),
-                    Some(Piece::Sound(at)) => *at,
+                    Some(SegmentPiece::Damaged(stretch)) => return damaged(*stretch),
+                    Some(SegmentPiece::Sound(at)) => *at,
                 };
                 match blocks.block_at(at).map_err(io_error(&self.path))? {
-                    Some(Piece::Damaged(stretch)) => return damaged(stretch),
-                    Some(Piece::Sound(block)) => Some(block),
+                    Some(SegmentPiece::Damaged(stretch)) => return damaged(stretch),
+                    Some(SegmentPiece::Sound(block)) => Some(block),
                     None => None,
                 }
             }
-            Places::Columns(columns) => Block::of_columns(columns, number),
-            Places::Damaged(stretch) => return damaged(*stretch),
+            BlockPositions::Columns(columns) => Block::of_columns(columns, number),
+            BlockPositions::Damaged(stretch) => return damaged(*stretch),
         };
         Ok(block.map(|block| block.in_file(&self.path)))
     }
@@ -210,17 +214,17 @@ impl SegmentBlocks {
 
 /// The blocks of segments, the last one first. What is damaged is an error in its place, and the next ones follow.
 #[derive(Debug)]
-pub(super) struct NewestFirst {
+pub(super) struct NewestFirstIter {
     segments: Vec<PathBuf>,
     is_first: bool,
     /// The segment at work, and how many of its blocks are still to come.
     open: Option<(SegmentBlocks, usize)>,
 }
 
-impl NewestFirst {
+impl NewestFirstIter {
     /// Of segments given oldest first.
-    pub(super) fn new(segments: Vec<PathBuf>) -> NewestFirst {
-        NewestFirst { segments, is_first: true, open: None }
+    pub(super) fn new(segments: Vec<PathBuf>) -> NewestFirstIter {
+        NewestFirstIter { segments, is_first: true, open: None }
     }
 
     fn advance(&mut self) -> Result<Option<Block>, JournalError> {
@@ -242,7 +246,7 @@ impl NewestFirst {
     }
 }
 
-impl Iterator for NewestFirst {
+impl Iterator for NewestFirstIter {
     type Item = Result<Block, JournalError>;
 
     fn next(&mut self) -> Option<Result<Block, JournalError>> {
@@ -268,9 +272,9 @@ pub(super) fn oldest_first(
 /// The record of this id; of rows, among the blocks from `at` to `end`. What is damaged is passed over.
 pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
     match open(path)? {
-        None | Some((_, Opened::Damaged(_))) => Ok(None),
-        Some((path, Opened::Rows(rows))) => rows.find(at, end, id).map_err(io_error(&path)),
-        Some((path, Opened::Columns(columns))) => {
+        None | Some((_, OpenJournalSegment::Damaged(_))) => Ok(None),
+        Some((path, OpenJournalSegment::Rows(rows))) => rows.find(at, end, id).map_err(io_error(&path)),
+        Some((path, OpenJournalSegment::Columns(columns))) => {
             for block in (0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)) {
                 match block.find(id) {
                     Ok(Some(record)) => return Ok(Some(record)),
@@ -284,23 +288,23 @@ pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Optio
 }
 
 /// What a segment holds, and what is wrong with it. See [`segment::summary`]; of one by columns its index is read.
-pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), JournalError> {
+pub(super) fn summary(path: &Path, newest: bool) -> Result<(SegmentSummary, SegmentFaults), JournalError> {
     if !is_columnar(path) {
         return segment::summary(path, newest);
     }
     let file = File::open(path).map_err(io_error(path))?;
     if let Some(columns) = open_columns(path, file)? {
-        return Ok((of_columns(&columns), Wounds::default()));
+        return Ok((of_columns(&columns), SegmentFaults::default()));
     }
     let length = fs::metadata(path).map_err(io_error(path))?.len();
-    let whole = Stretch { from: 0, to: length, records: 0, is_tail: false };
-    let wounds = Wounds { damage: vec![whole.in_file(path)], torn: None };
-    Ok((Summary::unknown(length), wounds))
+    let whole = DamagedStretch { from: 0, to: length, records: 0, is_tail: false };
+    let wounds = SegmentFaults { damage: vec![whole.in_file(path)], torn: None };
+    Ok((SegmentSummary::unknown(length), wounds))
 }
 
 /// What a file by columns holds.
-pub(super) fn of_columns(columns: &Columns) -> Summary {
-    let mut summary = Summary::unknown(columns.bytes());
+pub(super) fn of_columns(columns: &ColumnarSegment) -> SegmentSummary {
+    let mut summary = SegmentSummary::unknown(columns.bytes());
     for group in (0..columns.groups()).filter_map(|number| columns.group(number)) {
         summary.last = summary.last.max(Some(group.last));
         summary.from = summary.from.min(group.arrival);

@@ -3,10 +3,10 @@
 //! draws them.
 
 use event::{Kind, Shingle, Time};
-use stats::{Quality, Reading, View};
+use stats::{Quality, Reading, ReadingView};
 
 use super::KeyReading;
-use super::encoding::{Broken, Put, Reader, Result};
+use super::encoding::{RecordFormatError, RecordReader, RecordWrite, Result};
 
 /// What a key's byte of flags says, above two bits for the quality.
 mod flag {
@@ -22,7 +22,7 @@ mod flag {
 const QUALITIES: [Quality; 3] = [Quality::Exact, Quality::Estimated, Quality::Missing];
 
 /// A reading, wherever it lies.
-pub(super) struct Known<'a> {
+pub(super) struct ReadingRef<'a> {
     quality: Quality,
     first: Option<Time>,
     last: Option<Time>,
@@ -31,17 +31,17 @@ pub(super) struct Known<'a> {
     sums: &'a [u64],
 }
 
-impl<'a> From<&'a Reading> for Known<'a> {
-    fn from(reading: &'a Reading) -> Known<'a> {
+impl<'a> From<&'a Reading> for ReadingRef<'a> {
+    fn from(reading: &'a Reading) -> ReadingRef<'a> {
         let Reading { quality, first, last, fresh, .. } = *reading;
-        Known { quality, first, last, fresh, counters: reading.counters(), sums: reading.sums() }
+        ReadingRef { quality, first, last, fresh, counters: reading.counters(), sums: reading.sums() }
     }
 }
 
-impl<'a> From<View<'a>> for Known<'a> {
+impl<'a> From<ReadingView<'a>> for ReadingRef<'a> {
     #[inline]
-    fn from(view: View<'a>) -> Known<'a> {
-        Known {
+    fn from(view: ReadingView<'a>) -> ReadingRef<'a> {
+        ReadingRef {
             quality: view.quality(),
             first: view.first(),
             last: view.last(),
@@ -53,7 +53,7 @@ impl<'a> From<View<'a>> for Known<'a> {
 }
 
 /// Puts a key of an event of this time, and what was known of it, behind others.
-pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingle), reading: Known<'_>) {
+pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingle), reading: ReadingRef<'_>) {
     let mut sums = reading.sums;
     let mut flags = reading.quality as u8;
     let mut times = [None; 2];
@@ -83,13 +83,13 @@ pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingl
 
 /// The keys of an event of this time.
 pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
-    let mut reader = Reader::new(bytes);
+    let mut reader = RecordReader::new(bytes);
     let (mut keys, mut sums) = (Vec::new(), Vec::new());
     while !reader.is_at_end() {
-        let kind = Kind(reader.varint()?.try_into().map_err(|_| Broken)?);
+        let kind = Kind(reader.varint()?.try_into().map_err(|_| RecordFormatError)?);
         let shingle = Shingle(u64::from_le_bytes(reader.array()?));
         let flags = reader.byte()?;
-        let quality = *QUALITIES.get(usize::from(flags & 3)).ok_or(Broken)?;
+        let quality = *QUALITIES.get(usize::from(flags & 3)).ok_or(RecordFormatError)?;
         let mut said = |is_said| {
             let is_said = flags & is_said != 0;
             is_said.then(|| reader.time().map(|ago| Time(time.0.wrapping_sub(ago.0)))).transpose()
@@ -99,7 +99,7 @@ pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
         sums.clear();
         for (said, sum_says_it) in [(first, flag::SUM_IS_FIRST), (last, flag::SUM_IS_LAST)] {
             if flags & sum_says_it != 0 {
-                sums.push(said.ok_or(Broken)?.0 as u64);
+                sums.push(said.ok_or(RecordFormatError)?.0 as u64);
             }
         }
         for _ in 0..reader.varint()? {

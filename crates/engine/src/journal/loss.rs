@@ -8,7 +8,7 @@ use crate::id::RecordId;
 
 /// A stretch of a file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct JournalDamage {
     /// The file's name.
     pub segment: String,
     /// First byte.
@@ -19,16 +19,16 @@ pub struct Damage {
     pub records: u64,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for JournalDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage { segment, from, to, records } = self;
+        let JournalDamage { segment, from, to, records } = self;
         write!(f, "{segment}: bytes {from} to {to} are damaged, with {records} records or more")
     }
 }
 
 /// A segment that has fewer records than were once in it, or is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lack {
+pub struct MissingRecords {
     /// The first id that it may have, which is its name.
     pub first: RecordId,
     /// Records that it lacks.
@@ -37,9 +37,9 @@ pub struct Lack {
     pub is_gone: bool,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for MissingRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Lack { first, records, is_gone } = self;
+        let MissingRecords { first, records, is_gone } = self;
         match is_gone {
             true => write!(f, "segment {first} is missing, with {records} records or more"),
             false => write!(f, "segment {first} lacks {records} records"),
@@ -51,9 +51,9 @@ impl fmt::Display for Lack {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalLosses {
     /// What cannot be read, of what was looked at: all of the newest segment, the heads of others.
-    pub damage: Vec<Damage>,
+    pub damage: Vec<JournalDamage>,
     /// What once was there.
-    pub lacking: Vec<Lack>,
+    pub lacking: Vec<MissingRecords>,
     /// The list of segments is missing or damaged, so that it cannot be known whether any is missing.
     pub is_unlisted: bool,
     /// The end of the newest segment that a crash tore: the file that has it now, and its bytes.
@@ -66,9 +66,12 @@ impl JournalLosses {
         /// As many are told one by one.
         const TOLD: usize = 3;
         let unlisted = self.is_unlisted.then(|| "its list of segments is missing or damaged".to_owned());
-        let damage = self.damage.iter().map(Damage::to_string);
-        let all: Vec<String> =
-            unlisted.into_iter().chain(damage).chain(self.lacking.iter().map(Lack::to_string)).collect();
+        let damage = self.damage.iter().map(JournalDamage::to_string);
+        let all: Vec<String> = unlisted
+            .into_iter()
+            .chain(damage)
+            .chain(self.lacking.iter().map(MissingRecords::to_string))
+            .collect();
         let more = all.len().saturating_sub(TOLD);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         let told = all.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
@@ -79,7 +82,7 @@ impl JournalLosses {
 
 /// What a reader passed over because it is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedData {
     /// Stretches of files.
     pub stretches: u64,
     /// Their bytes.
@@ -88,7 +91,7 @@ pub struct Skipped {
     pub records: u64,
 }
 
-impl Skipped {
+impl SkippedData {
     /// Hands on what could be read, and notes what is damaged, for which there is nothing.
     ///
     /// # Errors
@@ -126,9 +129,9 @@ impl Skipped {
     }
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Skipped { stretches, bytes, records } = self;
+        let SkippedData { stretches, bytes, records } = self;
         write!(f, "{stretches} damaged stretches of the journal ({bytes} bytes, {records} records or more)")
     }
 }

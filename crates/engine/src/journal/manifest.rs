@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, segments_in};
-use super::{JournalError, Lack, io_error, read_side_file};
+use super::{JournalError, MissingRecords, io_error, read_side_file};
 use crate::id::RecordId;
 
 /// The file's name.
@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "segments.json";
 
 /// The list, as it is in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct JournalManifest {
     /// The fingerprint, in hexadecimal digits.
     secret: String,
     /// Records by the segment's first id.
@@ -25,50 +25,56 @@ pub(super) struct Manifest {
 
 /// What is found where the list should be.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ManifestState {
     Absent,
     Damaged,
-    Sound(Manifest),
+    Sound(JournalManifest),
 }
 
-impl Found {
+impl ManifestState {
     /// The list, or an empty one.
     ///
     /// # Errors
     /// [`JournalError::Secret`] if it is of another secret.
-    pub(super) fn known(&self, secret: u64, directory: &Path) -> Result<Manifest, JournalError> {
+    pub(super) fn known(&self, secret: u64, directory: &Path) -> Result<JournalManifest, JournalError> {
         let secret = format!("{secret:016x}");
         match self {
-            Found::Sound(manifest) if manifest.secret == secret => Ok(manifest.clone()),
-            Found::Sound(_) => Err(JournalError::Secret(directory.to_path_buf())),
-            Found::Absent | Found::Damaged => Ok(Manifest { secret, segments: BTreeMap::new() }),
+            ManifestState::Sound(manifest) if manifest.secret == secret => Ok(manifest.clone()),
+            ManifestState::Sound(_) => Err(JournalError::Secret(directory.to_path_buf())),
+            ManifestState::Absent | ManifestState::Damaged => {
+                Ok(JournalManifest { secret, segments: BTreeMap::new() })
+            }
         }
     }
 
     /// Whether there should be one, as there are segments.
     pub(super) fn is_lost<T>(&self, segments: &[T]) -> bool {
         match self {
-            Found::Absent => !segments.is_empty(),
-            Found::Damaged => true,
-            Found::Sound(_) => false,
+            ManifestState::Absent => !segments.is_empty(),
+            ManifestState::Damaged => true,
+            ManifestState::Sound(_) => false,
         }
     }
 
     /// Puts a list in its place, unless it says the same.
-    pub(super) fn replace(&self, manifest: &Manifest, directory: &Path) -> Result<(), JournalError> {
+    pub(super) fn replace(&self, manifest: &JournalManifest, directory: &Path) -> Result<(), JournalError> {
         match self {
-            Found::Sound(found) if found == manifest => Ok(()),
+            ManifestState::Sound(found) if found == manifest => Ok(()),
             _ => manifest.write(directory),
         }
     }
 }
 
-impl Manifest {
-    pub(super) fn read(directory: &Path) -> Result<Found, JournalError> {
+impl JournalManifest {
+    pub(super) fn read(directory: &Path) -> Result<ManifestState, JournalError> {
         match read_side_file(&path(directory)) {
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).map_or(Found::Damaged, Found::Sound)),
-            Err(JournalError::Damaged(_)) => Ok(Found::Damaged),
-            Err(JournalError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => Ok(Found::Absent),
+            Ok(bytes) => {
+                Ok(serde_json::from_slice(&bytes).map_or(ManifestState::Damaged, ManifestState::Sound))
+            }
+            Err(JournalError::Damaged(_)) => Ok(ManifestState::Damaged),
+            Err(JournalError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
+                Ok(ManifestState::Absent)
+            }
             Err(error) => Err(error),
         }
     }
@@ -93,8 +99,8 @@ impl Manifest {
     }
 
     /// Segments that have fewer records than they should.
-    pub(super) fn lacking(&self, there: &BTreeMap<RecordId, u64>) -> Vec<Lack> {
-        let lacks = self.segments().map(|(first, records)| Lack {
+    pub(super) fn lacking(&self, there: &BTreeMap<RecordId, u64>) -> Vec<MissingRecords> {
+        let lacks = self.segments().map(|(first, records)| MissingRecords {
             first,
             records: records.saturating_sub(there.get(&first).copied().unwrap_or_default()),
             is_gone: !there.contains_key(&first),
@@ -117,8 +123,10 @@ impl Manifest {
 
     /// Lists what is there now, after it was changed on purpose.
     pub(super) fn recount(directory: &Path) -> Result<(), JournalError> {
-        let Found::Sound(Manifest { secret, .. }) = Manifest::read(directory)? else { return Ok(()) };
-        let mut manifest = Manifest { secret, segments: BTreeMap::new() };
+        let ManifestState::Sound(JournalManifest { secret, .. }) = JournalManifest::read(directory)? else {
+            return Ok(());
+        };
+        let mut manifest = JournalManifest { secret, segments: BTreeMap::new() };
         for (first, path) in segments_in(directory)? {
             let (summary, _) = files::summary(&path, false)?;
             manifest.segments.insert(first.to_string(), summary.records);

@@ -11,9 +11,9 @@
 mod archive;
 mod block;
 mod columns;
-mod convert;
+mod conversion;
 mod encoding;
-mod erase;
+mod erasure;
 pub mod export;
 mod files;
 mod keys;
@@ -24,9 +24,9 @@ mod repair;
 #[cfg(test)]
 mod samples;
 mod segment;
-pub(crate) mod slim;
 mod snapshot;
-mod verify;
+mod verification;
+pub(crate) mod visitor;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,23 +40,26 @@ use event::{Span, Time};
 use event_listener::Event as Signal;
 use stats::Durability;
 
-pub use archive::Archive;
-pub use block::{Block, Head};
-pub use erase::ErasedRecords;
-pub(crate) use erase::erase;
+pub use archive::JournalArchive;
+pub use block::{Block, BlockInfo};
+pub use erasure::ErasedRecords;
+pub(crate) use erasure::erase;
 use files::segments_in;
-pub use loss::{Damage, JournalLosses, Lack, Skipped};
-use manifest::Manifest;
-pub(crate) use record::{Decided, Records};
-pub use record::{Description, Feedback, KeyReading, KindDescription, Record, Replaced, Report, Row};
-pub use repair::Repaired;
+pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
+use manifest::JournalManifest;
+pub use record::{
+    DecisionRow, Feedback, KeyReading, KindDescription, Record, ReplacedReport, ReportRecord,
+    VersionDescription,
+};
+pub(crate) use record::{EncodedRecords, PendingDecision};
+pub use repair::SegmentRepair;
 pub(crate) use repair::repair;
-use segment::Summary;
-pub use segment::{Blocks, Piece, SegmentError, Stretch};
+use segment::SegmentSummary;
+pub use segment::{BlockIter, DamagedStretch, SegmentError, SegmentPiece};
 pub(crate) use snapshot::snapshot;
-pub use verify::{Verified, verify};
+pub use verification::{JournalVerification, verify};
 
-use writer::{Part, Pending};
+use writer::{PendingRecords, RecordChunk};
 
 use crate::id::RecordId;
 use crate::plan::{JournalPlan, Pipeline};
@@ -93,7 +96,7 @@ pub enum JournalError {
     },
     /// A stretch of a file cannot be read. Readers go on behind it.
     #[error("journal/{0}; `tollhouse verify --repair` writes anew what can be had")]
-    Damaged(Damage),
+    Damaged(JournalDamage),
     /// What is there was written with another secret.
     #[error(
         "journal {0} belongs to another secret than the one beside it, so no key of it would be found; restore the secret from a backup"
@@ -120,23 +123,23 @@ fn segment_error(path: &Path) -> impl FnOnce(SegmentError) -> JournalError {
 /// The open journal of a data directory.
 #[derive(Debug)]
 pub struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalCore>,
     /// The writer, and who turns closed segments into columns.
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What was found wrong when it was opened.
     losses: JournalLosses,
     /// Descriptions that were read.
-    descriptions: Mutex<HashMap<String, Arc<Description>>>,
+    descriptions: Mutex<HashMap<String, Arc<VersionDescription>>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct JournalCore {
     directory: PathBuf,
     plan: JournalPlan,
     durability: Durability,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
     /// What was last written of which segments there are. No request takes this lock: it is held while that is written.
-    manifest: Mutex<Manifest>,
+    manifest: Mutex<JournalManifest>,
     /// Wakes the writer.
     wake: Condvar,
     /// Wakes the thread that turns closed segments into columns.
@@ -146,10 +149,10 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    pending: Pending,
+struct JournalState {
+    pending: PendingRecords,
     /// What the writer is writing: still to be found by readers.
-    writing: Arc<Pending>,
+    writing: Arc<PendingRecords>,
     /// The last id that is as safe as the durability asks.
     safe: Option<RecordId>,
     /// Closed and open segments, oldest first.
@@ -167,7 +170,7 @@ struct State {
 struct SegmentFile {
     first: RecordId,
     path: PathBuf,
-    summary: Summary,
+    summary: SegmentSummary,
     /// It cannot become columns.
     stays: bool,
     /// Versions of pipelines that made its decisions, if all of it was written since the journal was opened.
@@ -219,12 +222,12 @@ impl Journal {
             .map(|(first, path)| SegmentFile {
                 first,
                 path,
-                summary: Summary::empty(),
+                summary: SegmentSummary::empty(),
                 stays: false,
                 versions: None,
             })
             .collect();
-        let found = Manifest::read(directory)?;
+        let found = JournalManifest::read(directory)?;
         let mut manifest = found.known(secret, directory)?;
         let mut losses = JournalLosses { is_unlisted: found.is_lost(&segments), ..JournalLosses::default() };
         let mut safe = None;
@@ -245,8 +248,8 @@ impl Journal {
         if let Some(newest) = segments.last_mut() {
             newest.summary.is_closed |= lacks(newest);
         }
-        let state = State { segments, safe, ..State::default() };
-        let shared = Arc::new(Shared {
+        let state = JournalState { segments, safe, ..JournalState::default() };
+        let shared = Arc::new(JournalCore {
             directory: directory.to_path_buf(),
             plan,
             durability,
@@ -256,9 +259,10 @@ impl Journal {
             rotated: Condvar::new(),
             written: Signal::new(),
         });
-        type Work = (&'static str, fn(&Shared));
+        type Work = (&'static str, fn(&JournalCore));
         let mut threads = Vec::new();
-        let work: [Work; 2] = [("journal", Shared::write_all), ("journal-columns", Shared::convert_all)];
+        let work: [Work; 2] =
+            [("journal", JournalCore::write_all), ("journal-columns", JournalCore::convert_all)];
         for (name, work) in work {
             let its = Arc::clone(&shared);
             match std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&its)) {
@@ -286,7 +290,7 @@ impl Journal {
     /// Keeps what is needed to read a pipeline's rows, once for each version.
     pub fn describe(&self, pipeline: &Pipeline) -> Result<(), JournalError> {
         let description = self.shared.directory.join(description_file(&pipeline.version));
-        let bytes = serde_json::to_vec(&Description::of(pipeline))
+        let bytes = serde_json::to_vec(&VersionDescription::of(pipeline))
             .map_err(|error| io_error(&description)(io::Error::other(error)))?;
         let configuration = self.shared.directory.join(format!("{}{PIPELINE_SUFFIX}", pipeline.version));
         // Half a file is never seen under its name, and the description comes last.
@@ -300,7 +304,7 @@ impl Journal {
     }
 
     /// What the rows of a pipeline's version mean.
-    pub fn description(&self, version: &str) -> Result<Arc<Description>, JournalError> {
+    pub fn description(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
         /// Most that are kept in memory: all that is said of past decisions is of few versions.
         const KEPT: usize = 8;
         let known = || self.descriptions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -322,13 +326,13 @@ impl Journal {
     /// The ids of concurrent appends may come out of order; readers do not mind, as a block knows the range of its
     /// ids and is searched whole.
     pub async fn append(&self, records: &[(RecordId, Time, Record)]) -> Result<(), JournalError> {
-        let mut encoded = Records::default();
+        let mut encoded = EncodedRecords::default();
         records.iter().for_each(|(id, arrival, record)| encoded.push(*id, *arrival, record));
         self.append_all(&encoded).await
     }
 
     /// The same of records that are encoded.
-    pub(crate) async fn append_all(&self, records: &Records) -> Result<(), JournalError> {
+    pub(crate) async fn append_all(&self, records: &EncodedRecords) -> Result<(), JournalError> {
         let Some(newest) = records.newest() else { return Ok(()) };
         let mut taken = 0;
         loop {
@@ -494,14 +498,14 @@ impl Journal {
     }
 
     /// See [`Archive::scan`]. Records not yet written are written first.
-    pub fn scan(&self, visit: impl FnMut(RecordId, Record) -> bool) -> Result<Skipped, JournalError> {
+    pub fn scan(&self, visit: impl FnMut(RecordId, Record) -> bool) -> Result<SkippedData, JournalError> {
         self.archive()?.scan(visit)
     }
 
     /// Its files, with all that was appended so far. Blocks.
-    pub fn archive(&self) -> Result<Archive, JournalError> {
+    pub fn archive(&self) -> Result<JournalArchive, JournalError> {
         self.sync()?;
-        Archive::open(&self.shared.directory)
+        JournalArchive::open(&self.shared.directory)
     }
 
     /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
@@ -509,7 +513,7 @@ impl Journal {
         let mut count = 0;
         let (waiting, paths) = {
             let state = self.shared.lock();
-            let is_wanted = |part: &Part| {
+            let is_wanted = |part: &RecordChunk| {
                 let is_wanted = count < limit;
                 count += part.extent.count as usize;
                 is_wanted
@@ -518,8 +522,8 @@ impl Journal {
         };
         let mut newest: Vec<Vec<(RecordId, Record)>> =
             waiting.iter().map(|bytes| Record::decode_all(bytes)).collect();
-        let mut blocks = files::NewestFirst::new(paths);
-        let mut skipped = Skipped::default();
+        let mut blocks = files::NewestFirstIter::new(paths);
+        let mut skipped = SkippedData::default();
         while count < limit {
             let Some(block) = blocks.next() else { break };
             let records = skipped.records(block)?;
@@ -590,7 +594,7 @@ impl Drop for Journal {
     }
 }
 
-impl State {
+impl JournalState {
     /// Whether anything can be taken.
     fn check(&self) -> Result<(), JournalError> {
         match (&self.poisoned, &self.full) {
@@ -609,7 +613,7 @@ impl State {
     }
 
     /// What is on its way and wanted, newer first.
-    fn waiting(&self, mut wanted: impl FnMut(&Part) -> bool) -> Vec<Vec<u8>> {
+    fn waiting(&self, mut wanted: impl FnMut(&RecordChunk) -> bool) -> Vec<Vec<u8>> {
         let all =
             [&self.pending, &*self.writing].into_iter().flat_map(|pending| pending.parts().iter().rev());
         all.filter(|part| wanted(part)).map(|part| part.bytes.clone()).collect()
@@ -622,13 +626,13 @@ impl State {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl JournalCore {
+    fn lock(&self) -> MutexGuard<'_, JournalState> {
         // The state is changed in steps that cannot panic half way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn manifest(&self) -> MutexGuard<'_, Manifest> {
+    fn manifest(&self) -> MutexGuard<'_, JournalManifest> {
         // It is replaced whole.
         self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -670,7 +674,7 @@ impl Shared {
 /// # Errors
 /// What is wrong with its index.
 pub fn bare_columns(bytes: Vec<u8>) -> Result<Vec<Block>, SegmentError> {
-    let columns = Arc::new(columns::Columns::of(Box::new(bytes), columns::Form::Bare)?);
+    let columns = Arc::new(columns::ColumnarSegment::of(Box::new(bytes), columns::ColumnsFormat::Bare)?);
     Ok((0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)).collect())
 }
 
@@ -683,7 +687,7 @@ fn description_file(version: &str) -> String {
     format!("{version}{DESCRIPTION_SUFFIX}")
 }
 
-fn read_description(directory: &Path, version: &str) -> Result<Description, JournalError> {
+fn read_description(directory: &Path, version: &str) -> Result<VersionDescription, JournalError> {
     let path = directory.join(description_file(version));
     let bytes = read_side_file(&path)?;
     serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
@@ -698,7 +702,7 @@ fn read_side_file(path: &Path) -> Result<Vec<u8>, JournalError> {
 }
 
 fn damaged_side_file(path: &Path, length: usize) -> JournalError {
-    let stretch = Stretch { from: 0, to: length as u64, records: 0, is_tail: false };
+    let stretch = DamagedStretch { from: 0, to: length as u64, records: 0, is_tail: false };
     JournalError::Damaged(stretch.in_file(path))
 }
 

@@ -5,9 +5,9 @@
 use event::{Column, Facts, Key, Kind, Shingle, Slot, Span, Time};
 use judge::Verdict;
 use serde::{Deserialize, Serialize};
-use stats::{Reading, View};
+use stats::{Reading, ReadingView};
 
-use super::encoding::{self, Put, Reader, Shape, Start};
+use super::encoding::{self, DecisionFormat, RecordReader, RecordStart, RecordWrite};
 use super::keys;
 use crate::Decision;
 use crate::id::RecordId;
@@ -17,16 +17,16 @@ use crate::plan::Pipeline;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A decision.
-    Decision(Box<Row>),
+    Decision(Box<DecisionRow>),
     /// What somebody said about one afterwards, as it was logged before reporters had names: it counted one.
     Feedback(Feedback),
     /// What somebody said about one afterwards.
-    Report(Report),
+    Report(ReportRecord),
 }
 
 /// A decision: everything that it was made of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct DecisionRow {
     /// The pipeline.
     pub pipeline: String,
     /// Its version: which rules, which configuration, which columns.
@@ -77,7 +77,7 @@ pub struct Feedback {
 
 /// What somebody said about a decision, and what that did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ReportRecord {
     /// The decision.
     pub decision: RecordId,
     /// What was said; `None` took back what was said before.
@@ -96,12 +96,12 @@ pub struct Report {
     /// The counters of the class.
     pub counters: Vec<String>,
     /// What the same reporter had said before, and was taken back.
-    pub replaced: Option<Replaced>,
+    pub replaced: Option<ReplacedReport>,
 }
 
 /// A report in whose place another one stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replaced {
+pub struct ReplacedReport {
     /// What was said.
     pub class: String,
     /// The counters of the class.
@@ -112,7 +112,7 @@ pub struct Replaced {
     pub weight: u8,
 }
 
-impl Report {
+impl ReportRecord {
     /// What it makes of its decision's label: its class, or none in the place of one that it takes back. `None` if it does
     /// not touch the label, being a signal, or counting nothing.
     pub(crate) fn label(&self) -> Option<Option<&str>> {
@@ -139,7 +139,7 @@ pub(super) fn counted(class: Option<&str>, weight: u8, replaces: bool) -> Option
 /// What the rows of one version of a pipeline mean: kept beside the segments, so that a row can be read long after
 /// its configuration is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Description {
+pub struct VersionDescription {
     /// The columns of the facts.
     pub columns: Vec<Column>,
     /// Kinds and distinct counts.
@@ -177,15 +177,15 @@ pub struct KindDescription {
     pub track: Vec<String>,
 }
 
-impl Description {
-    pub(crate) fn of(pipeline: &Pipeline) -> Description {
+impl VersionDescription {
+    pub(crate) fn of(pipeline: &Pipeline) -> VersionDescription {
         let kinds = pipeline.kinds.iter().map(|plan| KindDescription {
             kind: plan.kind,
             name: plan.name.clone(),
             piece: Some((plan.slot, plan.normalise.to_string())),
             counters: plan.counters.clone(),
             windows: plan.windows.clone(),
-            track: plan.track_names(),
+            track: plan.aggregate_names(),
         });
         let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
             kind: plan.kind,
@@ -195,7 +195,7 @@ impl Description {
             windows: plan.windows.clone(),
             track: Vec::new(),
         });
-        Description {
+        VersionDescription {
             columns: pipeline.schema.columns().to_vec(),
             kinds: kinds.chain(distincts).collect(),
             rules: pipeline
@@ -211,7 +211,7 @@ impl Description {
     }
 }
 
-impl Description {
+impl VersionDescription {
     /// The models and their versions as one text; `None` if there are none.
     pub(super) fn models_text(&self) -> Option<String> {
         let versions = self.models.iter().map(|(name, version)| (name.clone(), version.as_str().into()));
@@ -221,7 +221,7 @@ impl Description {
 }
 
 /// A decision to be logged.
-pub(crate) struct Decided<'a> {
+pub(crate) struct PendingDecision<'a> {
     pub(crate) arrival: Time,
     pub(crate) decision: &'a Decision,
     /// Without those that are not journalled.
@@ -229,7 +229,7 @@ pub(crate) struct Decided<'a> {
 }
 
 /// A decision, whose parts lie anywhere.
-struct Parts<'a> {
+struct DecisionParts<'a> {
     pipeline: &'a str,
     version: &'a str,
     event_id: Option<&'a str>,
@@ -242,7 +242,7 @@ struct Parts<'a> {
     verdict: &'a Verdict,
 }
 
-impl Parts<'_> {
+impl DecisionParts<'_> {
     fn put(&self, id: RecordId, into: &mut Vec<u8>) {
         into.put_varint(id.0);
         into.put_varint(encoding::SHORT);
@@ -262,7 +262,7 @@ impl Parts<'_> {
 
 /// Records on their way to the journal, encoded one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct Records {
+pub(crate) struct EncodedRecords {
     bytes: Vec<u8>,
     /// Each with the end of its bytes.
     ends: Vec<(RecordId, Time, usize)>,
@@ -272,7 +272,7 @@ pub(crate) struct Records {
     keys: Vec<u8>,
 }
 
-impl Records {
+impl EncodedRecords {
     /// Memory that is kept for the next records.
     const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -287,10 +287,10 @@ impl Records {
     /// None any more, but the memory is kept unless it is much.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.bytes.shrink_to(Records::KEPT_BYTES_MAX);
+        self.bytes.shrink_to(EncodedRecords::KEPT_BYTES_MAX);
         self.ends.clear();
         self.versions.clear();
-        self.keys.shrink_to(Records::KEPT_BYTES_MAX);
+        self.keys.shrink_to(EncodedRecords::KEPT_BYTES_MAX);
     }
 
     /// How many there are.
@@ -335,15 +335,15 @@ impl Records {
     /// Adds a decision, on an event with these keys.
     pub(crate) fn push_decision<'k>(
         &mut self,
-        decided: &Decided<'_>,
-        keys: impl Iterator<Item = (&'k Key, View<'k>)>,
+        decided: &PendingDecision<'_>,
+        keys: impl Iterator<Item = (&'k Key, ReadingView<'k>)>,
     ) {
-        let Decided { arrival, decision, facts } = decided;
+        let PendingDecision { arrival, decision, facts } = decided;
         self.keys.clear();
         keys.for_each(|(key, reading)| {
             keys::put(&mut self.keys, decision.time, (key.kind, key.shingle), reading.into())
         });
-        let parts = Parts {
+        let parts = DecisionParts {
             pipeline: &decision.pipeline.name,
             version: &decision.pipeline.version,
             event_id: decision.event_id.as_deref(),
@@ -376,7 +376,7 @@ impl Record {
                 for KeyReading { kind, shingle, reading } in &row.keys {
                     keys::put(&mut known, row.time, (*kind, *shingle), reading.into());
                 }
-                let parts = Parts {
+                let parts = DecisionParts {
                     pipeline: &row.pipeline,
                     version: &row.version,
                     event_id: row.event_id.as_deref(),
@@ -404,7 +404,7 @@ impl Record {
 
     /// Every record of a block's content, up to the first that cannot be read.
     pub(super) fn decode_all(bytes: &[u8]) -> Vec<(RecordId, Record)> {
-        let (mut reader, mut records) = (Reader::new(bytes), Vec::new());
+        let (mut reader, mut records) = (RecordReader::new(bytes), Vec::new());
         while !reader.is_at_end() {
             let Ok(record) = Record::decode(&mut reader) else { break };
             records.push(record);
@@ -418,35 +418,35 @@ impl Record {
         count: u32,
         wanted: impl Fn(RecordId) -> bool,
     ) -> encoding::Result<Vec<(RecordId, Record)>> {
-        let (mut reader, mut records) = (Reader::new(bytes), Vec::new());
+        let (mut reader, mut records) = (RecordReader::new(bytes), Vec::new());
         for _ in 0..count {
             let mut again = reader;
             if wanted(reader.pass_record()?) {
                 records.push(Record::decode(&mut again)?);
             }
         }
-        if reader.is_at_end() { Ok(records) } else { Err(encoding::Broken) }
+        if reader.is_at_end() { Ok(records) } else { Err(encoding::RecordFormatError) }
     }
 
-    fn decode(reader: &mut Reader<'_>) -> encoding::Result<(RecordId, Record)> {
+    fn decode(reader: &mut RecordReader<'_>) -> encoding::Result<(RecordId, Record)> {
         let (id, start) = reader.start()?;
         let (head, arrived, shape) = match start {
-            Start::Decision { head, arrived, shape } => (head, arrived, shape),
-            Start::Feedback { decision, class, time } => {
+            RecordStart::Decision { head, arrived, shape } => (head, arrived, shape),
+            RecordStart::Feedback { decision, class, time } => {
                 return Ok((id, Record::Feedback(Feedback { decision, class: class.to_owned(), time })));
             }
-            Start::Report(report) => return Ok((id, Record::Report(*report))),
+            RecordStart::Report(report) => return Ok((id, Record::Report(*report))),
         };
         let facts = reader.made()?;
         let keys = match shape {
-            Shape::Long { .. } => reader.made()?,
-            Shape::Short => keys::read(reader.content()?, head.time)?,
+            DecisionFormat::Long { .. } => reader.made()?,
+            DecisionFormat::Short => keys::read(reader.content()?, head.time)?,
         };
         let mut verdict: Verdict = reader.made()?;
         if shape.has_effects() {
             verdict.effects = reader.made()?;
         }
-        let row = Row {
+        let row = DecisionRow {
             pipeline: head.pipeline.to_owned(),
             version: head.version.to_owned(),
             event_id: arrived.event_id.map(str::to_owned),

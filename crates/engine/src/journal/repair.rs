@@ -3,23 +3,23 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::erase::Anew;
+use super::erasure::SegmentRewriter;
 use super::files::{self, segments_in};
-use super::manifest::Manifest;
-use super::{JournalError, Skipped, columns, io_error, segment};
+use super::manifest::JournalManifest;
+use super::{JournalError, SkippedData, columns, io_error, segment};
 
 /// What the name of a damaged file ends in that is kept.
 pub(super) const DAMAGED: &str = "damaged";
 
 /// A segment that was written anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repaired {
+pub struct SegmentRepair {
     /// The damaged file, which is kept under this name.
     pub kept: PathBuf,
     /// Records that could be had.
     pub records: u64,
     /// What could not.
-    pub skipped: Skipped,
+    pub skipped: SkippedData,
 }
 
 /// Writes each damaged segment of a journal anew that nobody has open, from what can be read of it, and keeps the damaged
@@ -28,7 +28,7 @@ pub struct Repaired {
 ///
 /// # Errors
 /// What cannot be read or written.
-pub(crate) fn repair(directory: &Path, secret: u64) -> Result<Vec<Repaired>, JournalError> {
+pub(crate) fn repair(directory: &Path, secret: u64) -> Result<Vec<SegmentRepair>, JournalError> {
     if !directory.exists() {
         return Ok(Vec::new());
     }
@@ -39,8 +39,8 @@ pub(crate) fn repair(directory: &Path, secret: u64) -> Result<Vec<Repaired>, Jou
             repaired.push(anew(&path)?);
         }
     }
-    Manifest::read(directory)?.known(secret, directory)?.write(directory)?;
-    Manifest::recount(directory)?;
+    JournalManifest::read(directory)?.known(secret, directory)?.write(directory)?;
+    JournalManifest::recount(directory)?;
     Ok(repaired)
 }
 
@@ -53,10 +53,10 @@ fn is_damaged(path: &Path) -> Result<bool, JournalError> {
     Ok(!damaged.is_empty())
 }
 
-fn anew(path: &Path) -> Result<Repaired, JournalError> {
+fn anew(path: &Path) -> Result<SegmentRepair, JournalError> {
     let half = path.with_extension(files::HALF);
-    let mut repaired = Repaired { kept: PathBuf::new(), records: 0, skipped: Skipped::default() };
-    let mut writer = repaired.skipped.pass(Anew::create(path, &half))?;
+    let mut repaired = SegmentRepair { kept: PathBuf::new(), records: 0, skipped: SkippedData::default() };
+    let mut writer = repaired.skipped.pass(SegmentRewriter::create(path, &half))?;
     for block in files::oldest_first(vec![path.to_path_buf()]) {
         let arrival = block.as_ref().map(|block| block.head.arrival).ok();
         let records = repaired.skipped.records(block)?;

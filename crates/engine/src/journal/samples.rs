@@ -1,19 +1,19 @@
 //! Records for tests.
 
 use event::{Kind, Shingle, Slot, Time, Value};
-use judge::{Action, Next, Reason, Verdict};
+use judge::{Action, NextBand, Reason, Verdict};
 use proptest::prelude::*;
 use stats::{Quality, Reading};
 
-use super::encoding::Put;
-use super::{KeyReading, Replaced, Report, Row};
+use super::encoding::RecordWrite;
+use super::{DecisionRow, KeyReading, ReplacedReport, ReportRecord};
 use crate::id::RecordId;
 
 /// A report of any sort.
-pub(super) fn report() -> impl Strategy<Value = Report> {
+pub(super) fn report() -> impl Strategy<Value = ReportRecord> {
     let counters = || prop::collection::vec("[a-z]{0,5}", 0..3);
     let replaced = ("[a-z]{0,5}", counters(), any::<i64>(), any::<u8>());
-    let replaced = replaced.prop_map(|(class, counters, time, weight)| Replaced {
+    let replaced = replaced.prop_map(|(class, counters, time, weight)| ReplacedReport {
         class,
         counters,
         time: Time(time),
@@ -22,21 +22,23 @@ pub(super) fn report() -> impl Strategy<Value = Report> {
     let class = prop::option::of("[a-z]{0,5}");
     let who = (prop::option::of(any::<u64>()), any::<bool>(), any::<bool>());
     let said = (any::<i64>(), 0u8..3, counters(), prop::option::of(replaced));
-    (class, who, said).prop_map(|(class, (by, limited, signal), (time, weight, counters, replaced))| Report {
-        decision: RecordId(3),
-        class,
-        signal,
-        time: Time(time),
-        by: by.map(Shingle),
-        weight,
-        limited,
-        counters,
-        replaced,
+    (class, who, said).prop_map(|(class, (by, limited, signal), (time, weight, counters, replaced))| {
+        ReportRecord {
+            decision: RecordId(3),
+            class,
+            signal,
+            time: Time(time),
+            by: by.map(Shingle),
+            weight,
+            limited,
+            counters,
+            replaced,
+        }
     })
 }
 
 /// A decision with these facts.
-pub(super) fn row(values: Vec<Option<Value>>) -> Row {
+pub(super) fn row(values: Vec<Option<Value>>) -> DecisionRow {
     let reason = |rule: &str, value: Option<Value>| Reason {
         rule: rule.to_owned(),
         score: -1.5,
@@ -57,7 +59,7 @@ pub(super) fn row(values: Vec<Option<Value>>) -> Row {
     }
     // Estimated, first seen at -5, never last, one counter in two windows.
     let reading = postcard::from_bytes(&[1, 1, 9, 0, 0, 1, 2, 1, 0xac, 0x02]).unwrap();
-    Row {
+    DecisionRow {
         pipeline: "mail".to_owned(),
         version: "0123".to_owned(),
         event_id: Some("an id".to_owned()),
@@ -71,7 +73,7 @@ pub(super) fn row(values: Vec<Option<Value>>) -> Row {
             action: Action::Review,
             reasons: vec![reason("A", values.first().cloned().flatten()), reason("B", None)],
             shadow: vec![reason("C", values.last().cloned().flatten())],
-            next: Some(Next { action: Action::Reject, distance: 0.5 }),
+            next: Some(NextBand { action: Action::Reject, distance: 0.5 }),
             effects: Vec::new(),
         },
     }
@@ -95,7 +97,7 @@ pub(super) fn key() -> impl Strategy<Value = KeyReading> {
 }
 
 /// The bytes of a decision as releases before the third version of the format wrote it.
-pub(super) fn long(id: RecordId, row: &Row) -> Vec<u8> {
+pub(super) fn long(id: RecordId, row: &DecisionRow) -> Vec<u8> {
     let effects = &row.verdict.effects;
     let mut bytes = Vec::new();
     bytes.put_varint(id.0);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 
-use super::block::{Block, Head, LEVEL_ROWS, compress};
-use super::columns::{Columns, Form};
-use super::{Damage, JournalError, Record, io_error, segment_error};
+use super::block::{Block, BlockInfo, LEVEL_ROWS, compress};
+use super::columns::{ColumnarSegment, ColumnsFormat};
+use super::{JournalDamage, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 const MAGIC: [u8; 8] = *b"TOLLJRNL";
@@ -42,7 +42,7 @@ pub enum SegmentError {
 
 /// Bytes of a segment that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct DamagedStretch {
     /// First byte.
     pub from: u64,
     /// Byte behind the last.
@@ -53,11 +53,11 @@ pub struct Stretch {
     pub is_tail: bool,
 }
 
-impl Stretch {
+impl DamagedStretch {
     /// A loss in this file.
-    pub(super) fn in_file(self, path: &Path) -> Damage {
-        let Stretch { from, to, records, .. } = self;
-        Damage { segment: name_of(path), from, to, records }
+    pub(super) fn in_file(self, path: &Path) -> JournalDamage {
+        let DamagedStretch { from, to, records, .. } = self;
+        JournalDamage { segment: name_of(path), from, to, records }
     }
 }
 
@@ -68,28 +68,28 @@ pub(super) fn name_of(path: &Path) -> String {
 
 /// What comes next in a segment.
 #[derive(Debug)]
-pub enum Piece<T> {
+pub enum SegmentPiece<T> {
     /// Something that is as it was written.
     Sound(T),
     /// Something that is not.
-    Damaged(Stretch),
+    Damaged(DamagedStretch),
 }
 
 /// The blocks of a segment one after another, and the stretches between them that cannot be read. Behind such a stretch
 /// it goes on with the next block that begins where it says.
 #[derive(Debug)]
-pub struct Blocks<R> {
+pub struct BlockIter<R> {
     reader: BufReader<R>,
     at: u64,
     length: u64,
 }
 
-impl<R: Read + Seek> Blocks<R> {
+impl<R: Read + Seek> BlockIter<R> {
     /// Reads a segment's head. A damaged one costs nothing but itself.
     ///
     /// # Errors
     /// [`SegmentError::Other`] for the head of another format.
-    pub fn new(mut reader: R) -> Result<Blocks<R>, SegmentError> {
+    pub fn new(mut reader: R) -> Result<BlockIter<R>, SegmentError> {
         let length = reader.seek(SeekFrom::End(0))?;
         reader.rewind()?;
         let mut head = [0; HEAD_BYTES];
@@ -101,7 +101,7 @@ impl<R: Read + Seek> Blocks<R> {
             return Err(SegmentError::Other(version));
         }
         let at = if is_sound && head.starts_with(&MAGIC) { HEAD_BYTES as u64 } else { 0 };
-        Ok(Blocks { reader: BufReader::new(reader), at, length })
+        Ok(BlockIter { reader: BufReader::new(reader), at, length })
     }
 
     /// Whether the segment's own head is as it was written, before anything else is read.
@@ -117,7 +117,7 @@ impl<R: Read + Seek> Blocks<R> {
     }
 
     /// The next block's head; its content is passed over unread and unchecked.
-    fn next_head(&mut self) -> io::Result<Option<Piece<BlockHead>>> {
+    fn next_head(&mut self) -> io::Result<Option<SegmentPiece<BlockHeader>>> {
         if self.at >= self.length {
             return Ok(None);
         }
@@ -125,11 +125,11 @@ impl<R: Read + Seek> Blocks<R> {
         self.seek(from)?;
         let mut bytes = [0; BLOCK_HEAD_BYTES];
         let got = read_up_to(&mut self.reader, &mut bytes)?;
-        let head = if got == BLOCK_HEAD_BYTES { BlockHead::read(&bytes, from) } else { None };
+        let head = if got == BLOCK_HEAD_BYTES { BlockHeader::read(&bytes, from) } else { None };
         let (to, records, is_tail) = match head {
             Some(head) if head.end() <= self.length => {
                 self.at = head.end();
-                return Ok(Some(Piece::Sound(head)));
+                return Ok(Some(SegmentPiece::Sound(head)));
             }
             // Its end is missing, and with it all that could follow.
             Some(head) => (self.length, u64::from(head.count), true),
@@ -139,7 +139,7 @@ impl<R: Read + Seek> Blocks<R> {
             },
         };
         self.at = to;
-        Ok(Some(Piece::Damaged(Stretch { from, to, records, is_tail })))
+        Ok(Some(SegmentPiece::Damaged(DamagedStretch { from, to, records, is_tail })))
     }
 
     /// Where the next block begins at or behind a place.
@@ -154,7 +154,7 @@ impl<R: Read + Seek> Blocks<R> {
             let heads = bytes.windows(BLOCK_HEAD_BYTES).enumerate();
             let mut marked = heads.filter(|(_, head)| head.starts_with(&MARK));
             if let Some((found, _)) =
-                marked.find(|(offset, head)| BlockHead::read(head, at + *offset as u64).is_some())
+                marked.find(|(offset, head)| BlockHeader::read(head, at + *offset as u64).is_some())
             {
                 return Ok(Some(at + found as u64));
             }
@@ -164,7 +164,7 @@ impl<R: Read + Seek> Blocks<R> {
     }
 
     /// The block that has this head, or that it is damaged.
-    fn content(&mut self, head: &BlockHead) -> io::Result<Piece<Block>> {
+    fn content(&mut self, head: &BlockHeader) -> io::Result<SegmentPiece<Block>> {
         self.seek(head.at + BLOCK_HEAD_BYTES as u64)?;
         // As much as was found plausible.
         let mut content = vec![0; head.length as usize];
@@ -173,29 +173,29 @@ impl<R: Read + Seek> Blocks<R> {
         let block = (got == content.len() && crc32fast::hash(&content) == head.content_crc)
             .then(|| head.block(content))
             .flatten();
-        Ok(block.map_or_else(|| Piece::Damaged(head.stretch(self.length)), Piece::Sound))
+        Ok(block.map_or_else(|| SegmentPiece::Damaged(head.stretch(self.length)), SegmentPiece::Sound))
     }
 
     /// The block that begins here.
-    pub(super) fn block_at(&mut self, at: u64) -> io::Result<Option<Piece<Block>>> {
+    pub(super) fn block_at(&mut self, at: u64) -> io::Result<Option<SegmentPiece<Block>>> {
         self.at = at;
         self.next_piece()
     }
 
-    fn next_piece(&mut self) -> io::Result<Option<Piece<Block>>> {
+    fn next_piece(&mut self) -> io::Result<Option<SegmentPiece<Block>>> {
         Ok(match self.next_head()? {
-            Some(Piece::Sound(head)) => Some(self.content(&head)?),
-            Some(Piece::Damaged(stretch)) => Some(Piece::Damaged(stretch)),
+            Some(SegmentPiece::Sound(head)) => Some(self.content(&head)?),
+            Some(SegmentPiece::Damaged(stretch)) => Some(SegmentPiece::Damaged(stretch)),
             None => None,
         })
     }
 }
 
-impl<R: Read + Seek> Iterator for Blocks<R> {
-    type Item = io::Result<Piece<Block>>;
+impl<R: Read + Seek> Iterator for BlockIter<R> {
+    type Item = io::Result<SegmentPiece<Block>>;
 
     /// The next piece. An error of the system ends them.
-    fn next(&mut self) -> Option<io::Result<Piece<Block>>> {
+    fn next(&mut self) -> Option<io::Result<SegmentPiece<Block>>> {
         let piece = self.next_piece().transpose();
         if matches!(piece, Some(Err(_))) {
             self.at = self.length;
@@ -206,7 +206,7 @@ impl<R: Read + Seek> Iterator for Blocks<R> {
 
 /// The head of a block, as it is on disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BlockHead {
+pub(super) struct BlockHeader {
     at: u64,
     length: u32,
     raw_bytes: u32,
@@ -217,13 +217,13 @@ pub(super) struct BlockHead {
     content_crc: u32,
 }
 
-impl BlockHead {
+impl BlockHeader {
     /// Reads the head of a block that begins at a place; `None` for bytes that are none, or that of another place.
-    fn read(bytes: &[u8], at: u64) -> Option<BlockHead> {
+    fn read(bytes: &[u8], at: u64) -> Option<BlockHeader> {
         let is_sound = bytes.starts_with(&MARK)
             && bytes.get(8..BLOCK_HEAD_BYTES).map(crc32fast::hash) == Some(u32_at(bytes, 4))
             && u64_at(bytes, 8) == at;
-        let head = BlockHead {
+        let head = BlockHeader {
             at,
             length: u32_at(bytes, 16),
             raw_bytes: u32_at(bytes, 20),
@@ -263,13 +263,13 @@ impl BlockHead {
     }
 
     /// The whole block as one that cannot be read, in a file of this length.
-    fn stretch(&self, length: u64) -> Stretch {
+    fn stretch(&self, length: u64) -> DamagedStretch {
         let to = self.end();
-        Stretch { from: self.at, to, records: u64::from(self.count), is_tail: to >= length }
+        DamagedStretch { from: self.at, to, records: u64::from(self.count), is_tail: to >= length }
     }
 
-    fn head(&self) -> Head {
-        Head {
+    fn head(&self) -> BlockInfo {
+        BlockInfo {
             first: self.first,
             last: self.last,
             arrival: self.arrival,
@@ -283,16 +283,16 @@ impl BlockHead {
         if self.raw_bytes > 0 {
             return Some(Block::of_rows(self.head(), content, self.raw_bytes as usize));
         }
-        let columns = Columns::of(Box::new(content), Form::Sealed).ok()?;
+        let columns = ColumnarSegment::of(Box::new(content), ColumnsFormat::Sealed).ok()?;
         // Its records would be taken for copied, and the block for done with.
         (columns.records_count() == u64::from(self.count)).then(|| Block::of_file(self.head(), columns))
     }
 }
 
 /// Opens a segment file; `None` for one that is not there any more, as it was too old to be kept.
-pub(super) fn open(path: &Path) -> Result<Option<FileBlocks>, JournalError> {
+pub(super) fn open(path: &Path) -> Result<Option<FileBlockIter>, JournalError> {
     match File::open(path) {
-        Ok(file) => Blocks::new(file).map(Some).map_err(segment_error(path)),
+        Ok(file) => BlockIter::new(file).map(Some).map_err(segment_error(path)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io_error(path)(error)),
     }
@@ -320,18 +320,18 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// The blocks of a file.
-pub(super) type FileBlocks = Blocks<File>;
+pub(super) type FileBlockIter = BlockIter<File>;
 
-impl FileBlocks {
+impl FileBlockIter {
     /// Where the blocks of a segment begin, and the stretches that are no block's, in their order. Of one that may be
     /// written to, what is just being written, or torn, is left out.
-    pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<Piece<u64>>> {
+    pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<SegmentPiece<u64>>> {
         let mut places = Vec::new();
         while let Some(piece) = self.next_head()? {
             match piece {
-                Piece::Sound(head) => places.push(Piece::Sound(head.at)),
-                Piece::Damaged(stretch) if growing && stretch.is_tail => {}
-                Piece::Damaged(stretch) => places.push(Piece::Damaged(stretch)),
+                SegmentPiece::Sound(head) => places.push(SegmentPiece::Sound(head.at)),
+                SegmentPiece::Damaged(stretch) if growing && stretch.is_tail => {}
+                SegmentPiece::Damaged(stretch) => places.push(SegmentPiece::Damaged(stretch)),
             }
         }
         Ok(places)
@@ -341,7 +341,7 @@ impl FileBlocks {
     pub(super) fn count_records(mut self) -> io::Result<u64> {
         let mut count = 0;
         while let Some(piece) = self.next_head()? {
-            if let Piece::Sound(head) = piece {
+            if let SegmentPiece::Sound(head) = piece {
                 count += u64::from(head.count);
             }
         }
@@ -353,11 +353,11 @@ impl FileBlocks {
         self.at = at;
         while self.at < end {
             let Some(piece) = self.next_head()? else { break };
-            let Piece::Sound(head) = piece else { continue };
+            let SegmentPiece::Sound(head) = piece else { continue };
             if !(head.first..=head.last).contains(&id) {
                 continue;
             }
-            if let Piece::Sound(block) = self.content(&head)?
+            if let SegmentPiece::Sound(block) = self.content(&head)?
                 && let Ok(Some(record)) = block.find(id)
             {
                 return Ok(Some(record));
@@ -369,7 +369,7 @@ impl FileBlocks {
 
 /// What a segment holds. One without records is from the end of time.
 #[derive(Clone, Debug)]
-pub(super) struct Summary {
+pub(super) struct SegmentSummary {
     /// Something of it cannot be read, or is of another kind: nothing is added to it any more.
     pub(super) is_closed: bool,
     pub(super) bytes: u64,
@@ -387,14 +387,14 @@ pub(super) struct Summary {
 /// Bytes of a segment for which its index in memory has one entry.
 const INDEX_BYTES: u64 = 256 << 10;
 
-impl Summary {
-    pub(super) fn empty() -> Summary {
-        Summary { is_closed: false, ..Summary::unknown(HEAD_BYTES as u64) }
+impl SegmentSummary {
+    pub(super) fn empty() -> SegmentSummary {
+        SegmentSummary { is_closed: false, ..SegmentSummary::unknown(HEAD_BYTES as u64) }
     }
 
     /// Of a file of so many bytes.
-    pub(super) fn unknown(bytes: u64) -> Summary {
-        Summary {
+    pub(super) fn unknown(bytes: u64) -> SegmentSummary {
+        SegmentSummary {
             is_closed: true,
             bytes,
             records: 0,
@@ -406,7 +406,7 @@ impl Summary {
     }
 
     /// Takes in a block that was read or written.
-    pub(super) fn add(&mut self, head: &Head) {
+    pub(super) fn add(&mut self, head: &BlockInfo) {
         self.last = self.last.max(Some(head.last));
         self.from = self.from.min(head.arrival);
         self.to = self.to.max(Some(head.arrival));
@@ -429,9 +429,9 @@ impl Summary {
 
 /// What [`summary`] found wrong with a segment.
 #[derive(Debug, Default)]
-pub(super) struct Wounds {
+pub(super) struct SegmentFaults {
     /// Stretches that cannot be read, and have blocks behind them, or are in a segment that is closed.
-    pub(super) damage: Vec<Damage>,
+    pub(super) damage: Vec<JournalDamage>,
     /// Bytes of a tail that were cut off, and the file that has them now.
     pub(super) torn: Option<(PathBuf, u64)>,
 }
@@ -439,8 +439,8 @@ pub(super) struct Wounds {
 /// Reads what a segment holds. The newest segment is checked byte by byte, and what follows its last whole block is put
 /// into a file beside; of an older one only the heads are read. Whatever else is damaged is left as it is, for readers to
 /// pass over.
-pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), JournalError> {
-    let (mut summary, mut wounds) = (Summary::empty(), Wounds::default());
+pub(super) fn summary(path: &Path, newest: bool) -> Result<(SegmentSummary, SegmentFaults), JournalError> {
+    let (mut summary, mut wounds) = (SegmentSummary::empty(), SegmentFaults::default());
     let Some(mut blocks) = open(path)? else { return Ok((summary, wounds)) };
     if newest && blocks.length < HEAD_BYTES as u64 {
         // A crash between making the file and writing its head.
@@ -452,11 +452,11 @@ pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), Jo
     let mut read = || {
         while let Some(piece) = if newest { blocks.next_whole()? } else { blocks.next_head()? } {
             match piece {
-                Piece::Sound(head) => summary.add(&head.head()),
-                Piece::Damaged(stretch) if newest && stretch.is_tail => {
+                SegmentPiece::Sound(head) => summary.add(&head.head()),
+                SegmentPiece::Damaged(stretch) if newest && stretch.is_tail => {
                     wounds.torn = cut(path, stretch.from)?.map(|kept| (kept, stretch.to - stretch.from));
                 }
-                Piece::Damaged(stretch) => wounds.damage.push(stretch.in_file(path)),
+                SegmentPiece::Damaged(stretch) => wounds.damage.push(stretch.in_file(path)),
             }
         }
         Ok(())
@@ -469,14 +469,14 @@ pub(super) fn summary(path: &Path, newest: bool) -> Result<(Summary, Wounds), Jo
     Ok((summary, wounds))
 }
 
-impl FileBlocks {
+impl FileBlockIter {
     /// The next block's head, if its content is whole.
-    fn next_whole(&mut self) -> io::Result<Option<Piece<BlockHead>>> {
+    fn next_whole(&mut self) -> io::Result<Option<SegmentPiece<BlockHeader>>> {
         let Some(piece) = self.next_head()? else { return Ok(None) };
-        let Piece::Sound(head) = piece else { return Ok(Some(piece)) };
+        let SegmentPiece::Sound(head) = piece else { return Ok(Some(piece)) };
         Ok(Some(match self.content(&head)? {
-            Piece::Sound(_) => Piece::Sound(head),
-            Piece::Damaged(stretch) => Piece::Damaged(stretch),
+            SegmentPiece::Sound(_) => SegmentPiece::Sound(head),
+            SegmentPiece::Damaged(stretch) => SegmentPiece::Damaged(stretch),
         }))
     }
 }
@@ -491,10 +491,10 @@ fn cut(path: &Path, at: u64) -> io::Result<Option<PathBuf>> {
     // Not even a head: a crash between making the file and writing it.
     let kept = (at >= HEAD_BYTES as u64).then(|| path.with_extension(format!("{at}.{TORN}")));
     if let Some(kept) = &kept {
-        let mut draft = disk::Draft::of(kept)?;
+        let mut draft = disk::AtomicFile::of(kept)?;
         file.seek(SeekFrom::Start(at))?;
         io::copy(&mut Read::by_ref(&mut file).take(length - at), &mut draft)?;
-        draft.place()?;
+        draft.commit()?;
     }
     file.set_len(at)?;
     if at < HEAD_BYTES as u64 {
@@ -513,28 +513,33 @@ fn head() -> Vec<u8> {
 }
 
 /// Gets a block's place and its records.
-pub(super) type EachBlock<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
+pub(super) type BlockVisitor<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
 
 /// Reads a whole segment, checks every block, and returns the stretches that cannot be read. `each` gets the records of
 /// intact blocks, `progress` the bytes read.
 pub(super) fn check(
     path: &Path,
     progress: &mut dyn FnMut(u64),
-    each: &mut EachBlock<'_>,
-) -> Result<Vec<Stretch>, JournalError> {
-    let mut damage: Vec<Stretch> = Vec::new();
+    each: &mut BlockVisitor<'_>,
+) -> Result<Vec<DamagedStretch>, JournalError> {
+    let mut damage: Vec<DamagedStretch> = Vec::new();
     let Some(mut blocks) = open(path)? else { return Ok(damage) };
     while let Some(piece) = blocks.next_piece().map_err(io_error(path))? {
         progress(blocks.at);
         match piece {
-            Piece::Sound(block) => match block.records() {
+            SegmentPiece::Sound(block) => match block.records() {
                 Ok(records) => each(&records),
                 Err(_) => {
                     let (from, to) = (block.head.at, blocks.at);
-                    damage.push(Stretch { from, to, records: u64::from(block.head.count), is_tail: false });
+                    damage.push(DamagedStretch {
+                        from,
+                        to,
+                        records: u64::from(block.head.count),
+                        is_tail: false,
+                    });
                 }
             },
-            Piece::Damaged(stretch) => damage.push(stretch),
+            SegmentPiece::Damaged(stretch) => damage.push(stretch),
         }
     }
     Ok(damage)
@@ -542,7 +547,7 @@ pub(super) fn check(
 
 /// Which records a block has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct BlockExtent {
     /// Smallest id.
     pub(super) first: RecordId,
     /// Largest id.
@@ -552,14 +557,14 @@ pub(super) struct Extent {
     pub(super) count: u32,
 }
 
-impl Extent {
+impl BlockExtent {
     pub(super) fn holds(&self, id: RecordId) -> bool {
         (self.first..=self.last).contains(&id)
     }
 
     /// Of these records and others.
-    pub(super) fn and(self, other: Extent) -> Extent {
-        Extent {
+    pub(super) fn and(self, other: BlockExtent) -> BlockExtent {
+        BlockExtent {
             first: self.first.min(other.first),
             last: self.last.max(other.last),
             arrival: self.arrival.max(other.arrival),
@@ -570,39 +575,44 @@ impl Extent {
 
 /// An open segment at its end.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct RowSegmentWriter {
     file: File,
     path: PathBuf,
     bytes: u64,
 }
 
-impl Writer {
-    pub(super) fn create(path: &Path) -> Result<Writer, JournalError> {
+impl RowSegmentWriter {
+    pub(super) fn create(path: &Path) -> Result<RowSegmentWriter, JournalError> {
         let mut file = disk::create(path).map_err(io_error(path))?;
         file.write_all(&head()).and_then(|()| file.sync_all()).map_err(io_error(path))?;
-        Ok(Writer { file, path: path.to_path_buf(), bytes: HEAD_BYTES as u64 })
+        Ok(RowSegmentWriter { file, path: path.to_path_buf(), bytes: HEAD_BYTES as u64 })
     }
 
-    pub(super) fn append(path: &Path) -> Result<Writer, JournalError> {
+    pub(super) fn append(path: &Path) -> Result<RowSegmentWriter, JournalError> {
         let mut file = OpenOptions::new().write(true).open(path).map_err(io_error(path))?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(io_error(path))?;
-        Ok(Writer { file, path: path.to_path_buf(), bytes })
+        Ok(RowSegmentWriter { file, path: path.to_path_buf(), bytes })
     }
 
     /// Writes a block of rows and returns its head.
-    pub(super) fn write(&mut self, of: &Extent, raw: &[u8]) -> Result<Head, JournalError> {
+    pub(super) fn write(&mut self, of: &BlockExtent, raw: &[u8]) -> Result<BlockInfo, JournalError> {
         let content = compress(raw, LEVEL_ROWS).map_err(io_error(&self.path))?;
         self.block(of, raw.len(), &content)
     }
 
     /// Writes a block that is a file by columns and returns its head.
-    pub(super) fn write_columns(&mut self, of: &Extent, file: &[u8]) -> Result<Head, JournalError> {
+    pub(super) fn write_columns(&mut self, of: &BlockExtent, file: &[u8]) -> Result<BlockInfo, JournalError> {
         self.block(of, 0, file)
     }
 
-    fn block(&mut self, of: &Extent, raw_bytes: usize, content: &[u8]) -> Result<Head, JournalError> {
-        let Extent { first, last, arrival, count } = *of;
-        let head = BlockHead {
+    fn block(
+        &mut self,
+        of: &BlockExtent,
+        raw_bytes: usize,
+        content: &[u8],
+    ) -> Result<BlockInfo, JournalError> {
+        let BlockExtent { first, last, arrival, count } = *of;
+        let head = BlockHeader {
             at: self.bytes,
             length: content.len() as u32,
             raw_bytes: raw_bytes as u32,

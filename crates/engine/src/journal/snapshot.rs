@@ -5,17 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::files::{COLUMNS, is_columnar, segments_in};
-use super::manifest::{Found, Manifest};
+use super::manifest::{JournalManifest, ManifestState};
 use super::{DESCRIPTION_SUFFIX, JournalError, PIPELINE_SUFFIX, io_error, sync_directory};
 
 /// Makes `target` a copy of a journal that nobody has open. See [`super::Journal::snapshot`].
 pub(crate) fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
     let (segments, manifest) = match directory.exists() {
-        true => (segments_in(directory)?, Manifest::read(directory)?),
-        false => (Vec::new(), Found::Absent),
+        true => (segments_in(directory)?, JournalManifest::read(directory)?),
+        false => (Vec::new(), ManifestState::Absent),
     };
     let segments = segments.into_iter().map(|(_, path)| (path, u64::MAX)).collect();
-    let manifest = if let Found::Sound(manifest) = manifest { Some(manifest) } else { None };
+    let manifest = if let ManifestState::Sound(manifest) = manifest { Some(manifest) } else { None };
     snapshot_of(directory, segments, manifest, target)
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalErr
 pub(super) fn snapshot_of(
     directory: &Path,
     mut segments: Vec<(PathBuf, u64)>,
-    manifest: Option<Manifest>,
+    manifest: Option<JournalManifest>,
     target: &Path,
 ) -> Result<(), JournalError> {
     disk::create_directory(target).map_err(io_error(target))?;

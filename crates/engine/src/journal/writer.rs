@@ -8,11 +8,11 @@ use std::time::Duration;
 use event::Time;
 use stats::Durability;
 
-use super::columns::{self, Form, Layout};
-use super::segment::{self, Extent, Summary};
+use super::columns::{self, ColumnLayout, ColumnsFormat};
+use super::segment::{self, BlockExtent, SegmentSummary};
 use super::{
-    BLOCK_BYTES, GROUP_BYTES, JournalError, SegmentFile, Shared, State, convert, files, io_error,
-    sync_directory,
+    BLOCK_BYTES, GROUP_BYTES, JournalCore, JournalError, JournalState, SegmentFile, conversion, files,
+    io_error, sync_directory,
 };
 use crate::id::RecordId;
 
@@ -31,9 +31,9 @@ const COLUMN_BYTES: usize = 8 << 10;
 
 /// Records on their way.
 #[derive(Debug, Default)]
-pub(super) struct Pending {
+pub(super) struct PendingRecords {
     /// In the order of their appending. Rows are blocks of a part each.
-    parts: Vec<Part>,
+    parts: Vec<RecordChunk>,
     bytes: usize,
     /// Versions of pipelines that made its decisions.
     versions: Vec<String>,
@@ -43,8 +43,8 @@ pub(super) struct Pending {
 
 /// Records that lie together.
 #[derive(Debug)]
-pub(super) struct Part {
-    pub(super) extent: Extent,
+pub(super) struct RecordChunk {
+    pub(super) extent: BlockExtent,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -57,9 +57,9 @@ fn add_versions(all: &mut Vec<String>, versions: &[String]) {
     }
 }
 
-impl Pending {
+impl PendingRecords {
     pub(super) fn push(&mut self, id: RecordId, arrival: Time, bytes: &[u8]) {
-        let extent = Extent { first: id, last: id, arrival, count: 1 };
+        let extent = BlockExtent { first: id, last: id, arrival, count: 1 };
         self.bytes += bytes.len();
         match self.parts.last_mut().filter(|part| part.bytes.len() < BLOCK_BYTES) {
             Some(part) => {
@@ -69,7 +69,7 @@ impl Pending {
             None => {
                 let mut buffer = self.spares.pop().unwrap_or_default();
                 buffer.extend_from_slice(bytes);
-                self.parts.push(Part { extent, bytes: buffer });
+                self.parts.push(RecordChunk { extent, bytes: buffer });
             }
         }
     }
@@ -80,29 +80,30 @@ impl Pending {
     }
 
     /// Puts what was before it in front.
-    fn put_back(&mut self, before: &Pending) {
-        let again = before.parts.iter().map(|part| Part { extent: part.extent, bytes: part.bytes.clone() });
+    fn put_back(&mut self, before: &PendingRecords) {
+        let again =
+            before.parts.iter().map(|part| RecordChunk { extent: part.extent, bytes: part.bytes.clone() });
         self.parts.splice(..0, again);
         self.bytes += before.bytes;
         add_versions(&mut self.versions, &before.versions);
     }
 
     /// Takes its first parts, of so many bytes or a little less, but one at least.
-    fn take(&mut self, bytes_max: usize) -> Pending {
+    fn take(&mut self, bytes_max: usize) -> PendingRecords {
         let mut bytes = 0;
-        let fits = |part: &&Part| {
+        let fits = |part: &&RecordChunk| {
             bytes += part.bytes.len();
             bytes <= bytes_max
         };
         let count = self.parts.iter().take_while(fits).count().max(1).min(self.parts.len());
-        let parts: Vec<Part> = self.parts.drain(..count).collect();
+        let parts: Vec<RecordChunk> = self.parts.drain(..count).collect();
         let bytes = parts.iter().map(|part| part.bytes.len()).sum();
         self.bytes -= bytes;
         let versions = match self.parts.is_empty() {
             true => std::mem::take(&mut self.versions),
             false => self.versions.clone(),
         };
-        Pending { parts, bytes, versions, spares: Vec::new() }
+        PendingRecords { parts, bytes, versions, spares: Vec::new() }
     }
 
     /// The buffers of what was written, but for those that held a huge record.
@@ -123,13 +124,13 @@ impl Pending {
         self.bytes
     }
 
-    pub(super) fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[RecordChunk] {
         &self.parts
     }
 
     /// All that it holds.
-    fn extent(&self) -> Option<Extent> {
-        self.parts.iter().map(|part| part.extent).reduce(Extent::and)
+    fn extent(&self) -> Option<BlockExtent> {
+        self.parts.iter().map(|part| part.extent).reduce(BlockExtent::and)
     }
 
     /// The greatest id.
@@ -143,23 +144,23 @@ impl Pending {
 }
 
 /// The newest segment, open to be written.
-struct Open {
-    writer: segment::Writer,
+struct NewestSegment {
+    writer: segment::RowSegmentWriter,
     /// The versions of its decisions, as far as they were written since it was opened, and the columns that these have.
     versions: Vec<String>,
-    layout: Layout,
+    layout: ColumnLayout,
 }
 
-impl Open {
-    fn new(writer: segment::Writer) -> Open {
-        Open { writer, versions: Vec::new(), layout: Layout::default() }
+impl NewestSegment {
+    fn new(writer: segment::RowSegmentWriter) -> NewestSegment {
+        NewestSegment { writer, versions: Vec::new(), layout: ColumnLayout::default() }
     }
 }
 
-impl Shared {
+impl JournalCore {
     /// The writer thread.
     pub(super) fn write_all(&self) {
-        let mut open: Option<Open> = None;
+        let mut open: Option<NewestSegment> = None;
         // Memory of what was written before: taking it anew and letting it grow would cost more than what is put there.
         let mut spares = Vec::new();
         // A block is written in part, and is to be cut off before anything else is written.
@@ -173,7 +174,7 @@ impl Shared {
         loop {
             let (batch, sync, syncs) = {
                 let mut state = self.lock();
-                let idle = |state: &mut State| {
+                let idle = |state: &mut JournalState| {
                     // Whether there is room again is tried each interval, and once more before the end.
                     if state.full.is_some() {
                         return !state.closing;
@@ -235,7 +236,7 @@ impl Shared {
             let stop = state.poisoned.is_some() || (state.closing && state.full.is_some());
             drop(state);
             // Somebody may be reading it.
-            spares = Arc::into_inner(batch).map(Pending::into_spares).unwrap_or_default();
+            spares = Arc::into_inner(batch).map(PendingRecords::into_spares).unwrap_or_default();
             self.written.notify(usize::MAX);
             if stop {
                 return;
@@ -251,7 +252,12 @@ impl Shared {
         file.set_len(bytes).map_err(io_error(&path))
     }
 
-    fn write_batch(&self, open: &mut Option<Open>, batch: &Pending, sync: bool) -> Result<(), JournalError> {
+    fn write_batch(
+        &self,
+        open: &mut Option<NewestSegment>,
+        batch: &PendingRecords,
+        sync: bool,
+    ) -> Result<(), JournalError> {
         let Some(extent) = batch.extent() else {
             return match open {
                 Some(open) if sync => open.writer.sync(),
@@ -260,7 +266,7 @@ impl Shared {
         };
         // The newest segment goes on unless it is full.
         let newest = self.lock().segments.last().and_then(|segment| {
-            let Summary { is_closed, bytes, from, .. } = segment.summary;
+            let SegmentSummary { is_closed, bytes, from, .. } = segment.summary;
             let full = bytes >= self.plan.segment || extent.arrival - from >= self.plan.rotate;
             let goes_on = !full && !is_closed && !files::is_columnar(&segment.path);
             goes_on.then(|| segment.path.clone())
@@ -273,11 +279,11 @@ impl Shared {
         }
         let open = match (&mut *open, newest) {
             (Some(open), _) => open,
-            (None, Some(path)) => open.insert(Open::new(segment::Writer::append(&path)?)),
+            (None, Some(path)) => open.insert(NewestSegment::new(segment::RowSegmentWriter::append(&path)?)),
             (None, None) => {
                 let first = extent.first;
                 let path = self.directory.join(format!("{first}.{}", files::ROWS));
-                let writer = segment::Writer::create(&path).and_then(|writer| {
+                let writer = segment::RowSegmentWriter::create(&path).and_then(|writer| {
                     sync_directory(&self.directory)?;
                     self.note_segments(Some(first))?;
                     Ok(writer)
@@ -287,13 +293,13 @@ impl Shared {
                 let segment = SegmentFile {
                     first,
                     path,
-                    summary: Summary::empty(),
+                    summary: SegmentSummary::empty(),
                     stays: false,
                     versions: Some(Vec::new()),
                 };
                 self.lock().segments.push(segment);
                 self.rotated.notify_one();
-                open.insert(Open::new(writer))
+                open.insert(NewestSegment::new(writer))
             }
         };
         let heads = match self.columns_of(open, batch, extent) {
@@ -316,18 +322,27 @@ impl Shared {
     }
 
     /// The records by columns, if they are enough for that.
-    fn columns_of(&self, open: &mut Open, batch: &Pending, extent: Extent) -> Option<Vec<u8>> {
+    fn columns_of(
+        &self,
+        open: &mut NewestSegment,
+        batch: &PendingRecords,
+        extent: BlockExtent,
+    ) -> Option<Vec<u8>> {
         let known = open.versions.len();
         add_versions(&mut open.versions, &batch.versions);
         if open.versions.len() > known {
-            open.layout = convert::layout(&self.directory, &open.versions);
+            open.layout = conversion::layout(&self.directory, &open.versions);
         }
         if batch.bytes < open.layout.len() * COLUMN_BYTES {
             return None;
         }
         let write = || {
-            let mut file =
-                columns::Writer::over(Vec::new(), &self.directory, open.layout.clone(), Form::Sealed)?;
+            let mut file = columns::ColumnarWriter::over(
+                Vec::new(),
+                &self.directory,
+                open.layout.clone(),
+                ColumnsFormat::Sealed,
+            )?;
             file.expect(extent.count);
             let mut count = 0;
             for part in &batch.parts {
@@ -362,7 +377,7 @@ mod tests {
         fn what_waits_keeps_its_order(
             steps in prop::collection::vec((0usize..3, 0usize..3 * BLOCK_BYTES), 1..30),
         ) {
-            let (mut pending, mut taken, mut pushed) = (Pending::default(), Vec::new(), 0u64);
+            let (mut pending, mut taken, mut pushed) = (PendingRecords::default(), Vec::new(), 0u64);
             for (step, bytes) in steps {
                 match step {
                     0 => {
@@ -382,7 +397,7 @@ mod tests {
                     }
                 }
                 let all = || taken.iter().chain([&pending]);
-                let extents: Vec<Extent> = all().flat_map(|it| &it.parts).map(|part| part.extent).collect();
+                let extents: Vec<BlockExtent> = all().flat_map(|it| &it.parts).map(|part| part.extent).collect();
                 prop_assert_eq!(extents.iter().map(|it| u64::from(it.count)).sum::<u64>(), pushed);
                 prop_assert!(extents.windows(2).all(|pair| pair[0].last.0 + 1 == pair[1].first.0));
                 for it in all() {

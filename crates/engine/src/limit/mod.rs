@@ -13,7 +13,7 @@
 //! is given back, in a second request, if another refuses. In between others may find less than there is, never more: the
 //! ledger goes from key to key and holds no two of them at once.
 
-mod decide;
+mod decision;
 mod overrides;
 mod period;
 mod rules;
@@ -24,16 +24,16 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use content::piece::Normalise;
+use content::piece::Normalisation;
 use event::{Kind, Shingle, Space, Span, Time};
-use stats::{LayoutError, Measure, Quality, Shape};
+use stats::{CellShape, LayoutError, Measure, Quality};
 
-use crate::plan::OnError;
-pub(crate) use decide::interval;
-pub use overrides::{EXCEPTIONS_MAX, Exception, ExceptionError};
-pub(crate) use overrides::{Exceptions, read as read_exceptions};
+use crate::plan::FailureMode;
+pub(crate) use decision::interval;
+pub use overrides::{EXCEPTIONS_MAX, LimitException, LimitExceptionError};
+pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
 pub use period::{Period, Zone};
-pub(crate) use rules::{AskedByRules, Limits, OBSERVATIONS_MAX};
+pub(crate) use rules::{LimitContext, OBSERVATIONS_MAX, RuleTakes};
 
 /// The space in which limits count.
 pub const LIMITS: Space = Space(65_534);
@@ -62,7 +62,7 @@ const REFUSAL_WINDOWS: u32 = 10;
 
 /// How a limit is counted.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Pace {
+pub enum LimitAlgorithm {
     /// Over the window before now, by sub-windows. The oldest, of which only a part still lies in the window, counts in
     /// full, so that never more than the limit is let through in any such window; or interpolated, by that part.
     Sliding {
@@ -148,7 +148,7 @@ pub struct LimitField {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldForm {
     /// As pieces of statistics are.
-    Piece(Normalise),
+    Piece(Normalisation),
     /// An address of the internet: one of IPv6 by its network of 64 bits, which is what one customer has. Other text as it is.
     Network,
 }
@@ -158,7 +158,7 @@ const NETWORK: &str = "network";
 impl FieldForm {
     /// What configurations call them.
     pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
-        Normalise::ALL.into_iter().map(Normalise::name).chain([NETWORK])
+        Normalisation::ALL.into_iter().map(Normalisation::name).chain([NETWORK])
     }
 
     /// A value as it is counted; `None` if nothing is left of it. Of an address that has a tag the one without it.
@@ -209,7 +209,7 @@ pub struct LimitPlan {
     /// Most that is allowed. `u64::MAX` is no limit: nothing is counted.
     pub count: u64,
     /// How it is counted.
-    pub pace: Pace,
+    pub pace: LimitAlgorithm,
     /// What a take costs where it does not say.
     pub cost: u64,
     /// Whether what is refused counts, too.
@@ -217,7 +217,7 @@ pub struct LimitPlan {
     /// What callers hear of it.
     pub enforcement: Enforcement,
     /// When its counts cannot be had: allow, or refuse.
-    pub on_error: OnError,
+    pub on_error: FailureMode,
     /// Whether nodes that share it in a cluster decide together.
     pub exact: bool,
     /// When a key is banned.
@@ -227,7 +227,7 @@ pub struct LimitPlan {
     /// Names of limits that are taken with it.
     pub also: Vec<String>,
     /// Exceptions of the configuration.
-    pub exceptions: Vec<Exception>,
+    pub exceptions: Vec<LimitException>,
 }
 
 /// The longest time in which a bucket may fill.
@@ -257,7 +257,7 @@ impl BucketError {
 }
 
 impl LimitPlan {
-    fn shared(name: &str, kind: Kind, count: u64, pace: Pace, counts_all: bool) -> LimitPlan {
+    fn shared(name: &str, kind: Kind, count: u64, pace: LimitAlgorithm, counts_all: bool) -> LimitPlan {
         LimitPlan {
             name: name.into(),
             description: String::new(),
@@ -269,7 +269,7 @@ impl LimitPlan {
             cost: 1,
             counts_all,
             enforcement: Enforcement::Enforce,
-            on_error: OnError::Open,
+            on_error: FailureMode::Open,
             exact: false,
             ban: None,
             when: None,
@@ -284,7 +284,7 @@ impl LimitPlan {
     pub fn fixed(name: &str, count: u64, window: Span) -> LimitPlan {
         let index = FIXED_WIDTHS.iter().position(|width| window <= *width).unwrap_or(FIXED_WIDTHS.len() - 1);
         let kind = Kind(FIXED + index as u16);
-        LimitPlan::shared(name, kind, count, Pace::Fixed { window }, true)
+        LimitPlan::shared(name, kind, count, LimitAlgorithm::Fixed { window }, true)
     }
 
     /// A bucket by the generic cell rate algorithm, as redis-cell has it: `burst` can be taken at once, and `count` come in
@@ -296,7 +296,7 @@ impl LimitPlan {
     pub fn bucket(name: &str, count: u64, per: Span, burst: u64) -> Result<LimitPlan, BucketError> {
         let nanoseconds = i128::from(per.0) * 1000;
         let interval = if count == 0 { 0 } else { (nanoseconds as f64 / count as f64) as i64 };
-        let pace = Pace::Bucket { per, burst, interval: BucketError::check(interval, burst)? };
+        let pace = LimitAlgorithm::Bucket { per, burst, interval: BucketError::check(interval, burst)? };
         Ok(LimitPlan::shared(name, BUCKETS, count, pace, false))
     }
 
@@ -306,10 +306,10 @@ impl LimitPlan {
     /// If its window cannot be divided so.
     pub fn measure(&self) -> Result<Measure, LayoutError> {
         match &self.pace {
-            Pace::Sliding { window, parts, .. } => Measure::limit(*window, *parts),
-            Pace::Calendar { period, .. } => Measure::limit(period.longest(), 1),
-            Pace::Fixed { window } => Measure::limit(*window, 1),
-            Pace::Bucket { .. } => Ok(Measure::Gcra),
+            LimitAlgorithm::Sliding { window, parts, .. } => Measure::limit(*window, *parts),
+            LimitAlgorithm::Calendar { period, .. } => Measure::limit(period.longest(), 1),
+            LimitAlgorithm::Fixed { window } => Measure::limit(*window, 1),
+            LimitAlgorithm::Bucket { .. } => Ok(Measure::Gcra),
         }
     }
 
@@ -345,19 +345,19 @@ impl LimitPlan {
     /// How long its window is; of a month the longest. For a bucket the time in which an empty one is full again.
     pub fn window(&self) -> Span {
         match &self.pace {
-            Pace::Sliding { window, .. } | Pace::Fixed { window } => *window,
-            Pace::Calendar { period: Period::Hour, .. } => Span::hours(1),
-            Pace::Calendar { period: Period::Day, .. } => Span::days(1),
-            Pace::Calendar { period: Period::Month, .. } => Span::days(31),
-            Pace::Calendar { period: Period::Minute, .. } => Span::minutes(1),
-            Pace::Bucket { per, .. } => *per,
+            LimitAlgorithm::Sliding { window, .. } | LimitAlgorithm::Fixed { window } => *window,
+            LimitAlgorithm::Calendar { period: Period::Hour, .. } => Span::hours(1),
+            LimitAlgorithm::Calendar { period: Period::Day, .. } => Span::days(1),
+            LimitAlgorithm::Calendar { period: Period::Month, .. } => Span::days(31),
+            LimitAlgorithm::Calendar { period: Period::Minute, .. } => Span::minutes(1),
+            LimitAlgorithm::Bucket { per, .. } => *per,
         }
     }
 
     /// Most that can be taken at once.
     pub fn quota(&self) -> u64 {
         match self.pace {
-            Pace::Bucket { burst, .. } => burst,
+            LimitAlgorithm::Bucket { burst, .. } => burst,
             _ => self.count,
         }
     }
@@ -365,11 +365,11 @@ impl LimitPlan {
     /// What it is called in configurations.
     pub fn mode(&self) -> &'static str {
         match self.pace {
-            Pace::Sliding { interpolated: false, .. } => "sliding",
-            Pace::Sliding { interpolated: true, .. } => "interpolated",
-            Pace::Calendar { .. } => "calendar",
-            Pace::Fixed { .. } => "fixed",
-            Pace::Bucket { .. } => "gcra",
+            LimitAlgorithm::Sliding { interpolated: false, .. } => "sliding",
+            LimitAlgorithm::Sliding { interpolated: true, .. } => "interpolated",
+            LimitAlgorithm::Calendar { .. } => "calendar",
+            LimitAlgorithm::Fixed { .. } => "fixed",
+            LimitAlgorithm::Bucket { .. } => "gcra",
         }
     }
 
@@ -381,7 +381,7 @@ impl LimitPlan {
 
 /// Longest window of a limit.
 pub(crate) const WINDOW_MAX: Span = Span::days(366);
-const _: () = assert!(WINDOW_MAX.0 < Shape::SPAN_MAX.0);
+const _: () = assert!(WINDOW_MAX.0 < CellShape::SPAN_MAX.0);
 
 /// Whose use of a limit is counted: the keyed hash of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -400,7 +400,7 @@ pub struct Take<'a> {
 
 /// What came of a [`Take`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Taken {
+pub struct TakeResult {
     /// The limit's name.
     pub limit: Arc<str>,
     /// What the caller may be told.
@@ -433,10 +433,10 @@ pub struct Taken {
     pub time: Time,
 }
 
-impl Taken {
+impl TakeResult {
     /// The one that says most of several limits that were taken together: the one to be waited for longest, or with
     /// the least left.
-    pub fn strictest(all: &[Taken]) -> Option<&Taken> {
+    pub fn strictest(all: &[TakeResult]) -> Option<&TakeResult> {
         all.iter().min_by_key(|taken| {
             let wait = taken.retry_after.map_or(i64::MAX, |span| span.0);
             (
@@ -451,7 +451,7 @@ impl Taken {
 
 /// Why a limit's key cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
+pub enum LimitKeyError {
     /// A field is not given.
     #[error("the limit `{limit}` counts by `{field}`, which is not given")]
     Missing {

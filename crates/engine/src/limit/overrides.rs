@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use event::{Secret, Time};
 use serde::{Deserialize, Serialize};
 
-use super::{KeyError, LimitKey, LimitPlan};
+use super::{LimitKey, LimitKeyError, LimitPlan};
 use crate::Engine;
 use crate::directory::{DirectoryError, io_error, read_sealed};
 use crate::plan::Plan;
@@ -24,7 +24,7 @@ const FILE_BYTES_MAX: u64 = 1 << 28;
 /// A key for which a limit is another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Exception {
+pub struct LimitException {
     /// The limit.
     pub limit: String,
     /// The key's values in the order of the limit's fields.
@@ -42,13 +42,13 @@ pub struct Exception {
 
 /// Why an exception was not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum ExceptionError {
+pub enum LimitExceptionError {
     /// It does not fit the limit.
     #[error("{0}")]
     Unfit(String),
     /// The key cannot be made.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] LimitKeyError),
     /// There are too many.
     #[error("there are {EXCEPTIONS_MAX} already: remove some first")]
     Full,
@@ -59,7 +59,7 @@ pub enum ExceptionError {
 
 /// What stands for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct ActiveException {
     pub(crate) count: Option<u64>,
     pub(crate) exempt: bool,
     until: Option<Time>,
@@ -67,25 +67,25 @@ pub(crate) struct Standing {
 
 /// Exceptions by limit and key.
 #[derive(Debug, Default)]
-pub(crate) struct Exceptions {
+pub(crate) struct LimitExceptions {
     /// Posted, then configured.
-    by_limit: HashMap<String, HashMap<LimitKey, [Option<Standing>; 2]>>,
-    posted: Vec<Exception>,
+    by_limit: HashMap<String, HashMap<LimitKey, [Option<ActiveException>; 2]>>,
+    posted: Vec<LimitException>,
 }
 
-impl Exceptions {
+impl LimitExceptions {
     /// Those that were posted, and those of the plan.
-    pub(crate) fn new(plan: &Plan, posted: Vec<Exception>, secret: &Secret) -> Exceptions {
-        let mut all = Exceptions { posted, ..Exceptions::default() };
+    pub(crate) fn new(plan: &Plan, posted: Vec<LimitException>, secret: &Secret) -> LimitExceptions {
+        let mut all = LimitExceptions { posted, ..LimitExceptions::default() };
         for limit in &plan.limits {
             let configured = limit.exceptions.iter().map(|exception| (1, exception));
             let posted = all.posted.iter().filter(|exception| *exception.limit == *limit.name);
-            let mut by_key: HashMap<LimitKey, [Option<Standing>; 2]> = HashMap::new();
+            let mut by_key: HashMap<LimitKey, [Option<ActiveException>; 2]> = HashMap::new();
             for (place, exception) in posted.map(|exception| (0, exception)).chain(configured) {
                 // One that does not fit any more, because the limit has changed, stands for nothing.
                 let Ok(key) = key(limit, &exception.key, secret) else { continue };
-                let Exception { count, exempt, until, .. } = *exception;
-                by_key.entry(key).or_default()[place] = Some(Standing { count, exempt, until });
+                let LimitException { count, exempt, until, .. } = *exception;
+                by_key.entry(key).or_default()[place] = Some(ActiveException { count, exempt, until });
             }
             if !by_key.is_empty() {
                 all.by_limit.insert(limit.name.to_string(), by_key);
@@ -96,7 +96,7 @@ impl Exceptions {
 
     /// What stands for a key now.
     #[inline]
-    pub(super) fn of(&self, limit: &str, key: LimitKey, now: Time) -> Option<Standing> {
+    pub(super) fn of(&self, limit: &str, key: LimitKey, now: Time) -> Option<ActiveException> {
         if self.by_limit.is_empty() {
             return None;
         }
@@ -105,21 +105,21 @@ impl Exceptions {
     }
 
     /// Those that were posted.
-    pub(crate) fn posted(&self) -> &[Exception] {
+    pub(crate) fn posted(&self) -> &[LimitException] {
         &self.posted
     }
 }
 
 /// The key of an exception's values.
-fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey, ExceptionError> {
+fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey, LimitExceptionError> {
     if values.len() != limit.key.len() {
         let (wanted, given) = (limit.key.len(), values.len());
         let why = format!("the key of `{}` has {wanted} values, and {given} were given", limit.name);
-        return Err(ExceptionError::Unfit(why));
+        return Err(LimitExceptionError::Unfit(why));
     }
     let mut normal = Vec::with_capacity(values.len());
     for (field, value) in limit.key.iter().zip(values) {
-        normal.push(field.how.normal(value).ok_or_else(|| KeyError::Unfit {
+        normal.push(field.how.normal(value).ok_or_else(|| LimitKeyError::Unfit {
             field: field.name.clone(),
             value: value.chars().take(100).collect(),
         })?);
@@ -128,30 +128,30 @@ fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey
 }
 
 /// Reads what was posted; nothing was yet in a new directory.
-pub(crate) fn read(path: &Path) -> Result<Vec<Exception>, DirectoryError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<LimitException>, DirectoryError> {
     let bytes = read_sealed(path, FILE_BYTES_MAX, "no posted exception then stands")?;
     let exceptions = bytes.map_or(Ok(Vec::new()), |bytes| serde_json::from_slice(&bytes));
     exceptions.map_err(|error| DirectoryError::Damaged { path: path.into(), why: error.to_string() })
 }
 
-fn write(path: &Path, exceptions: &[Exception]) -> io::Result<()> {
+fn write(path: &Path, exceptions: &[LimitException]) -> io::Result<()> {
     disk::replace(path, &disk::seal(&serde_json::to_vec_pretty(exceptions)?))
 }
 
 impl Engine {
-    pub(crate) fn exceptions(&self) -> Arc<Exceptions> {
+    pub(crate) fn exceptions(&self) -> Arc<LimitExceptions> {
         Arc::clone(&self.exceptions.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts the plan's exceptions in force.
     pub(crate) fn take_over_exceptions(&self, plan: &Plan) {
         let posted = self.exceptions().posted().to_vec();
-        let new = Arc::new(Exceptions::new(plan, posted, &self.secret));
+        let new = Arc::new(LimitExceptions::new(plan, posted, &self.secret));
         *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;
     }
 
     /// The exceptions of a limit that were posted, in the order in which they were.
-    pub fn posted_exceptions(&self, limit: &str) -> Vec<Exception> {
+    pub fn posted_exceptions(&self, limit: &str) -> Vec<LimitException> {
         let exceptions = self.exceptions();
         exceptions.posted().iter().filter(|exception| exception.limit == limit).cloned().collect()
     }
@@ -161,12 +161,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`ExceptionError`]; then nothing has changed.
-    pub fn post_exception(&self, exception: Exception, now: Time) -> Result<(), ExceptionError> {
+    pub fn post_exception(&self, exception: LimitException, now: Time) -> Result<(), LimitExceptionError> {
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = self.plan();
         let limit = plan
             .limit(&exception.limit)
-            .ok_or_else(|| ExceptionError::Unfit(format!("there is no limit `{}`", exception.limit)))?;
+            .ok_or_else(|| LimitExceptionError::Unfit(format!("there is no limit `{}`", exception.limit)))?;
         let its_key = key(limit, &exception.key, &self.secret)?;
         let mut posted = self.exceptions().posted().to_vec();
         posted.retain(|other| {
@@ -177,7 +177,7 @@ impl Engine {
         let stands = exception.exempt || exception.count.is_some();
         if stands && exception.until.is_none_or(|until| now < until) {
             if posted.len() >= EXCEPTIONS_MAX {
-                return Err(ExceptionError::Full);
+                return Err(LimitExceptionError::Full);
             }
             posted.push(exception);
         }
@@ -186,7 +186,7 @@ impl Engine {
             write(&path, &posted).map_err(io_error(&path))?;
             directory.note_contents()?;
         }
-        let new = Arc::new(Exceptions::new(&plan, posted, &self.secret));
+        let new = Arc::new(LimitExceptions::new(&plan, posted, &self.secret));
         *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }

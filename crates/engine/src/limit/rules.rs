@@ -6,8 +6,8 @@ use event::{Facts, Schema, Secret, Time, Value};
 use smallvec::SmallVec;
 use stats::{Observation, Quality, Readings};
 
-use super::decide::Asked;
-use super::{Exceptions, LimitPlan, Take};
+use super::decision::PendingTake;
+use super::{LimitExceptions, LimitPlan, Take};
 use crate::plan::{Pipeline, Plan};
 
 /// Most keys of one limit in one event.
@@ -16,17 +16,17 @@ const KEYS_MAX: usize = 16;
 pub(crate) const OBSERVATIONS_MAX: usize = 128;
 
 /// Limits as rules take from them.
-pub(crate) struct Limits<'a> {
+pub(crate) struct LimitContext<'a> {
     pub(crate) plan: &'a Plan,
-    pub(crate) exceptions: &'a Exceptions,
+    pub(crate) exceptions: &'a LimitExceptions,
     pub(crate) secret: &'a Secret,
 }
 
 /// Takes of one event from the limits that the pipeline's rules name, by index.
 #[derive(Default)]
-pub(crate) struct AskedByRules<'a> {
+pub(crate) struct RuleTakes<'a> {
     /// Each key of a limit that applies.
-    keys: Vec<(usize, Asked<'a>)>,
+    keys: Vec<(usize, PendingTake<'a>)>,
     /// The limits that do not apply to the event.
     idle: SmallVec<[usize; 8]>,
 }
@@ -34,10 +34,10 @@ pub(crate) struct AskedByRules<'a> {
 /// A limit's reading for an event: whether it is over it, and what is left where the limit applies.
 pub(crate) type RuleReading = (bool, Option<u64>);
 
-impl<'a> Limits<'a> {
+impl<'a> LimitContext<'a> {
     /// Returns what an event takes at its arrival: its own time is what its sender says.
-    pub(crate) fn asked(&self, pipeline: &Pipeline, facts: &Facts, arrival: Time) -> AskedByRules<'a> {
-        let mut all = AskedByRules::default();
+    pub(crate) fn asked(&self, pipeline: &Pipeline, facts: &Facts, arrival: Time) -> RuleTakes<'a> {
+        let mut all = RuleTakes::default();
         for (index, of) in pipeline.limits.iter().enumerate() {
             // One that is gone from the configuration says nothing.
             let Some(limit) = self.plan.limit(&of.name) else { continue };
@@ -50,7 +50,7 @@ impl<'a> Limits<'a> {
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
                 if all.keys.len() < OBSERVATIONS_MAX / 2 {
-                    all.keys.push((index, Asked::new(&take, arrival, self.exceptions, self.secret)));
+                    all.keys.push((index, PendingTake::new(&take, arrival, self.exceptions, self.secret)));
                 }
             }
         }
@@ -79,7 +79,7 @@ fn keys(limit: &LimitPlan, schema: &Schema, facts: &Facts) -> Vec<Vec<String>> {
     keys
 }
 
-impl AskedByRules<'_> {
+impl RuleTakes<'_> {
     /// Returns what is sent to the ledger.
     pub(crate) fn observations(&self, adds: bool) -> impl Iterator<Item = Observation> {
         self.keys.iter().flat_map(move |(_, asked)| asked.observations(adds))
@@ -87,7 +87,12 @@ impl AskedByRules<'_> {
 
     /// Returns for each limit, by index, whether one of its keys is over, and the least that is left; `None` where it has no key or its
     /// counts cannot be had. One that does not apply is not over.
-    pub(crate) fn told(&self, readings: Readings<'_>, adds: bool, limits: usize) -> Vec<Option<RuleReading>> {
+    pub(crate) fn results(
+        &self,
+        readings: Readings<'_>,
+        adds: bool,
+        limits: usize,
+    ) -> Vec<Option<RuleReading>> {
         let mut told: Vec<Option<RuleReading>> = vec![None; limits];
         for index in &self.idle {
             told[*index] = Some((false, None));

@@ -1,11 +1,11 @@
 //! What can be done with limits: take, peek, give back, set, and settle what was reserved.
 
 use event::{Secret, Time};
-use stats::limit::Flow;
-use stats::{Add, Observation, Request, View};
+use stats::limit::GcraOperation;
+use stats::{Addition, Observation, ObserveRequest, ReadingView};
 
-use super::decide::{Asked, Decided};
-use super::{KeyError, LimitKey, LimitPlan, Take, Taken};
+use super::decision::{PendingTake, TakeDecision};
+use super::{LimitKey, LimitKeyError, LimitPlan, Take, TakeResult};
 use crate::metrics::LimitLabel;
 use crate::{Engine, EngineError};
 
@@ -28,14 +28,14 @@ impl Engine {
         &self,
         limit: &LimitPlan,
         value: impl Fn(&str) -> Option<&'v str>,
-    ) -> Result<LimitKey, KeyError> {
-        let mut values = Values::of(limit);
+    ) -> Result<LimitKey, LimitKeyError> {
+        let mut values = LimitKeyBuilder::of(limit);
         for field in &limit.key {
-            let given = value(&field.name).ok_or_else(|| KeyError::Missing {
+            let given = value(&field.name).ok_or_else(|| LimitKeyError::Missing {
                 limit: limit.name.to_string(),
                 field: field.name.clone(),
             })?;
-            let normal = field.how.normal(given).ok_or_else(|| KeyError::Unfit {
+            let normal = field.how.normal(given).ok_or_else(|| LimitKeyError::Unfit {
                 field: field.name.clone(),
                 value: given.chars().take(100).collect(),
             })?;
@@ -49,39 +49,43 @@ impl Engine {
     /// durability holds.
     ///
     /// It never fails: where counts cannot be had the limit's `on_error` decides, and the quality says so.
-    pub async fn take(&self, takes: &[Take<'_>], now: Time) -> Vec<Taken> {
+    pub async fn take(&self, takes: &[Take<'_>], now: Time) -> Vec<TakeResult> {
         self.run(takes, now, true, true).await
     }
 
     /// Takes from limits each for itself: what one says changes nothing for the others. Takes of the same key are one after
     /// the other, in their order. For batches and for protocols that answer limit by limit.
-    pub async fn take_each(&self, takes: &[Take<'_>], now: Time) -> Vec<Taken> {
+    pub async fn take_each(&self, takes: &[Take<'_>], now: Time) -> Vec<TakeResult> {
         self.run(takes, now, true, false).await
     }
 
     /// What a take would be answered; takes nothing and makes nothing. Of a limit that bans in the shadow it tells the truth:
     /// it is not for callers.
-    pub async fn peek_limits(&self, takes: &[Take<'_>], now: Time) -> Vec<Taken> {
+    pub async fn peek_limits(&self, takes: &[Take<'_>], now: Time) -> Vec<TakeResult> {
         self.run(takes, now, false, false).await
     }
 
     /// Returns what `on_error` of limits says of takes for which there was no place or no time: nothing is taken.
-    pub fn untaken(&self, takes: &[Take<'_>], now: Time) -> Vec<Taken> {
+    pub fn untaken(&self, takes: &[Take<'_>], now: Time) -> Vec<TakeResult> {
         let exceptions = self.exceptions();
-        let asked = takes.iter().map(|take| Asked::new(take, now, &exceptions, &self.secret));
-        let told: Vec<Taken> = asked.map(|asked| asked.unread().told(&asked)).collect();
+        let asked = takes.iter().map(|take| PendingTake::new(take, now, &exceptions, &self.secret));
+        let told: Vec<TakeResult> = asked.map(|asked| asked.unread().result(&asked)).collect();
         self.count_taken(&told);
         told
     }
 
-    async fn run(&self, takes: &[Take<'_>], now: Time, adds: bool, together: bool) -> Vec<Taken> {
+    async fn run(&self, takes: &[Take<'_>], now: Time, adds: bool, together: bool) -> Vec<TakeResult> {
         let exceptions = self.exceptions();
-        let asked: Vec<Asked<'_>> =
-            takes.iter().map(|take| Asked::new(take, now, &exceptions, &self.secret)).collect();
+        let asked: Vec<PendingTake<'_>> =
+            takes.iter().map(|take| PendingTake::new(take, now, &exceptions, &self.secret)).collect();
         // All in one request, which costs less than one each; additions to a key come one after the other either way.
         let mut observations = Vec::with_capacity(asked.len());
         asked.iter().for_each(|asked| observations.extend(asked.observations(adds)));
-        let outcomes = match self.ledger.observe(&[Request { observations, ..Request::default() }]).await {
+        let outcomes = match self
+            .ledger
+            .observe(&[ObserveRequest { observations, ..ObserveRequest::default() }])
+            .await
+        {
             Ok(outcomes) => Some(outcomes),
             Err(error) => {
                 tracing::error!(%error, "limits cannot be counted");
@@ -89,7 +93,8 @@ impl Engine {
             }
         };
         let mut views = outcomes.iter().flat_map(|outcomes| outcomes.all());
-        let mut decided: Vec<Decided> = asked.iter().map(|asked| asked.decided(&mut views, adds)).collect();
+        let mut decided: Vec<TakeDecision> =
+            asked.iter().map(|asked| asked.decided(&mut views, adds)).collect();
         if adds {
             self.follow(&asked, &mut decided, together, now).await;
         }
@@ -102,9 +107,9 @@ impl Engine {
             if !adds {
                 return decided.looked();
             }
-            decided.told(asked)
+            decided.result(asked)
         });
-        let told: Vec<Taken> = told.collect();
+        let told: Vec<TakeResult> = told.collect();
         if adds {
             self.count_taken(&told);
         }
@@ -112,8 +117,9 @@ impl Engine {
     }
 
     /// Counts what was told. Takes of one limit stand together in a batch, and finding its counter costs more than the take.
-    fn count_taken(&self, told: &[Taken]) {
-        let same = |one: &Taken, other: &Taken| one.limit == other.limit && result(one) == result(other);
+    fn count_taken(&self, told: &[TakeResult]) {
+        let same =
+            |one: &TakeResult, other: &TakeResult| one.limit == other.limit && result(one) == result(other);
         for run in told.chunk_by(same) {
             let Some(first) = run.first() else { continue };
             let label = LimitLabel { limit: first.limit.to_string(), result: result(first).to_owned() };
@@ -122,8 +128,14 @@ impl Engine {
     }
 
     /// Gives back what was taken in vain, and counts refusals.
-    async fn follow(&self, asked: &[Asked<'_>], decided: &mut [Decided], together: bool, now: Time) {
-        let is_refused = |asked: &Asked<'_>, decided: &Decided| {
+    async fn follow(
+        &self,
+        asked: &[PendingTake<'_>],
+        decided: &mut [TakeDecision],
+        together: bool,
+        now: Time,
+    ) {
+        let is_refused = |asked: &PendingTake<'_>, decided: &TakeDecision| {
             decided.refused && asked.limit.enforcement == super::Enforcement::Enforce
         };
         let refused =
@@ -144,11 +156,15 @@ impl Engine {
         if observations.is_empty() {
             return;
         }
-        let outcomes = match self.ledger.observe(&[Request { observations, ..Request::default() }]).await {
+        let outcomes = match self
+            .ledger
+            .observe(&[ObserveRequest { observations, ..ObserveRequest::default() }])
+            .await
+        {
             Ok(outcomes) => outcomes,
             Err(error) => return tracing::error!(%error, "refusals cannot be counted"),
         };
-        let views: Vec<View<'_>> = outcomes.all().collect();
+        let views: Vec<ReadingView<'_>> = outcomes.all().collect();
         let mut bans = Vec::new();
         for (at, place) in refusals {
             let (Some(asked), Some(decided), Some(view)) =
@@ -164,13 +180,15 @@ impl Engine {
                 decided.taken.retry_after = Some(ban.lasts);
                 decided.wants_retry = false;
                 let ahead = ban.lasts.0.saturating_mul(1000);
-                let add = Add::Flow(Flow::Set { ahead });
+                let add = Addition::Flow(GcraOperation::Set { ahead });
                 bans.push(Observation { key: asked.ban_key(), time: now, add });
             }
         }
         if !bans.is_empty()
-            && let Err(error) =
-                self.ledger.observe(&[Request { observations: bans, ..Request::default() }]).await
+            && let Err(error) = self
+                .ledger
+                .observe(&[ObserveRequest { observations: bans, ..ObserveRequest::default() }])
+                .await
         {
             tracing::error!(%error, "a ban cannot be kept");
         }
@@ -215,9 +233,9 @@ impl Engine {
         let asked = self.asked(&take, None, now);
         let mut observations = asked.set(take.cost);
         if take.limit.ban.is_some() {
-            let all = Add::GiveBack { amount: u64::MAX, taken: None };
+            let all = Addition::GiveBack { amount: u64::MAX, taken: None };
             observations.push(Observation { key: asked.refusals_key(), time: now, add: all });
-            let lifted = Add::Flow(Flow::Set { ahead: 0 });
+            let lifted = Addition::Flow(GcraOperation::Set { ahead: 0 });
             observations.push(Observation { key: asked.ban_key(), time: now, add: lifted });
         }
         self.add_all(observations).await
@@ -232,14 +250,17 @@ impl Engine {
     }
 
     /// A take as of when it was charged where that tells its period.
-    fn asked<'a>(&self, take: &Take<'a>, taken: Option<Time>, now: Time) -> Asked<'a> {
-        let by_period = matches!(take.limit.pace, super::Pace::Calendar { .. } | super::Pace::Fixed { .. });
+    fn asked<'a>(&self, take: &Take<'a>, taken: Option<Time>, now: Time) -> PendingTake<'a> {
+        let by_period = matches!(
+            take.limit.pace,
+            super::LimitAlgorithm::Calendar { .. } | super::LimitAlgorithm::Fixed { .. }
+        );
         let as_of = taken.filter(|_| by_period).unwrap_or(now);
-        Asked::new(take, as_of, &self.exceptions(), &self.secret)
+        PendingTake::new(take, as_of, &self.exceptions(), &self.secret)
     }
 
     async fn add_all(&self, observations: Vec<Observation>) -> Result<(), EngineError> {
-        self.ledger.observe(&[Request { observations, ..Request::default() }]).await?;
+        self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await?;
         Ok(())
     }
 }
@@ -250,17 +271,17 @@ pub(super) fn key<'v>(
     limit: &LimitPlan,
     values: impl IntoIterator<Item = &'v [u8]>,
 ) -> LimitKey {
-    let mut all = Values::of(limit);
+    let mut all = LimitKeyBuilder::of(limit);
     values.into_iter().for_each(|value| all.push(value));
     all.key(secret)
 }
 
 /// Values on their way to becoming a key. Each is told with its length, so that no two lists look alike.
-struct Values(Vec<u8>);
+struct LimitKeyBuilder(Vec<u8>);
 
-impl Values {
-    fn of(limit: &LimitPlan) -> Values {
-        let mut values = Values(Vec::with_capacity(128));
+impl LimitKeyBuilder {
+    fn of(limit: &LimitPlan) -> LimitKeyBuilder {
+        let mut values = LimitKeyBuilder(Vec::with_capacity(128));
         if limit.shares_kind {
             values.push(limit.name.as_bytes());
         }
@@ -278,13 +299,13 @@ impl Values {
 }
 
 /// What metrics call an outcome.
-fn result(taken: &Taken) -> &'static str {
+fn result(taken: &TakeResult) -> &'static str {
     match taken {
-        Taken { quality: stats::Quality::Missing, .. } => "unknown",
-        Taken { silent: true, .. } => "silent",
-        Taken { allowed: false, .. } => "refused",
-        Taken { over: true, .. } => "would_refuse",
-        Taken { exempt: true, .. } => "exempt",
+        TakeResult { quality: stats::Quality::Missing, .. } => "unknown",
+        TakeResult { silent: true, .. } => "silent",
+        TakeResult { allowed: false, .. } => "refused",
+        TakeResult { over: true, .. } => "would_refuse",
+        TakeResult { exempt: true, .. } => "exempt",
         _ => "allowed",
     }
 }

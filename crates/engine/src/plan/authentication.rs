@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use content::address::domain_to_ascii;
-use content::authentication::Trust;
+use content::authentication::AuthenticationTrust;
 use event::{Schema, Slot, Span, Type};
 
-use super::{Draft, entries, fact};
-use crate::config::{Document, Problems};
+use super::{PipelineDraft, entries, fact};
+use crate::config::{ConfigProblems, Document};
 
 /// The port of name service.
 const PORT: u16 = 53;
@@ -45,7 +45,7 @@ impl DnsPlan {
         self.system || !self.resolvers.is_empty()
     }
 
-    pub(super) fn compile(document: &Document, problems: &mut Problems) -> DnsPlan {
+    pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> DnsPlan {
         let Some(view) = document.section("dns") else { return DnsPlan::default() };
         let mut plan = DnsPlan {
             timeout: view.span("timeout").unwrap_or_default(),
@@ -79,28 +79,28 @@ impl DnsPlan {
 
 /// Which answers of a list have a meaning of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum DnsListMeaning {
     /// From the first to the last.
     Range(Ipv4Addr, Ipv4Addr),
     /// Those with one of these bits in the last number.
     Bits(u8),
 }
 
-impl Meaning {
-    fn parse(text: &str) -> Option<Meaning> {
+impl DnsListMeaning {
+    fn parse(text: &str) -> Option<DnsListMeaning> {
         if let Some(bits) = text.strip_prefix('&') {
-            return bits.parse().ok().filter(|bits| *bits > 0).map(Meaning::Bits);
+            return bits.parse().ok().filter(|bits| *bits > 0).map(DnsListMeaning::Bits);
         }
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last): (Ipv4Addr, Ipv4Addr) = (first.parse().ok()?, last.parse().ok()?);
         let fits = first.octets()[0] == 127 && last.octets()[0] == 127 && first <= last;
-        fits.then_some(Meaning::Range(first, last))
+        fits.then_some(DnsListMeaning::Range(first, last))
     }
 
     fn has(self, answer: Ipv4Addr) -> bool {
         match self {
-            Meaning::Range(first, last) => (first..=last).contains(&answer),
-            Meaning::Bits(bits) => answer.octets()[3] & bits != 0,
+            DnsListMeaning::Range(first, last) => (first..=last).contains(&answer),
+            DnsListMeaning::Bits(bits) => answer.octets()[3] & bits != 0,
         }
     }
 }
@@ -119,13 +119,13 @@ pub struct DnsListPlan {
     /// Most names that one message is asked for.
     pub names_max: usize,
     /// What answers mean, with the word for it; empty where every answer means the same.
-    pub answers: Vec<(Meaning, String)>,
+    pub answers: Vec<(DnsListMeaning, String)>,
 }
 
 impl DnsListPlan {
     /// The words for an answer; none where it says nothing. Only answers within `127.0.0.0/8` do (RFC 5782,
     /// section 2.1): others are those of a parked domain, or of a resolver that answers for names that are not there.
-    pub fn words(&self, answer: Ipv4Addr) -> Vec<&str> {
+    pub fn meanings(&self, answer: Ipv4Addr) -> Vec<&str> {
         if answer.octets()[0] != 127 || self.is_refusal(answer) {
             return Vec::new();
         }
@@ -143,12 +143,12 @@ impl DnsListPlan {
     }
 }
 
-impl Draft<'_> {
-    pub(super) fn authentication(&mut self, schema: &Schema, problems: &mut Problems) {
+impl PipelineDraft<'_> {
+    pub(super) fn authentication(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         if let Some(view) = self.document.section("auth") {
             let names = |key| view.strings(key).into_iter().map(|(name, _)| domain_to_ascii(name)).collect();
             self.pipeline.checks = view.bool("checks").unwrap_or(true);
-            self.pipeline.trust = Trust {
+            self.pipeline.trust = AuthenticationTrust {
                 servers: names("servers"),
                 received: view.integer("received").and_then(|count| usize::try_from(count).ok()).unwrap_or(0),
                 sealers: names("sealers"),
@@ -190,7 +190,7 @@ impl Draft<'_> {
                 let meaning = text.split_once(' ').and_then(|(answer, word)| {
                     let word = word.trim();
                     let sound = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == ':');
-                    Some((Meaning::parse(answer)?, word.to_owned())).filter(|_| sound)
+                    Some((DnsListMeaning::parse(answer)?, word.to_owned())).filter(|_| sound)
                 });
                 match meaning {
                     Some(meaning) => answers.push(meaning),
@@ -229,10 +229,13 @@ mod tests {
             of: Vec::new(),
             whole_hosts: false,
             names_max: 1,
-            answers: answers.iter().map(|text| (Meaning::parse(text).unwrap(), (*text).to_owned())).collect(),
+            answers: answers
+                .iter()
+                .map(|text| (DnsListMeaning::parse(text).unwrap(), (*text).to_owned()))
+                .collect(),
         };
         let check = |answers: &[&str], answer: &str, expected: &[&str]| {
-            assert_eq!(list(answers).words(answer.parse().unwrap()), expected, "{answers:?} {answer}");
+            assert_eq!(list(answers).meanings(answer.parse().unwrap()), expected, "{answers:?} {answer}");
         };
         check(&[], "127.0.0.2", &["listed"]);
         // A resolver that sends everybody to its own page.
@@ -252,7 +255,7 @@ mod tests {
     #[test]
     fn what_is_no_meaning_is_none() {
         for text in ["", "&", "&0", "&256", "10.0.0.1", "127.0.0.9-127.0.0.2", "127.0.0.1-10.0.0.1", "x"] {
-            assert_eq!(Meaning::parse(text), None, "{text}");
+            assert_eq!(DnsListMeaning::parse(text), None, "{text}");
         }
     }
 }

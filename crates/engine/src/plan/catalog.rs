@@ -4,21 +4,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use event::{Kind, Space, Span};
-use stats::{Admit, Catalog, CatalogBuilder, Measure, Statistic};
+use stats::{Admission, Catalog, CatalogBuilder, Measure, Statistic};
 
-use super::draft::Draft;
+use super::draft::PipelineDraft;
 use super::{ONCE, ReportsPlan};
-use crate::config::{Config, Origin, Problems, SourceKind, View};
+use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigView, SourceKind};
 use crate::limit::{LIMITS, LimitPlan};
 
 /// Gives the sketches that presets ask for less where the ledger has little memory: all of theirs together take at most a
 /// quarter of it.
-pub(super) fn fit_sketches(memory: usize, drafts: &mut [Draft<'_>]) {
+pub(super) fn fit_sketches(memory: usize, drafts: &mut [PipelineDraft<'_>]) {
     let of_presets = drafts.iter_mut().flat_map(|draft| &mut draft.statistics);
     let of_presets =
         of_presets.filter(|statistic| statistic.view.origin("admit").source.kind == SourceKind::Preset);
-    let mut admits: Vec<&mut Admit> = of_presets.filter_map(|statistic| statistic.admit.as_mut()).collect();
-    let mut known: Vec<Admit> = Vec::new();
+    let mut admits: Vec<&mut Admission> =
+        of_presets.filter_map(|statistic| statistic.admit.as_mut()).collect();
+    let mut known: Vec<Admission> = Vec::new();
     for admit in &admits {
         if !known.contains(admit) {
             known.push(**admit);
@@ -35,8 +36,12 @@ pub(super) fn fit_sketches(memory: usize, drafts: &mut [Draft<'_>]) {
 
 /// The memory that sketches leave to cells and directory. Kinds of a statistic share its sketch, and so do
 /// statistics of equal name.
-pub(super) fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mut Problems) -> usize {
-    let mut sketches: Vec<(&str, Admit, View<'_>)> = Vec::new();
+pub(super) fn beside_sketches(
+    memory: usize,
+    drafts: &[PipelineDraft<'_>],
+    problems: &mut ConfigProblems,
+) -> usize {
+    let mut sketches: Vec<(&str, Admission, ConfigView<'_>)> = Vec::new();
     for statistic in drafts.iter().flat_map(|draft| &draft.statistics) {
         let (name, Some(admit)) = (statistic.name.as_str(), statistic.admit) else { continue };
         if !sketches.iter().any(|(_, known, _)| *known == admit) {
@@ -62,10 +67,10 @@ pub(super) fn beside_sketches(memory: usize, drafts: &[Draft<'_>], problems: &mu
 /// events that are at work read by the order of its windows, and what nobody asks for any more is kept all the same.
 pub(super) fn catalog(
     config: &Config,
-    drafts: &mut [Draft<'_>],
+    drafts: &mut [PipelineDraft<'_>],
     limits: &[Arc<LimitPlan>],
     now: Option<&Catalog>,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Catalog {
     let mut windows: HashMap<(Space, Kind), Vec<Span>> = HashMap::new();
     for draft in drafts.iter() {
@@ -88,7 +93,7 @@ pub(super) fn catalog(
     let mut builder = CatalogBuilder::default();
     for draft in drafts.iter_mut() {
         let space = draft.pipeline.space;
-        let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, admit), origin: &Origin| {
+        let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, admit), origin: &ConfigOrigin| {
             let statistic = Statistic {
                 name: name.to_owned(),
                 kind_name: kind_name.to_owned(),
@@ -168,9 +173,9 @@ fn add_limits(
     config: &Config,
     limits: &[Arc<LimitPlan>],
     now: Option<&Catalog>,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) {
-    let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, exact), origin: &Origin| {
+    let mut add = |kind: Kind, name: &str, kind_name: &str, (measure, exact), origin: &ConfigOrigin| {
         let statistic =
             Statistic { name: name.to_owned(), kind_name: kind_name.to_owned(), measure, admit: None, exact };
         if let Some((message, help)) = now.and_then(|now| clash(now, LIMITS, kind, &statistic)) {

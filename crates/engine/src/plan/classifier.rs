@@ -1,11 +1,11 @@
 //! Classifiers: the facts whose tokens they learn, what feedback teaches them, and the columns that they fill.
 
-use content::token::Cut;
+use content::tokenizer::Tokenization;
 use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
 use stats::Measure;
 
-use super::{Draft, entries, fact};
-use crate::config::{Problems, View, expected};
+use super::{PipelineDraft, entries, fact};
+use crate::config::{ConfigProblems, ConfigView, expected};
 
 /// A classifier.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct ClassifierPlan {
     /// Its name.
     pub name: String,
     /// The facts whose tokens it learns, and how each is cut.
-    pub(crate) of: Vec<(String, Slot, Cut)>,
+    pub(crate) of: Vec<(String, Slot, Tokenization)>,
     /// Index of the kind each of whose keys has a classifier of its own.
     pub(crate) per: Option<usize>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
@@ -55,7 +55,7 @@ pub(crate) struct ClassifierColumns {
 
 /// What is said of an event to a classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lesson {
+pub(crate) enum TrainingLabel {
     /// It is bad.
     Bad,
     /// It is good.
@@ -66,8 +66,8 @@ pub(crate) enum Lesson {
 
 impl ClassifierPlan {
     /// What a feedback class teaches it.
-    pub(crate) fn lesson(&self, class: &str) -> Option<Lesson> {
-        let lessons = [Lesson::Bad, Lesson::Good, Lesson::Forget];
+    pub(crate) fn training_label(&self, class: &str) -> Option<TrainingLabel> {
+        let lessons = [TrainingLabel::Bad, TrainingLabel::Good, TrainingLabel::Forget];
         let taught =
             self.classes.iter().zip(lessons).find(|(classes, _)| classes.iter().any(|own| own == class));
         taught.map(|(_, lesson)| lesson)
@@ -78,17 +78,17 @@ impl ClassifierPlan {
     }
 }
 
-impl Draft<'_> {
+impl PipelineDraft<'_> {
     /// Compiles the classifiers and gives them their columns.
-    pub(super) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+    pub(super) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "classifier", problems) {
             let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
             let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
             if !self.claim(view, name, kind, problems) {
                 continue;
             }
-            let mut of: Vec<(String, Slot, Cut)> = Vec::new();
-            for (key, cut) in [("of", Cut::Text), ("traits", Cut::Trait)] {
+            let mut of: Vec<(String, Slot, Tokenization)> = Vec::new();
+            for (key, cut) in [("of", Tokenization::Text), ("traits", Tokenization::Trait)] {
                 for (name, origin) in view.strings(key) {
                     of.push((name.to_owned(), fact(builder.schema(), name, origin, problems), cut));
                 }
@@ -112,7 +112,12 @@ impl Draft<'_> {
         }
     }
 
-    fn counted_kind(&self, name: &str, view: &View<'_>, problems: &mut Problems) -> Option<usize> {
+    fn counted_kind(
+        &self,
+        name: &str,
+        view: &ConfigView<'_>,
+        problems: &mut ConfigProblems,
+    ) -> Option<usize> {
         let index = self.kind(name, view.origin("per"), problems)?;
         if !self.pipeline.kinds[index].is_counted() {
             let message = format!("nothing is counted for the kind `{name}`");
@@ -124,7 +129,7 @@ impl Draft<'_> {
         Some(index)
     }
 
-    fn classes(&self, view: &View<'_>, key: &str, problems: &mut Problems) -> Vec<String> {
+    fn classes(&self, view: &ConfigView<'_>, key: &str, problems: &mut ConfigProblems) -> Vec<String> {
         let known = &self.pipeline.feedback;
         let mut classes = Vec::new();
         for (class, origin) in view.strings(key) {
@@ -163,9 +168,9 @@ impl ClassifierColumns {
 
 fn columns(
     name: &str,
-    view: &View<'_>,
+    view: &ConfigView<'_>,
     builder: &mut SchemaBuilder,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Option<ClassifierColumns> {
     let mut add = |what: &str, kind: Type, doc: &str| {
         let column = Column { name: format!("{name}.{what}"), kind, doc: doc.to_owned(), journalled: true };
@@ -186,7 +191,7 @@ fn columns(
     })
 }
 
-fn auto(view: &View<'_>, problems: &mut Problems) -> Option<AutoPlan> {
+fn auto(view: &ConfigView<'_>, problems: &mut ConfigProblems) -> Option<AutoPlan> {
     if !view.is_given("auto_bad_at") && !view.is_given("auto_good_at") {
         return None;
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use event::Span;
 
-use crate::config::{Document, Problems};
+use crate::config::{ConfigProblems, Document};
 
 /// How the cluster is reached, and what a node keeps of it.
 #[derive(Clone, PartialEq)]
@@ -53,7 +53,7 @@ impl fmt::Debug for ClusterPlan {
 
 impl ClusterPlan {
     /// What `[ledger]` says of it; `None` if statistics live in the data directory.
-    pub(super) fn compile(document: &Document, problems: &mut Problems) -> Option<ClusterPlan> {
+    pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Option<ClusterPlan> {
         let view = document.section("ledger")?;
         let nodes: Vec<String> = view.strings("nodes").into_iter().map(|(node, _)| node.to_owned()).collect();
         if view.str("home") != Some("cluster") {

@@ -4,23 +4,23 @@ use content::authentication::AuthColumns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
 
 use super::entries;
-use super::pipeline::{ContentColumns, EventColumns, Input, InputColumns};
-use crate::config::{Document, Origin, Problems, expected};
+use super::pipeline::{ContentColumns, EventColumns, InputColumns, PipelineInput};
+use crate::config::{ConfigOrigin, ConfigProblems, Document, expected};
 
 /// Adds the columns that an input fills by itself.
-fn input_columns(input: Input, builder: &mut SchemaBuilder) -> (EventColumns, ContentColumns) {
+fn input_columns(input: PipelineInput, builder: &mut SchemaBuilder) -> (EventColumns, ContentColumns) {
     let mut register = || -> Result<_, ColumnError> {
         let event = EventColumns::register(builder)?;
         let content = match input {
-            Input::Message => ContentColumns::Message {
+            PipelineInput::Message => ContentColumns::Message {
                 envelope: content::message::EnvelopeColumns::register(builder)?,
                 mail: Box::new(content::message::MailColumns::register(builder)?),
                 auth: Box::new(AuthColumns::register(builder)?),
             },
-            Input::AccessLog => {
-                ContentColumns::AccessLog(Box::new(content::log::HttpColumns::register(builder)?))
+            PipelineInput::AccessLog => {
+                ContentColumns::AccessLog(Box::new(content::access_log::HttpColumns::register(builder)?))
             }
-            Input::Json => ContentColumns::Json,
+            PipelineInput::Json => ContentColumns::Json,
         };
         Ok((event, content))
     };
@@ -29,7 +29,7 @@ fn input_columns(input: Input, builder: &mut SchemaBuilder) -> (EventColumns, Co
 }
 
 /// The facts that events of an input bring, before readings and declared fields.
-pub(crate) fn input_facts(input: Input) -> Schema {
+pub(crate) fn input_facts(input: PipelineInput) -> Schema {
     let mut builder = SchemaBuilder::default();
     input_columns(input, &mut builder);
     builder.finish()
@@ -37,9 +37,9 @@ pub(crate) fn input_facts(input: Input) -> Schema {
 
 pub(super) fn columns(
     document: &Document,
-    input: Input,
+    input: PipelineInput,
     builder: &mut SchemaBuilder,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> InputColumns {
     let (event, content) = input_columns(input, builder);
     let mut networks = Vec::new();
@@ -63,7 +63,12 @@ pub(super) fn columns(
     InputColumns { event, networks, content, count: builder.schema().columns().len() }
 }
 
-pub(super) fn fact(schema: &Schema, name: &str, origin: &Origin, problems: &mut Problems) -> Slot {
+pub(super) fn fact(
+    schema: &Schema,
+    name: &str,
+    origin: &ConfigOrigin,
+    problems: &mut ConfigProblems,
+) -> Slot {
     schema.slot(name).unwrap_or_else(|| {
         let names = schema.columns().iter().map(|column| column.name.as_str());
         problems.add(origin, format!("there is no fact `{name}`"), Some(expected(name, names)));

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use content::authentication::Trust;
-use content::network::Prefixes;
-use content::piece::Normalise;
+use content::authentication::AuthenticationTrust;
+use content::network::PrefixLengths;
+use content::piece::Normalisation;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span};
-use judge::{Action, Library, ReadingRequest, RuleSet, Scope, ScopeError, TrackValue};
-use stats::{IsOver, LayoutError, Tier};
+use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
+use stats::{CancellationCheck, LayoutError, Tier};
 
 use super::columns::{columns, fact};
-use super::pipeline::{DistinctPlan, Input, KindPlan, OnError, OnUnknown, Pipeline};
+use super::pipeline::{DistinctPlan, FailureMode, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
-use super::statistic::{Kept, StatisticDraft};
-use super::{Tested, entries, judging, phrases};
-use crate::config::{Document, Origin, Problems, View, expected};
+use super::statistic::{DraftMeasure, StatisticDraft};
+use super::{RuleTestResult, entries, phrases, rules};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::limit::LimitPlan;
-use crate::{preset, track};
+use crate::{aggregate, preset};
 
 /// Bytes that the regular expressions of a pipeline may be compiled to: some thousands of usual ones.
 const REGEX_BYTES_MAX: usize = 64 << 20;
@@ -25,7 +25,7 @@ const REGEX_BYTES_MAX: usize = 64 << 20;
 const PRECISION: u8 = 12;
 
 /// A pipeline in the making.
-pub(super) struct Draft<'a> {
+pub(super) struct PipelineDraft<'a> {
     pub(super) pipeline: Pipeline,
     pub(super) limits: &'a [Arc<LimitPlan>],
     pub(super) statistics: Vec<StatisticDraft<'a>>,
@@ -34,52 +34,56 @@ pub(super) struct Draft<'a> {
     pub(super) dedupe: Span,
     pub(super) document: &'a Document,
     pub(super) library: Library,
-    pub(super) tested: Vec<Tested>,
+    pub(super) tested: Vec<RuleTestResult>,
     /// No column is added any more: a candidate sees what the enforced rules can see.
     pub(super) frozen: bool,
     /// What regular expressions may still be compiled to.
     pub(super) regex_bytes: usize,
     /// Whether nobody waits for it any more.
-    pub(super) is_over: IsOver<'a>,
+    pub(super) is_over: CancellationCheck<'a>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PipelineDraft<'a> {
     pub(super) fn compile(
         document: &'a Document,
         main: &Document,
         limits: &'a [Arc<LimitPlan>],
-        is_over: IsOver<'a>,
-        problems: &mut Problems,
-    ) -> Draft<'a> {
+        is_over: CancellationCheck<'a>,
+        problems: &mut ConfigProblems,
+    ) -> PipelineDraft<'a> {
         let top = document.top();
         let mut builder = SchemaBuilder::default();
         let input = match top.str("input") {
-            Some("message") => Input::Message,
-            Some("access-log") => Input::AccessLog,
-            _ => Input::Json,
+            Some("message") => PipelineInput::Message,
+            Some("access-log") => PipelineInput::AccessLog,
+            _ => PipelineInput::Json,
         };
         let mut columns = columns(document, input, &mut builder, problems);
         let phrases = phrases::compile(document, &mut builder, problems);
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
-        let sets = judging::sets(document, problems);
-        let canonical = judging::canonical(document, &sets, limits);
+        let sets = rules::sets(document, problems);
+        let canonical = rules::canonical(document, &sets, limits);
         let networks = document.section("networks");
         let prefix = |key: &str, default: u8| {
             networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
         };
         let time = document.section("time");
-        let mut draft = Draft {
+        let mut draft = PipelineDraft {
             limits,
             pipeline: Pipeline {
                 name: document.name().to_owned(),
                 space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
                 input,
-                on_error: if top.str("on_error") == Some("closed") { OnError::Closed } else { OnError::Open },
+                on_error: if top.str("on_error") == Some("closed") {
+                    FailureMode::Closed
+                } else {
+                    FailureMode::Open
+                },
                 unknown: match top.str("unknown") {
-                    Some("error") => OnUnknown::Error,
-                    Some("ignore") => OnUnknown::Ignore,
-                    _ => OnUnknown::Warn,
+                    Some("error") => UnknownFieldPolicy::Error,
+                    Some("ignore") => UnknownFieldPolicy::Ignore,
+                    _ => UnknownFieldPolicy::Warn,
                 },
                 version: crate::content_hash(canonical.as_bytes()),
                 canonical,
@@ -97,9 +101,9 @@ impl<'a> Draft<'a> {
                 candidate: None,
                 readings: Vec::new(),
                 checks: false,
-                trust: Trust::default(),
+                trust: AuthenticationTrust::default(),
                 lists: Vec::new(),
-                prefixes: Prefixes { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
+                prefixes: PrefixLengths { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
                 reports: None,
@@ -124,7 +128,7 @@ impl<'a> Draft<'a> {
         draft.adds(problems);
         draft.reports(problems);
         draft.configured_readings(&mut builder, problems);
-        draft.track_readings(&mut builder, problems);
+        draft.aggregate_readings(&mut builder, problems);
         draft.classifiers(&mut builder, problems);
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
@@ -137,7 +141,7 @@ impl<'a> Draft<'a> {
         draft
     }
 
-    fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+    fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "kind", problems) {
             let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
             let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
@@ -161,12 +165,12 @@ impl<'a> Draft<'a> {
                 normalise: view
                     .str("normalise")
                     .and_then(|name| name.parse().ok())
-                    .unwrap_or(Normalise::Exact),
+                    .unwrap_or(Normalisation::Exact),
                 when,
                 counters: Vec::new(),
                 taken: Vec::new(),
                 windows: Vec::new(),
-                track: Vec::new(),
+                aggregate: Vec::new(),
                 value: None,
                 observe: Vec::new(),
                 settle: Vec::new(),
@@ -176,7 +180,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether a kind's or distinct count's name and number are still free; if not, says so.
-    pub(super) fn claim(&self, view: View<'_>, name: &str, kind: Kind, problems: &mut Problems) -> bool {
+    pub(super) fn claim(
+        &self,
+        view: ConfigView<'_>,
+        name: &str,
+        kind: Kind,
+        problems: &mut ConfigProblems,
+    ) -> bool {
         let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
         let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
         let labels = self.pipeline.labels.iter().map(|other| (other.kind, &other.name));
@@ -200,7 +210,7 @@ impl<'a> Draft<'a> {
         true
     }
 
-    fn statistics(&mut self, schema: &Schema, problems: &mut Problems) {
+    fn statistics(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         let said: Vec<String> = self.counters_of_feedback().into_iter().map(str::to_owned).collect();
         for view in entries(self.document, "statistic", problems) {
             let Some(name) = view.str("name") else { continue };
@@ -233,11 +243,11 @@ impl<'a> Draft<'a> {
                 self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
             {
                 match &draft.kept {
-                    Kept::Windows { .. } => {
+                    DraftMeasure::Windows { .. } => {
                         (kind.counters, kind.taken) = (draft.counters().to_vec(), draft.taken())
                     }
-                    Kept::Track { track, value } => {
-                        (kind.track, kind.value) = (track.columns().to_vec(), *value);
+                    DraftMeasure::Aggregate { track, value } => {
+                        (kind.aggregate, kind.value) = (track.columns().to_vec(), *value);
                     }
                 }
             }
@@ -245,7 +255,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn distincts(&mut self, schema: &Schema, problems: &mut Problems) {
+    fn distincts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         for view in entries(self.document, "distinct", problems) {
             let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
             let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
@@ -292,7 +302,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Tells of kinds of which nothing is kept.
-    fn idle_kinds(&self, problems: &mut Problems) {
+    fn idle_kinds(&self, problems: &mut ConfigProblems) {
         let pipeline = &self.pipeline;
         for view in self.document.list("kind") {
             let named = |kind: &KindPlan| Some(kind.name.as_str()) == view.str("name");
@@ -316,20 +326,20 @@ impl<'a> Draft<'a> {
     }
 
     /// What events, verdicts and feedback add.
-    fn adds(&mut self, problems: &mut Problems) {
+    fn adds(&mut self, problems: &mut ConfigProblems) {
         let counters: Vec<&str> =
             self.statistics.iter().flat_map(StatisticDraft::counters).map(String::as_str).collect();
         let tracks = self.statistics.iter().find_map(|statistic| match &statistic.kept {
-            Kept::Track { track, .. } => Some((&statistic.name, track)),
-            Kept::Windows { .. } => None,
+            DraftMeasure::Aggregate { track, .. } => Some((&statistic.name, track)),
+            DraftMeasure::Windows { .. } => None,
         });
-        let mut known = |name: &str, origin: &Origin| {
+        let mut known = |name: &str, origin: &ConfigOrigin| {
             let known = counters.contains(&name);
             if !known {
                 let help = match tracks {
                     Some((statistic, track))
                         if counters.is_empty()
-                            || track.columns().iter().any(|column| track::name(column) == name) =>
+                            || track.columns().iter().any(|column| aggregate::name(column) == name) =>
                     {
                         format!(
                             "the track `{statistic}` has no counters, every event is added to it: what verdicts and \
@@ -350,14 +360,14 @@ impl<'a> Draft<'a> {
             observe.extend(names.filter(|(name, origin)| known(name, origin)).map(|(name, _)| name));
         }
         let mut settle: Vec<(Action, &str)> = Vec::new();
-        for (name, origin, actions) in self.document.section("settle").iter().flat_map(View::map) {
+        for (name, origin, actions) in self.document.section("settle").iter().flat_map(ConfigView::map) {
             if known(name, origin) {
                 let actions = actions.iter().filter_map(|(action, _)| action.parse().ok());
                 settle.extend(actions.map(|action: Action| (action, name)));
             }
         }
         let mut feedback = BTreeMap::new();
-        for (class, _, names) in self.document.section("feedback").iter().flat_map(View::map) {
+        for (class, _, names) in self.document.section("feedback").iter().flat_map(ConfigView::map) {
             let names = names.into_iter().filter(|(name, origin)| known(name, origin));
             feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());
         }
@@ -377,7 +387,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Columns for the readings that the configuration asks for whether or not a rule does.
-    fn configured_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+    fn configured_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for statistic in 0..self.statistics.len() {
             let view = self.statistics[statistic].view;
             for (text, origin) in view.strings("readings") {
@@ -410,23 +420,31 @@ impl<'a> Draft<'a> {
     }
 
     /// Columns for all that tracks keep.
-    fn track_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+    fn aggregate_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for index in 0..self.pipeline.kinds.len() {
             let (kind, columns) = {
                 let plan = &self.pipeline.kinds[index];
-                (plan.name.clone(), plan.track.clone())
+                (plan.name.clone(), plan.aggregate.clone())
             };
             for column in columns {
                 let kind = kind.as_str();
                 let request = match column {
-                    stats::Column::First => ReadingRequest::FirstAge { kind },
-                    stats::Column::Last => ReadingRequest::LastAge { kind },
-                    stats::Column::Count => ReadingRequest::Track { kind, value: TrackValue::Count },
-                    stats::Column::Sum => ReadingRequest::Track { kind, value: TrackValue::Sum },
-                    stats::Column::Min => ReadingRequest::Track { kind, value: TrackValue::Min },
-                    stats::Column::Max => ReadingRequest::Track { kind, value: TrackValue::Max },
-                    stats::Column::Decayed { half_life, .. } => {
-                        ReadingRequest::Track { kind, value: TrackValue::Decayed(half_life) }
+                    stats::AggregateColumn::First => ReadingRequest::FirstAge { kind },
+                    stats::AggregateColumn::Last => ReadingRequest::LastAge { kind },
+                    stats::AggregateColumn::Count => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Count }
+                    }
+                    stats::AggregateColumn::Sum => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Sum }
+                    }
+                    stats::AggregateColumn::Min => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Min }
+                    }
+                    stats::AggregateColumn::Max => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Max }
+                    }
+                    stats::AggregateColumn::Decayed { half_life, .. } => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Decayed(half_life) }
                     }
                 };
                 if let Err(error) = (PlanScope { draft: self, builder }).reading(&request) {
@@ -438,7 +456,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn kind(&self, name: &str, origin: &Origin, problems: &mut Problems) -> Option<usize> {
+    pub(super) fn kind(
+        &self,
+        name: &str,
+        origin: &ConfigOrigin,
+        problems: &mut ConfigProblems,
+    ) -> Option<usize> {
         let found = self.pipeline.kinds.iter().position(|kind| kind.name == name);
         if found.is_none() {
             let names = self.pipeline.kinds.iter().map(|kind| kind.name.as_str());

@@ -1,6 +1,6 @@
 //! Limits for Envoy: the files that `[envoy]` names, and what answers carry.
 
-use crate::config::{Config, Problems};
+use crate::config::{Config, ConfigProblems};
 use crate::envoy::Domains;
 
 /// What Envoy's requests are answered by.
@@ -15,7 +15,7 @@ pub struct EnvoyPlan {
 }
 
 impl EnvoyPlan {
-    pub(super) fn compile(config: &Config, problems: &mut Problems) -> EnvoyPlan {
+    pub(super) fn compile(config: &Config, problems: &mut ConfigProblems) -> EnvoyPlan {
         let view = config.main().section("envoy");
         let is = |key: &str| view.and_then(|view| view.bool(key)).unwrap_or_default();
         EnvoyPlan {

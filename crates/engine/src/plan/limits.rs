@@ -7,15 +7,15 @@ use event::{Kind, SchemaBuilder, Span};
 use judge::{Conjunct, Severity, conjuncts};
 
 use super::scope::EarlyScope;
-use super::{Draft, OnError, ReadingSource, entries, inside};
-use crate::config::{Document, Origin, Problems, View, expected};
+use super::{FailureMode, PipelineDraft, ReadingSource, entries, inside};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::limit::{
-    BanPlan, BucketError, Enforcement, Exception, FIELDS_MAX, FieldForm, LimitField, LimitPlan, Pace, Period,
-    WINDOW_MAX, Zone, interval,
+    BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LimitAlgorithm, LimitException, LimitField,
+    LimitPlan, Period, WINDOW_MAX, Zone, interval,
 };
 
 /// The limits of the main file.
-pub(super) fn compile(document: &Document, problems: &mut Problems) -> Vec<Arc<LimitPlan>> {
+pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Vec<Arc<LimitPlan>> {
     let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
     let mut limits = Vec::new();
     let views = entries(document, "limit", problems);
@@ -45,10 +45,15 @@ pub(super) fn compile(document: &Document, problems: &mut Problems) -> Vec<Arc<L
 }
 
 /// Warns of conditions that nothing asks for.
-pub(super) fn warn_of_idle_conditions(main: &Document, drafts: &[Draft<'_>], problems: &mut Problems) {
+pub(super) fn warn_of_idle_conditions(
+    main: &Document,
+    drafts: &[PipelineDraft<'_>],
+    problems: &mut ConfigProblems,
+) {
     for view in main.list("limit") {
         let Some(name) = view.str("name").filter(|_| view.is_given("when")) else { continue };
-        let is_asked_for = |draft: &Draft<'_>| draft.pipeline.limits.iter().any(|limit| limit.name == name);
+        let is_asked_for =
+            |draft: &PipelineDraft<'_>| draft.pipeline.limits.iter().any(|limit| limit.name == name);
         if !drafts.iter().any(is_asked_for) {
             let message =
                 format!("no rule asks for the limit `{name}`, and takes by its name do not ask for `when`");
@@ -60,18 +65,18 @@ pub(super) fn warn_of_idle_conditions(main: &Document, drafts: &[Draft<'_>], pro
 
 /// Where a rule asks for a limit, and for which events only it needs the answer; `None` where it needs it for all.
 struct Asking {
-    origin: Origin,
+    origin: ConfigOrigin,
     rule: String,
     of: Option<String>,
 }
 
-impl Draft<'_> {
+impl PipelineDraft<'_> {
     /// Compiles the conditions of the limits that rules ask for.
     pub(super) fn limit_conditions(
         &mut self,
         main: &Document,
         builder: &mut SchemaBuilder,
-        problems: &mut Problems,
+        problems: &mut ConfigProblems,
     ) {
         for view in main.list("limit") {
             let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
@@ -93,7 +98,7 @@ impl Draft<'_> {
     }
 
     /// Warns of limits that take for every event although all rules that ask for them need that for some events only.
-    pub(super) fn wide_limits(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+    pub(super) fn wide_limits(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         let mut asking: BTreeMap<String, Vec<Asking>> = BTreeMap::new();
         for view in self.document.list("rule") {
             let (Some(rule), Some(when)) = (view.str("name"), view.str("when")) else { continue };
@@ -162,7 +167,7 @@ impl Draft<'_> {
     }
 }
 
-fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> Option<LimitPlan> {
+fn limit(view: &ConfigView<'_>, name: &str, number: i64, problems: &mut ConfigProblems) -> Option<LimitPlan> {
     let before = problems.list().len();
     let count = u64::try_from(view.integer("count")?).ok()?;
     let pace = pace(view, count, problems)?;
@@ -186,7 +191,7 @@ fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> O
     let is_shadow = enforcement == Enforcement::ShadowBan;
     let counts_all = match view.str("counts") {
         Some(word) => word == "all",
-        None => is_shadow || !matches!(pace, Pace::Bucket { .. }),
+        None => is_shadow || !matches!(pace, LimitAlgorithm::Bucket { .. }),
     };
     if is_shadow && !counts_all {
         let message = "a ban in the shadow counts all: what is not counted is answered sooner";
@@ -203,14 +208,14 @@ fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> O
             }
         }
     }
-    let exceptions = view.tables("override").into_iter().map(|view| Exception {
+    let exceptions = view.tables("override").into_iter().map(|view| LimitException {
         limit: name.to_owned(),
         key: view.entries("key").into_iter().map(|(value, _)| value).collect(),
         count: view.integer("count").and_then(|count| u64::try_from(count).ok()),
         exempt: view.bool("exempt").unwrap_or_default(),
         until: view.time("until"),
     });
-    let exceptions: Vec<Exception> = exceptions.collect();
+    let exceptions: Vec<LimitException> = exceptions.collect();
     for (exception, view) in exceptions.iter().zip(view.tables("override")) {
         if exception.key.len() != key.len() {
             let message = format!("the key of `{name}` has {} values", key.len());
@@ -232,7 +237,7 @@ fn limit(view: &View<'_>, name: &str, number: i64, problems: &mut Problems) -> O
         cost: u64::try_from(view.integer("cost")?).ok()?,
         counts_all,
         enforcement,
-        on_error: if view.str("on_error")? == "closed" { OnError::Closed } else { OnError::Open },
+        on_error: if view.str("on_error")? == "closed" { FailureMode::Closed } else { FailureMode::Open },
         exact: view.bool("exact").unwrap_or_default(),
         ban,
         when: view.str("when").map(judge::canonical),
@@ -249,7 +254,7 @@ fn longest() -> String {
     format!("at most {WINDOW_MAX}")
 }
 
-fn pace(view: &View<'_>, count: u64, problems: &mut Problems) -> Option<Pace> {
+fn pace(view: &ConfigView<'_>, count: u64, problems: &mut ConfigProblems) -> Option<LimitAlgorithm> {
     let per = view.str("per")?;
     let period = Period::ALL.into_iter().find(|period| period.name() == per);
     let mode = view.str("mode").unwrap_or(if period.is_some() { "calendar" } else { "sliding" });
@@ -279,7 +284,7 @@ fn pace(view: &View<'_>, count: u64, problems: &mut Problems) -> Option<Pace> {
             );
             return None;
         };
-        return Some(Pace::Calendar { period, zone });
+        return Some(LimitAlgorithm::Calendar { period, zone });
     }
     let window =
         per.parse::<Span>().ok().filter(|window| *window >= Span::seconds(1) && *window <= WINDOW_MAX);
@@ -313,7 +318,7 @@ fn pace(view: &View<'_>, count: u64, problems: &mut Problems) -> Option<Pace> {
                 let at = if view.is_given(key) { key } else { "count" };
                 problems.add(view.origin(at), error.to_string(), Some("give a smaller number".to_owned()));
             }
-            Pace::Bucket { per: window, burst, interval }
+            LimitAlgorithm::Bucket { per: window, burst, interval }
         }
         _ => {
             let interpolated = mode == "interpolated";
@@ -321,7 +326,7 @@ fn pace(view: &View<'_>, count: u64, problems: &mut Problems) -> Option<Pace> {
                 let help = "expected at least 2".to_owned();
                 problems.add(view.origin("windows"), "one sub-window has no share", Some(help));
             }
-            Pace::Sliding { window, parts, interpolated }
+            LimitAlgorithm::Sliding { window, parts, interpolated }
         }
     })
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use event::Span;
 use judge::{Action, Network, Networks};
 
-use super::{Draft, Input};
-use crate::config::{Document, Problems, View, expected, file_mode};
+use super::{PipelineDraft, PipelineInput};
+use crate::config::{ConfigProblems, ConfigView, Document, expected, file_mode};
 use crate::limit::LimitPlan;
 
 /// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask.
@@ -36,7 +36,7 @@ pub struct ListenerPlan {
     /// Names of limits that envelopes take from.
     pub limits: Vec<String>,
     /// What becomes of a message that could not be decided on.
-    pub on_error: Failing,
+    pub on_error: MailFailureMode,
     /// Time for one decision.
     pub timeout: Span,
     /// Time after which a silent connection is closed.
@@ -44,7 +44,7 @@ pub struct ListenerPlan {
     /// Whether whoever may connect may also say what messages are, without a token.
     pub learn: bool,
     /// Whether messages are given the ticket of their decision ([`ID_FIELD`](crate::report::ID_FIELD)).
-    pub ticket: bool,
+    pub writes_signed_id: bool,
     /// Bytes of a message that are kept.
     pub body_max: u64,
     /// Whether a longer message is judged by its first part; else it is as if it could not be decided on.
@@ -54,7 +54,7 @@ pub struct ListenerPlan {
     /// Open connections of one address.
     pub client_connections_max: usize,
     /// How much of a decision mail servers are told.
-    pub acting: Acting,
+    pub acting: MailEnforcement,
     /// What they are told for each action.
     pub replies: Replies,
     /// Whether policy delegation counts every message, and not only those that it refuses.
@@ -69,7 +69,7 @@ pub struct ListenerPlan {
 
 /// How much of a decision mail servers are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acting {
+pub enum MailEnforcement {
     /// All of it.
     Enforce,
     /// What can be told by header fields; every message passes.
@@ -204,7 +204,7 @@ impl fmt::Display for Protocol {
 
 /// What becomes of a message that could not be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failing {
+pub enum MailFailureMode {
     /// It passes.
     Open,
     /// Its client is asked to come again.
@@ -260,9 +260,9 @@ impl fmt::Display for Endpoint {
 /// The listeners of the main file, whose pipelines are among these.
 pub(super) fn compile(
     document: &Document,
-    drafts: &[Draft<'_>],
+    drafts: &[PipelineDraft<'_>],
     limits: &[Arc<LimitPlan>],
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Vec<ListenerPlan> {
     let mut listeners = Vec::new();
     let (mut names, mut endpoints) = (HashSet::new(), HashSet::new());
@@ -291,14 +291,14 @@ pub(super) fn compile(
         let about = Protocol::ALL.into_iter().find(|known| view.str("protocol") == Some(known.name()));
         let Some(about) = about else { continue };
         let Some(pipeline) = pipeline(&view, about, drafts, problems) else { continue };
-        let limits = super::forward::named(&view, limits, &ENVELOPE_FIELDS, "an envelope", problems);
+        let limits = super::forward_auth::named(&view, limits, &ENVELOPE_FIELDS, "an envelope", problems);
         listeners.extend(plan(&view, name, endpoint, clients, pipeline, limits));
     }
     listeners
 }
 
 fn plan(
-    view: &View<'_>,
+    view: &ConfigView<'_>,
     name: &str,
     listen: Endpoint,
     clients: Networks,
@@ -317,19 +317,23 @@ fn plan(
         user: view.str("user")?.to_owned(),
         password: view.str("password").map(str::to_owned),
         limits,
-        on_error: if view.str("on_error")? == "closed" { Failing::Closed } else { Failing::Open },
+        on_error: if view.str("on_error")? == "closed" {
+            MailFailureMode::Closed
+        } else {
+            MailFailureMode::Open
+        },
         timeout: view.span("timeout")?,
         idle: view.span("idle")?,
         learn: view.bool("learn")?,
-        ticket: view.bool("ticket")?,
+        writes_signed_id: view.bool("ticket")?,
         body_max: view.size("body_max")?,
         judges_first_part: view.str("oversize")? == "judge",
         connections_max: count("connections_max")?,
         client_connections_max: count("client_connections_max")?,
         acting: match view.str("act")? {
-            "enforce" => Acting::Enforce,
-            "tag" => Acting::Tag,
-            _ => Acting::Nothing,
+            "enforce" => MailEnforcement::Enforce,
+            "tag" => MailEnforcement::Tag,
+            _ => MailEnforcement::Nothing,
         },
         replies: replies(view),
         counts_all: view.str("counts")? == "always",
@@ -339,7 +343,7 @@ fn plan(
     })
 }
 
-fn replies(view: &View<'_>) -> Replies {
+fn replies(view: &ConfigView<'_>) -> Replies {
     let mut replies = Replies::default();
     let Some(given) = view.table("replies") else { return replies };
     for (action, reply) in Action::ALL.iter().zip(&mut replies.0) {
@@ -354,7 +358,7 @@ fn replies(view: &View<'_>) -> Replies {
 const TEXT_BYTES_MAX: usize = 200;
 
 /// What goes into replies and envelopes must be fit for them.
-fn check_texts(view: &View<'_>, problems: &mut Problems) {
+fn check_texts(view: &ConfigView<'_>, problems: &mut ConfigProblems) {
     for (key, class) in [("reject_text", "5."), ("defer_text", "4.")] {
         let Some(text) = view.str(key) else { continue };
         // Sendmail takes a per cent sign for the start of a placeholder.
@@ -394,12 +398,13 @@ fn check_texts(view: &View<'_>, problems: &mut Problems) {
 
 /// The pipeline that a listener names, or the first that its protocol can ask: for mail one that reads messages.
 fn pipeline(
-    view: &View<'_>,
+    view: &ConfigView<'_>,
     protocol: Protocol,
-    drafts: &[Draft<'_>],
-    problems: &mut Problems,
+    drafts: &[PipelineDraft<'_>],
+    problems: &mut ConfigProblems,
 ) -> Option<String> {
-    let fits = |draft: &&Draft<'_>| !protocol.is_mail() || draft.pipeline.input == Input::Message;
+    let fits =
+        |draft: &&PipelineDraft<'_>| !protocol.is_mail() || draft.pipeline.input == PipelineInput::Message;
     let mut fitting = drafts.iter().filter(fits).map(|draft| draft.pipeline.name.as_str());
     let that_fits = if protocol.is_mail() { "pipeline that reads messages" } else { "pipeline" };
     match view.str("pipeline") {

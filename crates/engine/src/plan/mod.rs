@@ -11,8 +11,7 @@ mod cluster;
 mod columns;
 mod draft;
 mod envoy;
-mod forward;
-mod judging;
+mod forward_auth;
 mod limits;
 mod listener;
 mod model;
@@ -20,6 +19,7 @@ mod node;
 pub(crate) mod phrases;
 mod pipeline;
 mod reports;
+mod rules;
 mod scope;
 mod statistic;
 
@@ -27,28 +27,32 @@ use std::sync::Arc;
 
 use event::Kind;
 use judge::TestRun;
-use stats::{Catalog, IsOver};
+use stats::{CancellationCheck, Catalog};
 
-use crate::config::{Config, Document, Files, Origin, Problems, Recipe, View};
+use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigRecipe, ConfigView, Document, FileStamps};
 use crate::limit::LimitPlan;
-pub use authentication::{DnsListPlan, DnsPlan, Meaning};
+pub use authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 use catalog::{beside_sketches, catalog, fit_sketches};
 pub use classifier::ClassifierPlan;
-pub(crate) use classifier::Lesson;
+pub(crate) use classifier::TrainingLabel;
 pub use cluster::ClusterPlan;
 use columns::fact;
 pub(crate) use columns::input_facts;
-use draft::Draft;
+use draft::PipelineDraft;
 pub use envoy::EnvoyPlan;
-pub use forward::{FORWARD_FIELDS, ForwardPlan};
-pub use listener::{Acting, Endpoint, EndpointError, Failing, ListenerPlan, MailReply, Protocol, Replies};
+pub use forward_auth::{FORWARD_FIELDS, ForwardPlan};
+pub use listener::{
+    Endpoint, EndpointError, ListenerPlan, MailEnforcement, MailFailureMode, MailReply, Protocol, Replies,
+};
 pub use model::ModelPlan;
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use phrases::PhrasePlan;
 pub(crate) use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
-pub use pipeline::{DistinctPlan, Input, KindPlan, LabelPlan, OnError, OnUnknown, Pipeline, RuleLimit};
-pub use reports::{Class, ReportsPlan, Side};
-pub(crate) use reports::{REPORT, REPORTER, Sort};
+pub use pipeline::{
+    DistinctPlan, FailureMode, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+};
+pub use reports::{FeedbackClass, FeedbackSide, ReportsPlan};
+pub(crate) use reports::{FeedbackKind, REPORT, REPORTER};
 use scope::{PlanScope, report};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
@@ -73,22 +77,22 @@ pub struct Plan {
     /// What proxies may ask.
     pub forwards: Vec<ForwardPlan>,
     /// What is legal and suspicious about the configuration.
-    pub warnings: Problems,
+    pub warnings: ConfigProblems,
     /// How the configuration is read again.
-    pub(crate) recipe: Arc<Recipe>,
+    pub(crate) recipe: Arc<ConfigRecipe>,
     /// The files that it was read from.
-    pub(crate) files: Files,
+    pub(crate) files: FileStamps,
 }
 
 /// What came of a test that a rule's file has.
 #[derive(Clone, Debug)]
-pub struct Tested {
+pub struct RuleTestResult {
     /// The pipeline.
     pub pipeline: String,
     /// The rule.
     pub rule: String,
     /// Where the test says whether the rule is to fire.
-    pub origin: Origin,
+    pub origin: ConfigOrigin,
     /// What was wanted, and found.
     pub run: TestRun,
 }
@@ -96,7 +100,7 @@ pub struct Tested {
 impl Plan {
     /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
     /// one.
-    pub fn compile(config: &Config) -> Result<Plan, Problems> {
+    pub fn compile(config: &Config) -> Result<Plan, ConfigProblems> {
         Plan::compile_beside(config, None, &|| false)
     }
 
@@ -105,8 +109,8 @@ impl Plan {
     pub(crate) fn compile_beside(
         config: &Config,
         now: Option<&Plan>,
-        is_over: IsOver<'_>,
-    ) -> Result<Plan, Problems> {
+        is_over: CancellationCheck<'_>,
+    ) -> Result<Plan, ConfigProblems> {
         let (plan, tests, mut problems) = Plan::draft(config, now, is_over)?;
         for tested in tests.iter().filter(|tested| !tested.run.passed()) {
             problems.add(&tested.origin, format!("`{}`: {}", tested.rule, tested.run), None);
@@ -116,7 +120,7 @@ impl Plan {
 
     /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
     /// pipelines and their rules.
-    pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<Tested>), Problems> {
+    pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<RuleTestResult>), ConfigProblems> {
         let (plan, tested, problems) = Plan::draft(config, None, &|| false)?;
         Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
     }
@@ -126,8 +130,8 @@ impl Plan {
     fn draft(
         config: &Config,
         now: Option<&Plan>,
-        is_over: IsOver<'_>,
-    ) -> Result<(Plan, Vec<Tested>, Problems), Problems> {
+        is_over: CancellationCheck<'_>,
+    ) -> Result<(Plan, Vec<RuleTestResult>, ConfigProblems), ConfigProblems> {
         let (found, worth_compiling) = config.problems();
         let mut problems = found.clone();
         if !worth_compiling {
@@ -136,12 +140,12 @@ impl Plan {
         let mut node = NodePlan::compile(config.main(), &mut problems);
         let limits = limits::compile(config.main(), &mut problems);
         let documents = config.documents().iter();
-        let mut drafts: Vec<Draft> = documents
-            .map(|document| Draft::compile(document, config.main(), &limits, is_over, &mut problems))
+        let mut drafts: Vec<PipelineDraft> = documents
+            .map(|document| PipelineDraft::compile(document, config.main(), &limits, is_over, &mut problems))
             .collect();
         limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
-        let forwards = forward::compile(config.main(), &drafts, &limits, &mut problems);
+        let forwards = forward_auth::compile(config.main(), &drafts, &limits, &mut problems);
         fit_sketches(node.ledger_memory, &mut drafts);
         let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
@@ -149,7 +153,7 @@ impl Plan {
         let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
-        let warnings = Problems::default();
+        let warnings = ConfigProblems::default();
         let plan = Plan { node, pipelines, catalog, limits, forwards, envoy, warnings, recipe, files };
         Ok((plan, tested, problems))
     }
@@ -183,7 +187,7 @@ impl Plan {
 }
 
 /// The entries of a list section; too many are said, and the surplus left out.
-fn entries<'a>(document: &'a Document, name: &str, problems: &mut Problems) -> Vec<View<'a>> {
+fn entries<'a>(document: &'a Document, name: &str, problems: &mut ConfigProblems) -> Vec<ConfigView<'a>> {
     let mut entries = document.list(name);
     if let Some(surplus) = entries.get(ENTRIES_MAX) {
         let message = format!("there are {} [[{name}]]", entries.len());
@@ -194,7 +198,7 @@ fn entries<'a>(document: &'a Document, name: &str, problems: &mut Problems) -> V
 }
 
 /// The place of a range of a TOML string's value: exact where the string has no escapes.
-pub(crate) fn inside(origin: &Origin, value: &str, range: std::ops::Range<usize>) -> Origin {
+pub(crate) fn inside(origin: &ConfigOrigin, value: &str, range: std::ops::Range<usize>) -> ConfigOrigin {
     let raw = origin.source.text.get(origin.range.clone()).unwrap_or_default();
     match raw.find(value) {
         Some(start) => origin.within(start + range.start..start + range.end),

@@ -1,12 +1,12 @@
 //! Models: their files, the facts and readings that they take, and the columns that they fill.
 
 use event::{Column, Facts, SchemaBuilder, Slot, Type};
-use judge::catboost::{BoundModel, Link, Model, ModelError, Scratch};
+use judge::catboost::{BoundModel, LinkFunction, Model, ModelError, ModelScratch};
 use judge::{Mode, Scope};
 
-use super::judging::mode;
-use super::{Draft, PlanScope, entries};
-use crate::config::{Problems, View};
+use super::rules::mode;
+use super::{PipelineDraft, PlanScope, entries};
+use crate::config::{ConfigProblems, ConfigView};
 
 /// A model, bound to the facts and readings that it takes.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl ModelPlan {
     }
 
     /// Puts what the model says of each row into its columns; one that is off leaves them empty.
-    pub(crate) fn fill(&self, rows: &mut [&mut Facts], scratch: &mut Scratch) {
+    pub(crate) fn fill(&self, rows: &mut [&mut Facts], scratch: &mut ModelScratch) {
         if self.mode == Mode::Off {
             return;
         }
@@ -67,7 +67,7 @@ impl ModelPlan {
                 continue;
             }
             for (row, raw) in rows.iter_mut().zip(raw.chunks_exact(dimension)) {
-                self.say(raw, &mut said);
+                self.predict(raw, &mut said);
                 for (slot, value) in self.slots().zip(&said) {
                     row.set(slot, *value);
                 }
@@ -76,9 +76,11 @@ impl ModelPlan {
     }
 
     /// What raw values mean: see `docs/models.md`.
-    pub(crate) fn say(&self, raw: &[f64], said: &mut [f64]) {
+    pub(crate) fn predict(&self, raw: &[f64], said: &mut [f64]) {
         let model = self.model();
-        if raw.len() > 1 && matches!(model.link(), Link::Softmax | Link::OneVsAll | Link::Labels) {
+        if raw.len() > 1
+            && matches!(model.link(), LinkFunction::Softmax | LinkFunction::OneVsAll | LinkFunction::Labels)
+        {
             return model.probabilities(raw, said);
         }
         for (said, raw) in said.iter_mut().zip(raw) {
@@ -87,9 +89,9 @@ impl ModelPlan {
     }
 }
 
-impl Draft<'_> {
+impl PipelineDraft<'_> {
     /// Loads the models. What they take gets its columns, and what they say gets others behind those.
-    pub(super) fn models(&mut self, builder: &mut SchemaBuilder, problems: &mut Problems) {
+    pub(super) fn models(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "model", problems) {
             // What an entry lacks, and a file that cannot be read, was told of.
             let Some(name) = view.str("name") else { continue };
@@ -126,7 +128,7 @@ impl Draft<'_> {
 
     /// Finds the fact or the reading that each feature is named after.
     fn bind(&mut self, model: Model, builder: &mut SchemaBuilder) -> Result<BoundModel, Vec<ModelError>> {
-        let names = PlanScope { draft: self, builder }.names(judge::Names::Fact);
+        let names = PlanScope { draft: self, builder }.names(judge::NameCategory::Fact);
         let fact = |name: &str| {
             let mut scope = PlanScope { draft: self, builder };
             if let Some(fact) = scope.fact(name) {
@@ -153,9 +155,9 @@ impl Draft<'_> {
 fn outputs(
     name: &str,
     model: &Model,
-    view: View<'_>,
+    view: ConfigView<'_>,
     builder: &mut SchemaBuilder,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Vec<(String, Slot)> {
     let names: Vec<String> = match (model.dimension(), model.classes()) {
         (1, _) => vec![name.to_owned()],

@@ -6,7 +6,7 @@ use event::Span;
 use stats::Durability;
 
 use super::{ClusterPlan, DnsPlan, ListenerPlan};
-use crate::config::{Document, Problems};
+use crate::config::{ConfigProblems, Document};
 
 /// Settings of the node.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +74,7 @@ pub struct ServerPlan {
 }
 
 impl NodePlan {
-    pub(super) fn compile(document: &Document, problems: &mut Problems) -> NodePlan {
+    pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> NodePlan {
         // The defaults are part of every document, so a value that is absent here is one that failed its check
         // and what stands in for it is never used.
         let size = |section: &str, key: &str| {

@@ -9,7 +9,7 @@ use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
 use super::{entries, fact};
-use crate::config::{Document, Origin, Problems, Source};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, Document};
 
 /// Steps of a byte of a text that is normalised, and of one beyond ASCII.
 const STEPS_A_BYTE: [u64; 2] = [15, 150];
@@ -38,7 +38,7 @@ impl PhrasePlan {
         let mut body = None;
         let normalised = |text: &str| {
             let steps = STEPS_A_BYTE[usize::from(!text.is_ascii())];
-            content::disguise::normalise(budget.cut(text, steps))
+            content::obfuscation::normalise(budget.cut(text, steps))
         };
         for &(slot, is_normalised) in &self.of {
             match facts.get(slot) {
@@ -91,7 +91,7 @@ pub(super) fn canonical(document: &Document) -> String {
 pub(super) fn compile(
     document: &Document,
     builder: &mut SchemaBuilder,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) -> Vec<PhrasePlan> {
     let mut plans: Vec<PhrasePlan> = Vec::new();
     for view in entries(document, "phrases", problems) {
@@ -188,6 +188,6 @@ pub(super) fn compile(
     plans
 }
 
-fn place(source: &Arc<Source>, range: std::ops::Range<usize>) -> Origin {
-    Origin { source: Arc::clone(source), range }
+fn place(source: &Arc<ConfigSource>, range: std::ops::Range<usize>) -> ConfigOrigin {
+    ConfigOrigin { source: Arc::clone(source), range }
 }

@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use content::authentication::{AuthColumns, Trust};
-use content::network::Prefixes;
-use content::piece::Normalise;
+use content::authentication::{AuthColumns, AuthenticationTrust};
+use content::network::PrefixLengths;
+use content::piece::Normalisation;
 use event::{Facts, Kind, Schema, Slot, Space, Span};
 use judge::{Action, Condition, RuleSet};
-use stats::{LayoutError, Measure, Tier, Track};
+use stats::{AggregateLayout, LayoutError, Measure, Tier};
 
 use super::{ClassifierPlan, DnsListPlan, ModelPlan, PhrasePlan, REPORTER, ReportsPlan};
+use crate::aggregate;
 use crate::candidate::Candidate;
 use crate::preset::Preset;
-use crate::track;
 
 /// What a pipeline reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum PipelineInput {
     /// RFC 5322 messages.
     Message,
     /// Combined-format access-log lines.
@@ -26,16 +26,17 @@ pub enum Input {
     Json,
 }
 
-impl Input {
+impl PipelineInput {
     /// All inputs, in the order in which they are documented.
-    pub const ALL: [Input; 3] = [Input::Message, Input::AccessLog, Input::Json];
+    pub const ALL: [PipelineInput; 3] =
+        [PipelineInput::Message, PipelineInput::AccessLog, PipelineInput::Json];
 
     /// What configurations call it.
     pub fn name(self) -> &'static str {
         match self {
-            Input::Message => "message",
-            Input::AccessLog => "access-log",
-            Input::Json => "json",
+            PipelineInput::Message => "message",
+            PipelineInput::AccessLog => "access-log",
+            PipelineInput::Json => "json",
         }
     }
 }
@@ -43,31 +44,31 @@ impl Input {
 /// What to do when an event cannot be decided on as it should be: statistics cannot be had, the journal cannot be written, no place is
 /// free, or the time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
+pub enum FailureMode {
     /// Judge by what there is.
     Open,
     /// Answer `throttle`.
     Closed,
 }
 
-impl OnError {
+impl FailureMode {
     /// The action of an event of which something failed; `judged` is what could be judged of it.
     pub fn action(self, judged: Action) -> Action {
         match self {
-            OnError::Open => judged,
-            OnError::Closed => Action::Throttle,
+            FailureMode::Open => judged,
+            FailureMode::Closed => Action::Throttle,
         }
     }
 
     /// The stricter of both.
-    pub fn or(self, other: OnError) -> OnError {
-        if self == OnError::Closed { self } else { other }
+    pub fn or(self, other: FailureMode) -> FailureMode {
+        if self == FailureMode::Closed { self } else { other }
     }
 }
 
 /// What to do with an event that has a field which the pipeline does not know, or none that it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnUnknown {
+pub enum UnknownFieldPolicy {
     /// Refuse it.
     Error,
     /// Judge it without, and say so.
@@ -92,11 +93,11 @@ pub struct Pipeline {
     /// The space its keys count in.
     pub space: Space,
     /// What it reads.
-    pub input: Input,
+    pub input: PipelineInput,
     /// When statistics cannot be had.
-    pub on_error: OnError,
+    pub on_error: FailureMode,
     /// When an event has a field that the pipeline does not know.
-    pub unknown: OnUnknown,
+    pub unknown: UnknownFieldPolicy,
     /// Hash of everything that its verdicts depend on: 16 hexadecimal digits.
     pub version: String,
     /// What [`Pipeline::version`] is the hash of, one setting a line.
@@ -128,10 +129,10 @@ pub struct Pipeline {
     /// Whether a server is to check SPF, DKIM, DMARC and ARC itself.
     pub checks: bool,
     /// Whose `Authentication-Results` and ARC seals count.
-    pub trust: Trust,
+    pub trust: AuthenticationTrust,
     /// DNS lists to ask.
     pub lists: Vec<DnsListPlan>,
-    pub(crate) prefixes: Prefixes,
+    pub(crate) prefixes: PrefixLengths,
     pub(crate) skew_max: Span,
     /// What may be said of an event afterwards: the class, and the counters that it adds to.
     pub feedback: BTreeMap<String, Vec<String>>,
@@ -174,7 +175,7 @@ pub(crate) enum ContentColumns {
         mail: Box<content::message::MailColumns>,
         auth: Box<AuthColumns>,
     },
-    AccessLog(Box<content::log::HttpColumns>),
+    AccessLog(Box<content::access_log::HttpColumns>),
     Json,
 }
 
@@ -188,7 +189,7 @@ pub struct KindPlan {
     /// The fact that its pieces are taken from.
     pub slot: Slot,
     /// How a piece is normalised.
-    pub normalise: Normalise,
+    pub normalise: Normalisation,
     /// What must hold for an event to have keys of this kind.
     pub(crate) when: Option<Condition>,
     /// Names of the counters, empty for a kind that has none.
@@ -198,7 +199,7 @@ pub struct KindPlan {
     /// Trailing windows that its readings carry.
     pub windows: Vec<Span>,
     /// What its track keeps, in the order of a reading's values; empty for a kind that has none.
-    pub track: Vec<stats::Column>,
+    pub aggregate: Vec<stats::AggregateColumn>,
     /// The fact that the track's values are taken from.
     pub(crate) value: Option<Slot>,
     /// Counters that every event adds to.
@@ -246,7 +247,7 @@ pub struct LabelPlan {
 
 impl LabelPlan {
     pub(super) fn measure(&self) -> Result<Measure, LayoutError> {
-        Track::new(vec![stats::Column::Max], self.keep).map(Measure::Track)
+        AggregateLayout::new(vec![stats::AggregateColumn::Max], self.keep).map(Measure::Aggregate)
     }
 }
 
@@ -269,7 +270,7 @@ pub(crate) enum ReadingSource {
     /// The time since the key seen most recently was last seen; missing if none was.
     LastAge { kind: usize },
     /// The largest of a value of a track, or the least of least ones.
-    Track { kind: usize, column: usize },
+    Aggregate { kind: usize, column: usize },
     /// The largest number of distinct values.
     Distinct { distinct: usize, window: Span },
     /// What a limit says; by its place among those of the pipeline.
@@ -327,13 +328,13 @@ impl Pipeline {
 
 impl KindPlan {
     /// What the values of its track are called, in order.
-    pub fn track_names(&self) -> Vec<String> {
-        self.track.iter().map(track::name).collect()
+    pub fn aggregate_names(&self) -> Vec<String> {
+        self.aggregate.iter().map(aggregate::name).collect()
     }
 
     /// Whether it has a statistic. The keys of one that has none can still own distinct values and labels.
     pub(crate) fn is_counted(&self) -> bool {
-        !self.counters.is_empty() || !self.track.is_empty()
+        !self.counters.is_empty() || !self.aggregate.is_empty()
     }
 
     /// The index of a counter.
@@ -358,7 +359,7 @@ impl KindPlan {
     /// The shingle of each piece that a value gives.
     pub fn shingles(&self, value: &str, secret: &event::Secret) -> Vec<event::Shingle> {
         let mut shingles = Vec::new();
-        let reporter = (self.kind == REPORTER).then(|| crate::report::reporter(value));
+        let reporter = (self.kind == REPORTER).then(|| crate::feedback::reporter(value));
         let value = reporter.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
             shingles.push(secret.shingle(piece.as_bytes()));

@@ -1,12 +1,12 @@
 //! What `[feedback]` and `[reports]` mean: classes of what is said, and how much reporters are believed.
 
-use content::address::{Address, domain_to_ascii};
+use content::address::{MailAddress, domain_to_ascii};
 use event::{Kind, Slot, Span};
-use stats::{Column, Layout, LayoutError, Measure, Tier, Track};
+use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};
 
-use super::{Draft, KindPlan};
-use crate::config::{Problems, View, expected};
-use crate::report::{COUNTERS, WITHDRAWN, tag};
+use super::{KindPlan, PipelineDraft};
+use crate::config::{ConfigProblems, ConfigView, expected};
+use crate::feedback::{COUNTERS, WITHDRAWN, tag};
 
 /// Kind of reporters, whose statistics say how much they are believed. Configured kinds are numbered below.
 pub(crate) const REPORTER: Kind = Kind(stats::Catalog::KINDS - 1);
@@ -19,19 +19,19 @@ const KEEP: Span = Span::days(90);
 
 /// Of what a class speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum FeedbackSide {
     /// For having been unwanted.
     Bad,
     /// For having been wanted.
     Good,
 }
 
-impl Side {
+impl FeedbackSide {
     /// The key of `[reports]` that names its classes.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Side::Bad => "bad",
-            Side::Good => "good",
+            FeedbackSide::Bad => "bad",
+            FeedbackSide::Good => "good",
         }
     }
 }
@@ -39,7 +39,7 @@ impl Side {
 /// What a word is. Judgements and retractions stand in one place, of which the last is kept, and signals in another: what
 /// somebody does with an event does not unsay what the same reporter has called it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum FeedbackKind {
     /// What the event was. Only this is ground truth.
     Judgement,
     /// Takes back what was said, and what classifiers were taught by it.
@@ -50,15 +50,15 @@ pub(crate) enum Sort {
 
 /// What may be said of an event afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Class {
+pub struct FeedbackClass {
     /// Its name.
     pub name: String,
     /// Counters that it adds to.
     pub counters: Vec<String>,
     /// Whether it says that an event was wanted, or not; `None` for what says neither.
-    pub side: Option<Side>,
+    pub side: Option<FeedbackSide>,
     /// What it is beside other words of the same reporter.
-    pub(crate) sort: Sort,
+    pub(crate) sort: FeedbackKind,
     /// By which a stored word names it.
     pub(crate) tag: u16,
 }
@@ -67,7 +67,7 @@ pub struct Class {
 #[derive(Debug)]
 pub struct ReportsPlan {
     /// The classes, by name.
-    pub classes: Vec<Class>,
+    pub classes: Vec<FeedbackClass>,
     /// Classes of each side in the order of the configuration: what a report says that only tells its side.
     first: [Option<String>; 2],
     /// Kinds whose keys events share with their like.
@@ -89,7 +89,7 @@ pub struct ReportsPlan {
 
 impl ReportsPlan {
     /// How many reports of one reporter count in a day.
-    pub(crate) fn per_day(&self, side: Option<Side>) -> u64 {
+    pub(crate) fn per_day(&self, side: Option<FeedbackSide>) -> u64 {
         if side.is_some() { self.per_day } else { self.others_per_day }
     }
 
@@ -100,27 +100,27 @@ impl ReportsPlan {
     }
 
     /// What a class says of an event.
-    pub(crate) fn side_of(&self, class: &str) -> Option<Side> {
+    pub(crate) fn side_of(&self, class: &str) -> Option<FeedbackSide> {
         self.classes.iter().find(|known| known.name == class)?.side
     }
 
     /// The classes that say what an event was.
-    pub fn judgements(&self) -> impl Iterator<Item = &Class> {
-        self.classes.iter().filter(|class| class.sort == Sort::Judgement)
+    pub fn judgements(&self) -> impl Iterator<Item = &FeedbackClass> {
+        self.classes.iter().filter(|class| class.sort == FeedbackKind::Judgement)
     }
 
-    pub(crate) fn class_of(&self, tag: u16) -> Option<&Class> {
+    pub(crate) fn class_of(&self, tag: u16) -> Option<&FeedbackClass> {
         self.classes.iter().find(|class| class.tag == tag)
     }
 
     /// The class that says no more than its side.
-    pub fn class_for(&self, side: Side) -> Option<&str> {
-        self.first[usize::from(side == Side::Good)].as_deref()
+    pub fn class_for(&self, side: FeedbackSide) -> Option<&str> {
+        self.first[usize::from(side == FeedbackSide::Good)].as_deref()
     }
 
     /// The class of mail to these recipients, if one of them is an address for reports.
     pub fn class_of_address(&self, recipients: &[String]) -> Option<&str> {
-        recipients.iter().filter_map(|recipient| Address::parse(recipient)).find_map(|recipient| {
+        recipients.iter().filter_map(|recipient| MailAddress::parse(recipient)).find_map(|recipient| {
             let known = self.addresses.iter().find(|(address, _)| *address == recipient.full);
             known.map(|(_, class)| class.as_str())
         })
@@ -128,7 +128,7 @@ impl ReportsPlan {
 
     /// Whether an envelope sender may report by mail.
     pub fn may_report(&self, sender: &str) -> bool {
-        Address::parse(sender).is_some_and(|sender| {
+        MailAddress::parse(sender).is_some_and(|sender| {
             let listed = |it: &String| *it == sender.full || !it.contains('@') && *it == sender.domain;
             !sender.domain.is_empty() && self.senders.iter().any(listed)
         })
@@ -139,8 +139,11 @@ impl ReportsPlan {
         let counters = COUNTERS.iter().map(|name| (*name).to_owned()).collect();
         let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];
         let standing = Layout::new(counters, &tiers, windows(), None)?;
-        let words = Track::new(vec![Column::Count, Column::Max], KEEP)?;
-        Ok([(REPORTER, REPORTER_NAME, Measure::Windows(standing)), (REPORT, "report", Measure::Track(words))])
+        let words = AggregateLayout::new(vec![AggregateColumn::Count, AggregateColumn::Max], KEEP)?;
+        Ok([
+            (REPORTER, REPORTER_NAME, Measure::Windows(standing)),
+            (REPORT, "report", Measure::Aggregate(words)),
+        ])
     }
 }
 
@@ -153,39 +156,39 @@ fn reporter() -> KindPlan {
         kind: REPORTER,
         name: REPORTER_NAME.to_owned(),
         slot: Slot(u16::MAX),
-        normalise: content::piece::Normalise::Exact,
+        normalise: content::piece::Normalisation::Exact,
         when: None,
         counters: COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
         windows: windows(),
-        track: Vec::new(),
+        aggregate: Vec::new(),
         value: None,
         observe: Vec::new(),
         settle: Vec::new(),
     }
 }
 
-impl Draft<'_> {
+impl PipelineDraft<'_> {
     /// Names of the counters that feedback adds to, of which something can be taken back.
     pub(super) fn counters_of_feedback(&self) -> Vec<&str> {
         let classes = self.document.section("feedback");
-        let names = classes.iter().flat_map(View::map).flat_map(|(.., names)| names);
+        let names = classes.iter().flat_map(ConfigView::map).flat_map(|(.., names)| names);
         names.map(|(name, _)| name).collect()
     }
 
     /// Classes and settings of reports.
-    pub(super) fn reports(&mut self, problems: &mut Problems) {
+    pub(super) fn reports(&mut self, problems: &mut ConfigProblems) {
         let view = self.document.section("reports");
         let names = |key: &str| view.map(|view| view.strings(key)).unwrap_or_default();
         let number = |key: &str| view.and_then(|view| u64::try_from(view.integer(key)?).ok()).unwrap_or(0);
         let known = || self.pipeline.feedback.keys().map(String::as_str);
         let mut first = [None, None];
-        for (side, first) in [Side::Bad, Side::Good].into_iter().zip(&mut first) {
+        for (side, first) in [FeedbackSide::Bad, FeedbackSide::Good].into_iter().zip(&mut first) {
             for (name, origin) in names(side.name()) {
                 if !self.pipeline.feedback.contains_key(name) {
                     let help = expected(name, known());
                     problems.add(origin, format!("[feedback] has no class `{name}`"), Some(help));
-                } else if side == Side::Good && names("bad").iter().any(|(bad, _)| *bad == name) {
+                } else if side == FeedbackSide::Good && names("bad").iter().any(|(bad, _)| *bad == name) {
                     let help = "an event is wanted or not: leave it out of one".to_owned();
                     problems.add(origin, format!("`{name}` is in `bad` and in `good`"), Some(help));
                 } else {
@@ -201,8 +204,8 @@ impl Draft<'_> {
             .map(|(name, _)| name)
             .collect();
         let is_of = |key: &str, class: &str| names(key).iter().any(|(name, _)| *name == class);
-        let mut classes: Vec<Class> = Vec::new();
-        for (name, origin, _) in self.document.section("feedback").iter().flat_map(View::map) {
+        let mut classes: Vec<FeedbackClass> = Vec::new();
+        for (name, origin, _) in self.document.section("feedback").iter().flat_map(ConfigView::map) {
             let Some(counters) = self.pipeline.feedback.get(name) else { continue };
             if name == WITHDRAWN {
                 let help = "call the class something else".to_owned();
@@ -215,15 +218,24 @@ impl Draft<'_> {
                     format!("`{name}` and `{}` cannot be told apart where words are kept", other.name);
                 problems.add(origin, message, Some("call one of them something else".to_owned()));
             }
-            let side =
-                if is_of("bad", name) { Some(Side::Bad) } else { is_of("good", name).then_some(Side::Good) };
-            let sort = match side {
-                Some(_) => Sort::Judgement,
-                None if retractions.contains(&name) => Sort::Retraction,
-                None if has_sides => Sort::Signal,
-                None => Sort::Judgement,
+            let side = if is_of("bad", name) {
+                Some(FeedbackSide::Bad)
+            } else {
+                is_of("good", name).then_some(FeedbackSide::Good)
             };
-            classes.push(Class { name: name.to_owned(), counters: counters.clone(), side, sort, tag });
+            let sort = match side {
+                Some(_) => FeedbackKind::Judgement,
+                None if retractions.contains(&name) => FeedbackKind::Retraction,
+                None if has_sides => FeedbackKind::Signal,
+                None => FeedbackKind::Judgement,
+            };
+            classes.push(FeedbackClass {
+                name: name.to_owned(),
+                counters: counters.clone(),
+                side,
+                sort,
+                tag,
+            });
         }
         let mut alike = Vec::new();
         for (name, origin) in names("alike") {
@@ -241,13 +253,15 @@ impl Draft<'_> {
             problems.add(origin, message, Some("call it something else".to_owned()));
         }
         let mut addresses: Vec<(String, String)> = Vec::new();
-        for (class, origin, texts) in self.document.section("report_addresses").iter().flat_map(View::map) {
+        for (class, origin, texts) in
+            self.document.section("report_addresses").iter().flat_map(ConfigView::map)
+        {
             if !classes.iter().any(|known| known.name == class) {
                 let help = expected(class, classes.iter().map(|class| class.name.as_str()));
                 problems.add(origin, format!("[feedback] has no class `{class}`"), Some(help));
             }
             for (text, origin) in texts {
-                match Address::parse(text).filter(|address| !address.domain.is_empty()) {
+                match MailAddress::parse(text).filter(|address| !address.domain.is_empty()) {
                     None => problems.add(origin, format!("`{text}` is no address"), None),
                     Some(address) if addresses.iter().any(|(other, _)| *other == address.full) => {
                         problems.add(origin, format!("`{text}` is there twice"), None);
@@ -257,7 +271,7 @@ impl Draft<'_> {
             }
         }
         let senders = names("senders").into_iter().map(|(text, _)| match text.split_once('@') {
-            Some(_) => Address::parse(text).map_or_else(|| text.to_lowercase(), |address| address.full),
+            Some(_) => MailAddress::parse(text).map_or_else(|| text.to_lowercase(), |address| address.full),
             None => domain_to_ascii(text),
         });
         let senders = senders.collect();

@@ -1,17 +1,19 @@
 //! What conditions can name, and the columns that come of it.
 
 use event::{Column, SchemaBuilder, Slot, Span, Type};
-use judge::{CounterSum, Diagnostic, Mode, Names, ReadingRequest, Scope, ScopeError, TrackValue};
+use judge::{
+    AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
+};
 
-use super::draft::Draft;
+use super::draft::PipelineDraft;
 use super::pipeline::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
-use super::statistic::Kept;
+use super::statistic::DraftMeasure;
 use super::{ModelPlan, inside};
-use crate::config::{Origin, Problems, expected};
+use crate::config::{ConfigOrigin, ConfigProblems, expected};
 
 /// What rules can name: facts of the schema, and readings, which get a column when first asked for.
 pub(super) struct PlanScope<'d, 'a, 'b> {
-    pub(super) draft: &'d mut Draft<'a>,
+    pub(super) draft: &'d mut PipelineDraft<'a>,
     pub(super) builder: &'b mut SchemaBuilder,
 }
 
@@ -57,7 +59,7 @@ impl PlanScope<'_, '_, '_> {
     fn window(&mut self, kind: usize, window: Option<Span>) -> Result<Span, ScopeError> {
         let statistic = self.draft.statistic_of[kind].and_then(|index| self.draft.statistics.get(index));
         let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
-        let Kept::Windows { tiers, .. } = &statistic.kept else {
+        let DraftMeasure::Windows { tiers, .. } = &statistic.kept else {
             return Err(ScopeError::Window("a track has no windows".to_owned()));
         };
         let longest = tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
@@ -75,9 +77,9 @@ impl PlanScope<'_, '_, '_> {
         &self,
         kind: usize,
         name: &str,
-        wanted: impl Fn(&stats::Column) -> bool,
+        wanted: impl Fn(&stats::AggregateColumn) -> bool,
     ) -> Result<usize, ScopeError> {
-        let KindPlan { name: kind_name, track, .. } = &self.draft.pipeline.kinds[kind];
+        let KindPlan { name: kind_name, aggregate: track, .. } = &self.draft.pipeline.kinds[kind];
         track.iter().position(wanted).ok_or_else(|| {
             let mend = format!("add \"{name}\" to `track` of its [[statistic]]");
             ScopeError::Unavailable(format!("the track of `{kind_name}` does not keep `{name}`: {mend}"))
@@ -85,10 +87,10 @@ impl PlanScope<'_, '_, '_> {
     }
 
     fn half_life(&self, kind: usize, wanted: Span) -> Result<usize, ScopeError> {
-        let KindPlan { name, track, .. } = &self.draft.pipeline.kinds[kind];
+        let KindPlan { name, aggregate: track, .. } = &self.draft.pipeline.kinds[kind];
         let half_lives = || {
             track.iter().zip(0..).filter_map(|(column, index)| match column {
-                stats::Column::Decayed { half_life, .. } => Some((*half_life, index)),
+                stats::AggregateColumn::Decayed { half_life, .. } => Some((*half_life, index)),
                 _ => None,
             })
         };
@@ -101,8 +103,8 @@ impl PlanScope<'_, '_, '_> {
     }
 
     /// Refuses an age that a track is not to keep; other statistics have both.
-    fn age(&self, kind: usize, name: &str, wanted: stats::Column) -> Result<usize, ScopeError> {
-        if !self.draft.pipeline.kinds[kind].track.is_empty() {
+    fn age(&self, kind: usize, name: &str, wanted: stats::AggregateColumn) -> Result<usize, ScopeError> {
+        if !self.draft.pipeline.kinds[kind].aggregate.is_empty() {
             self.column(kind, name, |column| *column == wanted)?;
         }
         Ok(kind)
@@ -149,8 +151,8 @@ impl Scope for PlanScope<'_, '_, '_> {
         self.draft.pipeline.kinds.iter().any(|kind| kind.name == name)
     }
 
-    fn is_track(&self, kind: &str) -> bool {
-        self.draft.pipeline.kinds.iter().any(|plan| plan.name == kind && !plan.track.is_empty())
+    fn is_aggregate(&self, kind: &str) -> bool {
+        self.draft.pipeline.kinds.iter().any(|plan| plan.name == kind && !plan.aggregate.is_empty())
     }
 
     fn is_distinct(&self, name: &str) -> bool {
@@ -159,7 +161,7 @@ impl Scope for PlanScope<'_, '_, '_> {
 
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
         let index = self.kind(kind)?;
-        if !self.draft.pipeline.kinds[index].track.is_empty() {
+        if !self.draft.pipeline.kinds[index].aggregate.is_empty() {
             let why =
                 format!("`{kind}` has a track and no counters: every event is added to it, and nothing else");
             return Err(ScopeError::Unavailable(why));
@@ -171,18 +173,22 @@ impl Scope for PlanScope<'_, '_, '_> {
         self.label_of(kind, label).map(|index| self.draft.pipeline.labels[index].keep)
     }
 
-    fn names(&self, of: Names) -> Vec<String> {
+    fn names(&self, of: NameCategory) -> Vec<String> {
         let pipeline = &self.draft.pipeline;
         match of {
-            Names::Fact => {
+            NameCategory::Fact => {
                 let columns = self.builder.schema().columns().iter().zip((0..).map(Slot));
                 let facts =
                     columns.filter(|(column, slot)| !column.name.contains('(') && !self.is_of_model(*slot));
                 facts.map(|(column, _)| column.name.clone()).collect()
             }
-            Names::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
-            Names::Distinct => pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect(),
-            Names::Model => pipeline.models.iter().flat_map(ModelPlan::names).map(str::to_owned).collect(),
+            NameCategory::Kind => pipeline.kinds.iter().map(|kind| kind.name.clone()).collect(),
+            NameCategory::Distinct => {
+                pipeline.distincts.iter().map(|distinct| distinct.name.clone()).collect()
+            }
+            NameCategory::Model => {
+                pipeline.models.iter().flat_map(ModelPlan::names).map(str::to_owned).collect()
+            }
         }
     }
 }
@@ -225,24 +231,24 @@ impl PlanScope<'_, '_, '_> {
                 ReadingSource::Ratio { kind, over, under, at_least: *at_least }
             }
             ReadingRequest::FirstAge { kind } => {
-                let kind = self.age(self.kind(kind)?, "first", stats::Column::First)?;
+                let kind = self.age(self.kind(kind)?, "first", stats::AggregateColumn::First)?;
                 ReadingSource::FirstAge { kind }
             }
             ReadingRequest::LastAge { kind } => {
-                let kind = self.age(self.kind(kind)?, "last", stats::Column::Last)?;
+                let kind = self.age(self.kind(kind)?, "last", stats::AggregateColumn::Last)?;
                 ReadingSource::LastAge { kind }
             }
-            ReadingRequest::Track { kind, value } => {
+            ReadingRequest::Aggregate { kind, value } => {
                 let kind = self.kind(kind)?;
                 let of = |name: &str, wanted| self.column(kind, name, |column| *column == wanted);
                 let column = match value {
-                    TrackValue::Count => of("count", stats::Column::Count)?,
-                    TrackValue::Sum => of("sum", stats::Column::Sum)?,
-                    TrackValue::Min => of("min", stats::Column::Min)?,
-                    TrackValue::Max => of("max", stats::Column::Max)?,
-                    TrackValue::Decayed(half_life) => self.half_life(kind, *half_life)?,
+                    AggregateFunction::Count => of("count", stats::AggregateColumn::Count)?,
+                    AggregateFunction::Sum => of("sum", stats::AggregateColumn::Sum)?,
+                    AggregateFunction::Min => of("min", stats::AggregateColumn::Min)?,
+                    AggregateFunction::Max => of("max", stats::AggregateColumn::Max)?,
+                    AggregateFunction::Decayed(half_life) => self.half_life(kind, *half_life)?,
                 };
-                ReadingSource::Track { kind, column }
+                ReadingSource::Aggregate { kind, column }
             }
             ReadingRequest::Distinct { name, window } => {
                 let distincts = &mut self.draft.pipeline.distincts;
@@ -269,7 +275,7 @@ impl PlanScope<'_, '_, '_> {
                 | ReadingSource::Ratio { kind, .. }
                 | ReadingSource::FirstAge { kind }
                 | ReadingSource::LastAge { kind }
-                | ReadingSource::Track { kind, .. }
+                | ReadingSource::Aggregate { kind, .. }
                 | ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
                 ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
                     ReadingSource::EstimatedDistinct { distinct }
@@ -325,7 +331,10 @@ pub(super) struct EarlyScope<'d, 'a, 'b> {
 }
 
 impl<'d, 'a, 'b> EarlyScope<'d, 'a, 'b> {
-    pub(super) fn new(draft: &'d mut Draft<'a>, builder: &'b mut SchemaBuilder) -> EarlyScope<'d, 'a, 'b> {
+    pub(super) fn new(
+        draft: &'d mut PipelineDraft<'a>,
+        builder: &'b mut SchemaBuilder,
+    ) -> EarlyScope<'d, 'a, 'b> {
         EarlyScope { plan: PlanScope { draft, builder }, limits: Vec::new() }
     }
 }
@@ -356,19 +365,21 @@ impl Scope for EarlyScope<'_, '_, '_> {
         self.plan.is_kind(name)
     }
 
-    fn is_track(&self, kind: &str) -> bool {
-        self.plan.is_track(kind)
+    fn is_aggregate(&self, kind: &str) -> bool {
+        self.plan.is_aggregate(kind)
     }
 
     fn is_distinct(&self, name: &str) -> bool {
         self.plan.is_distinct(name)
     }
 
-    fn names(&self, of: Names) -> Vec<String> {
+    fn names(&self, of: NameCategory) -> Vec<String> {
         match of {
-            Names::Fact => self.plan.names(of).into_iter().filter(|name| self.fact(name).is_some()).collect(),
-            Names::Kind | Names::Distinct => self.plan.names(of),
-            Names::Model => Vec::new(),
+            NameCategory::Fact => {
+                self.plan.names(of).into_iter().filter(|name| self.fact(name).is_some()).collect()
+            }
+            NameCategory::Kind | NameCategory::Distinct => self.plan.names(of),
+            NameCategory::Model => Vec::new(),
         }
     }
 }
@@ -384,10 +395,10 @@ pub(super) fn scope_error(error: ScopeError) -> String {
 /// What is wrong with the condition of a rule or a kind.
 pub(super) fn report(
     diagnostics: Vec<Diagnostic>,
-    origin: &Origin,
+    origin: &ConfigOrigin,
     when: &str,
     name: &str,
-    problems: &mut Problems,
+    problems: &mut ConfigProblems,
 ) {
     for diagnostic in diagnostics {
         let place = inside(origin, when, diagnostic.range);

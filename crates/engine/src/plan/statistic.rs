@@ -1,10 +1,12 @@
 //! A `[[statistic]]`, checked: counters over windows or a track, and the sketch in front of either.
 
 use event::{Schema, Slot, Span, Type};
-use stats::{Admit, Column, Layout, LayoutError, Measure, Sketch, Tier, Track, Weight};
+use stats::{
+    Admission, AggregateColumn, AggregateLayout, DecayWeight, Layout, LayoutError, Measure, Sketch, Tier,
+};
 
-use crate::config::{Problems, View, expected};
-use crate::track;
+use crate::aggregate;
+use crate::config::{ConfigProblems, ConfigView, expected};
 
 /// Share of keys that a sketch made for a number of keys may admit too early.
 const EARLY: f64 = 0.01;
@@ -12,34 +14,35 @@ const EARLY: f64 = 0.01;
 /// A statistic as configured.
 pub(super) struct StatisticDraft<'a> {
     pub(super) name: String,
-    pub(super) view: View<'a>,
-    pub(super) kept: Kept,
-    pub(super) admit: Option<Admit>,
+    pub(super) view: ConfigView<'a>,
+    pub(super) kept: DraftMeasure,
+    pub(super) admit: Option<Admission>,
 }
 
 /// What is kept per key.
-pub(super) enum Kept {
+pub(super) enum DraftMeasure {
     /// Counters; their windows are known once all rules have asked.
     ///
     /// The first `shown` of them count, the others hold what was taken back of those.
     Windows { counters: Vec<String>, shown: usize, tiers: Vec<Tier>, keep: Option<Span> },
     /// A track, and the fact that its values are taken from.
-    Track { track: Track, value: Option<Slot> },
+    Aggregate { track: AggregateLayout, value: Option<Slot> },
 }
 
 impl<'a> StatisticDraft<'a> {
     /// The statistic, and whether it can be kept; if not, it has been said why.
     pub(super) fn compile(
         name: &str,
-        view: View<'a>,
+        view: ConfigView<'a>,
         schema: &Schema,
         said: &[String],
-        problems: &mut Problems,
+        problems: &mut ConfigProblems,
     ) -> (StatisticDraft<'a>, bool) {
         let (kept, sound) = if view.is_given("track") {
-            let kept = track(name, view, schema, problems);
+            let kept = aggregate(name, view, schema, problems);
             let sound = kept.is_some();
-            let none = Kept::Windows { counters: Vec::new(), shown: 0, tiers: Vec::new(), keep: None };
+            let none =
+                DraftMeasure::Windows { counters: Vec::new(), shown: 0, tiers: Vec::new(), keep: None };
             (kept.unwrap_or(none), sound)
         } else {
             windows(view, said, problems)
@@ -57,7 +60,7 @@ impl<'a> StatisticDraft<'a> {
     }
 
     /// The sketch in front of one of its kinds, by the kind's name.
-    pub(super) fn admit_of(&self, kind: &str) -> Option<Admit> {
+    pub(super) fn admit_of(&self, kind: &str) -> Option<Admission> {
         let view = self.view.table("admit")?;
         let is_meant = !view.is_given("kinds") || view.strings("kinds").iter().any(|(name, _)| *name == kind);
         self.admit.filter(|_| is_meant)
@@ -66,14 +69,14 @@ impl<'a> StatisticDraft<'a> {
     /// Names of the counters; a track has none.
     pub(super) fn counters(&self) -> &[String] {
         match &self.kept {
-            Kept::Windows { counters, shown, .. } => &counters[..*shown],
-            Kept::Track { .. } => &[],
+            DraftMeasure::Windows { counters, shown, .. } => &counters[..*shown],
+            DraftMeasure::Aggregate { .. } => &[],
         }
     }
 
     /// Counters of which something can be taken back, and those that hold it: both by index.
     pub(super) fn taken(&self) -> Vec<(u8, u8)> {
-        let Kept::Windows { counters, shown, .. } = &self.kept else { return Vec::new() };
+        let DraftMeasure::Windows { counters, shown, .. } = &self.kept else { return Vec::new() };
         let taken = counters.iter().enumerate().skip(*shown).filter_map(|(index, name)| {
             let of = name.strip_prefix(Layout::TAKEN_BACK)?;
             let of = counters.iter().position(|counter| counter == of)?;
@@ -85,15 +88,15 @@ impl<'a> StatisticDraft<'a> {
     /// What is kept, with readings over these windows.
     pub(super) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
         match &self.kept {
-            Kept::Windows { counters, tiers, keep, .. } => {
+            DraftMeasure::Windows { counters, tiers, keep, .. } => {
                 Layout::new(counters.clone(), tiers, windows, *keep).map(Measure::Windows)
             }
-            Kept::Track { track, .. } => Ok(Measure::Track(track.clone())),
+            DraftMeasure::Aggregate { track, .. } => Ok(Measure::Aggregate(track.clone())),
         }
     }
 }
 
-fn windows(view: View<'_>, said: &[String], problems: &mut Problems) -> (Kept, bool) {
+fn windows(view: ConfigView<'_>, said: &[String], problems: &mut ConfigProblems) -> (DraftMeasure, bool) {
     for key in ["value", "decay"].into_iter().filter(|key| view.is_given(key)) {
         let help = "add `track = [...]` instead of `counts` and `windows`, or leave it out".to_owned();
         problems.add(view.origin(key), format!("`{key}` is for tracks"), Some(help));
@@ -140,10 +143,15 @@ fn windows(view: View<'_>, said: &[String], problems: &mut Problems) -> (Kept, b
         problems.add(view.origin("windows"), error.to_string(), None);
         sound = false;
     }
-    (Kept::Windows { counters, shown, tiers, keep }, sound)
+    (DraftMeasure::Windows { counters, shown, tiers, keep }, sound)
 }
 
-fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Kept> {
+fn aggregate(
+    name: &str,
+    view: ConfigView<'_>,
+    schema: &Schema,
+    problems: &mut ConfigProblems,
+) -> Option<DraftMeasure> {
     // An empty list, which kept versions have, asks for nothing.
     let asks = |key: &&str| view.is_given(key) && !view.strings(key).is_empty();
     if let Some(key) = ["counts", "windows", "readings"].into_iter().find(asks) {
@@ -165,18 +173,20 @@ fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -
             let help = "add `value = ...`: the integer fact that it is over".to_owned();
             problems.add(origin, format!("`{word}` has no value"), Some(help));
         }
-        columns.extend(track::column(word));
+        columns.extend(aggregate::column(word));
     }
-    let weight = if value.is_some() { Weight::Value } else { Weight::One };
+    let weight = if value.is_some() { DecayWeight::Value } else { DecayWeight::One };
     let half_lives = view.strings("decay");
-    if let Some((_, origin)) = half_lives.get(Track::DECAYED_MAX) {
+    if let Some((_, origin)) = half_lives.get(AggregateLayout::DECAYED_MAX) {
         let message = format!("`decay` has {} half-lives", half_lives.len());
-        problems.add(origin, message, Some(format!("at most {} are kept", Track::DECAYED_MAX)));
+        problems.add(origin, message, Some(format!("at most {} are kept", AggregateLayout::DECAYED_MAX)));
         return None;
     }
     let parsed = half_lives.iter().filter_map(|(text, _)| text.parse().ok());
-    columns.extend(parsed.map(|half_life| Column::Decayed { half_life, weight }));
-    let is_used = |column: &Column| !matches!(column, Column::First | Column::Last | Column::Count);
+    columns.extend(parsed.map(|half_life| AggregateColumn::Decayed { half_life, weight }));
+    let is_used = |column: &AggregateColumn| {
+        !matches!(column, AggregateColumn::First | AggregateColumn::Last | AggregateColumn::Count)
+    };
     if value.is_some() && !columns.iter().any(is_used) {
         let help = "add `sum`, `min` or `max` to `track`, or `decay`".to_owned();
         problems.add(view.origin("value"), "nothing is kept of `value`", Some(help));
@@ -193,8 +203,8 @@ fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -
         // None of the words is one: that has been told.
         return None;
     }
-    match Track::new(columns, keep) {
-        Ok(track) => Some(Kept::Track { track, value: value.flatten() }),
+    match AggregateLayout::new(columns, keep) {
+        Ok(track) => Some(DraftMeasure::Aggregate { track, value: value.flatten() }),
         Err(error) => {
             problems.add(view.origin("track"), error.to_string(), None);
             None
@@ -202,7 +212,12 @@ fn track(name: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -
     }
 }
 
-fn value_slot(value: &str, view: View<'_>, schema: &Schema, problems: &mut Problems) -> Option<Slot> {
+fn value_slot(
+    value: &str,
+    view: ConfigView<'_>,
+    schema: &Schema,
+    problems: &mut ConfigProblems,
+) -> Option<Slot> {
     let origin = view.origin("value");
     let Some(slot) = schema.slot(value) else {
         let integers = schema.columns().iter().filter(|column| column.kind == Type::Integer);
@@ -222,7 +237,7 @@ fn value_slot(value: &str, view: View<'_>, schema: &Schema, problems: &mut Probl
     Some(slot)
 }
 
-fn admit(name: &str, view: View<'_>, problems: &mut Problems) -> Option<Admit> {
+fn admit(name: &str, view: ConfigView<'_>, problems: &mut ConfigProblems) -> Option<Admission> {
     let bytes = match (view.is_given("memory"), view.is_given("keys")) {
         (true, false) => usize::try_from(view.size("memory")?).ok()?,
         (false, true) => Sketch::bytes_for(u64::try_from(view.integer("keys")?).ok()?, EARLY),
@@ -240,6 +255,6 @@ fn admit(name: &str, view: View<'_>, problems: &mut Problems) -> Option<Admit> {
         }
     };
     // What does not fit was told of when the text was checked.
-    let after = u8::try_from(view.integer("after")?).ok().filter(|after| Admit::AFTER.contains(after))?;
-    Some(Admit { sketch: Admit::sketch_of(name), after, rotate: view.span("rotate")?, bytes })
+    let after = u8::try_from(view.integer("after")?).ok().filter(|after| Admission::AFTER.contains(after))?;
+    Some(Admission { sketch: Admission::sketch_of(name), after, rotate: view.span("rotate")?, bytes })
 }

@@ -11,22 +11,22 @@
 //! An event is judged by the pipeline that it was prepared for, to its end. Whoever changes something waits for others
 //! that do; who decides waits for nobody: a change is one exchange of a pointer, after everything that takes time.
 
-mod shelf;
+mod version_history;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
-use stats::IsOver;
+use stats::CancellationCheck;
 
-use crate::config::{Config, Document, Files, Layers, Problems};
+use crate::config::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
 use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
 use crate::plan::{NodePlan, Pipeline, Plan};
-use crate::{Comparison, Engine, EngineError, OpenError};
-use shelf::Back;
-pub(crate) use shelf::{Shelf, State};
+use crate::{CandidateComparison, Engine, EngineError, EngineOpenError};
+use version_history::PinnedVersion;
+pub(crate) use version_history::{RulesState, VersionHistory};
 
 /// What is to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,18 +63,18 @@ pub enum Proposal<'a> {
 
 /// What a change did, or would do.
 #[derive(Clone, Debug)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// The pipelines that are judged otherwise.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PipelineChange>,
     /// What is suspicious about the configuration.
-    pub warnings: Problems,
+    pub warnings: ConfigProblems,
     /// Sections of the node whose settings have changed, and are heeded by a restart only.
     pub restart: Vec<&'static str>,
 }
 
 /// How a pipeline is judged otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct PipelineChange {
     /// The pipeline.
     pub pipeline: String,
     /// The version before; `None` for a pipeline that is new.
@@ -126,7 +126,7 @@ pub struct RulesInfo {
 pub enum ReloadError {
     /// The configuration has errors; all are told.
     #[error("{0}")]
-    Problems(Problems),
+    Problems(ConfigProblems),
     /// There is no such pipeline.
     #[error("there is no pipeline `{0}`")]
     Pipeline(String),
@@ -157,8 +157,8 @@ pub enum ReloadError {
     Engine(#[from] EngineError),
 }
 
-impl From<Problems> for ReloadError {
-    fn from(problems: Problems) -> ReloadError {
+impl From<ConfigProblems> for ReloadError {
+    fn from(problems: ConfigProblems) -> ReloadError {
         ReloadError::Problems(problems)
     }
 }
@@ -185,7 +185,7 @@ impl Proposal<'_> {
     }
 
     /// Puts it over the files. `over` is what those say.
-    fn alter(&self, state: &mut State, over: impl FnOnce(&str) -> String) -> Result<(), ReloadError> {
+    fn alter(&self, state: &mut RulesState, over: impl FnOnce(&str) -> String) -> Result<(), ReloadError> {
         let Some(pipeline) = self.pipeline() else { return Ok(()) };
         let standing = state.pipelines.entry(pipeline.to_owned()).or_default();
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.trim().is_empty());
@@ -211,7 +211,7 @@ impl Proposal<'_> {
                     let (pipeline, version) = (pipeline.to_owned(), version.to_owned());
                     return Err(ReloadError::Version { pipeline, version, help });
                 };
-                standing.back = Some(Back { version: meant.to_owned(), over: over(pipeline) });
+                standing.back = Some(PinnedVersion { version: meant.to_owned(), over: over(pipeline) });
             }
         }
         Ok(())
@@ -219,7 +219,7 @@ impl Proposal<'_> {
 }
 
 /// A configuration with what stands over it.
-struct Loaded {
+struct LoadedConfig {
     config: Config,
     plan: Plan,
 }
@@ -228,11 +228,11 @@ struct Loaded {
 /// have changed since. The files that were read are told however it ends.
 fn load(
     now: &Plan,
-    state: &mut State,
-    shelf: Option<&Shelf>,
-    running: Option<IsOver<'_>>,
-    read: &mut Files,
-) -> Result<Loaded, ReloadError> {
+    state: &mut RulesState,
+    shelf: Option<&VersionHistory>,
+    running: Option<CancellationCheck<'_>>,
+    read: &mut FileStamps,
+) -> Result<LoadedConfig, ReloadError> {
     let files = now.recipe.load(&state.layers::<ReloadError>(|_, _| Ok(None))?);
     *read = files.files().clone();
     for document in files.documents() {
@@ -250,11 +250,11 @@ fn load(
         config.watch(watched);
     }
     let plan = Plan::compile_beside(&config, running.map(|_| now), running.unwrap_or(&|| false))?;
-    Ok(Loaded { config, plan })
+    Ok(LoadedConfig { config, plan })
 }
 
 /// What stands over the files, with the versions that were gone back to.
-fn kept_layers(state: &State, shelf: Option<&Shelf>) -> Result<Layers, ReloadError> {
+fn kept_layers(state: &RulesState, shelf: Option<&VersionHistory>) -> Result<PipelineOverlays, ReloadError> {
     state.layers(|pipeline, back| {
         let standing = state.standing(pipeline);
         let kept = standing.and_then(|it| it.versions.iter().find(|it| it.version == back.version));
@@ -271,7 +271,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`OpenError`] if what was posted cannot be read, or does not fit the configuration any more.
-    pub fn in_force(self, directory: &Directory) -> Result<Plan, OpenError> {
+    pub fn in_force(self, directory: &Directory) -> Result<Plan, EngineOpenError> {
         let mut told = Vec::new();
         let resumed = resume(directory, self, &mut told);
         told.iter().for_each(|told| tracing::warn!("{told}"));
@@ -280,8 +280,8 @@ impl Plan {
 }
 
 /// Which files of what stands over the configuration are not as they were written, and what that costs.
-pub(crate) fn check_shelf(path: &Path) -> Vec<(PathBuf, String)> {
-    Shelf::new(path.to_path_buf()).check()
+pub(crate) fn check_history(path: &Path) -> Vec<(PathBuf, String)> {
+    VersionHistory::new(path.to_path_buf()).check()
 }
 
 /// Puts what stands over the configuration's files in force again. A damaged list of it is put aside, and a version that was
@@ -290,20 +290,22 @@ pub(crate) fn resume(
     directory: &Directory,
     plan: Plan,
     told: &mut Vec<String>,
-) -> Result<(Plan, State, Shelf, Config), OpenError> {
-    let shelf = Shelf::new(directory.rules_path());
+) -> Result<(Plan, RulesState, VersionHistory, Config), EngineOpenError> {
+    let shelf = VersionHistory::new(directory.rules_path());
     let mut state = or_put_aside(shelf.state(), told)?;
-    let stands = |it: &shelf::Standing| it.posted.is_some() || it.candidate.is_some() || it.back.is_some();
+    let stands = |it: &version_history::PipelineRulesState| {
+        it.posted.is_some() || it.candidate.is_some() || it.back.is_some()
+    };
     if !state.pipelines.values().any(stands) {
-        let config = plan.recipe.load(&Layers::default());
+        let config = plan.recipe.load(&PipelineOverlays::default());
         return Ok((plan, state, shelf, config));
     }
     told.extend(state.let_go_of_unreadable(&shelf));
-    let loaded = load(&plan, &mut state, Some(&shelf), None, &mut Files::default());
-    let Loaded { config, plan } = loaded.map_err(|error| match error {
-        ReloadError::Problems(problems) => OpenError::Rules(problems),
-        ReloadError::Directory(error) => OpenError::Directory(error),
-        other => OpenError::Resume(other.to_string()),
+    let loaded = load(&plan, &mut state, Some(&shelf), None, &mut FileStamps::default());
+    let LoadedConfig { config, plan } = loaded.map_err(|error| match error {
+        ReloadError::Problems(problems) => EngineOpenError::Rules(problems),
+        ReloadError::Directory(error) => EngineOpenError::Directory(error),
+        other => EngineOpenError::Resume(other.to_string()),
     })?;
     Ok((plan, state, shelf, config))
 }
@@ -312,8 +314,8 @@ pub(crate) fn resume(
 pub(crate) fn keep_first(
     plan: &Plan,
     config: &Config,
-    state: &mut State,
-    shelf: &Shelf,
+    state: &mut RulesState,
+    shelf: &VersionHistory,
 ) -> Result<(), DirectoryError> {
     let before = state.clone();
     for (pipeline, document) in plan.pipelines.iter().zip(config.documents()) {
@@ -333,19 +335,19 @@ pub(crate) fn kept_pipeline(
     name: &str,
     version: &str,
 ) -> Option<Arc<Pipeline>> {
-    let shelf = Shelf::new(directory.rules_path());
+    let shelf = VersionHistory::new(directory.rules_path());
     compiled_again(plan, shelf.state().ok()?, &shelf, name, version)
 }
 
 fn compiled_again(
     plan: &Plan,
-    mut state: State,
-    shelf: &Shelf,
+    mut state: RulesState,
+    shelf: &VersionHistory,
     name: &str,
     version: &str,
 ) -> Option<Arc<Pipeline>> {
     let of_pipeline = state.pipelines.get_mut(name)?;
-    of_pipeline.back = Some(Back { version: version.to_owned(), over: String::new() });
+    of_pipeline.back = Some(PinnedVersion { version: version.to_owned(), over: String::new() });
     let mut layers = kept_layers(&state, Some(shelf)).ok()?;
     layers.files_may_be_broken = true;
     let config = plan.recipe.load(&layers);
@@ -362,7 +364,13 @@ impl Engine {
         if let Some(pipeline) = plan.pipelines.iter().find(is_it) {
             return Some(Arc::clone(pipeline));
         }
-        compiled_again(&plan, State::clone(&self.standing()), self.shelf.as_ref()?, name, version)
+        compiled_again(
+            &plan,
+            RulesState::clone(&self.standing()),
+            self.version_history.as_ref()?,
+            name,
+            version,
+        )
     }
 
     /// Changes what events are judged by, or with `dry` only says what would change. Everything is read, checked and
@@ -370,7 +378,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
-    pub fn change(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<Reloaded, ReloadError> {
+    pub fn change(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<ReloadOutcome, ReloadError> {
         self.change_unless(proposal, now, dry, &|| false)
     }
 
@@ -384,8 +392,8 @@ impl Engine {
         proposal: Proposal<'_>,
         now: Time,
         dry: bool,
-        is_over: IsOver<'_>,
-    ) -> Result<Reloaded, ReloadError> {
+        is_over: CancellationCheck<'_>,
+    ) -> Result<ReloadOutcome, ReloadError> {
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = self.changed(proposal, now, dry, is_over);
         if !dry {
@@ -405,25 +413,25 @@ impl Engine {
         proposal: Proposal<'_>,
         now: Time,
         dry: bool,
-        is_over: IsOver<'_>,
-    ) -> Result<Reloaded, ReloadError> {
+        is_over: CancellationCheck<'_>,
+    ) -> Result<ReloadOutcome, ReloadError> {
         let plan = self.plan();
         if let Some(name) = proposal.pipeline().filter(|name| plan.pipeline(Some(name)).is_none()) {
             return Err(ReloadError::Pipeline(name.to_owned()));
         }
-        let mut state = State::clone(&self.standing());
+        let mut state = RulesState::clone(&self.standing());
         let over = |pipeline: &str| {
             let none: Result<_, std::convert::Infallible> = self.standing().layers(|_, _| Ok(None));
             let files = none.map(|layers| plan.recipe.load(&layers)).ok();
             let document = files.iter().flat_map(Config::documents).find(|it| it.name() == pipeline);
             document.map(Document::fingerprint).unwrap_or_default()
         };
-        if matches!(proposal, Proposal::Back { .. }) && self.shelf.is_none() {
+        if matches!(proposal, Proposal::Back { .. }) && self.version_history.is_none() {
             return Err(ReloadError::NoDirectory);
         }
         proposal.alter(&mut state, over)?;
-        let mut read = Files::default();
-        let loaded = load(&plan, &mut state, self.shelf.as_ref(), Some(is_over), &mut read);
+        let mut read = FileStamps::default();
+        let loaded = load(&plan, &mut state, self.version_history.as_ref(), Some(is_over), &mut read);
         if is_over() {
             return Err(ReloadError::Stopped);
         }
@@ -431,11 +439,11 @@ impl Engine {
             // What is wrong with them is told once, not at every look.
             self.set_watched(read);
         }
-        let Loaded { config, plan: mut new } = loaded?;
+        let LoadedConfig { config, plan: mut new } = loaded?;
         let changes = changes(&plan, &new);
         let restart = restart(&plan.node, &new.node);
         new.node = plan.node.clone();
-        let reloaded = Reloaded { changes, warnings: new.warnings.clone(), restart };
+        let reloaded = ReloadOutcome { changes, warnings: new.warnings.clone(), restart };
         if dry {
             return Ok(reloaded);
         }
@@ -450,7 +458,7 @@ impl Engine {
                 *pipeline = Arc::clone(old);
             }
         }
-        if let Some(shelf) = &self.shelf {
+        if let Some(shelf) = &self.version_history {
             for (pipeline, document) in new.pipelines.iter().zip(config.documents()) {
                 let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
                 if newest.is_none_or(|newest| newest.version != pipeline.version) {
@@ -468,7 +476,7 @@ impl Engine {
         if new.catalog != plan.catalog {
             self.ledger.set_catalog(new.catalog.clone()).map_err(EngineError::from)?;
         }
-        if let Some(shelf) = self.shelf.as_ref().filter(|_| state != *self.standing()) {
+        if let Some(shelf) = self.version_history.as_ref().filter(|_| state != *self.standing()) {
             shelf.save(&state)?;
         }
         self.set_watched(new.files.clone());
@@ -478,16 +486,16 @@ impl Engine {
         Ok(reloaded)
     }
 
-    fn standing(&self) -> Arc<State> {
+    fn standing(&self) -> Arc<RulesState> {
         Arc::clone(&self.standing.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set_watched(&self, files: Files) {
+    fn set_watched(&self, files: FileStamps) {
         *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = files;
     }
 
     /// The files that the configuration was read from, as they were when they were last read, whatever came of it.
-    pub fn watched(&self) -> Files {
+    pub fn watched(&self) -> FileStamps {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -511,7 +519,7 @@ impl Engine {
     }
 
     /// How a pipeline's candidate compares with what is enforced; `None` if it has none.
-    pub fn comparison(&self, pipeline: &Pipeline) -> Option<Comparison> {
+    pub fn comparison(&self, pipeline: &Pipeline) -> Option<CandidateComparison> {
         let candidate = pipeline.candidate.as_ref()?;
         Some(candidate.comparison(&pipeline.name, &pipeline.version))
     }
@@ -521,7 +529,7 @@ fn candidate(pipeline: &Pipeline) -> Option<&str> {
     pipeline.candidate.as_ref().map(|candidate| candidate.version.as_str())
 }
 
-fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
+fn changes(old: &Plan, new: &Plan) -> Vec<PipelineChange> {
     let mut changes = Vec::new();
     for after in &new.pipelines {
         let before = old.pipeline(Some(&after.name));
@@ -540,7 +548,7 @@ fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
         let new_here = |kind| {
             new.catalog.get(after.space, kind).is_some() && old.catalog.get(after.space, kind).is_none()
         };
-        changes.push(Change {
+        changes.push(PipelineChange {
             pipeline: after.name.clone(),
             before: before.map(|before| before.version.clone()),
             after: Some(after.version.clone()),
@@ -552,10 +560,10 @@ fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
         });
     }
     for before in old.pipelines.iter().filter(|before| new.pipeline(Some(&before.name)).is_none()) {
-        changes.push(Change {
+        changes.push(PipelineChange {
             pipeline: before.name.clone(),
             before: Some(before.version.clone()),
-            ..Change::default()
+            ..PipelineChange::default()
         });
     }
     changes

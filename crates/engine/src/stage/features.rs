@@ -5,15 +5,15 @@ use std::sync::Arc;
 use content::budget::{Budget, Cancellation};
 use event::{Facts, Slot, Value};
 
-use super::fields::Fielded;
+use super::fields::RowDraft;
 use crate::plan::{ContentColumns, Pipeline};
 
 /// An event whose content was read and whose keys are not known yet. What is known of it from elsewhere, such as
 /// name service, can still become facts.
 #[derive(Debug)]
-pub struct Read(pub(crate) Fielded);
+pub struct UnkeyedEvent(pub(crate) RowDraft);
 
-impl Read {
+impl UnkeyedEvent {
     /// The facts so far.
     pub fn facts(&self) -> &Facts {
         &self.0.facts
@@ -54,7 +54,7 @@ impl Read {
 
 /// Fills the columns of the input's features, and looks for phrases. A part of the budget is kept for the phrases, so that
 /// no message can pay to have its subject not looked at.
-pub(crate) fn fill(mut row: Fielded, cancellation: &Cancellation) -> Fielded {
+pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
     let prefixes = row.pipeline.prefixes;
     let raw = row.raw.take();
     let bytes = raw.as_ref().map_or_else(|| text_bytes(&row.facts), |raw| raw.len());
@@ -69,7 +69,9 @@ pub(crate) fn fill(mut row: Fielded, cancellation: &Cancellation) -> Fielded {
                 content::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
             }
         }
-        ContentColumns::AccessLog(columns) => content::log::features(columns, prefixes, &mut row.facts),
+        ContentColumns::AccessLog(columns) => {
+            content::access_log::features(columns, prefixes, &mut row.facts)
+        }
         ContentColumns::Json => {}
     }
     for phrases in &row.pipeline.phrases {

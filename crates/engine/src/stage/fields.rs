@@ -9,7 +9,7 @@ use crate::plan::Pipeline;
 
 /// A row in the making.
 #[derive(Debug)]
-pub(crate) struct Fielded {
+pub(crate) struct RowDraft {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) event_id: Option<String>,
     pub(crate) time: Time,
@@ -23,7 +23,7 @@ pub(crate) struct Fielded {
 }
 
 /// Fills the columns of the fields.
-pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Fielded {
+pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> RowDraft {
     let latest = arrival + pipeline.skew_max;
     let claimed = event.time.unwrap_or(arrival);
     let time = claimed.min(latest);
@@ -50,7 +50,7 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Fie
         }
     }
     let event_id = event.id.filter(|id| !id.is_empty() && id.len() <= Event::ID_BYTES_MAX);
-    Fielded {
+    RowDraft {
         pipeline: Arc::clone(pipeline),
         event_id,
         time,

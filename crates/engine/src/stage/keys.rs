@@ -6,8 +6,8 @@ use std::sync::Arc;
 use event::{Facts, Key, Kind, Secret, Shingle, Time};
 use smallvec::SmallVec;
 
-use super::classify::Tokens;
-use super::fields::Fielded;
+use super::classifiers::TokenKeys;
+use super::fields::RowDraft;
 use crate::plan::{KindPlan, ONCE, Pipeline};
 
 /// Most pairs of one event, over all distinct counts.
@@ -16,45 +16,45 @@ const PAIRS_MAX: usize = 1024;
 const MARKS_MAX: usize = 256;
 /// Most keys of one event. An event that would have more is counted by its first ones.
 pub const KEYS_MAX: usize =
-    stats::Request::OBSERVATIONS_MAX - PAIRS_MAX - MARKS_MAX - crate::limit::OBSERVATIONS_MAX;
+    stats::ObserveRequest::OBSERVATIONS_MAX - PAIRS_MAX - MARKS_MAX - crate::limit::OBSERVATIONS_MAX;
 
 /// An event whose facts and keys are known: all that can be done without statistics.
 #[derive(Debug)]
-pub struct Prepared {
-    pub(crate) row: Fielded,
+pub struct PreparedEvent {
+    pub(crate) row: RowDraft,
     /// The keys of all kinds that have a statistic, kind by kind.
     pub(crate) keys: Vec<Key>,
     /// The keys of the others: they only own distinct values and labels.
     uncounted: Vec<Key>,
     /// For each kind its part of `keys`, or of the others'.
-    by_kind: Parts,
+    by_kind: KeyRanges,
     /// Owner and pair, distinct count by distinct count and owner by owner.
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<DistinctPair>,
     /// For each distinct count its part of `pairs`.
-    by_distinct: Parts,
+    by_distinct: KeyRanges,
     /// Keys of marks, label by label of those that anything asks for.
     pub(crate) marks: Vec<Key>,
     /// For each label its part of `marks`.
-    by_label: Parts,
+    by_label: KeyRanges,
     /// The tokens for each classifier.
-    pub(crate) tokens: Vec<Option<Tokens>>,
+    pub(crate) tokens: Vec<Option<TokenKeys>>,
     /// The mark by which the event is counted once.
     pub(crate) once: Option<Key>,
 }
 
 /// Parts of a list of keys. Those of a few kinds lie beside the rest: events have many.
 #[derive(Debug, Default)]
-struct Parts(SmallVec<[Range<u16>; 12]>);
+struct KeyRanges(SmallVec<[Range<u16>; 12]>);
 
 const _: () = assert!(
-    stats::Request::OBSERVATIONS_MAX <= u16::MAX as usize,
+    stats::ObserveRequest::OBSERVATIONS_MAX <= u16::MAX as usize,
     "all keys of an event are counted in 16 bits"
 );
 
-impl Parts {
+impl KeyRanges {
     /// For so many.
-    fn with_capacity(count: usize) -> Parts {
-        Parts(SmallVec::with_capacity(count))
+    fn with_capacity(count: usize) -> KeyRanges {
+        KeyRanges(SmallVec::with_capacity(count))
     }
 
     fn push(&mut self, part: Range<usize>) {
@@ -70,12 +70,12 @@ impl Parts {
 
 /// A value of a distinct count, under its owner.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair {
+pub(crate) struct DistinctPair {
     pub(crate) owner: Key,
     pub(crate) pair: Shingle,
 }
 
-impl Prepared {
+impl PreparedEvent {
     /// The facts so far.
     pub fn facts(&self) -> &Facts {
         &self.row.facts
@@ -117,7 +117,7 @@ fn of_kind<'a>(
     pipeline: &Pipeline,
     keys: &'a [Key],
     uncounted: &'a [Key],
-    by_kind: &Parts,
+    by_kind: &KeyRanges,
     kind: usize,
 ) -> &'a [Key] {
     let is_counted = pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
@@ -125,27 +125,27 @@ fn of_kind<'a>(
     all.get(by_kind.get(kind)).unwrap_or_default()
 }
 
-impl Prepared {
+impl PreparedEvent {
     /// The same of an event each of whose kinds has at most one key: what `key`, `pair` and `label` give for the number
     /// of a kind, a distinct count and a label.
     pub(crate) fn of_columns(
-        row: Fielded,
+        row: RowDraft,
         key: impl Fn(usize) -> Option<Key>,
-        pair: impl Fn(usize) -> Option<Pair>,
+        pair: impl Fn(usize) -> Option<DistinctPair>,
         label: impl Fn(usize) -> Option<Key>,
         once: Option<Key>,
-    ) -> Prepared {
+    ) -> PreparedEvent {
         let pipeline = &row.pipeline;
         let (mut keys, mut uncounted) = (Vec::with_capacity(pipeline.kinds.len()), Vec::new());
-        let mut by_kind = Parts::with_capacity(pipeline.kinds.len());
+        let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
         for (index, plan) in pipeline.kinds.iter().enumerate() {
             let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
             let start = keys.len();
             keys.extend(key(index));
             by_kind.push(start..keys.len());
         }
-        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, Parts) {
-            let (mut all, mut parts) = (Vec::with_capacity(count), Parts::with_capacity(count));
+        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, KeyRanges) {
+            let (mut all, mut parts) = (Vec::with_capacity(count), KeyRanges::with_capacity(count));
             for index in 0..count {
                 let start = all.len();
                 all.extend(of(index));
@@ -156,7 +156,7 @@ impl Prepared {
         let (pairs, by_distinct) = each(pipeline.distincts.len(), pair);
         let is_read = |index: usize| pipeline.labels.get(index).is_some_and(|plan| plan.is_read);
         let (marks, by_label) = each(pipeline.labels.len(), |index| label(index).filter(|_| is_read(index)));
-        Prepared {
+        PreparedEvent {
             keys,
             uncounted,
             by_kind,
@@ -172,19 +172,19 @@ impl Prepared {
 }
 
 /// Cuts and hashes.
-pub(crate) fn derive(row: Fielded, secret: &Secret) -> Prepared {
+pub(crate) fn derive(row: RowDraft, secret: &Secret) -> PreparedEvent {
     derive_with(row, secret, |_| None)
 }
 
 /// The same, but of the kinds for which `logged` has an answer the keys are those.
 pub(crate) fn derive_with(
-    row: Fielded,
+    row: RowDraft,
     secret: &Secret,
     logged: impl Fn(usize) -> Option<Vec<Shingle>>,
-) -> Prepared {
+) -> PreparedEvent {
     let pipeline = &row.pipeline;
     let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
-    let mut by_kind = Parts::with_capacity(pipeline.kinds.len());
+    let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
     for (index, plan) in pipeline.kinds.iter().enumerate() {
         let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
         let start = keys.len();
@@ -200,25 +200,25 @@ pub(crate) fn derive_with(
         by_kind.push(start..keys.len());
     }
     let mut pairs = Vec::new();
-    let mut by_distinct = Parts::with_capacity(pipeline.distincts.len());
+    let mut by_distinct = KeyRanges::with_capacity(pipeline.distincts.len());
     for distinct in &pipeline.distincts {
         let start = pairs.len();
         let mut values = Vec::new();
         if let Some(value) = row.facts.get(distinct.of) {
-            content::piece::pieces(value, content::piece::Normalise::Exact, &mut |piece| {
+            content::piece::pieces(value, content::piece::Normalisation::Exact, &mut |piece| {
                 values.push(secret.shingle(piece.as_bytes()));
             });
         }
         for owner in of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per) {
             for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
                 let pair = secret.pair(owner.shingle, *value);
-                pairs.push(Pair { owner: Key { kind: distinct.kind, ..*owner }, pair });
+                pairs.push(DistinctPair { owner: Key { kind: distinct.kind, ..*owner }, pair });
             }
         }
         by_distinct.push(start..pairs.len());
     }
     let mut marks = Vec::new();
-    let mut by_label = Parts::with_capacity(pipeline.labels.len());
+    let mut by_label = KeyRanges::with_capacity(pipeline.labels.len());
     for label in &pipeline.labels {
         let start = marks.len();
         let owners = of_kind(pipeline, &keys, &uncounted, &by_kind, label.of);
@@ -227,9 +227,9 @@ pub(crate) fn derive_with(
         by_label.push(start..marks.len());
     }
     let owners = |kind: usize| of_kind(pipeline, &keys, &uncounted, &by_kind, kind);
-    let tokens = Tokens::derive(pipeline, &row.facts, secret, owners);
+    let tokens = TokenKeys::derive(pipeline, &row.facts, secret, owners);
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
-    Prepared { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
+    PreparedEvent { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
 }
 
 /// The pieces of one kind in a row, normalised as they are hashed.

@@ -1,7 +1,7 @@
 //! The numbered stages of the flow, one module each. `judge`, the fifth, is a crate of its own, and what models
 //! say comes before it; the seventh is the journal.
 
-pub(crate) mod classify;
+pub(crate) mod classifiers;
 pub(crate) mod features;
 pub(crate) mod fields;
 pub(crate) mod keys;

@@ -4,20 +4,21 @@
 use event::{Facts, Key, Shingle, Slot, Span, Time, Value};
 use judge::LimitValue;
 use stats::{
-    Add, Column, Ledger, LedgerError, Observation, Once, Origin, Outcomes, Quality, Readings, Request, View,
+    Addition, AggregateColumn, DedupeMark, Ledger, LedgerError, Observation, ObserveOutcomes, ObserveRequest,
+    Origin, Quality, ReadingView, Readings,
 };
 
-use super::classify::{self, Known};
-use super::keys::{Pair, Prepared};
-use crate::limit::{AskedByRules, Limits};
+use super::classifiers::{self, ClassifierReading};
+use super::keys::{DistinctPair, PreparedEvent};
+use crate::limit::{LimitContext, RuleTakes};
 use crate::plan::{KindPlan, ReadingColumn, ReadingSource};
 
 /// Events that have been counted, with what was known of their keys before. They can be settled once, by value.
 #[derive(Debug)]
-pub(crate) struct Observed {
-    prepared: Vec<Prepared>,
+pub(crate) struct ObservedBatch {
+    prepared: Vec<PreparedEvent>,
     /// For each event the readings of its keys, then of its pairs, then of its marks, then of limits.
-    outcomes: Outcomes,
+    outcomes: ObserveOutcomes,
     /// The ledger could not be had: every reading is missing.
     failed: bool,
 }
@@ -25,7 +26,7 @@ pub(crate) struct Observed {
 /// One of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ObservedEvent<'a> {
-    pub(crate) prepared: &'a Prepared,
+    pub(crate) prepared: &'a PreparedEvent,
     readings: Readings<'a>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
@@ -33,7 +34,7 @@ pub(crate) struct ObservedEvent<'a> {
     pub(crate) failed: bool,
 }
 
-impl Observed {
+impl ObservedBatch {
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.prepared.len()
@@ -51,7 +52,7 @@ impl Observed {
     }
 
     /// The same without their readings, to be changed.
-    pub(crate) fn prepared_mut(&mut self) -> &mut [Prepared] {
+    pub(crate) fn prepared_mut(&mut self) -> &mut [PreparedEvent] {
         &mut self.prepared
     }
 
@@ -69,7 +70,10 @@ impl<'a> ObservedEvent<'a> {
     }
 
     /// The pairs of a distinct count with their readings.
-    pub(crate) fn of_distinct(&self, distinct: usize) -> impl Iterator<Item = (&'a Pair, View<'a>)> {
+    pub(crate) fn of_distinct(
+        &self,
+        distinct: usize,
+    ) -> impl Iterator<Item = (&'a DistinctPair, ReadingView<'a>)> {
         let range = self.prepared.of_distinct(distinct);
         let (_, readings) = self.readings.split_at(self.prepared.keys.len());
         let pairs = self.prepared.pairs.get(range.clone()).unwrap_or_default();
@@ -83,7 +87,7 @@ impl<'a> ObservedEvent<'a> {
     }
 
     /// See [`known`].
-    pub(crate) fn known(&self) -> impl Iterator<Item = (&'a Key, View<'a>)> + use<'a> {
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&'a Key, ReadingView<'a>)> + use<'a> {
         known(&self.prepared.keys, &self.prepared.pairs, self.readings)
     }
 }
@@ -91,9 +95,9 @@ impl<'a> ObservedEvent<'a> {
 /// Every key of an event, and every owner of distinct values once, with what was known of it before the event.
 fn known<'a>(
     keys: &'a [Key],
-    pairs: &'a [Pair],
+    pairs: &'a [DistinctPair],
     readings: Readings<'a>,
-) -> impl Iterator<Item = (&'a Key, View<'a>)> + use<'a> {
+) -> impl Iterator<Item = (&'a Key, ReadingView<'a>)> + use<'a> {
     let (of_keys, of_pairs) = readings.split_at(keys.len());
     keys.iter().zip(of_keys.iter()).chain(owners(pairs, of_pairs))
 }
@@ -101,9 +105,9 @@ fn known<'a>(
 /// The owners of a run of pairs, each with the reading of its first pair: those of the others already include what
 /// the event itself has added.
 fn owners<'a>(
-    pairs: &'a [Pair],
+    pairs: &'a [DistinctPair],
     readings: Readings<'a>,
-) -> impl Iterator<Item = (&'a Key, View<'a>)> + use<'a> {
+) -> impl Iterator<Item = (&'a Key, ReadingView<'a>)> + use<'a> {
     let mut last = None;
     let pairs = pairs.iter().zip(readings.iter());
     pairs.filter_map(move |(pair, reading)| {
@@ -114,19 +118,19 @@ fn owners<'a>(
 /// Reads and adds. An error of the ledger is not the caller's end: readings are then missing and say so.
 pub(crate) async fn observe(
     ledger: &dyn Ledger,
-    prepared: Vec<Prepared>,
-    limits: Option<&Limits<'_>>,
-) -> (Observed, Option<LedgerError>) {
-    let asked: Vec<AskedByRules<'_>> = prepared.iter().map(|event| asked(event, limits)).collect();
+    prepared: Vec<PreparedEvent>,
+    limits: Option<&LimitContext<'_>>,
+) -> (ObservedBatch, Option<LedgerError>) {
+    let asked: Vec<RuleTakes<'_>> = prepared.iter().map(|event| asked(event, limits)).collect();
     let requests =
-        prepared.iter().zip(&asked).map(|(event, asked)| request(event, asked, What::Seen)).collect();
-    ask(ledger, prepared, requests, &asked, What::Seen).await
+        prepared.iter().zip(&asked).map(|(event, asked)| request(event, asked, ObserveMode::Seen)).collect();
+    ask(ledger, prepared, requests, &asked, ObserveMode::Seen).await
 }
 
 /// What an event takes from limits.
-fn asked<'a>(event: &Prepared, limits: Option<&Limits<'a>>) -> AskedByRules<'a> {
+fn asked<'a>(event: &PreparedEvent, limits: Option<&LimitContext<'a>>) -> RuleTakes<'a> {
     let Some(limits) = limits.filter(|_| !event.row.pipeline.limits.is_empty()) else {
-        return AskedByRules::default();
+        return RuleTakes::default();
     };
     limits.asked(&event.row.pipeline, &event.row.facts, event.row.arrival)
 }
@@ -135,11 +139,11 @@ fn asked<'a>(event: &Prepared, limits: Option<&Limits<'a>>) -> AskedByRules<'a> 
 /// readings do, is filled in.
 async fn ask(
     ledger: &dyn Ledger,
-    mut prepared: Vec<Prepared>,
-    mut requests: Vec<Request>,
-    asked: &[AskedByRules<'_>],
-    what: What,
-) -> (Observed, Option<LedgerError>) {
+    mut prepared: Vec<PreparedEvent>,
+    mut requests: Vec<ObserveRequest>,
+    asked: &[RuleTakes<'_>],
+    what: ObserveMode,
+) -> (ObservedBatch, Option<LedgerError>) {
     let mut at = requests.len();
     for event in &prepared {
         requests.extend(event.tokens.iter().flatten().map(|tokens| tokens.look(event.row.time)));
@@ -147,33 +151,33 @@ async fn ask(
     let (outcomes, error) = match ledger.observe(&requests).await {
         Ok(outcomes) => (outcomes, None),
         Err(error) => {
-            let own = |event: &Prepared| event.keys.len() + event.pairs.len() + event.marks.len();
-            (Outcomes::missing(prepared.iter().map(own)), Some(error))
+            let own = |event: &PreparedEvent| event.keys.len() + event.pairs.len() + event.marks.len();
+            (ObserveOutcomes::missing(prepared.iter().map(own)), Some(error))
         }
     };
     for (number, (event, asked)) in prepared.iter_mut().zip(asked).enumerate() {
-        let Prepared { tokens, row, .. } = event;
+        let PreparedEvent { tokens, row, .. } = event;
         for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
             let Some(tokens) = tokens else { continue };
-            if let Some(known) = Known::of(tokens, outcomes.readings(at).iter()) {
-                classify::fill(plan, tokens, &known, &mut row.facts);
+            if let Some(known) = ClassifierReading::of(tokens, outcomes.readings(at).iter()) {
+                classifiers::fill(plan, tokens, &known, &mut row.facts);
             }
             at += 1;
         }
         let mut facts = std::mem::take(&mut event.row.facts);
-        fill(&mut facts, event, asked, what == What::Seen, outcomes.readings(number));
+        fill(&mut facts, event, asked, what == ObserveMode::Seen, outcomes.readings(number));
         event.row.facts = facts;
     }
-    (Observed { prepared, outcomes, failed: error.is_some() }, error)
+    (ObservedBatch { prepared, outcomes, failed: error.is_some() }, error)
 }
 
 /// Reads one event's keys and adds what is said, or fails.
 pub(crate) async fn observe_one(
     ledger: &dyn Ledger,
-    prepared: Prepared,
-    limits: Option<&Limits<'_>>,
-    what: What,
-) -> Result<Observed, LedgerError> {
+    prepared: PreparedEvent,
+    limits: Option<&LimitContext<'_>>,
+    what: ObserveMode,
+) -> Result<ObservedBatch, LedgerError> {
     let asked = [asked(&prepared, limits)];
     let requests = vec![request(&prepared, &asked[0], what)];
     match ask(ledger, vec![prepared], requests, &asked, what).await {
@@ -184,7 +188,7 @@ pub(crate) async fn observe_one(
 
 /// What an event adds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum ObserveMode {
     /// Itself.
     Seen,
     /// Nothing.
@@ -192,64 +196,68 @@ pub(crate) enum What {
 }
 
 /// The ledger's request for an event's keys.
-pub(crate) fn request(prepared: &Prepared, asked: &AskedByRules<'_>, what: What) -> Request {
+pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: ObserveMode) -> ObserveRequest {
     let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
     for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
         let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default().iter();
         match what {
-            What::Seen if !plan.track.is_empty() => {
+            ObserveMode::Seen if !plan.aggregate.is_empty() => {
                 let value = value(plan, prepared);
-                observations.extend(keys.map(|key| Observation { key: *key, time, add: Add::Value(value) }));
+                observations.extend(keys.map(|key| Observation {
+                    key: *key,
+                    time,
+                    add: Addition::Value(value),
+                }));
             }
             // A look adds nothing either way: it says for which counters a sketch is asked.
-            What::Seen | What::Nothing => {
+            ObserveMode::Seen | ObserveMode::Nothing => {
                 let add = counters(plan.observe.iter().copied());
                 observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
             }
         }
     }
-    let pairs = |add: fn(Shingle) -> Add| {
+    let pairs = |add: fn(Shingle) -> Addition| {
         prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
     };
-    let marks = || prepared.marks.iter().map(|key| Observation { key: *key, time, add: Add::Nothing });
-    let adds = matches!(what, What::Seen);
+    let marks = || prepared.marks.iter().map(|key| Observation { key: *key, time, add: Addition::Nothing });
+    let adds = matches!(what, ObserveMode::Seen);
     let once = match what {
-        What::Seen => {
-            observations.extend(pairs(|pair| Add::Distinct { pair }));
+        ObserveMode::Seen => {
+            observations.extend(pairs(|pair| Addition::Distinct { pair }));
             observations.extend(marks());
-            prepared.once.map(|key| Once { key, time })
+            prepared.once.map(|key| DedupeMark { key, time })
         }
-        What::Nothing => {
-            observations.extend(pairs(|_| Add::Nothing));
+        ObserveMode::Nothing => {
+            observations.extend(pairs(|_| Addition::Nothing));
             observations.extend(marks());
             None
         }
     };
     observations.extend(asked.observations(adds));
     let origin = if adds { Origin::Event } else { Origin::Look };
-    Request { once, origin, observations }
+    ObserveRequest { once, origin, observations }
 }
 
 /// The event's value for a kind's track.
-pub(crate) fn value(plan: &KindPlan, prepared: &Prepared) -> Option<i64> {
+pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
     match prepared.row.facts.get(plan.value?)? {
         Value::Integer(integer) => Some(*integer),
         _ => None,
     }
 }
 
-pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Add {
+pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Addition {
     let mut adds = adds.peekable();
-    if adds.peek().is_none() { Add::Nothing } else { Add::Counters(adds.collect()) }
+    if adds.peek().is_none() { Addition::Nothing } else { Addition::Counters(adds.collect()) }
 }
 
 /// Fills the columns of readings. A value goes straight from its reading into the row: one that is moved there as a whole,
 /// where its parts were just written, is waited for.
 fn fill(
     facts: &mut Facts,
-    prepared: &Prepared,
-    asked: &AskedByRules<'_>,
+    prepared: &PreparedEvent,
+    asked: &RuleTakes<'_>,
     adds: bool,
     readings: Readings<'_>,
 ) {
@@ -257,7 +265,7 @@ fn fill(
     let (of_keys, rest) = readings.split_at(prepared.keys.len());
     let (of_pairs, rest) = rest.split_at(prepared.pairs.len());
     let (of_marks, of_limits) = rest.split_at(prepared.marks.len());
-    let told = asked.told(of_limits, adds, pipeline.limits.len());
+    let told = asked.results(of_limits, adds, pipeline.limits.len());
     let of_kind = |kind: usize| of_keys.part(prepared.counted(kind));
     let time = prepared.row.time;
     for ReadingColumn { slot, source } in &pipeline.readings {
@@ -284,17 +292,22 @@ fn fill(
                     .filter_map(|reading| reading.last().map(|last| (time - last).0.max(0)));
                 put(facts, *slot, ages.min());
             }
-            ReadingSource::Track { kind, column } => {
-                let Some(kept) = pipeline.kinds.get(*kind).and_then(|plan| plan.track.get(*column)) else {
+            ReadingSource::Aggregate { kind, column } => {
+                let Some(kept) = pipeline.kinds.get(*kind).and_then(|plan| plan.aggregate.get(*column))
+                else {
                     continue;
                 };
                 let of = of_kind(*kind);
-                if matches!(kept, Column::Decayed { .. }) {
+                if matches!(kept, AggregateColumn::Decayed { .. }) {
                     let reals = present(of).map(|reading| f64::from_bits(reading.sum(0, *column)));
                     put(facts, *slot, reals.reduce(f64::max));
                 } else {
                     let integers = present(of).filter_map(|reading| integer(*kept, reading.sum(0, *column)));
-                    put(facts, *slot, if *kept == Column::Min { integers.min() } else { integers.max() });
+                    put(
+                        facts,
+                        *slot,
+                        if *kept == AggregateColumn::Min { integers.min() } else { integers.max() },
+                    );
                 }
             }
             ReadingSource::Distinct { distinct, window } => {
@@ -334,7 +347,7 @@ pub(crate) fn put(facts: &mut Facts, slot: Slot, value: Option<impl Into<Value>>
 }
 
 /// The sum of some counters, each over its window; `None` if the kind does not have one of these.
-fn sum(plan: &KindPlan, reading: View<'_>, terms: &[(usize, Span)]) -> Option<u64> {
+fn sum(plan: &KindPlan, reading: ReadingView<'_>, terms: &[(usize, Span)]) -> Option<u64> {
     terms.iter().try_fold(0u64, |sum, (counter, window)| {
         Some(sum.saturating_add(reading.sum(plan.window(*window)?, *counter)))
     })
@@ -346,11 +359,11 @@ fn counted(count: u64) -> i64 {
 }
 
 /// The word of a track's column as facts have it; `None` where there is none yet, and for times, which have facts of their own.
-fn integer(kept: Column, word: u64) -> Option<i64> {
+fn integer(kept: AggregateColumn, word: u64) -> Option<i64> {
     match kept.value(word) {
-        stats::Value::Count(count) => Some(counted(count)),
-        stats::Value::Integer(integer) => integer,
-        stats::Value::Real(_) | stats::Value::Time(_) => None,
+        stats::AggregateValue::Count(count) => Some(counted(count)),
+        stats::AggregateValue::Integer(integer) => integer,
+        stats::AggregateValue::Real(_) | stats::AggregateValue::Time(_) => None,
     }
 }
 
@@ -362,22 +375,26 @@ fn estimated(readings: Readings<'_>) -> Option<bool> {
 
 /// Whether one of the marks still holds; `None` where none could be looked up.
 fn marked(readings: Readings<'_>, time: Time) -> Option<bool> {
-    let holds = present(readings).map(|reading| match Column::Max.value(reading.sum(0, 0)) {
-        stats::Value::Integer(Some(until)) => until > time.0,
+    let holds = present(readings).map(|reading| match AggregateColumn::Max.value(reading.sum(0, 0)) {
+        stats::AggregateValue::Integer(Some(until)) => until > time.0,
         _ => false,
     });
     holds.reduce(|one, other| one || other)
 }
 
-fn is_present(reading: &View<'_>) -> bool {
+fn is_present(reading: &ReadingView<'_>) -> bool {
     reading.quality() != Quality::Missing
 }
 
-fn present<'a>(readings: Readings<'a>) -> impl Iterator<Item = View<'a>> + use<'a> {
+fn present<'a>(readings: Readings<'a>) -> impl Iterator<Item = ReadingView<'a>> + use<'a> {
     readings.iter().filter(is_present)
 }
 
 /// The largest count over a window of those that are there.
-fn largest<'a>(readings: impl Iterator<Item = View<'a>>, window: usize, counter: usize) -> Option<i64> {
+fn largest<'a>(
+    readings: impl Iterator<Item = ReadingView<'a>>,
+    window: usize,
+    counter: usize,
+) -> Option<i64> {
     readings.filter(is_present).map(|reading| counted(reading.sum(window, counter))).max()
 }

@@ -6,12 +6,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::keys::{self, Prepared};
+use super::keys::{self, PreparedEvent};
+use crate::ban_list::BanList;
 use crate::plan::{ReadingColumn, ReadingSource};
-use crate::told::Register;
 
 /// Fills the columns of marks for what the networks of addresses say.
-pub(crate) fn fill(register: &Register, prepared: &mut [Prepared]) {
+pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
     if !register.has_ranges() {
         return;
     }

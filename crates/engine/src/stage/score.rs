@@ -4,19 +4,20 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use event::Facts;
-use judge::catboost::Scratch;
+use judge::catboost::ModelScratch;
 
-use super::keys::Prepared;
-use super::observe::Observed;
+use super::keys::PreparedEvent;
+use super::observe::ObservedBatch;
 
 thread_local! {
     /// Memory that scoring uses, kept between batches.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<ModelScratch> = RefCell::default();
 }
 
 /// Fills the columns of the models. Rows of one pipeline that lie one behind the other are scored together.
-pub(crate) fn score(observed: &mut Observed) {
-    let same = |one: &Prepared, other: &Prepared| Arc::ptr_eq(&one.row.pipeline, &other.row.pipeline);
+pub(crate) fn score(observed: &mut ObservedBatch) {
+    let same =
+        |one: &PreparedEvent, other: &PreparedEvent| Arc::ptr_eq(&one.row.pipeline, &other.row.pipeline);
     for run in observed.prepared_mut().chunk_by_mut(same) {
         let pipeline = run.first().map(|prepared| Arc::clone(&prepared.row.pipeline));
         let Some(pipeline) = pipeline.filter(|pipeline| !pipeline.models.is_empty()) else { continue };

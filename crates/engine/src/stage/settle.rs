@@ -2,31 +2,35 @@
 
 use event::{Key, Span};
 use judge::{Action, Effect, Verdict};
-use stats::{Add, Ledger, LedgerError, Observation, Origin, Request};
+use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
-use super::observe::{Observed, ObservedEvent, counters};
+use super::observe::{ObservedBatch, ObservedEvent, counters};
+use crate::ban_list::NewBan;
 use crate::plan::Pipeline;
-use crate::told::Put;
 
 /// What the verdicts add. Events that were counted before settle nothing, and neither does one whose statistics
 /// could not be had: what was not counted as seen must not be counted as judged.
-pub(crate) fn requests(observed: &Observed, verdicts: &[Verdict]) -> Vec<Request> {
+pub(crate) fn requests(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<ObserveRequest> {
     let judged =
         observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
     let mut requests = Vec::new();
     for (observed, verdict) in judged {
         let mut observations = settled(&observed, verdict.action);
         carry_out(&observed, verdict, &mut observations);
-        for part in observations.chunks(Request::OBSERVATIONS_MAX) {
-            requests.push(Request { once: None, origin: Origin::Verdict, observations: part.to_vec() });
+        for part in observations.chunks(ObserveRequest::OBSERVATIONS_MAX) {
+            requests.push(ObserveRequest {
+                once: None,
+                origin: Origin::Verdict,
+                observations: part.to_vec(),
+            });
         }
     }
     requests
 }
 
 /// Adds it.
-pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[Request]) -> Result<(), LedgerError> {
+pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> Result<(), LedgerError> {
     if !requests.is_empty() {
         ledger.observe(requests).await?;
     }
@@ -72,7 +76,7 @@ fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut
         observations.extend(prepared.of_kind(plan.of).iter().map(|key| Observation {
             key: Key { kind: plan.kind, ..*key },
             time: arrival,
-            add: Add::Value(Some((arrival + lasts).0)),
+            add: Addition::Value(Some((arrival + lasts).0)),
         }));
     }
     for (kind, counter, amount) in adds {
@@ -85,7 +89,7 @@ fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut
 }
 
 /// The labels that verdicts put on keys, by what the keys are of: those of which enforcement points are told.
-pub(crate) fn told(observed: &Observed, verdicts: &[Verdict]) -> Vec<Put> {
+pub(crate) fn new_bans(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<NewBan> {
     let mut puts = Vec::new();
     for (observed, verdict) in observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate) {
         let pipeline: &Pipeline = &observed.prepared.row.pipeline;
@@ -98,7 +102,7 @@ pub(crate) fn told(observed: &Observed, verdicts: &[Verdict]) -> Vec<Put> {
                 continue;
             };
             pieces(pipeline, plan.of, &observed.prepared.row.facts, |piece| {
-                puts.push(Put {
+                puts.push(NewBan {
                     pipeline: pipeline.name.clone(),
                     kind: kind.clone(),
                     label: label.clone(),
@@ -120,7 +124,7 @@ fn settled(observed: &ObservedEvent<'_>, action: Action) -> Vec<Observation> {
     for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
         let settled = plan.settle.iter().filter(|(other, _)| *other == action);
         let add = counters(settled.map(|(_, counter)| (*counter, 1)));
-        if matches!(add, Add::Nothing) {
+        if matches!(add, Addition::Nothing) {
             continue;
         }
         let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::backtest::{Backtest, Counts, Question, Replay, Report};
-use engine::journal::Archive;
+use engine::backtest::{Backtest, BacktestQuery, BacktestReport, ConfusionMatrix, Replay};
+use engine::journal::JournalArchive;
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan};
 use judge::{Action, Mode};
 
@@ -39,9 +39,9 @@ fn pipeline(text: &str) -> Arc<Pipeline> {
 }
 
 impl Judged {
-    fn report(&self, text: &str, question: Question) -> Report {
+    fn report(&self, text: &str, question: BacktestQuery) -> BacktestReport {
         // Beside the writer, which has it open.
-        let archive = Archive::open(&self.directory.journal_path()).unwrap();
+        let archive = JournalArchive::open(&self.directory.journal_path()).unwrap();
         let backtest = Backtest::new(pipeline(text), question, &archive.descriptions().unwrap());
         let mut tally = backtest.tally();
         for block in archive.newest_first() {
@@ -54,7 +54,7 @@ impl Judged {
 #[test]
 fn the_same_rules_say_the_same() {
     let judged = judged();
-    let report = judged.report("preset = \"mail\"", Question::default());
+    let report = judged.report("preset = \"mail\"", BacktestQuery::default());
     assert_eq!(report.rows, judged.decisions.len() as u64);
     assert_eq!((report.changed, report.rescored, report.undescribed), (0, 0, 0));
     assert!(report.examples.is_empty() && report.not_logged.is_empty(), "{report:?}");
@@ -75,9 +75,9 @@ fn other_bands_change_what_they_should() {
     let judged = judged();
     // 1 is where the preset has 4.
     let text = "preset = \"mail\"\n[[band]]\nat = 1.0\naction = \"tag\"\n[[rule]]\nname = \"NEW\"\nwhen = \"mail.size > 0\"\nmode = \"shadow\"\nscore = 1.0\n";
-    let report = judged.report(text, Question { caught: vec![Action::Tag], ..Question::default() });
+    let report = judged.report(text, BacktestQuery { caught: vec![Action::Tag], ..BacktestQuery::default() });
     let bands = pipeline(text).rules.bands().clone();
-    let mut counts = Counts::default();
+    let mut counts = ConfusionMatrix::default();
     let mut changed = 0;
     for (decision, label) in judged.decisions.iter().zip(&judged.labels) {
         let verdict = &decision.verdict;
@@ -117,7 +117,7 @@ fn other_bands_change_what_they_should() {
 fn the_largest_changes_say_which_rules_turned() {
     let judged = judged();
     let text = "preset = \"mail\"\n[[rule]]\nname = \"NO_DATE\"\nscore = 0.25\n[[rule]]\nname = \"HUGE\"\nwhen = \"!mail.has_date\"\nscore = 20.0\n";
-    let report = judged.report(text, Question::default());
+    let report = judged.report(text, BacktestQuery::default());
     let without: Vec<_> = report.rules.iter().filter(|rule| rule.rule == "HUGE").collect();
     assert!(without[0].after > 0 && without[0].before == 0, "{without:?}");
     let first = &report.examples[0];
@@ -134,7 +134,7 @@ fn what_was_not_logged_is_named_and_not_guessed() {
         [[rule]]\nname = \"TEXT\"\nwhen = \"mail.body_text.contains('a')\"\nscore = 20.0\n\
         [[rule]]\nname = \"OF_TEXT\"\nwhen = \"!rule('TEXT')\"\nscore = 20.0\n\
         [[rule]]\nname = \"OTHER_WINDOW\"\nwhen = \"from.seen('3d') == 0\"\nscore = 20.0\n";
-    let report = judged.report(text, Question::default());
+    let report = judged.report(text, BacktestQuery::default());
     assert_eq!((report.changed, report.rescored), (0, 0), "{:?}", report.examples);
     let named: Vec<(&str, String, u64)> =
         report.not_logged.iter().map(|it| (it.fact.as_str(), it.needed_by.join(" "), it.rows)).collect();
@@ -154,11 +154,11 @@ fn a_time_and_a_pipeline_are_chosen() {
     let judged = judged();
     let middle = judged.decisions[judged.decisions.len() / 2].time;
     let earlier = judged.decisions.iter().filter(|decision| decision.time < middle).count() as u64;
-    let before = Question { to: Some(middle), ..Question::default() };
+    let before = BacktestQuery { to: Some(middle), ..BacktestQuery::default() };
     assert_eq!(judged.report("preset = \"mail\"", before).rows, earlier);
-    let after = Question { from: Some(middle), ..Question::default() };
+    let after = BacktestQuery { from: Some(middle), ..BacktestQuery::default() };
     assert_eq!(judged.report("preset = \"mail\"", after).rows, judged.decisions.len() as u64 - earlier);
-    assert_eq!(judged.report("preset = \"mail\"\nname = \"other\"", Question::default()).rows, 0);
+    assert_eq!(judged.report("preset = \"mail\"\nname = \"other\"", BacktestQuery::default()).rows, 0);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn what_is_being_written_is_left_out() {
     let judged = judged();
     judged.engine.close().unwrap();
     let path = judged.directory.journal_path();
-    let archive = Archive::open(&path).unwrap();
+    let archive = JournalArchive::open(&path).unwrap();
     let newest: Vec<_> = archive.newest_first().map(Result::unwrap).map(|block| block.head.first).collect();
     let mut oldest: Vec<_> =
         archive.oldest_first().map(Result::unwrap).map(|block| block.head.first).collect();
@@ -177,7 +177,7 @@ fn what_is_being_written_is_left_out() {
     let whole = std::fs::read(&last).unwrap();
     for length in [0, 5, 12, 30, whole.len() - 1] {
         std::fs::write(&last, &whole[..length]).unwrap();
-        let archive = Archive::open(&path).unwrap();
+        let archive = JournalArchive::open(&path).unwrap();
         let blocks = archive.newest_first().map(Result::unwrap).count();
         assert!(blocks < newest.len(), "{length}");
         assert_eq!(archive.oldest_first().map(Result::unwrap).count(), blocks);
@@ -185,10 +185,10 @@ fn what_is_being_written_is_left_out() {
 }
 
 impl Judged {
-    fn replayed(&self, text: &str, question: Question) -> Report {
+    fn replayed(&self, text: &str, question: BacktestQuery) -> BacktestReport {
         let config = Config::from_text("new.toml", &format!("{text}{KEPT}"), &Overrides::default());
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        let archive = Archive::open(&self.directory.journal_path()).unwrap();
+        let archive = JournalArchive::open(&self.directory.journal_path()).unwrap();
         let secret = self.directory.secret().unwrap();
         let pipeline = Arc::clone(&plan.pipelines[0]);
         let descriptions = archive.descriptions().unwrap();
@@ -205,7 +205,7 @@ impl Judged {
 #[test]
 fn replayed_events_are_judged_as_they_were() {
     let judged = judged();
-    let report = judged.replayed("preset = \"mail\"", Question::default());
+    let report = judged.replayed("preset = \"mail\"", BacktestQuery::default());
     assert_eq!(report.rows, judged.decisions.len() as u64);
     assert_eq!((report.changed, report.rescored), (0, 0), "{:#?}", report.examples);
     assert!(report.not_logged.is_empty(), "{:?}", report.not_logged);
@@ -215,7 +215,8 @@ fn replayed_events_are_judged_as_they_were() {
     }
     // The statistics of what came before the question's time are there all the same.
     let middle = judged.decisions[judged.decisions.len() / 2].time;
-    let later = judged.replayed("preset = \"mail\"", Question { from: Some(middle), ..Question::default() });
+    let later = judged
+        .replayed("preset = \"mail\"", BacktestQuery { from: Some(middle), ..BacktestQuery::default() });
     assert!(later.rows > 0 && later.rows < report.rows);
     assert_eq!(later.rescored, 0, "{:#?}", later.examples);
 }
@@ -228,7 +229,7 @@ fn a_replay_counts_what_had_not_been_counted() {
         [[rule]]\nname = \"SIZED\"\nwhen = \"size.seen('3d') >= 1\"\nscore = 20.0\n\
         [[kind]]\nname = \"size\"\nnumber = 4000\nof = \"mail.size\"\n\
         [[statistic]]\nname = \"sizes\"\nkeys = [\"size\"]\ncounts = [\"seen\"]\nwindows = [\"1d x 30\"]\n";
-    let report = judged.replayed(text, Question::default());
+    let report = judged.replayed(text, BacktestQuery::default());
     let named: Vec<&str> = report.not_logged.iter().map(|it| it.fact.as_str()).collect();
     assert_eq!(named, ["mail.body_text"]);
     let sized = report.rules.iter().find(|rule| rule.rule == "SIZED").unwrap();

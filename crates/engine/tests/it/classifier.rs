@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Directory, Engine, FeedbackOutcome, Overrides, Plan, RecordId, Said};
+use engine::{Config, Directory, Engine, FeedbackInput, FeedbackOutcome, Overrides, Plan, RecordId};
 use event::{Event, Span, Value};
 
 use crate::pipeline::NOW;
@@ -217,7 +217,7 @@ fn reports_teach_as_far_as_they_count() {
     let say = |text: &str, class: &str, by: Option<&str>| {
         let pipeline = Arc::clone(&engine.plan().pipelines[0]);
         let prepared = engine.prepare(&pipeline, comment(text, "anna"), NOW);
-        let outcome = pollster::block_on(engine.learn(prepared, text, Said { class, by })).unwrap();
+        let outcome = pollster::block_on(engine.learn(prepared, text, FeedbackInput { class, by })).unwrap();
         let known = ["words.bad", "words.good"].map(|name| fact(&engine, name, "", "anna"));
         (outcome, known)
     };

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::backtest::{Backtest, Question, Report};
-use engine::journal::{Archive, Description, Feedback, Journal, Record, Row, export, verify};
+use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
+use engine::journal::{
+    DecisionRow, Feedback, Journal, JournalArchive, Record, VersionDescription, export, verify,
+};
 use engine::{Config, Directory, Engine, JournalPlan, Overrides, Plan, RecordId};
 use event::{Column, Facts, Span, Time, Type, Value};
 use judge::{Action, Verdict};
@@ -44,7 +46,7 @@ impl Rotated {
         let rotated = Rotated { parent, directory, decisions };
         let engine = rotated.open();
         // The operator has said it, too: that would not be logged again.
-        let said = engine::Said { class: "ham", by: Some("ann@example.org") };
+        let said = engine::FeedbackInput { class: "ham", by: Some("ann@example.org") };
         pollster::block_on(engine.feedback(rotated.decisions[5].id, said, NOW)).unwrap();
         let journal = engine.journal().unwrap();
         journal.sync().unwrap();
@@ -88,12 +90,12 @@ fn records(journal: &Journal) -> Vec<(RecordId, Record)> {
     records
 }
 
-fn report(directory: &Directory) -> Report {
-    let archive = Archive::open(&directory.journal_path()).unwrap();
+fn report(directory: &Directory) -> BacktestReport {
+    let archive = JournalArchive::open(&directory.journal_path()).unwrap();
     let text = "preset = \"mail\"\n[[rule]]\nname = \"NEW\"\nwhen = \"mail.size > 3000\"\nscore = 3\n";
     let plan = Plan::compile(&Config::from_text("new.toml", text, &Overrides::default())).unwrap();
     let pipeline = std::sync::Arc::clone(&plan.pipelines[0]);
-    let backtest = Backtest::new(pipeline, Question::default(), &archive.descriptions().unwrap());
+    let backtest = Backtest::new(pipeline, BacktestQuery::default(), &archive.descriptions().unwrap());
     let mut tally = backtest.tally();
     for block in archive.newest_first() {
         tally.add(backtest.judge(&block.unwrap()).unwrap());
@@ -103,7 +105,7 @@ fn report(directory: &Directory) -> Report {
 
 fn table(journal: &Journal) -> Vec<String> {
     let mut lines = Vec::new();
-    export::ndjson(&journal.archive().unwrap(), &export::Filter::default(), &mut lines).unwrap();
+    export::ndjson(&journal.archive().unwrap(), &export::ExportFilter::default(), &mut lines).unwrap();
     String::from_utf8(lines).unwrap().lines().map(str::to_owned).collect()
 }
 
@@ -132,7 +134,8 @@ fn columns_say_what_the_rows_said() {
     assert_eq!(others(&table(journal)), others(&lines), "but for the label that came");
     let (judged, again) = (judged.unwrap(), report(&rotated.directory));
     assert!(judged.changed > 0 && judged.rows as usize == rotated.decisions.len());
-    let said = |report: &Report| (report.rows, report.changed, report.rescored, report.actions.clone());
+    let said =
+        |report: &BacktestReport| (report.rows, report.changed, report.rescored, report.actions.clone());
     assert_eq!((said(&again), &again.rules), (said(&judged), &judged.rules));
     assert_eq!(again.examples.len(), judged.examples.len());
     let found = verify(&rotated.directory.journal_path(), None, &mut |_, _| ()).unwrap();
@@ -265,7 +268,7 @@ fn a_crash_at_any_step_loses_nothing() {
             fs::write(directory.path().join(format!("{name}.{extension}")), bytes).unwrap();
         }
         // Whoever does not open it sees everything, too.
-        let archive = Archive::open(directory.path()).unwrap();
+        let archive = JournalArchive::open(directory.path()).unwrap();
         let seen: usize = archive.newest_first().map(|block| block.unwrap().records().unwrap().len()).sum();
         assert_eq!(seen, 500, "{state}");
         let journal = open(directory.path());
@@ -364,7 +367,7 @@ fn files_are_read_while_segments_come_become_columns_and_go() {
         });
         let (mut readings, mut read) = (0, 0);
         while !writer.is_finished() || readings == 0 {
-            let archive = Archive::open(directory.path()).unwrap();
+            let archive = JournalArchive::open(directory.path()).unwrap();
             let mut seen = Vec::new();
             let skipped = archive.scan(|id, _| {
                 seen.push(id.0);
@@ -389,7 +392,7 @@ fn files_are_read_while_segments_come_become_columns_and_go() {
     drop(journal);
     fs::remove_file(oldest).unwrap();
     assert_eq!(archive.lacking().unwrap().len(), 1);
-    assert!(Archive::open(directory.path()).unwrap().lacking().unwrap()[0].is_gone);
+    assert!(JournalArchive::open(directory.path()).unwrap().lacking().unwrap()[0].is_gone);
 }
 
 /// Rows that cannot be read are left for whoever can.
@@ -457,7 +460,7 @@ fn many_records_are_written_by_columns_and_copied_when_their_segment_is_closed()
         }
         assert_eq!(journal.find(RecordId(count)).unwrap(), None);
         assert_eq!(journal.recent(1).unwrap().last().unwrap().0, RecordId(count - 1));
-        let archive = Archive::open(directory.path()).unwrap();
+        let archive = JournalArchive::open(directory.path()).unwrap();
         assert_eq!(archive.find(RecordId(2000)).unwrap(), Some(feedback(2000).2));
         let found = verify(directory.path(), None, &mut |_, _| ()).unwrap();
         assert!(found.is_sound() && found.records == count - 1, "{found:?}");
@@ -497,7 +500,7 @@ fn columns_are_made_anew_where_they_would_mean_something_else() {
             next: None,
             effects: Vec::new(),
         };
-        let row = Row {
+        let row = DecisionRow {
             pipeline: "mail".to_owned(),
             version: "0123abcd".to_owned(),
             event_id: None,
@@ -520,7 +523,7 @@ fn columns_are_made_anew_where_they_would_mean_something_else() {
     assert!(first_block(&segment).1);
     let column =
         |name: &str, kind| Column { name: name.to_owned(), kind, doc: String::new(), journalled: true };
-    let description = Description {
+    let description = VersionDescription {
         columns: vec![
             column("colour", Type::String),
             column("size", Type::Integer),

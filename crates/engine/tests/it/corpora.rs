@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use content::message::{self, Envelope};
-use engine::{Config, Decision, Engine, Overrides, Plan, Prepared};
+use engine::{Config, Decision, Engine, Overrides, Plan, PreparedEvent};
 use event::{Secret, Span, Time};
 
 /// A secret that is always the same, and with it what is estimated of keys.
@@ -37,11 +37,11 @@ pub(crate) fn mbox() -> Vec<(String, Vec<u8>)> {
     messages
 }
 
-fn decide(engine: &Engine, prepared: Prepared) -> Decision {
+fn decide(engine: &Engine, prepared: PreparedEvent) -> Decision {
     pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
 }
 
-pub(crate) fn prepare_mail(engine: &Engine, raw: &[u8]) -> Prepared {
+pub(crate) fn prepare_mail(engine: &Engine, raw: &[u8]) -> PreparedEvent {
     let time = message::time(raw).unwrap_or(Time::from_seconds(1_700_000_000));
     let mut event = message::event(raw.to_vec(), Envelope::from_headers(raw));
     event.time = Some(time);
@@ -155,7 +155,8 @@ fn web() {
         if text.is_empty() {
             continue;
         }
-        let event = content::log::event(text).unwrap_or_else(|error| panic!("line {}: {error}", number + 1));
+        let event =
+            content::access_log::event(text).unwrap_or_else(|error| panic!("line {}: {error}", number + 1));
         let arrival = event.time.unwrap();
         let decision = decide(&engine, engine.prepare(&pipeline, event, arrival));
         line(&mut found, &(number + 1).to_string(), &decision);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::envoy::{Domains, Found, Rate, Unit};
+use engine::envoy::{DescriptorMatch, Domains, Rate, RateUnit};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../corpora/limits/envoy")
@@ -19,7 +19,7 @@ fn read(files: &[&str], merge: bool) -> Result<Domains, String> {
 
 /// Path, requests and unit of what an entry list means; `unlimited` for any number, `None` for no limit.
 fn meant(domains: &Domains, domain: &str, entries: &[(&str, &str)]) -> Option<String> {
-    let Found { rule, shared, .. } = domains.find(domain, entries.iter().copied())?;
+    let DescriptorMatch { rule, shared, .. } = domains.find(domain, entries.iter().copied())?;
     let rate = match rule.rate {
         None => "unlimited".to_owned(),
         Some(Rate { requests, unit }) => format!("{requests}/{}", unit.name()),
@@ -187,7 +187,7 @@ fn the_peers_examples_are_read() {
     assert_eq!(found.rule.metadata, Some(serde_json::json!({"service_with_quota": {"name": "service_2"}})));
     let found = domains.find("rl", [("category", "account")].into_iter()).unwrap();
     assert_eq!(found.rule.replaces, ["bkthomps", "fake_name"]);
-    assert_eq!(found.rule.rate, Some(Rate { requests: 4, unit: Unit::Minute }));
+    assert_eq!(found.rule.rate, Some(Rate { requests: 4, unit: RateUnit::Minute }));
     let runtime = ["basic.yaml", "another.yaml", "share_threshold.yaml", "reload.yaml"];
     let runtime = runtime.map(|file| format!("runtime/{file}"));
     let domains = read(&runtime.each_ref().map(String::as_str), false).unwrap();

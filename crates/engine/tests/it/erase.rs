@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use engine::journal::verify;
-use engine::{Config, Directory, Engine, Erased, Overrides, Plan};
+use engine::{Config, Directory, Engine, ErasureReport, Overrides, Plan};
 use event::Time;
 
 use crate::tables::labelled_mail;
@@ -62,7 +62,7 @@ fn one_subject_goes_and_all_else_stays() {
     assert_eq!(pretended, erased, "nothing was changed before");
     assert_eq!(erased.records.decisions, concerned.len() as u64);
     assert!(erased.keys > 0 && erased.records.feedback > 0, "{erased:?}");
-    assert_eq!(erase(false), Erased::default(), "all is gone");
+    assert_eq!(erase(false), ErasureReport::default(), "all is gone");
 
     let found = verify(&directory.journal_path(), None, &mut |_, _| ()).unwrap();
     assert!(found.is_sound(), "{found:?}");

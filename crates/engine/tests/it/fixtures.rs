@@ -10,8 +10,8 @@ use engine::journal::Record;
 use engine::{Config, Directory, Engine, Explanation, Overrides, Plan, RecordId};
 use event::{Key, Kind, Shingle, Space, Span, Time, Value};
 use stats::{
-    Add, Admit, Catalog, Column, Embedded, Layout, Ledger, Measure, Observation, Once, Quality, Reading,
-    Request, Statistic, Track, Weight,
+    Addition, Admission, AggregateColumn, AggregateLayout, Catalog, DecayWeight, DedupeMark, EmbeddedLedger,
+    Layout, Ledger, Measure, Observation, ObserveRequest, Quality, Reading, Statistic,
 };
 use store::FileDevice;
 
@@ -119,23 +119,33 @@ fn catalog() -> Catalog {
         vec![Span::minutes(1), Span::minutes(5)],
         None,
     );
-    let decayed = Column::Decayed { half_life: Span::hours(1), weight: Weight::Value };
-    let columns =
-        vec![Column::First, Column::Last, Column::Count, Column::Sum, Column::Min, Column::Max, decayed];
+    let decayed = AggregateColumn::Decayed { half_life: Span::hours(1), weight: DecayWeight::Value };
+    let columns = vec![
+        AggregateColumn::First,
+        AggregateColumn::Last,
+        AggregateColumn::Count,
+        AggregateColumn::Sum,
+        AggregateColumn::Min,
+        AggregateColumn::Max,
+        decayed,
+    ];
     let days = vec![Span::days(1), Span::days(2)];
     let measures = [
         (WINDOWS, Measure::Windows(windows.unwrap())),
-        (TRACK, Measure::Track(Track::new(columns, Span::days(30)).unwrap())),
+        (TRACK, Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap())),
         (DISTINCT, Measure::Distinct { tier: tier("1d x 2"), windows: days.clone() }),
         (APPROX, Measure::Approx { tier: tier("1d x 2"), windows: days, precision: 10 }),
         (ONCE, Measure::Once { window: Span::hours(1) }),
-        (ADMITTED, Measure::Track(Track::new(vec![Column::Count], Span::days(30)).unwrap())),
+        (
+            ADMITTED,
+            Measure::Aggregate(AggregateLayout::new(vec![AggregateColumn::Count], Span::days(30)).unwrap()),
+        ),
     ];
     let mut builder = Catalog::builder();
     for (kind, measure) in measures {
         let name = format!("statistic{}", kind.0);
-        let admit = (kind == ADMITTED).then(|| Admit {
-            sketch: Admit::sketch_of(&name),
+        let admit = (kind == ADMITTED).then(|| Admission {
+            sketch: Admission::sketch_of(&name),
             after: 4,
             rotate: Span::days(2),
             bytes: 0,
@@ -147,11 +157,11 @@ fn catalog() -> Catalog {
     builder.build()
 }
 
-fn ledger(path: &Path) -> Embedded {
+fn ledger(path: &Path) -> EmbeddedLedger {
     let device = FileDevice::open(path.join("ledger")).unwrap();
     let options =
         stats::Options { memory_bytes: 1 << 20, segment_bytes: 8192, durability: stats::Durability::Sync };
-    let (ledger, recovery) = Embedded::open(Arc::new(device), catalog(), options).unwrap();
+    let (ledger, recovery) = EmbeddedLedger::open(Arc::new(device), catalog(), options).unwrap();
     assert!(recovery.losses.is_empty() && recovery.truncated_bytes == 0, "{recovery:?}");
     ledger
 }
@@ -162,18 +172,26 @@ fn key(kind: Kind, number: u64) -> Key {
     Key { space: SPACE, kind, shingle: Shingle(mixed ^ mixed >> 31) }
 }
 
-fn distinct(owner: Key, value: u64) -> Add {
+fn distinct(owner: Key, value: u64) -> Addition {
     let mixed = value.wrapping_add(owner.shingle.0).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    Add::Distinct { pair: Shingle(owner.shingle.0 >> 48 << 48 | (mixed ^ mixed >> 31) >> 16) }
+    Addition::Distinct { pair: Shingle(owner.shingle.0 >> 48 << 48 | (mixed ^ mixed >> 31) >> 16) }
 }
 
-fn observe(ledger: &Embedded, once: Option<u64>, observations: Vec<(Key, Time, Add)>) -> Vec<Reading> {
+fn observe(
+    ledger: &EmbeddedLedger,
+    once: Option<u64>,
+    observations: Vec<(Key, Time, Addition)>,
+) -> Vec<Reading> {
     let observations =
         observations.into_iter().map(|(key, time, add)| Observation { key, time, add }).collect();
-    let once = once.map(|number| Once { key: key(ONCE, number), time: NOW });
-    let outcomes =
-        pollster::block_on(ledger.observe(&[Request { once, observations, ..Request::default() }])).unwrap();
+    let once = once.map(|number| DedupeMark { key: key(ONCE, number), time: NOW });
+    let outcomes = pollster::block_on(ledger.observe(&[ObserveRequest {
+        once,
+        observations,
+        ..ObserveRequest::default()
+    }]))
+    .unwrap();
     outcomes.outcomes().next().unwrap().readings
 }
 
@@ -184,22 +202,30 @@ fn write_ledger(path: &Path) {
     for second in 0..400 {
         let amounts = [(0, 1 + second % 300), (1, second % 7)].into();
         let time = NOW + Span::seconds(second as i64);
-        observe(&written, None, vec![(key(WINDOWS, 1), time, Add::Counters(amounts))]);
+        observe(&written, None, vec![(key(WINDOWS, 1), time, Addition::Counters(amounts))]);
     }
-    observe(&written, Some(1), vec![(key(WINDOWS, 2), NOW, Add::Counters([(0, 1)].into()))]);
+    observe(&written, Some(1), vec![(key(WINDOWS, 2), NOW, Addition::Counters([(0, 1)].into()))]);
     for amount in [u64::MAX - 1, 1 << 40, 3] {
         let amounts = [(1, amount)].into();
-        observe(&written, None, vec![(key(WINDOWS, 3), NOW + Span::seconds(10), Add::Counters(amounts))]);
+        observe(
+            &written,
+            None,
+            vec![(key(WINDOWS, 3), NOW + Span::seconds(10), Addition::Counters(amounts))],
+        );
     }
     for number in 0..20 {
         let time = NOW + Span::minutes(number as i64);
-        observe(&written, None, vec![(key(WINDOWS, 100 + number), time, Add::Counters([(0, 2)].into()))]);
+        observe(
+            &written,
+            None,
+            vec![(key(WINDOWS, 100 + number), time, Addition::Counters([(0, 2)].into()))],
+        );
     }
     for (minute, value) in [(0, Some(40)), (60, Some(-7)), (30, None), (120, Some(1000))] {
         let time = NOW + Span::minutes(minute);
-        observe(&written, None, vec![(key(TRACK, 1), time, Add::Value(value))]);
+        observe(&written, None, vec![(key(TRACK, 1), time, Addition::Value(value))]);
     }
-    observe(&written, None, vec![(key(TRACK, 2), Time::from_seconds(-5), Add::Value(Some(i64::MIN)))]);
+    observe(&written, None, vec![(key(TRACK, 2), Time::from_seconds(-5), Addition::Value(Some(i64::MIN)))]);
     written.maintain(FLOOR).unwrap();
     for (day, values) in [(0, 0..5), (1, 3..9), (1, 4..6)] {
         for value in values {
@@ -214,15 +240,15 @@ fn write_ledger(path: &Path) {
     }
     for (number, times) in [(1, 2), (2, 9)] {
         for _ in 0..times {
-            observe(&written, None, vec![(key(ADMITTED, number), NOW, Add::Value(None))]);
+            observe(&written, None, vec![(key(ADMITTED, number), NOW, Addition::Value(None))]);
         }
     }
     written.close().unwrap();
 }
 
-fn check_ledger(ledger: &Embedded) {
+fn check_ledger(ledger: &EmbeddedLedger) {
     let peek = |kind, number, after: Span| {
-        observe(ledger, None, vec![(key(kind, number), NOW + after, Add::Nothing)]).remove(0)
+        observe(ledger, None, vec![(key(kind, number), NOW + after, Addition::Nothing)]).remove(0)
     };
     let sums = |reading: &Reading, columns: usize| -> Vec<u64> {
         (0..2).flat_map(|window| (0..columns).map(move |at| reading.sum(window, at))).collect()

@@ -275,7 +275,9 @@ fn decisions_are_exported_as_tables() {
     let journal = engine.journal().unwrap();
     let mut lines = Vec::new();
     assert_eq!(
-        export::ndjson(&journal.archive().unwrap(), &export::Filter::default(), &mut lines).unwrap().rows,
+        export::ndjson(&journal.archive().unwrap(), &export::ExportFilter::default(), &mut lines)
+            .unwrap()
+            .rows,
         60
     );
     let lines: Vec<serde_json::Value> = lines
@@ -298,11 +300,11 @@ fn decisions_are_exported_as_tables() {
     assert_eq!(lines[3]["label"], "ham", "the last word counts");
     assert_eq!(lines[3]["label_time"], (NOW + Span::hours(1)).to_string());
 
-    let day = |time: Time| export::Filter {
+    let day = |time: Time| export::ExportFilter {
         from: Some(time),
         to: Some(time + Span(1)),
         labelled: true,
-        ..export::Filter::default()
+        ..export::ExportFilter::default()
     };
     let mut only = Vec::new();
     assert_eq!(
@@ -319,7 +321,7 @@ fn decisions_are_exported_as_tables() {
     let path = parent.path().join("table.parquet");
     let file = std::fs::File::create(&path).unwrap();
     assert_eq!(
-        export::parquet(&journal.archive().unwrap(), &export::Filter::default(), file).unwrap().rows,
+        export::parquet(&journal.archive().unwrap(), &export::ExportFilter::default(), file).unwrap().rows,
         60
     );
     let reader = parquet::file::serialized_reader::SerializedFileReader::try_from(path.as_path()).unwrap();
@@ -364,7 +366,7 @@ fn facts_do_not_take_the_names_of_a_decisions_own_columns() {
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
     pollster::block_on(engine.decide(vec![prepared])).unwrap();
     let mut out = Vec::new();
-    export::ndjson(&engine.journal().unwrap().archive().unwrap(), &export::Filter::default(), &mut out)
+    export::ndjson(&engine.journal().unwrap().archive().unwrap(), &export::ExportFilter::default(), &mut out)
         .unwrap();
     let line: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&line["score"], &line["fact.score"]), (&0.0.into(), &"its own".into()));

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use content::budget::Cancellation;
-use engine::batch::{Batch, Cells, Column};
-use engine::limit::{Exception, ExceptionError, LIMITS, LimitKey, LimitPlan, Take, Taken};
-use engine::{Config, Directory, Engine, Home, Overrides, Plan, Proposal};
+use engine::batch::{BatchCells, BatchColumn, EventBatch};
+use engine::limit::{LIMITS, LimitException, LimitExceptionError, LimitKey, LimitPlan, Take, TakeResult};
+use engine::{Config, Directory, Engine, LedgerHome, Overrides, Plan, Proposal};
 use event::{Key, Kind, Space, Span, Time};
 use pollster::block_on;
 use stats::{
-    Answer, Catalog, Census, Ledger, LedgerError, Observation, Outcomes, Quality, Request, Timeline, Told,
+    Catalog, Ledger, LedgerCensus, LedgerError, LedgerFuture, Observation, ObserveOutcomes, ObserveRequest,
+    Quality, ReadingHead, Timeline,
 };
 
 pub(crate) const START: Time = Time::from_seconds(1_800_000_000);
@@ -32,12 +33,12 @@ fn user(engine: &Engine, limit: &LimitPlan, user: &str) -> LimitKey {
 }
 
 /// Takes once from one limit.
-fn take(engine: &Engine, limit: &LimitPlan, who: &str, cost: u64, now: Time) -> Taken {
+fn take(engine: &Engine, limit: &LimitPlan, who: &str, cost: u64, now: Time) -> TakeResult {
     let take = Take { limit, key: user(engine, limit, who), cost };
     block_on(engine.take(&[take], now)).remove(0)
 }
 
-fn peek(engine: &Engine, limit: &LimitPlan, who: &str, cost: u64, now: Time) -> Taken {
+fn peek(engine: &Engine, limit: &LimitPlan, who: &str, cost: u64, now: Time) -> TakeResult {
     let take = Take { limit, key: user(engine, limit, who), cost };
     block_on(engine.peek_limits(&[take], now)).remove(0)
 }
@@ -169,17 +170,17 @@ counts = "allowed"
         let takes = [&second, &hour].map(|limit| Take { limit, key: user(&engine, limit, "ann"), cost: 1 });
         block_on(engine.take(&takes, now))
     };
-    let allowed = |taken: &[Taken]| taken.iter().all(|taken| taken.allowed);
+    let allowed = |taken: &[TakeResult]| taken.iter().all(|taken| taken.allowed);
     assert!(allowed(&both(START)) && allowed(&both(START)));
     let third = both(START);
     assert!(!third[0].allowed && third[1].allowed);
     assert_eq!((third[1].charged, third[1].remaining), (0, 1), "it was given back");
-    assert_eq!(Taken::strictest(&third).unwrap().limit, second.name);
+    assert_eq!(TakeResult::strictest(&third).unwrap().limit, second.name);
     let later = START + Span::seconds(5);
     assert!(allowed(&both(later)), "so there is one left in the hour");
     let last = both(later);
     assert!(last[0].allowed && !last[1].allowed);
-    assert_eq!(Taken::strictest(&last).unwrap().limit, hour.name);
+    assert_eq!(TakeResult::strictest(&last).unwrap().limit, hour.name);
     assert_eq!(peek(&engine, &second, "ann", 0, later).used, 1);
 }
 
@@ -194,7 +195,7 @@ fn a_shadow_ban_shows_in_the_silent_flag_alone() {
         for _ in 0..9 {
             let taken = take(&engine, &calls, "ann", 1, START);
             silent += u64::from(taken.silent);
-            assert_eq!(Taken { silent: false, ..taken }, first, "{mode}");
+            assert_eq!(TakeResult { silent: false, ..taken }, first, "{mode}");
         }
         assert_eq!(silent, 6, "{mode}");
         assert!(!peek(&engine, &calls, "ann", 1, START).allowed, "a peek tells the operator");
@@ -254,7 +255,7 @@ fn exceptions_of_the_configuration_and_posted_ones_end() {
     let root = take(&engine, &calls, "root", 100, START);
     assert!(root.allowed && root.exempt && root.charged == 0);
     assert!(!take(&engine, &calls, "root", 100, until).allowed);
-    let exception = |key: &[&str], count: Option<u64>| Exception {
+    let exception = |key: &[&str], count: Option<u64>| LimitException {
         limit: "calls".to_owned(),
         key: key.iter().map(|value| (*value).to_owned()).collect(),
         count,
@@ -268,7 +269,7 @@ fn exceptions_of_the_configuration_and_posted_ones_end() {
     engine.post_exception(exception(&["ann"], None), START).unwrap();
     assert!(engine.posted_exceptions("calls").is_empty());
     let unfit = engine.post_exception(exception(&["ann", "bob"], Some(1)), START).unwrap_err();
-    assert!(matches!(unfit, ExceptionError::Unfit(_)));
+    assert!(matches!(unfit, LimitExceptionError::Unfit(_)));
     assert_eq!(unfit.to_string(), "the key of `calls` has 1 values, and 2 were given");
 }
 
@@ -287,7 +288,7 @@ fn counts_and_exceptions_outlive_a_restart() {
         for _ in 0..4 {
             take(&engine, &calls, "eve", 1, START);
         }
-        let exception = Exception {
+        let exception = LimitException {
             limit: "calls".to_owned(),
             key: vec!["bob".to_owned()],
             count: Some(1),
@@ -317,8 +318,9 @@ fn limits_of_other_formats_share_their_kinds_and_not_their_keys() {
         let other = Take { limit: &other, key: keys[1], cost: 1 };
         block_on(engine.take_each(&[takes[0], takes[1], takes[2], other], now))
     };
-    let told =
-        |taken: Vec<Taken>| taken.iter().map(|taken| (taken.allowed, taken.remaining)).collect::<Vec<_>>();
+    let told = |taken: Vec<TakeResult>| {
+        taken.iter().map(|taken| (taken.allowed, taken.remaining)).collect::<Vec<_>>()
+    };
     let noon = START + Span::seconds(30);
     assert_eq!(told(each(noon)), [(true, 1), (true, 0), (false, 0), (true, 1)]);
     let next = each(noon + Span::seconds(30));
@@ -521,10 +523,10 @@ fn an_event_for_which_the_condition_of_a_limit_does_not_hold_takes_nothing() {
     let prepared =
         VISITS.map(|(path, failed, _)| together.prepare(&pipeline(&together), visit(path, failed), START));
     let batch = || {
-        let cells = |values: Vec<Option<event::Value>>| Column::full(Cells::Values(values));
+        let cells = |values: Vec<Option<event::Value>>| BatchColumn::full(BatchCells::Values(values));
         let paths = VISITS.iter().map(|(path, ..)| Some(event::Value::from(*path)));
         let failed = VISITS.iter().map(|(_, failed, _)| failed.map(event::Value::from));
-        Batch {
+        EventBatch {
             rows: VISITS.len(),
             columns: vec![
                 ("ip".into(), cells(vec![Some(event::Value::from("192.0.2.1")); VISITS.len()])),
@@ -755,14 +757,14 @@ fn a_limit_changes_while_it_is_counted_but_not_what_is_kept_of_it() {
 struct Silent(Arc<Mutex<Vec<Observation>>>);
 
 impl Ledger for Silent {
-    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
-        let mut outcomes = Outcomes::blank(requests.iter().map(|request| request.observations.len()));
+    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
+        let mut outcomes = ObserveOutcomes::blank(requests.iter().map(|request| request.observations.len()));
         let all: Vec<Observation> =
             requests.iter().flat_map(|request| request.observations.clone()).collect();
         for reading in 0..all.len() {
-            outcomes.tell(
+            outcomes.set_reading(
                 reading,
-                Told { quality: Quality::Missing, times: None, fresh: false, columns: 1 },
+                ReadingHead { quality: Quality::Missing, times: None, fresh: false, columns: 1 },
                 &[],
             );
         }
@@ -770,7 +772,7 @@ impl Ledger for Silent {
         Box::pin(async move { Ok(outcomes) })
     }
 
-    fn timeline<'a>(&'a self, _: Key) -> Answer<'a, Option<Timeline>> {
+    fn timeline<'a>(&'a self, _: Key) -> LedgerFuture<'a, Option<Timeline>> {
         Box::pin(async { Ok(None) })
     }
 
@@ -781,8 +783,8 @@ impl Ledger for Silent {
         _: Span,
         _: Time,
         _: usize,
-        _: stats::IsOver<'a>,
-    ) -> Answer<'a, Vec<(Key, u64)>> {
+        _: stats::CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
@@ -794,7 +796,7 @@ impl Ledger for Silent {
         Ok(())
     }
 
-    fn sync(&self) -> Answer<'_, ()> {
+    fn sync(&self) -> LedgerFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -802,8 +804,8 @@ impl Ledger for Silent {
         Ok(())
     }
 
-    fn census(&self) -> Census {
-        Census::default()
+    fn census(&self) -> LedgerCensus {
+        LedgerCensus::default()
     }
 }
 
@@ -819,7 +821,8 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
     assert!(exact(1) && exact(2));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let silent = Silent(asked.clone());
-    let engine = Engine::open_over(&directory, plan, |_| Ok(Home::Elsewhere(Box::new(silent)))).unwrap();
+    let engine =
+        Engine::open_over(&directory, plan, |_| Ok(LedgerHome::Elsewhere(Box::new(silent)))).unwrap();
     let limits = ["known", "strict"].map(|name| limit(&engine, name));
     let takes: Vec<Take<'_>> =
         limits.iter().map(|limit| Take { limit, key: user(&engine, limit, "ann"), cost: 1 }).collect();

@@ -1,7 +1,7 @@
 //! Limits against a log of every request, over random arrivals.
 
 use engine::Engine;
-use engine::limit::{LimitPlan, Pace, Period, Take, Taken, Zone};
+use engine::limit::{LimitAlgorithm, LimitPlan, Period, Take, TakeResult, Zone};
 use event::{Span, Time};
 use pollster::block_on;
 use proptest::prelude::*;
@@ -53,12 +53,12 @@ impl Tried {
         Tried { engine, limit }
     }
 
-    fn take(&self, now: Time, cost: u64) -> Taken {
+    fn take(&self, now: Time, cost: u64) -> TakeResult {
         let key = self.engine.limit_key(&self.limit, &[]);
         block_on(self.engine.take(&[Take { limit: &self.limit, key, cost }], now)).remove(0)
     }
 
-    fn peek(&self, now: Time, cost: u64) -> Taken {
+    fn peek(&self, now: Time, cost: u64) -> TakeResult {
         let key = self.engine.limit_key(&self.limit, &[]);
         block_on(self.engine.peek_limits(&[Take { limit: &self.limit, key, cost }], now)).remove(0)
     }
@@ -224,7 +224,7 @@ proptest! {
             ),
         };
         let tried = Tried::new(&text);
-        let burst = if let Pace::Bucket { burst, .. } = tried.limit.pace { burst } else { count };
+        let burst = if let LimitAlgorithm::Bucket { burst, .. } = tried.limit.pace { burst } else { count };
         for (now, cost) in arrivals {
             let taken = tried.take(now, cost);
             let free = taken.reset_after;

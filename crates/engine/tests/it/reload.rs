@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use engine::{
-    Config, Directory, Engine, EngineError, Overrides, Pipeline, Plan, Prepared, Proposal, ReloadError,
+    Config, Directory, Engine, EngineError, Overrides, Pipeline, Plan, PreparedEvent, Proposal, ReloadError,
     preset,
 };
 use event::{Event, Time, Value};
@@ -66,14 +66,14 @@ fn open(directory: &Directory) -> Result<Engine, String> {
     Engine::open(directory, plan.map_err(|problems| problems.to_string())?).map_err(|error| error.to_string())
 }
 
-fn prepare(engine: &Engine, at: Time) -> Prepared {
+fn prepare(engine: &Engine, at: Time) -> PreparedEvent {
     let fields = vec![("ip".to_owned(), Value::from("192.0.2.1"))];
     let event = Event { time: Some(at), fields, ..Event::default() };
     engine.prepare(&engine.plan().pipelines[0], event, at)
 }
 
 /// The version that judged, and what `SEEN` has read.
-fn decide(engine: &Engine, prepared: Prepared) -> (String, String) {
+fn decide(engine: &Engine, prepared: PreparedEvent) -> (String, String) {
     let decision = pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0);
     let seen = decision.verdict.reasons.iter().find(|reason| reason.rule == "SEEN").unwrap();
     (decision.pipeline.version.clone(), seen.detail.clone())

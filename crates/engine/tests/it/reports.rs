@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::backtest::{Backtest, Question, Report};
-use engine::journal::{Archive, export};
+use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
+use engine::journal::{JournalArchive, export};
 use engine::{
-    Config, Decision, Directory, Engine, EngineError, FeedbackOutcome, Overrides, Plan, RecordId, Said,
-    Standing,
+    Config, Decision, Directory, Engine, EngineError, FeedbackInput, FeedbackOutcome, Overrides, Plan,
+    RecordId, ReporterStanding,
 };
 use event::{Event, Span, Time};
 use proptest::prelude::*;
@@ -117,7 +117,7 @@ impl Forum {
 }
 
 fn say(engine: &Engine, id: RecordId, class: &str, by: Option<&str>, at: Time) -> FeedbackOutcome {
-    pollster::block_on(engine.feedback(id, Said { class, by }, at)).unwrap()
+    pollster::block_on(engine.feedback(id, FeedbackInput { class, by }, at)).unwrap()
 }
 
 #[test]
@@ -125,7 +125,10 @@ fn the_last_word_of_each_reporter_stands() {
     let forum = Forum::new("");
     let id = forum.post("a@example.org", "buy").id;
     let first = forum.say(id, "spam", "ann");
-    assert_eq!((first.keys, first.weight, first.duplicate, first.standing), (2, 1, false, Standing::New));
+    assert_eq!(
+        (first.keys, first.weight, first.duplicate, first.standing),
+        (2, 1, false, ReporterStanding::New)
+    );
     assert!(forum.say(id, "spam", " ANN ").duplicate, "the same reporter");
     assert!(!forum.say(id, "spam", "bob").duplicate);
     assert_eq!(forum.counts("a@example.org"), [1, 2, 0, 0]);
@@ -158,7 +161,7 @@ fn labels(engine: &Engine, labelled: bool) -> Vec<Option<String>> {
 
 /// A column of an export.
 fn column(engine: &Engine, labelled: bool, name: &str) -> Vec<Option<String>> {
-    let filter = export::Filter { labelled, ..export::Filter::default() };
+    let filter = export::ExportFilter { labelled, ..export::ExportFilter::default() };
     let mut table = Vec::new();
     export::ndjson(&engine.journal().unwrap().archive().unwrap(), &filter, &mut table).unwrap();
     let rows = serde_json::Deserializer::from_slice(&table).into_iter::<serde_json::Value>();
@@ -213,11 +216,13 @@ fn judgements_are_the_truth_that_backtests_go_by() {
 }
 
 /// What a plan's rules would have decided, where these classes are bad.
-fn backtested(forum: &Forum, plan: Plan, bad: &[&str]) -> Report {
+fn backtested(forum: &Forum, plan: Plan, bad: &[&str]) -> BacktestReport {
     forum.engine.journal().unwrap().sync().unwrap();
-    let archive = Archive::open(&forum.directory.journal_path()).unwrap();
-    let question =
-        Question { bad: bad.iter().map(|class| (*class).to_owned()).collect(), ..Question::default() };
+    let archive = JournalArchive::open(&forum.directory.journal_path()).unwrap();
+    let question = BacktestQuery {
+        bad: bad.iter().map(|class| (*class).to_owned()).collect(),
+        ..BacktestQuery::default()
+    };
     let pipeline = Arc::clone(&plan.pipelines[0]);
     let backtest = Backtest::new(pipeline, question, &archive.descriptions().unwrap());
     let mut tally = backtest.tally();
@@ -247,11 +252,11 @@ fn what_is_no_judgement_by_now_is_neither_good_nor_bad() {
 fn tickets_cannot_be_made_by_others() {
     let (forum, other) = (Forum::new(""), Forum::new(""));
     let id = forum.post("a@example.org", "x").id;
-    let ticket = forum.engine.ticket(id);
+    let ticket = forum.engine.signed_id(id);
     assert_eq!(ticket.len(), 27, "{ticket}");
     assert_eq!(forum.engine.decision_of(&format!(" {ticket}\r\n")), Some(id));
     assert_eq!(other.engine.decision_of(&ticket), None, "another secret");
-    assert_ne!(forum.engine.ticket(RecordId(id.0 + 1)), ticket);
+    assert_ne!(forum.engine.signed_id(RecordId(id.0 + 1)), ticket);
     let (_, seal) = ticket.split_once('-').unwrap();
     for forged in
         [String::new(), id.to_string(), format!("{id}-{id}"), format!("{}-{seal}", RecordId(id.0 + 1))]
@@ -300,7 +305,7 @@ fn reporters_gain_trust_by_agreeing_and_lose_it_by_being_contradicted() {
     }
     let id = forum.post("c@example.org", "another").id;
     let trusted = forum.say(id, "spam", "ann");
-    assert_eq!((trusted.standing, trusted.weight), (Standing::Trusted, 2));
+    assert_eq!((trusted.standing, trusted.weight), (ReporterStanding::Trusted, 2));
     assert_eq!(forum.counts("c@example.org"), [1, 2, 0, 0]);
     forum.say(id, "none", "ann");
     assert_eq!(forum.counts("c@example.org"), [1, 0, 0, 0], "as much is taken back as was added");
@@ -319,7 +324,7 @@ fn reporters_gain_trust_by_agreeing_and_lose_it_by_being_contradicted() {
     }
     let id = forum.post("e@example.org", "fine").id;
     let said = forum.say(id, "spam", "liar");
-    assert_eq!((said.standing, said.weight, said.keys), (Standing::Distrusted, 0, 0));
+    assert_eq!((said.standing, said.weight, said.keys), (ReporterStanding::Distrusted, 0, 0));
     assert_eq!(forum.counts("e@example.org"), [1, 0, 0, 0]);
 }
 

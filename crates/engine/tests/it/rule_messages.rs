@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use content::budget::Cancellation;
 use content::message::{self, Envelope};
-use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, Prepared, preset};
+use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, PreparedEvent, preset};
 use event::{Span, Time, Value};
 
 use crate::corpora::SECRET;
@@ -226,27 +226,31 @@ fn fires(engine: &Engine, rule: &str, section: &Section, case: usize) -> bool {
     let named =
         |name: &str| Arc::clone(plan.pipeline(Some(name)).unwrap_or_else(|| panic!("no pipeline {name}")));
     let pipeline = section.one("preset").map_or_else(|| Arc::clone(&plan.pipelines[0]), named);
-    let prepare =
-        |pipeline: &Arc<Pipeline>, section: &Section, number: usize, class: &str, time: Time| -> Prepared {
-            let fill = |text: &str| {
-                let text = text.replace("{id}", &case.to_string()).replace("{n}", &number.to_string());
-                let text = text.replace("{class}", class);
-                let text = ["X", "Y"].iter().fold(text, |text, letter| {
-                    text.replace(&format!("{{gtube {letter}}}"), &format!("{letter}{GTUBE}"))
-                });
-                unescaped(&text)
-            };
-            let (raw, envelope) = section.message(&fill);
-            let mut event = message::event(raw, envelope);
-            event.time = Some(time);
-            let mut read = engine.read(pipeline, event, time, &Cancellation::default());
-            for fact in section.directives.get("fact").into_iter().flatten() {
-                let (name, value) = fact.split_once(" = ").unwrap();
-                let slot = pipeline.schema.slot(name).unwrap_or_else(|| panic!("no fact {name}"));
-                read.set(slot, value_of(value));
-            }
-            engine.key(read)
+    let prepare = |pipeline: &Arc<Pipeline>,
+                   section: &Section,
+                   number: usize,
+                   class: &str,
+                   time: Time|
+     -> PreparedEvent {
+        let fill = |text: &str| {
+            let text = text.replace("{id}", &case.to_string()).replace("{n}", &number.to_string());
+            let text = text.replace("{class}", class);
+            let text = ["X", "Y"].iter().fold(text, |text, letter| {
+                text.replace(&format!("{{gtube {letter}}}"), &format!("{letter}{GTUBE}"))
+            });
+            unescaped(&text)
         };
+        let (raw, envelope) = section.message(&fill);
+        let mut event = message::event(raw, envelope);
+        event.time = Some(time);
+        let mut read = engine.read(pipeline, event, time, &Cancellation::default());
+        for fact in section.directives.get("fact").into_iter().flatten() {
+            let (name, value) = fact.split_once(" = ").unwrap();
+            let slot = pipeline.schema.slot(name).unwrap_or_else(|| panic!("no fact {name}"));
+            read.set(slot, value_of(value));
+        }
+        engine.key(read)
+    };
     // Of each, `COUNT EVERY` and what else it needs, by time.
     for (what, lines) in
         section.directives.iter().filter(|(name, _)| ["before", "learn", "sent"].contains(&name.as_str()))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::Prepared;
+use engine::PreparedEvent;
 use judge::Action;
 
 use crate::corpora::engine;
@@ -54,10 +54,10 @@ fn judged(scenario: &Path) -> BTreeMap<String, (Action, Vec<String>)> {
     files.sort();
     for file in files {
         for line in std::fs::read(&file).unwrap().split(|byte| *byte == b'\n') {
-            let Ok(event) = content::log::event(line) else { continue };
+            let Ok(event) = content::access_log::event(line) else { continue };
             let Some(ip) = event.get("client.ip").map(ToString::to_string) else { continue };
             let arrival = event.time.unwrap();
-            let prepared: Prepared = engine.prepare(&pipeline, event, arrival);
+            let prepared: PreparedEvent = engine.prepare(&pipeline, event, arrival);
             let decision = pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0);
             let verdict = decision.verdict;
             let rules = verdict.reasons.iter().map(|reason| reason.rule.clone()).collect();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::journal::export;
-use engine::{Directory, Engine, Verified};
+use engine::{Directory, DirectoryVerification, Engine};
 use event::Span;
 
 use crate::pipeline::{CONFIG, NOW, event, plan};
@@ -74,7 +74,7 @@ fn ways(whole: &[u8]) -> Vec<Damaged> {
     ways
 }
 
-fn names(found: &Verified, name: &str) -> bool {
+fn names(found: &DirectoryVerification, name: &str) -> bool {
     let told = format!("{found:?}");
     let stem = name.split('.').next().unwrap_or(name);
     let is_missed = found.journal.lacking.iter().any(|lack| lack.first.to_string() == stem);
@@ -126,7 +126,7 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             let mut lines = Vec::new();
             let table = export::ndjson(
                 &engine.journal().unwrap().archive().unwrap(),
-                &export::Filter::default(),
+                &export::ExportFilter::default(),
                 &mut lines,
             )
             .unwrap();
@@ -185,7 +185,7 @@ fn looser_modes_are_told() {
     let exposed = || directory.verify(None, &mut |_, _, _| ()).unwrap().exposed;
     let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     set(&directory.config_path(), 0o600);
-    assert_eq!(exposed(), engine::Exposed::default());
+    assert_eq!(exposed(), engine::LooseModes::default());
     set(&path, 0o755);
     let names = exposed();
     assert_eq!((names.files.len(), &names.directories[..]), (0, &[(path.clone(), 0o755)][..]));

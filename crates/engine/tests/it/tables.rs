@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use engine::journal::export::{self, Filter};
+use engine::journal::export::{self, ExportFilter};
 use engine::{Directory, Engine};
 use event::Time;
 use judge::{Effect, Verdict};
@@ -92,8 +92,8 @@ fn the_usual_libraries_read_them() {
     let (engine, decisions, labelled) = labelled_mail(&directory);
     let journal = engine.journal().unwrap();
     let file = |name: &str| File::create(parent.path().join(name)).unwrap();
-    export::parquet(&journal.archive().unwrap(), &Filter::default(), file("table.parquet")).unwrap();
-    export::ndjson(&journal.archive().unwrap(), &Filter::default(), &mut file("table.ndjson")).unwrap();
+    export::parquet(&journal.archive().unwrap(), &ExportFilter::default(), file("table.parquet")).unwrap();
+    export::ndjson(&journal.archive().unwrap(), &ExportFilter::default(), &mut file("table.ndjson")).unwrap();
     let rotated = crate::columns::Rotated::new(|_, _| ());
     std::fs::copy(rotated.columns(), parent.path().join("segment.parquet")).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tables.py");

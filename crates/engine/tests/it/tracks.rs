@@ -314,7 +314,9 @@ fn the_journal_tells_and_exports_them() {
     let mut lines = Vec::new();
     let journal = engine.journal().unwrap();
     assert_eq!(
-        export::ndjson(&journal.archive().unwrap(), &export::Filter::default(), &mut lines).unwrap().rows,
+        export::ndjson(&journal.archive().unwrap(), &export::ExportFilter::default(), &mut lines)
+            .unwrap()
+            .rows,
         3
     );
     let last = lines.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap();
@@ -325,7 +327,9 @@ fn the_journal_tells_and_exports_them() {
     assert_eq!(last["distinct('cards', '1d')"], 2);
     let mut table = Vec::new();
     assert_eq!(
-        export::parquet(&journal.archive().unwrap(), &export::Filter::default(), &mut table).unwrap().rows,
+        export::parquet(&journal.archive().unwrap(), &export::ExportFilter::default(), &mut table)
+            .unwrap()
+            .rows,
         3
     );
     let ann = pollster::block_on(engine.timeline(&engine.plan().pipelines[0], "user", "ann", NOW)).unwrap();

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use engine::backtest::{Backtest, Question, Report};
-use engine::journal::Archive;
-use engine::journal::export::{self, Filter};
+use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
+use engine::journal::JournalArchive;
+use engine::journal::export::{self, ExportFilter};
 use engine::{Config, Decision, Directory, Engine, Overrides, Plan};
 use judge::Action;
 
@@ -42,7 +42,7 @@ fn compared(python: &Path, engine: &Engine, parent: &Path) -> Vec<f64> {
     let table = parent.join("judged.parquet");
     let journal = engine.journal().unwrap();
     let rows =
-        export::parquet(&journal.archive().unwrap(), &Filter::default(), File::create(&table).unwrap())
+        export::parquet(&journal.archive().unwrap(), &ExportFilter::default(), File::create(&table).unwrap())
             .unwrap()
             .rows;
     let mut compare = Command::new(python);
@@ -84,10 +84,10 @@ fn decide(directory: &Directory, plan: Plan) -> (Engine, Vec<Decision>) {
     (engine, decisions)
 }
 
-fn backtest(directory: &Directory, plan: &Plan) -> Report {
-    let archive = Archive::open(&directory.journal_path()).unwrap();
+fn backtest(directory: &Directory, plan: &Plan) -> BacktestReport {
+    let archive = JournalArchive::open(&directory.journal_path()).unwrap();
     let pipeline = std::sync::Arc::clone(&plan.pipelines[0]);
-    let backtest = Backtest::new(pipeline, Question::default(), &archive.descriptions().unwrap());
+    let backtest = Backtest::new(pipeline, BacktestQuery::default(), &archive.descriptions().unwrap());
     let mut tally = backtest.tally();
     for block in archive.newest_first() {
         tally.add(backtest.judge(&block.unwrap()).unwrap());
@@ -107,7 +107,7 @@ fn the_circle_closes() {
     let journal = engine.journal().unwrap();
 
     // Export and train.
-    let filter = Filter { labelled: true, ..Filter::default() };
+    let filter = ExportFilter { labelled: true, ..ExportFilter::default() };
     let rows =
         export::parquet(&journal.archive().unwrap(), &filter, File::create(at("table.parquet")).unwrap())
             .unwrap()

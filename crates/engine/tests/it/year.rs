@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use engine::{Config, Overrides, Plan};
 use event::{Key, Secret, Span, Time};
-use stats::limit::Flow;
+use stats::limit::GcraOperation;
 use stats::{
-    Add, Amounts, Catalog, Durability, Embedded, Evidence, Ledger, Measure, Observation, Once, Request,
+    Addition, Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, Evidence, Ledger, Measure,
+    Observation, ObserveRequest,
 };
 use store::MemoryDevice;
 
@@ -14,12 +15,12 @@ const START: Time = Time::from_seconds(1_700_000_000);
 const EACH: u64 = 3;
 
 /// The events of a day: of each kind some keys that were never seen before.
-fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<Request> {
+fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveRequest> {
     let mut requests = Vec::new();
     for (space, kind, statistic) in catalog.iter() {
         // What is kept for longer than a year has not levelled off by then.
         let keep = match &statistic.measure {
-            Measure::Track(track) => track.keep(),
+            Measure::Aggregate(track) => track.keep(),
             Measure::Evidence { keep } => *keep,
             Measure::Windows(layout) => Span(layout.shape().expires(time).0 - time.0),
             _ => Span::ZERO,
@@ -31,24 +32,28 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<Request>
             let shingle = secret.shingle(&(day * EACH + number).to_le_bytes());
             let key = Key { space, kind, shingle };
             let add = match &statistic.measure {
-                Measure::Windows(_) => Add::Counters(Amounts::from([(0, 1)])),
-                Measure::Track(_) => Add::Value(Some(time.0)),
+                Measure::Windows(_) => Addition::Counters(CounterAmounts::from([(0, 1)])),
+                Measure::Aggregate(_) => Addition::Value(Some(time.0)),
                 Measure::Distinct { .. } | Measure::Approx { .. } => {
-                    Add::Distinct { pair: secret.pair(shingle, secret.shingle(b"value")) }
+                    Addition::Distinct { pair: secret.pair(shingle, secret.shingle(b"value")) }
                 }
-                Measure::Evidence { .. } => Add::Evidence(Evidence { bad: 1, ..Evidence::default() }),
-                Measure::Gcra => Add::Flow(Flow::Take { cost: 1, burst: 10, counts_all: false }),
+                Measure::Evidence { .. } => Addition::Evidence(Evidence { bad: 1, ..Evidence::default() }),
+                Measure::Gcra => {
+                    Addition::Flow(GcraOperation::Take { cost: 1, burst: 10, counts_all: false })
+                }
                 Measure::Once { .. } => {
-                    requests.push(Request {
-                        once: Some(Once { key, time }),
+                    requests.push(ObserveRequest {
+                        once: Some(DedupeMark { key, time }),
                         observations: Vec::new(),
-                        ..Request::default()
+                        ..ObserveRequest::default()
                     });
                     continue;
                 }
             };
-            requests
-                .push(Request { observations: vec![Observation { key, time, add }], ..Request::default() });
+            requests.push(ObserveRequest {
+                observations: vec![Observation { key, time, add }],
+                ..ObserveRequest::default()
+            });
         }
     }
     requests
@@ -66,7 +71,7 @@ fn a_year_of_each_preset_levels_off() {
         let device = MemoryDevice::new();
         let options =
             stats::Options { memory_bytes: 16 << 20, segment_bytes: 64 << 10, durability: Durability::None };
-        let ledger = Embedded::open(Arc::new(device), catalog.clone(), options).unwrap().0;
+        let ledger = EmbeddedLedger::open(Arc::new(device), catalog.clone(), options).unwrap().0;
         // The most of a quarter: keys, bytes of the directory, bytes of files.
         let mut quarters = [[0; 3]; 4];
         for number in 0..364 {

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::ModelError;
-use super::flat::{Buffer, Fault, Table};
+use super::flatbuffer::{FlatBuffer, FlatFault, FlatTable};
 use super::json::{class_names, loss_name, loss_of_params};
 use super::raw::{
     CtrKind, NanMode, RawCategorical, RawCtr, RawInfo, RawLink, RawModel, RawNode, RawNumeric, RawOneHot,
@@ -20,7 +20,7 @@ const CTR_PART: &str = "static_provider_v1";
 /// An empty place in a table of keys.
 const NO_KEY: u64 = u64::MAX;
 
-fn at(place: &str) -> impl Fn(Fault) -> ModelError {
+fn at(place: &str) -> impl Fn(FlatFault) -> ModelError {
     move |fault| ModelError::new(place, fault)
 }
 
@@ -28,7 +28,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
     let short = || ModelError::new("header", "the file is cut off");
     let rest = bytes.get(MAGIC.len()..).ok_or_else(short)?;
     let (core, mut rest) = part(rest).ok_or_else(short)?;
-    let buffer = Buffer::new(core);
+    let buffer = FlatBuffer::new(core);
     let root = buffer.root().map_err(at("header"))?;
     let trees = root.table(1).map_err(at("header"))?;
     let trees = trees.ok_or_else(|| ModelError::new("header", "the file has no trees"))?;
@@ -64,7 +64,7 @@ fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(super) const UNSUPPORTED: &str =
     "train the model on numeric and categorical features only, or give it the text's features as facts";
 
-fn refuse_unsupported(trees: &Table<'_>) -> Result<(), ModelError> {
+fn refuse_unsupported(trees: &FlatTable<'_>) -> Result<(), ModelError> {
     for (number, what) in [(12, "text"), (18, "embedding")] {
         for feature in trees.tables(number).map_err(at("features"))? {
             let feature = feature.map_err(at("features"))?;
@@ -86,7 +86,7 @@ fn refuse_unsupported(trees: &Table<'_>) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn info(root: &Table<'_>) -> Result<RawInfo, Fault> {
+fn info(root: &FlatTable<'_>) -> Result<RawInfo, FlatFault> {
     let mut info = RawInfo::default();
     for pair in root.tables(2)? {
         let pair = pair?;
@@ -101,7 +101,7 @@ fn info(root: &Table<'_>) -> Result<RawInfo, Fault> {
     Ok(info)
 }
 
-fn features(trees: &Table<'_>, model: &mut RawModel) -> Result<(), Fault> {
+fn features(trees: &FlatTable<'_>, model: &mut RawModel) -> Result<(), FlatFault> {
     for feature in trees.tables(5)? {
         let feature = feature?;
         let nan = match (feature.u8(0, 0)? != 0, feature.u8(5, 0)?) {
@@ -133,7 +133,7 @@ fn features(trees: &Table<'_>, model: &mut RawModel) -> Result<(), Fault> {
     Ok(())
 }
 
-fn forest(trees: &Table<'_>, model: &mut RawModel) -> Result<(), ModelError> {
+fn forest(trees: &FlatTable<'_>, model: &mut RawModel) -> Result<(), ModelError> {
     let fault = at("trees");
     model.dimension = usize::try_from(trees.i32(0, 0).map_err(&fault)?).unwrap_or(0);
     model.scale = trees.f64(14, 1.0).map_err(&fault)?;
@@ -231,9 +231,9 @@ fn compact(tree: RawTree, kept: &[bool]) -> RawTree {
 }
 
 /// The key by which a table of counts is found: the bytes of its combination, type and classifier.
-type Base = Vec<u8>;
+type CtrBaseBytes = Vec<u8>;
 
-fn base(table: Option<Table<'_>>) -> Result<(Base, RawProjection, CtrKind), Fault> {
+fn base(table: Option<FlatTable<'_>>) -> Result<(CtrBaseBytes, RawProjection, CtrKind), FlatFault> {
     let table = table.ok_or("a CTR does not say of what it is")?;
     let kind_number = table.u8(1, 0)?;
     let kind = match kind_number {
@@ -267,7 +267,7 @@ fn two<T>(pair: &[u8; 8], second: fn([u8; 4]) -> T) -> (i32, T) {
 }
 
 /// Reads the CTR features, and of each the base of the table that it means.
-fn ctrs(trees: &Table<'_>, model: &mut RawModel) -> Result<Vec<Base>, Fault> {
+fn ctrs(trees: &FlatTable<'_>, model: &mut RawModel) -> Result<Vec<CtrBaseBytes>, FlatFault> {
     let mut bases = Vec::new();
     for feature in trees.tables(7)? {
         let feature = feature?;
@@ -290,14 +290,14 @@ fn ctrs(trees: &Table<'_>, model: &mut RawModel) -> Result<Vec<Base>, Fault> {
 fn tables(
     rest: &mut &[u8],
     model: &mut RawModel,
-    numbers: &mut HashMap<Base, usize>,
+    numbers: &mut HashMap<CtrBaseBytes, usize>,
 ) -> Result<(), ModelError> {
     let short = || ModelError::new("CTR tables", "the file is cut off");
     let (count, mut tail) = rest.split_first_chunk().ok_or_else(short)?;
     for _ in 0..u32::from_le_bytes(*count) {
         let (bytes, behind) = part(tail).ok_or_else(short)?;
         tail = behind;
-        let (base, table) = table(&Buffer::new(bytes)).map_err(at("CTR tables"))?;
+        let (base, table) = table(&FlatBuffer::new(bytes)).map_err(at("CTR tables"))?;
         if numbers.insert(base, model.tables.len()).is_some() {
             return Err(ModelError::new("CTR tables", "a table is there twice"));
         }
@@ -307,7 +307,7 @@ fn tables(
     Ok(())
 }
 
-fn table(buffer: &Buffer<'_>) -> Result<(Base, RawTable), Fault> {
+fn table(buffer: &FlatBuffer<'_>) -> Result<(CtrBaseBytes, RawTable), FlatFault> {
     let root = buffer.root()?;
     let (base, projection, kind) = base(root.table(0)?)?;
     let mut keys = Vec::new();

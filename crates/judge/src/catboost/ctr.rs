@@ -7,23 +7,23 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::model::{PER_COLUMN, Split};
+use super::model::{BinSplit, PER_COLUMN};
 use super::raw::{CtrKind, RawCtr, RawProjection, RawTable};
-use super::{Limits, ModelError};
+use super::{ModelError, ModelLimits};
 
 /// The values that are hashed to the keys of some tables.
 #[derive(Clone, Debug)]
 pub(super) struct Projection {
     /// Places among the model's categories.
     pub(super) categories: Vec<usize>,
-    pub(super) bits: Vec<Split>,
-    pub(super) tables: Vec<Table>,
+    pub(super) bits: Vec<BinSplit>,
+    pub(super) tables: Vec<CtrTable>,
 }
 
 /// Which row of a table belongs to a key, and the bins of each of its rows.
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    keys: Keys,
+pub(super) struct CtrTable {
+    keys: CtrKeyTable,
     pub(super) columns: Vec<CtrColumn>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct CtrColumn {
     pub(super) bins: Vec<u8>,
 }
 
-impl Table {
+impl CtrTable {
     /// The row of a key; the one after the last if it is not there.
     pub(super) fn row(&self, key: u64) -> usize {
         self.keys.row(key)
@@ -54,41 +54,41 @@ pub(super) fn widened(category: u32) -> u64 {
 
 /// A table of keys with open addressing, at most half full.
 #[derive(Clone, Debug)]
-struct Keys {
+struct CtrKeyTable {
     multiplier: u64,
     shift: u32,
     /// Key and row; an empty place has [`Keys::NONE`] and the row of keys that are not there.
     places: Vec<(u64, u32)>,
 }
 
-impl Keys {
+impl CtrKeyTable {
     const NONE: u64 = u64::MAX;
     /// Longest run of places that a key may have to pass. Keys that were not made to collide stay far below.
     const RUN: usize = 64;
     /// Multipliers that are tried until no run is too long.
     const TRIES: u64 = 8;
 
-    fn new(keys: &[(u64, u32)], absent: u32) -> Result<Keys, ModelError> {
-        for attempt in 0..Keys::TRIES {
+    fn new(keys: &[(u64, u32)], absent: u32) -> Result<CtrKeyTable, ModelError> {
+        for attempt in 0..CtrKeyTable::TRIES {
             // Odd, and far from each other.
             let multiplier = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(2 * attempt + 1);
-            if let Some(table) = Keys::place(keys, absent, multiplier)? {
+            if let Some(table) = CtrKeyTable::place(keys, absent, multiplier)? {
                 return Ok(table);
             }
         }
         Err(ModelError::new("CTR tables", "its keys were made to collide"))
     }
 
-    fn place(keys: &[(u64, u32)], absent: u32, multiplier: u64) -> Result<Option<Keys>, ModelError> {
+    fn place(keys: &[(u64, u32)], absent: u32, multiplier: u64) -> Result<Option<CtrKeyTable>, ModelError> {
         let bits = (2 * keys.len()).next_power_of_two().max(2).trailing_zeros();
-        let places = vec![(Keys::NONE, absent); 1 << bits];
-        let mut table = Keys { multiplier, shift: u64::BITS - bits, places };
+        let places = vec![(CtrKeyTable::NONE, absent); 1 << bits];
+        let mut table = CtrKeyTable { multiplier, shift: u64::BITS - bits, places };
         let mask = table.places.len() - 1;
         for (key, row) in keys {
             let start = table.start(*key);
-            let free = (start..start + Keys::RUN).find(|place| {
+            let free = (start..start + CtrKeyTable::RUN).find(|place| {
                 let held = table.places[place & mask].0;
-                held == Keys::NONE || held == *key
+                held == CtrKeyTable::NONE || held == *key
             });
             let Some(free) = free else { return Ok(None) };
             if table.places[free & mask].0 == *key {
@@ -108,7 +108,7 @@ impl Keys {
         let mut place = self.start(key);
         loop {
             let (held, row) = self.places[place & mask];
-            if held == key || held == Keys::NONE {
+            if held == key || held == CtrKeyTable::NONE {
                 return row as usize;
             }
             place += 1;
@@ -117,13 +117,13 @@ impl Keys {
 }
 
 /// A bound on what is made out of a file of some length.
-pub(super) struct Budget {
+pub(super) struct CtrBudget {
     left: usize,
 }
 
-impl Budget {
-    pub(super) fn new(file_bytes: usize) -> Budget {
-        Budget { left: file_bytes.saturating_mul(Limits::BINS_PER_BYTE) }
+impl CtrBudget {
+    pub(super) fn new(file_bytes: usize) -> CtrBudget {
+        CtrBudget { left: file_bytes.saturating_mul(ModelLimits::BINS_PER_BYTE) }
     }
 
     fn spend(&mut self, bins: usize) -> Result<(), ModelError> {
@@ -135,25 +135,25 @@ impl Budget {
 
 /// Collects CTR features by what they hash and by the table that they look at.
 #[derive(Default)]
-pub(super) struct Projections {
+pub(super) struct ProjectionsBuilder {
     all: Vec<Projection>,
-    by_name: HashMap<Name, usize>,
+    by_name: HashMap<ProjectionKey, usize>,
     /// Projection and place in it, by the number of the table in the file.
     tables: HashMap<usize, (usize, usize)>,
 }
 
 /// A projection as something that can be looked up.
 #[derive(PartialEq, Eq, Hash)]
-struct Name {
+struct ProjectionKey {
     categorical: Vec<i32>,
     numeric: Vec<(i32, u32)>,
     one_hot: Vec<(i32, i32)>,
 }
 
-impl Name {
-    fn of(projection: &RawProjection) -> Name {
+impl ProjectionKey {
+    fn of(projection: &RawProjection) -> ProjectionKey {
         let numeric = projection.numeric.iter().map(|(index, border)| (*index, border.to_bits()));
-        Name {
+        ProjectionKey {
             categorical: projection.categorical.clone(),
             numeric: numeric.collect(),
             one_hot: projection.one_hot.clone(),
@@ -161,15 +161,15 @@ impl Name {
     }
 }
 
-impl Projections {
+impl ProjectionsBuilder {
     pub(super) fn add(
         &mut self,
         ctr: &RawCtr,
         table: &RawTable,
         categories: Vec<usize>,
-        bits: Vec<Split>,
+        bits: Vec<BinSplit>,
         columns: Range<usize>,
-        budget: &mut Budget,
+        budget: &mut CtrBudget,
     ) -> Result<(), ModelError> {
         let rows = rows(table)?;
         if !target_border_fits(ctr, table) {
@@ -187,12 +187,12 @@ impl Projections {
                 let absent = u32::try_from(rows);
                 let absent = absent.map_err(|_| ModelError::new("CTR tables", "a table is too large"))?;
                 let next = self.all.len();
-                let projection = *self.by_name.entry(Name::of(&table.projection)).or_insert(next);
+                let projection = *self.by_name.entry(ProjectionKey::of(&table.projection)).or_insert(next);
                 if projection == next {
                     self.all.push(Projection { categories, bits, tables: Vec::new() });
                 }
                 let tables = &mut self.all[projection].tables;
-                tables.push(Table { keys: Keys::new(&table.keys, absent)?, columns: Vec::new() });
+                tables.push(CtrTable { keys: CtrKeyTable::new(&table.keys, absent)?, columns: Vec::new() });
                 let place = (projection, tables.len() - 1);
                 self.tables.insert(ctr.table, place);
                 place

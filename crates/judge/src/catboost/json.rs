@@ -17,30 +17,30 @@ use super::raw::{
 };
 
 #[derive(Deserialize)]
-struct Export {
+struct JsonModel {
     #[serde(default)]
-    features_info: Features,
+    features_info: JsonFeatures,
     #[serde(default)]
-    ctr_data: Option<HashMap<String, Counts>>,
-    oblivious_trees: Option<Vec<Symmetric>>,
-    trees: Option<Vec<Node>>,
+    ctr_data: Option<HashMap<String, JsonCtrTable>>,
+    oblivious_trees: Option<Vec<JsonSymmetricTree>>,
+    trees: Option<Vec<JsonTreeNode>>,
     scale_and_bias: Option<(f64, OneOrMore)>,
     #[serde(default)]
-    model_info: Info,
+    model_info: JsonModelInfo,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Features {
-    float_features: Option<Vec<Numeric>>,
-    categorical_features: Option<Vec<Categorical>>,
+struct JsonFeatures {
+    float_features: Option<Vec<JsonNumericFeature>>,
+    categorical_features: Option<Vec<JsonCategoricalFeature>>,
     text_features: Option<Vec<IgnoredAny>>,
     embedding_features: Option<Vec<IgnoredAny>>,
-    ctrs: Option<Vec<Ctr>>,
+    ctrs: Option<Vec<JsonCtr>>,
 }
 
 #[derive(Deserialize)]
-struct Numeric {
+struct JsonNumericFeature {
     feature_index: i32,
     flat_feature_index: i32,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct Numeric {
 }
 
 #[derive(Deserialize)]
-struct Categorical {
+struct JsonCategoricalFeature {
     feature_index: i32,
     flat_feature_index: i32,
     #[serde(default)]
@@ -61,9 +61,9 @@ struct Categorical {
 }
 
 #[derive(Deserialize)]
-struct Ctr {
+struct JsonCtr {
     identifier: String,
-    elements: Option<Vec<Element>>,
+    elements: Option<Vec<JsonCtrElement>>,
     ctr_type: String,
     prior_numerator: f32,
     prior_denomerator: f32,
@@ -74,7 +74,7 @@ struct Ctr {
 }
 
 #[derive(Deserialize)]
-struct Element {
+struct JsonCtrElement {
     combination_element: String,
     cat_feature_index: Option<i32>,
     float_feature_index: Option<i32>,
@@ -83,30 +83,30 @@ struct Element {
 }
 
 #[derive(Deserialize)]
-struct Counts {
-    hash_map: Vec<Cell>,
+struct JsonCtrTable {
+    hash_map: Vec<JsonTableItem>,
     hash_stride: usize,
     #[serde(default)]
     counter_denominator: i32,
 }
 
 #[derive(Deserialize)]
-struct Symmetric {
+struct JsonSymmetricTree {
     leaf_values: Option<Vec<f64>>,
     leaf_weights: Option<Vec<f64>>,
-    splits: Option<Vec<Split>>,
+    splits: Option<Vec<JsonSplit>>,
 }
 
 #[derive(Deserialize)]
-struct Split {
+struct JsonSplit {
     split_index: i32,
 }
 
 #[derive(Deserialize)]
-struct Node {
-    left: Option<Box<Node>>,
-    right: Option<Box<Node>>,
-    split: Option<Split>,
+struct JsonTreeNode {
+    left: Option<Box<JsonTreeNode>>,
+    right: Option<Box<JsonTreeNode>>,
+    split: Option<JsonSplit>,
     value: Option<OneOrMore>,
     weight: Option<f64>,
 }
@@ -128,82 +128,82 @@ impl OneOrMore {
 }
 
 /// An entry of a `hash_map`: a key is a text, what is counted for it are numbers.
-enum Cell {
+enum JsonTableItem {
     Key(u64),
     Number(f64),
 }
 
-impl<'de> Deserialize<'de> for Cell {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cell, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = Cell;
+impl<'de> Deserialize<'de> for JsonTableItem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonTableItem, D::Error> {
+        struct JsonTableItemVisitor;
+        impl Visitor<'_> for JsonTableItemVisitor {
+            type Value = JsonTableItem;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number, or a key as text")
             }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Cell, E> {
-                text.parse().map(Cell::Key).map_err(|_| E::custom("a key is no number of 64 bits"))
+            fn visit_str<E: Error>(self, text: &str) -> Result<JsonTableItem, E> {
+                text.parse().map(JsonTableItem::Key).map_err(|_| E::custom("a key is no number of 64 bits"))
             }
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Cell, E> {
-                Ok(Cell::Number(number as f64))
+            fn visit_i64<E: Error>(self, number: i64) -> Result<JsonTableItem, E> {
+                Ok(JsonTableItem::Number(number as f64))
             }
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Cell, E> {
-                Ok(Cell::Number(number as f64))
+            fn visit_u64<E: Error>(self, number: u64) -> Result<JsonTableItem, E> {
+                Ok(JsonTableItem::Number(number as f64))
             }
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Cell, E> {
-                Ok(Cell::Number(number))
+            fn visit_f64<E: Error>(self, number: f64) -> Result<JsonTableItem, E> {
+                Ok(JsonTableItem::Number(number))
             }
         }
-        deserializer.deserialize_any(Either)
+        deserializer.deserialize_any(JsonTableItemVisitor)
     }
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Info {
-    params: Option<Embedded<Params>>,
-    loss_function: Option<Embedded<Loss>>,
-    class_params: Option<Embedded<ClassParams>>,
-    binclass_probability_threshold: Option<Embedded<f64>>,
+struct JsonModelInfo {
+    params: Option<EmbeddedJson<TrainingParams>>,
+    loss_function: Option<EmbeddedJson<LossFunction>>,
+    class_params: Option<EmbeddedJson<ClassParams>>,
+    binclass_probability_threshold: Option<EmbeddedJson<f64>>,
 }
 
 /// Metadata are texts, some of which are JSON. The export writes some of those as what they say, by version.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Embedded<T> {
+enum EmbeddedJson<T> {
     Plain(T),
     Text(String),
     Other(IgnoredAny),
 }
 
-impl<T: DeserializeOwned> Embedded<T> {
+impl<T: DeserializeOwned> EmbeddedJson<T> {
     fn open(self) -> Option<T> {
         match self {
-            Embedded::Plain(value) => Some(value),
-            Embedded::Text(text) => serde_json::from_str(&text).ok(),
-            Embedded::Other(_) => None,
+            EmbeddedJson::Plain(value) => Some(value),
+            EmbeddedJson::Text(text) => serde_json::from_str(&text).ok(),
+            EmbeddedJson::Other(_) => None,
         }
     }
 }
 
 #[derive(Deserialize)]
-struct Params {
-    loss_function: Option<Loss>,
+struct TrainingParams {
+    loss_function: Option<LossFunction>,
 }
 
 #[derive(Deserialize)]
-struct Loss {
+struct LossFunction {
     r#type: String,
 }
 
 #[derive(Deserialize)]
 struct ClassParams {
-    class_names: Option<Vec<Label>>,
+    class_names: Option<Vec<ClassLabel>>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Label {
+enum ClassLabel {
     Text(String),
     Integer(i64),
     Float(f64),
@@ -213,12 +213,12 @@ enum Label {
 impl ClassParams {
     fn names(self) -> Vec<String> {
         let name = |label| match label {
-            Label::Text(text) => text,
-            Label::Integer(integer) => integer.to_string(),
-            Label::Float(float) => format!("{float:?}"),
+            ClassLabel::Text(text) => text,
+            ClassLabel::Integer(integer) => integer.to_string(),
+            ClassLabel::Float(float) => format!("{float:?}"),
             // As Python prints them, which is where such labels come from.
-            Label::Bool(true) => "True".to_owned(),
-            Label::Bool(false) => "False".to_owned(),
+            ClassLabel::Bool(true) => "True".to_owned(),
+            ClassLabel::Bool(false) => "False".to_owned(),
         };
         self.class_names.unwrap_or_default().into_iter().map(name).collect()
     }
@@ -226,12 +226,12 @@ impl ClassParams {
 
 /// The name of the loss function in the text of `params`.
 pub(super) fn loss_of_params(params: &str) -> Option<String> {
-    serde_json::from_str::<Params>(params).ok()?.loss_function.map(|loss| loss.r#type)
+    serde_json::from_str::<TrainingParams>(params).ok()?.loss_function.map(|loss| loss.r#type)
 }
 
 /// The name of the loss function in the text of `loss_function`.
 pub(super) fn loss_name(loss: &str) -> Option<String> {
-    serde_json::from_str::<Loss>(loss).ok().map(|loss| loss.r#type)
+    serde_json::from_str::<LossFunction>(loss).ok().map(|loss| loss.r#type)
 }
 
 /// The names of the classes in the text of `class_params`.
@@ -240,7 +240,7 @@ pub(super) fn class_names(params: &str) -> Vec<String> {
 }
 
 pub(super) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
-    let export: Export = serde_json::from_slice(bytes).map_err(|error| {
+    let export: JsonModel = serde_json::from_slice(bytes).map_err(|error| {
         ModelError::new(format!("line {} column {}", error.line(), error.column()), error.to_string())
     })?;
     let mut model = RawModel { scale: 1.0, info: info(export.model_info), ..RawModel::default() };
@@ -258,19 +258,19 @@ pub(super) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
     Ok(model)
 }
 
-fn info(info: Info) -> RawInfo {
+fn info(info: JsonModelInfo) -> RawInfo {
     RawInfo {
         loss: info
             .loss_function
-            .and_then(Embedded::open)
-            .or_else(|| info.params.and_then(Embedded::open).and_then(|params| params.loss_function))
+            .and_then(EmbeddedJson::open)
+            .or_else(|| info.params.and_then(EmbeddedJson::open).and_then(|params| params.loss_function))
             .map(|loss| loss.r#type),
-        classes: info.class_params.and_then(Embedded::open).map(ClassParams::names).unwrap_or_default(),
-        threshold: info.binclass_probability_threshold.and_then(Embedded::open),
+        classes: info.class_params.and_then(EmbeddedJson::open).map(ClassParams::names).unwrap_or_default(),
+        threshold: info.binclass_probability_threshold.and_then(EmbeddedJson::open),
     }
 }
 
-fn features(info: Features, model: &mut RawModel) -> Result<Vec<Ctr>, ModelError> {
+fn features(info: JsonFeatures, model: &mut RawModel) -> Result<Vec<JsonCtr>, ModelError> {
     for (features, what) in [(info.text_features, "text"), (info.embedding_features, "embedding")] {
         if features.is_some_and(|features| !features.is_empty()) {
             let message = format!("the model asks for {what}, which is not supported");
@@ -305,7 +305,7 @@ fn features(info: Features, model: &mut RawModel) -> Result<Vec<Ctr>, ModelError
     Ok(info.ctrs.unwrap_or_default())
 }
 
-fn projection(elements: &[Element]) -> Option<RawProjection> {
+fn projection(elements: &[JsonCtrElement]) -> Option<RawProjection> {
     let mut projection = RawProjection::default();
     for element in elements {
         match element.combination_element.as_str() {
@@ -332,8 +332,8 @@ fn kind(name: &str) -> Option<CtrKind> {
 
 /// Makes the CTR features and the tables that they name.
 fn tables(
-    mut counts: HashMap<String, Counts>,
-    ctrs: &mut Vec<Ctr>,
+    mut counts: HashMap<String, JsonCtrTable>,
+    ctrs: &mut Vec<JsonCtr>,
     model: &mut RawModel,
 ) -> Result<(), ModelError> {
     let refuse = |what: &str| ModelError::new("ctrs", what);
@@ -366,21 +366,21 @@ fn tables(
     Ok(())
 }
 
-fn table(projection: RawProjection, kind: CtrKind, from: &Counts) -> Result<RawTable, ModelError> {
+fn table(projection: RawProjection, kind: CtrKind, from: &JsonCtrTable) -> Result<RawTable, ModelError> {
     let refuse = |what: &str| ModelError::new("ctr_data", what);
     let (mut keys, mut counts, mut means) = (Vec::new(), Vec::new(), Vec::new());
     if from.hash_stride < 2 || !from.hash_map.len().is_multiple_of(from.hash_stride) {
         return Err(refuse("the entries of a `hash_map` have no whole number of rows"));
     }
     for (index, row) in from.hash_map.chunks_exact(from.hash_stride).enumerate() {
-        let [Cell::Key(key), values @ ..] = row else { return Err(refuse("a row has no key")) };
+        let [JsonTableItem::Key(key), values @ ..] = row else { return Err(refuse("a row has no key")) };
         // The export writes empty places of its own table too.
         if *key != u64::MAX {
             keys.push((*key, u32::try_from(index).map_err(|_| refuse("a table is too large"))?));
         }
         let mut numbers = Vec::with_capacity(values.len());
         for value in values {
-            let Cell::Number(number) = value else { return Err(refuse("a count is no number")) };
+            let JsonTableItem::Number(number) = value else { return Err(refuse("a count is no number")) };
             numbers.push(*number);
         }
         match (kind, numbers.as_slice()) {
@@ -393,7 +393,7 @@ fn table(projection: RawProjection, kind: CtrKind, from: &Counts) -> Result<RawT
     Ok(RawTable { projection, kind, keys, counts, means, classes, denominator: from.counter_denominator })
 }
 
-fn symmetric(trees: Vec<Symmetric>, model: &mut RawModel) -> Result<(), ModelError> {
+fn symmetric(trees: Vec<JsonSymmetricTree>, model: &mut RawModel) -> Result<(), ModelError> {
     let mut levels = Vec::with_capacity(trees.len());
     for (index, tree) in trees.into_iter().enumerate() {
         let refuse = |what: &str| ModelError::new(format!("tree {index}"), what);
@@ -415,7 +415,7 @@ fn symmetric(trees: Vec<Symmetric>, model: &mut RawModel) -> Result<(), ModelErr
     Ok(())
 }
 
-fn nodes(trees: &[Node], model: &mut RawModel) -> Result<(), ModelError> {
+fn nodes(trees: &[JsonTreeNode], model: &mut RawModel) -> Result<(), ModelError> {
     let mut forest = Vec::with_capacity(trees.len());
     for (index, tree) in trees.iter().enumerate() {
         let mut nodes = Vec::new();
@@ -428,9 +428,13 @@ fn nodes(trees: &[Node], model: &mut RawModel) -> Result<(), ModelError> {
 }
 
 /// Adds a node and all beneath it. The parser bounds how deep they can be nested.
-fn node(from: &Node, nodes: &mut Vec<RawNode>, model: &mut RawModel) -> Result<RawLink, &'static str> {
+fn node(
+    from: &JsonTreeNode,
+    nodes: &mut Vec<RawNode>,
+    model: &mut RawModel,
+) -> Result<RawLink, &'static str> {
     match from {
-        Node { value: Some(value), left: None, right: None, .. } => {
+        JsonTreeNode { value: Some(value), left: None, right: None, .. } => {
             let values = value.as_slice();
             if model.leaves.is_empty() {
                 model.dimension = values.len();
@@ -443,7 +447,7 @@ fn node(from: &Node, nodes: &mut Vec<RawNode>, model: &mut RawModel) -> Result<R
             model.weights.extend(from.weight);
             Ok(RawLink::Leaf(leaf))
         }
-        Node { left: Some(left), right: Some(right), split: Some(split), value: None, .. } => {
+        JsonTreeNode { left: Some(left), right: Some(right), split: Some(split), value: None, .. } => {
             let place = nodes.len();
             nodes.push(RawNode { split: split.split_index, next: [RawLink::Node(0); 2] });
             let next = [node(left, nodes, model)?, node(right, nodes, model)?];

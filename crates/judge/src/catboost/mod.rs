@@ -12,12 +12,12 @@
 //!
 //! The source of what the formats and numbers mean is CatBoost's (Apache-2.0): `catboost/libs/model`.
 
-mod bind;
+mod bound_model;
 mod cbm;
-mod city;
+mod city_hash;
 mod ctr;
 mod error;
-mod flat;
+mod flatbuffer;
 mod json;
 mod model;
 mod output;
@@ -28,18 +28,18 @@ mod shap;
 #[cfg(test)]
 mod tests;
 
-pub use bind::BoundModel;
-pub use city::category;
+pub use bound_model::BoundModel;
+pub use city_hash::category;
 pub use error::ModelError;
-pub use model::{Feature, FeatureKind, Link, Model};
+pub use model::{FeatureKind, LinkFunction, Model, ModelFeature};
 pub use raw::NanMode;
-pub use score::{Column, Input, Scratch, ShapeError};
-pub use shap::NoWeights;
+pub use score::{BatchShapeError, FeatureColumn, FeatureValue, ModelScratch};
+pub use shap::MissingWeightsError;
 
 /// Bounds of what a model may have. A file that is larger in one of them is refused.
-pub struct Limits;
+pub struct ModelLimits;
 
-impl Limits {
+impl ModelLimits {
     /// Length of a file, in bytes.
     pub const FILE_BYTES: usize = 1 << 30;
     /// Features, used or not.

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::ctr::{Budget, Projection, Projections};
+use super::ctr::{CtrBudget, Projection, ProjectionsBuilder};
 use super::raw::{NanMode, RawInfo, RawLink, RawModel, RawProjection, RawTree, RawTrees};
-use super::{Limits, ModelError, cbm, json};
+use super::{ModelError, ModelLimits, cbm, json};
 
 /// Thresholds that share one column of bins. One value of the byte says "beneath all", and one stays free, as in
 /// CatBoost.
@@ -13,7 +13,7 @@ pub(super) const PER_COLUMN: usize = 254;
 
 /// A feature of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Feature {
+pub struct ModelFeature {
     /// Its name; of a feature without one, its number among all features.
     pub name: String,
     /// The values that it takes.
@@ -33,7 +33,7 @@ pub enum FeatureKind {
 
 /// The way from raw values to predictions: the inverse link of its loss function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkFunction {
     /// The raw value itself; also of loss functions that are not known.
     Identity,
     /// The exponential: Poisson, Tweedie.
@@ -53,7 +53,7 @@ pub enum Link {
 /// Made by [`Model::from_bytes`]; immutable, so that threads may share it.
 #[derive(Clone, Debug)]
 pub struct Model {
-    pub(super) features: Vec<Feature>,
+    pub(super) features: Vec<ModelFeature>,
     pub(super) dimension: usize,
     pub(super) quantisers: Vec<Quantiser>,
     /// The features whose category the model asks for; [`OneHot`] and [`Projection`] name them by their place here.
@@ -70,7 +70,7 @@ pub struct Model {
     pub(super) scale: f64,
     pub(super) bias: Vec<f64>,
     loss: Option<String>,
-    link: Link,
+    link: LinkFunction,
     classes: Vec<String>,
     threshold: f64,
 }
@@ -99,13 +99,13 @@ pub(super) struct OneHot {
 /// With no bits flipped that is "above a border". With those flipped that make the wanted bin 255, and 255 as the
 /// least, it is "equal to". So there is one form for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(super) struct BinSplit {
     pub(super) column: u16,
     pub(super) flip: u8,
     pub(super) at: u8,
 }
 
-impl Split {
+impl BinSplit {
     pub(super) fn passes(self, bin: u8) -> bool {
         bin ^ self.flip >= self.at
     }
@@ -114,13 +114,13 @@ impl Split {
 #[derive(Clone, Debug)]
 pub(super) enum Forest {
     Symmetric {
-        splits: Vec<Split>,
-        trees: Vec<Tree>,
+        splits: Vec<BinSplit>,
+        trees: Vec<SymmetricTree>,
     },
     /// The nodes of each tree lie one behind the other, its root first, each before those that it leads to.
     Nodes {
         trees: Vec<Range<usize>>,
-        nodes: Vec<Node>,
+        nodes: Vec<TreeNode>,
         /// For each node the number of the leaf that it is, or [`INNER`].
         leaves: Vec<u32>,
     },
@@ -131,7 +131,7 @@ pub(super) const INNER: u32 = u32::MAX;
 
 /// A tree whose levels each have one split: the leaf's number has one bit for each.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(super) struct SymmetricTree {
     pub(super) splits: Range<usize>,
     /// The number of its first leaf among those of all trees.
     pub(super) first_leaf: usize,
@@ -142,7 +142,7 @@ pub(super) struct Tree {
 /// A row goes to `next`, or where it passes the split to the node behind that. A leaf leads to itself and nothing
 /// passes it, so that rows whose ways are of different length can be led together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     pub(super) column: u16,
     pub(super) flip: u8,
     /// The greatest value that does not pass: one less than [`Split::at`].
@@ -151,7 +151,7 @@ pub(super) struct Node {
     pub(super) next: u32,
 }
 
-impl Node {
+impl TreeNode {
     pub(super) fn after(self, bin: u8) -> u32 {
         self.next + u32::from(bin ^ self.flip > self.below)
     }
@@ -163,8 +163,8 @@ impl Model {
     /// All that the file says is checked: what comes back can be evaluated on any row without a fault. Memory and
     /// time are bounded by a multiple of the file's length ([`Limits`]).
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
-        if bytes.len() > Limits::FILE_BYTES {
-            let message = format!("a model has at most {} bytes", Limits::FILE_BYTES);
+        if bytes.len() > ModelLimits::FILE_BYTES {
+            let message = format!("a model has at most {} bytes", ModelLimits::FILE_BYTES);
             return Err(ModelError::new("file", message));
         }
         let raw = if bytes.starts_with(cbm::MAGIC) {
@@ -179,7 +179,7 @@ impl Model {
     }
 
     /// All features, in the order of the columns that the model was trained on.
-    pub fn features(&self) -> &[Feature] {
+    pub fn features(&self) -> &[ModelFeature] {
         &self.features
     }
 
@@ -202,7 +202,7 @@ impl Model {
     }
 
     /// Returns the way from raw values to predictions.
-    pub fn link(&self) -> Link {
+    pub fn link(&self) -> LinkFunction {
         self.link
     }
 
@@ -219,8 +219,8 @@ impl Model {
     /// Checks and compiles what a file of `file_bytes` says.
     pub(super) fn check(mut raw: RawModel, file_bytes: usize) -> Result<Model, ModelError> {
         let dimension = raw.dimension;
-        if dimension == 0 || dimension > Limits::DIMENSION {
-            let message = format!("a model has 1 to {} dimensions, not {dimension}", Limits::DIMENSION);
+        if dimension == 0 || dimension > ModelLimits::DIMENSION {
+            let message = format!("a model has 1 to {} dimensions, not {dimension}", ModelLimits::DIMENSION);
             return Err(ModelError::new("trees", message));
         }
         if raw.bias.is_empty() {
@@ -251,11 +251,11 @@ impl Model {
             scale: raw.scale,
             bias: std::mem::take(&mut raw.bias),
             loss: raw.info.loss.take(),
-            link: Link::Identity,
+            link: LinkFunction::Identity,
             classes: Vec::new(),
             threshold: raw.info.threshold.unwrap_or(0.5),
         };
-        let splits = Compiler::new(&raw, &mut model)?.columns(&raw, file_bytes)?;
+        let splits = ModelCompiler::new(&raw, &mut model)?.columns(&raw, file_bytes)?;
         model.forest = forest(&raw.trees, &splits, dimension, model.leaves.len())?;
         let leaves = model.leaves.len() / dimension;
         if !model.weights.is_empty() && model.weights.len() != leaves {
@@ -267,20 +267,20 @@ impl Model {
 
     fn meaning(&mut self, info: RawInfo) -> Result<(), ModelError> {
         self.link = match self.loss.as_deref() {
-            Some("Logloss" | "CrossEntropy" | "Focal") => Link::Sigmoid,
-            Some("MultiClass") => Link::Softmax,
-            Some("MultiClassOneVsAll") => Link::OneVsAll,
-            Some("MultiLogloss" | "MultiCrossEntropy") => Link::Labels,
-            Some("Poisson" | "Tweedie") => Link::Exponent,
-            _ => Link::Identity,
+            Some("Logloss" | "CrossEntropy" | "Focal") => LinkFunction::Sigmoid,
+            Some("MultiClass") => LinkFunction::Softmax,
+            Some("MultiClassOneVsAll") => LinkFunction::OneVsAll,
+            Some("MultiLogloss" | "MultiCrossEntropy") => LinkFunction::Labels,
+            Some("Poisson" | "Tweedie") => LinkFunction::Exponent,
+            _ => LinkFunction::Identity,
         };
         let count = match self.link {
-            Link::Identity | Link::Exponent => 0,
-            Link::Sigmoid if self.dimension == 1 => 2,
-            Link::Sigmoid => {
+            LinkFunction::Identity | LinkFunction::Exponent => 0,
+            LinkFunction::Sigmoid if self.dimension == 1 => 2,
+            LinkFunction::Sigmoid => {
                 return Err(ModelError::new("trees", "a model of two classes has one dimension"));
             }
-            Link::Softmax | Link::OneVsAll | Link::Labels => self.dimension,
+            LinkFunction::Softmax | LinkFunction::OneVsAll | LinkFunction::Labels => self.dimension,
         };
         if !(0.0..=1.0).contains(&self.threshold) {
             return Err(ModelError::new("metadata", "the threshold is no probability"));
@@ -294,7 +294,7 @@ impl Model {
 }
 
 /// Numbers features, columns and splits.
-struct Compiler<'m> {
+struct ModelCompiler<'m> {
     model: &'m mut Model,
     /// Place among the features by the number in the file.
     places: HashMap<i32, usize>,
@@ -305,8 +305,8 @@ struct Compiler<'m> {
     /// Where its borders and its splits are, by the number among the numeric features.
     numeric: HashMap<i32, NumericSplits>,
     /// Its splits, by number among the categorical features and category.
-    one_hot: HashMap<(i32, i32), Split>,
-    splits: Vec<Split>,
+    one_hot: HashMap<(i32, i32), BinSplit>,
+    splits: Vec<BinSplit>,
     /// Place among [`Model::players`].
     players: HashMap<Vec<usize>, usize>,
 }
@@ -317,9 +317,9 @@ struct NumericSplits {
     first_split: usize,
 }
 
-impl<'m> Compiler<'m> {
+impl<'m> ModelCompiler<'m> {
     /// Puts the features in the order of their columns in the training data.
-    fn new(raw: &RawModel, model: &'m mut Model) -> Result<Compiler<'m>, ModelError> {
+    fn new(raw: &RawModel, model: &'m mut Model) -> Result<ModelCompiler<'m>, ModelError> {
         let refuse = |what: &str| ModelError::new("features", what);
         let numeric = raw
             .numeric
@@ -330,8 +330,8 @@ impl<'m> Compiler<'m> {
             .iter()
             .map(|feature| (feature.flat, feature.index, &feature.name, FeatureKind::Categorical));
         let mut all: Vec<_> = numeric.chain(categorical).collect();
-        if all.len() > Limits::FEATURES {
-            return Err(refuse("there are too many").help(format!("at most {}", Limits::FEATURES)));
+        if all.len() > ModelLimits::FEATURES {
+            return Err(refuse("there are too many").help(format!("at most {}", ModelLimits::FEATURES)));
         }
         all.sort_by_key(|(flat, ..)| *flat);
         if all.first().is_some_and(|(flat, ..)| *flat < 0)
@@ -342,13 +342,13 @@ impl<'m> Compiler<'m> {
         let (mut places, mut numbers) = (HashMap::new(), HashMap::new());
         for (place, (flat, index, name, kind)) in all.into_iter().enumerate() {
             let name = if name.is_empty() { flat.to_string() } else { name.clone() };
-            model.features.push(Feature { name, kind, used: false });
+            model.features.push(ModelFeature { name, kind, used: false });
             places.insert(flat, place);
             if kind == FeatureKind::Categorical && numbers.insert(index, place).is_some() {
                 return Err(refuse("two categorical ones have the same number"));
             }
         }
-        Ok(Compiler {
+        Ok(ModelCompiler {
             model,
             places,
             categorical: numbers,
@@ -377,8 +377,8 @@ impl<'m> Compiler<'m> {
     fn add_columns(&mut self, thresholds: usize, features: &[usize]) -> Result<Range<usize>, ModelError> {
         let first = self.model.column_player.len();
         let count = thresholds.div_ceil(PER_COLUMN);
-        if first + count > Limits::COLUMNS {
-            let message = format!("its thresholds fill more than {} columns", Limits::COLUMNS);
+        if first + count > ModelLimits::COLUMNS {
+            let message = format!("its thresholds fill more than {} columns", ModelLimits::COLUMNS);
             return Err(ModelError::new("features", message));
         }
         let next = self.model.players.len();
@@ -390,10 +390,10 @@ impl<'m> Compiler<'m> {
         Ok(first..first + count)
     }
 
-    fn columns(mut self, raw: &RawModel, file_bytes: usize) -> Result<Vec<Split>, ModelError> {
+    fn columns(mut self, raw: &RawModel, file_bytes: usize) -> Result<Vec<BinSplit>, ModelError> {
         self.numeric(raw)?;
         self.one_hot(raw)?;
-        self.ctrs(raw, Budget::new(file_bytes))?;
+        self.ctrs(raw, CtrBudget::new(file_bytes))?;
         Ok(self.splits)
     }
 
@@ -411,7 +411,7 @@ impl<'m> Compiler<'m> {
             let index = *self.places.get(&feature.flat).ok_or_else(unknown)?;
             self.model.features[index].used = true;
             let columns = self.add_columns(feature.borders.len(), &[index])?;
-            self.splits.extend((0..feature.borders.len()).map(|border| Split {
+            self.splits.extend((0..feature.borders.len()).map(|border| BinSplit {
                 column: (columns.start + border / PER_COLUMN) as u16,
                 flip: 0,
                 at: (border % PER_COLUMN + 1) as u8,
@@ -434,7 +434,7 @@ impl<'m> Compiler<'m> {
             let mut values = Vec::with_capacity(feature.values.len());
             for (number, value) in feature.values.iter().enumerate() {
                 let (column, bin) = (columns.start + number / PER_COLUMN, (number % PER_COLUMN + 1) as u8);
-                let split = Split { column: column as u16, flip: u8::MAX ^ bin, at: u8::MAX };
+                let split = BinSplit { column: column as u16, flip: u8::MAX ^ bin, at: u8::MAX };
                 values.push((*value as u32, column, bin));
                 self.splits.push(split);
                 if self.one_hot.insert((feature.categorical, *value), split).is_some() {
@@ -447,15 +447,16 @@ impl<'m> Compiler<'m> {
         Ok(())
     }
 
-    fn ctrs(&mut self, raw: &RawModel, mut budget: Budget) -> Result<(), ModelError> {
-        let mut projections = Projections::default();
+    fn ctrs(&mut self, raw: &RawModel, mut budget: CtrBudget) -> Result<(), ModelError> {
+        let mut projections = ProjectionsBuilder::default();
         for ctr in &raw.ctrs {
             let unknown = || ModelError::new("CTR features", "a CTR counts in a table that is not there");
             let table = raw.tables.get(ctr.table).ok_or_else(unknown)?;
             check_borders(&ctr.borders)?;
             let RawProjection { categorical, numeric, one_hot } = &table.projection;
-            if categorical.len() + numeric.len() + one_hot.len() > Limits::COMBINATION {
-                let message = format!("a CTR combines at most {} features and splits", Limits::COMBINATION);
+            if categorical.len() + numeric.len() + one_hot.len() > ModelLimits::COMBINATION {
+                let message =
+                    format!("a CTR combines at most {} features and splits", ModelLimits::COMBINATION);
                 return Err(ModelError::new("CTR features", message));
             }
             let mut features = Vec::with_capacity(categorical.len());
@@ -481,7 +482,7 @@ impl<'m> Compiler<'m> {
                 bits.push(*self.one_hot.get(&(*index, *value)).ok_or_else(missing)?);
             }
             let columns = self.add_columns(ctr.borders.len(), &features)?;
-            self.splits.extend((0..ctr.borders.len()).map(|border| Split {
+            self.splits.extend((0..ctr.borders.len()).map(|border| BinSplit {
                 column: (columns.start + border / PER_COLUMN) as u16,
                 flip: 0,
                 at: (border % PER_COLUMN + 1) as u8,
@@ -507,7 +508,12 @@ fn padded(borders: &[f32]) -> Vec<f32> {
     padded
 }
 
-fn forest(raw: &RawTrees, splits: &[Split], dimension: usize, values: usize) -> Result<Forest, ModelError> {
+fn forest(
+    raw: &RawTrees,
+    splits: &[BinSplit],
+    dimension: usize,
+    values: usize,
+) -> Result<Forest, ModelError> {
     let leaves = values / dimension;
     if !values.is_multiple_of(dimension) || leaves >= INNER as usize {
         return Err(ModelError::new("leaves", "there are not as many as the trees have"));
@@ -518,14 +524,16 @@ fn forest(raw: &RawTrees, splits: &[Split], dimension: usize, values: usize) -> 
             let (mut trees, mut compiled, mut first_leaf) = (Vec::new(), Vec::new(), 0usize);
             for (index, levels) in levels.iter().enumerate() {
                 let refuse = |what: &str| ModelError::new(format!("tree {index}"), what);
-                if levels.len() > Limits::DEPTH {
-                    return Err(refuse("it is too deep").help(format!("at most {} levels", Limits::DEPTH)));
+                if levels.len() > ModelLimits::DEPTH {
+                    return Err(
+                        refuse("it is too deep").help(format!("at most {} levels", ModelLimits::DEPTH))
+                    );
                 }
                 let start = compiled.len();
                 for level in levels {
                     compiled.push(split(*level).ok_or_else(|| refuse("it has a split that is not there"))?);
                 }
-                trees.push(Tree { splits: start..compiled.len(), first_leaf });
+                trees.push(SymmetricTree { splits: start..compiled.len(), first_leaf });
                 first_leaf += 1 << levels.len();
                 if first_leaf > leaves {
                     return Err(refuse("its leaves are not there"));
@@ -553,9 +561,9 @@ fn forest(raw: &RawTrees, splits: &[Split], dimension: usize, values: usize) -> 
 /// would make a walk of all ways explode.
 fn add_tree(
     tree: &RawTree,
-    split: impl Fn(i32) -> Option<Split>,
+    split: impl Fn(i32) -> Option<BinSplit>,
     leaves: usize,
-    nodes: &mut Vec<Node>,
+    nodes: &mut Vec<TreeNode>,
     leaf_of: &mut Vec<u32>,
 ) -> Result<(), &'static str> {
     let first = nodes.len();
@@ -570,7 +578,7 @@ fn add_tree(
         done += 1;
         match link {
             RawLink::Leaf(number) if number < leaves => {
-                nodes.push(Node { column: 0, flip: 0, below: u8::MAX, next: place });
+                nodes.push(TreeNode { column: 0, flip: 0, below: u8::MAX, next: place });
                 leaf_of.push(number as u32);
             }
             RawLink::Leaf(_) => return Err("its leaves are not there"),
@@ -579,12 +587,12 @@ fn add_tree(
                 if std::mem::replace(&mut is_met[number], true) {
                     return Err("two ways lead to one of its nodes");
                 }
-                if depth == Limits::NODE_DEPTH {
+                if depth == ModelLimits::NODE_DEPTH {
                     return Err("it is too deep");
                 }
-                let Split { column, flip, at } =
+                let BinSplit { column, flip, at } =
                     split(node.split).ok_or("it has a split that is not there")?;
-                nodes.push(Node { column, flip, below: at - 1, next: (first + links.len()) as u32 });
+                nodes.push(TreeNode { column, flip, below: at - 1, next: (first + links.len()) as u32 });
                 leaf_of.push(INNER);
                 links.extend(node.next.map(|link| (link, depth + 1)));
             }

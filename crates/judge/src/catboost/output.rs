@@ -1,6 +1,6 @@
 //! Raw values to what they mean: probabilities, the class, the expected value.
 
-use super::model::{Link, Model};
+use super::model::{LinkFunction, Model};
 
 impl Model {
     /// The probabilities of [`Model::classes`], in their order, from the raw values of a row.
@@ -8,19 +8,19 @@ impl Model {
     /// Fills as much of `out` as there are classes; nothing of a model that does not classify.
     pub fn probabilities(&self, raw: &[f64], out: &mut [f64]) {
         match self.link() {
-            Link::Identity | Link::Exponent => {}
-            Link::Sigmoid => {
+            LinkFunction::Identity | LinkFunction::Exponent => {}
+            LinkFunction::Sigmoid => {
                 let second = sigmoid(raw.first().copied().unwrap_or(0.0));
                 for (out, value) in out.iter_mut().zip([1.0 - second, second]) {
                     *out = value;
                 }
             }
-            Link::OneVsAll | Link::Labels => {
+            LinkFunction::OneVsAll | LinkFunction::Labels => {
                 for (out, raw) in out.iter_mut().zip(raw) {
                     *out = sigmoid(*raw);
                 }
             }
-            Link::Softmax => {
+            LinkFunction::Softmax => {
                 let greatest = raw.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = raw.iter().map(|value| (value - greatest).exp()).sum();
                 for (out, value) in out.iter_mut().zip(raw) {
@@ -36,9 +36,9 @@ impl Model {
     /// first of equals. `None` of a model that does not classify, or that gives a row several labels.
     pub fn class(&self, raw: &[f64]) -> Option<usize> {
         match self.link() {
-            Link::Identity | Link::Exponent | Link::Labels => None,
-            Link::Sigmoid => Some(usize::from(sigmoid(*raw.first()?) > self.threshold())),
-            Link::Softmax | Link::OneVsAll => {
+            LinkFunction::Identity | LinkFunction::Exponent | LinkFunction::Labels => None,
+            LinkFunction::Sigmoid => Some(usize::from(sigmoid(*raw.first()?) > self.threshold())),
+            LinkFunction::Softmax | LinkFunction::OneVsAll => {
                 let mut best = 0;
                 for (class, value) in raw.iter().enumerate() {
                     if *value > raw[best] {
@@ -54,9 +54,9 @@ impl Model {
     /// amount of a model of those, else the raw value itself.
     pub fn response(&self, raw: f64) -> f64 {
         match self.link() {
-            Link::Sigmoid | Link::OneVsAll | Link::Labels => sigmoid(raw),
-            Link::Exponent => raw.exp(),
-            Link::Identity | Link::Softmax => raw,
+            LinkFunction::Sigmoid | LinkFunction::OneVsAll | LinkFunction::Labels => sigmoid(raw),
+            LinkFunction::Exponent => raw.exp(),
+            LinkFunction::Identity | LinkFunction::Softmax => raw,
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-use super::city::category;
+use super::city_hash::category;
 use super::ctr::{Projection, extend, widened};
-use super::model::{Forest, INNER, Model, Node, OneHot, Split, Tree};
+use super::model::{BinSplit, Forest, INNER, Model, OneHot, SymmetricTree, TreeNode};
 
 /// Rows that are evaluated together.
 pub(super) const BLOCK: usize = 128;
@@ -21,7 +21,7 @@ const TOGETHER: usize = 16;
 
 /// A value of a row for a feature.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Input<'a> {
+pub enum FeatureValue<'a> {
     /// No value: NaN of a numeric feature, the empty text of a categorical one. So is a value that the feature
     /// cannot take: a text of a numeric one, a number of a categorical one.
     Missing,
@@ -35,7 +35,7 @@ pub enum Input<'a> {
 
 /// The values of a batch for a feature.
 #[derive(Clone, Copy, Debug)]
-pub enum Column<'a> {
+pub enum FeatureColumn<'a> {
     /// No row has a value.
     Missing,
     /// Numbers.
@@ -47,9 +47,9 @@ pub enum Column<'a> {
 }
 
 /// Where a batch has its values.
-pub(super) trait Batch {
+pub(super) trait FeatureBatch {
     /// The value of a feature in one row.
-    fn input(&self, feature: usize, row: usize) -> Input<'_>;
+    fn input(&self, feature: usize, row: usize) -> FeatureValue<'_>;
 
     /// The numbers of a feature in at most [`BLOCK`] rows; put into `buffer` where they lie nowhere in a row.
     fn numbers<'b>(&'b self, feature: usize, rows: Range<usize>, buffer: &'b mut [f32; BLOCK]) -> &'b [f32] {
@@ -68,18 +68,18 @@ pub(super) trait Batch {
     }
 }
 
-impl Batch for &[Column<'_>] {
-    fn input(&self, feature: usize, row: usize) -> Input<'_> {
+impl FeatureBatch for &[FeatureColumn<'_>] {
+    fn input(&self, feature: usize, row: usize) -> FeatureValue<'_> {
         match self[feature] {
-            Column::Missing => Input::Missing,
-            Column::Numbers(values) => Input::Number(values[row]),
-            Column::Texts(values) => Input::Text(values[row]),
-            Column::Categories(values) => Input::Category(values[row]),
+            FeatureColumn::Missing => FeatureValue::Missing,
+            FeatureColumn::Numbers(values) => FeatureValue::Number(values[row]),
+            FeatureColumn::Texts(values) => FeatureValue::Text(values[row]),
+            FeatureColumn::Categories(values) => FeatureValue::Category(values[row]),
         }
     }
 
     fn numbers<'b>(&'b self, feature: usize, rows: Range<usize>, buffer: &'b mut [f32; BLOCK]) -> &'b [f32] {
-        if let Column::Numbers(values) = self[feature] {
+        if let FeatureColumn::Numbers(values) = self[feature] {
             return &values[rows];
         }
         buffer.fill(f32::NAN);
@@ -87,58 +87,58 @@ impl Batch for &[Column<'_>] {
     }
 }
 
-impl Input<'_> {
+impl FeatureValue<'_> {
     fn number(self) -> f32 {
         match self {
-            Input::Number(number) => number,
+            FeatureValue::Number(number) => number,
             _ => f32::NAN,
         }
     }
 
     fn category(self) -> u32 {
         match self {
-            Input::Text(text) => category(text.as_bytes()),
-            Input::Category(hash) => hash,
+            FeatureValue::Text(text) => category(text.as_bytes()),
+            FeatureValue::Category(hash) => hash,
             _ => category(b""),
         }
     }
 }
 
-impl Column<'_> {
+impl FeatureColumn<'_> {
     fn len(&self) -> Option<usize> {
         match self {
-            Column::Missing => None,
-            Column::Numbers(values) => Some(values.len()),
-            Column::Texts(values) => Some(values.len()),
-            Column::Categories(values) => Some(values.len()),
+            FeatureColumn::Missing => None,
+            FeatureColumn::Numbers(values) => Some(values.len()),
+            FeatureColumn::Texts(values) => Some(values.len()),
+            FeatureColumn::Categories(values) => Some(values.len()),
         }
     }
 }
 
 /// A batch whose parts do not fit each other or the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShapeError;
+pub struct BatchShapeError;
 
-impl std::fmt::Display for ShapeError {
+impl std::fmt::Display for BatchShapeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a batch needs a column for each feature and a value of each for every row")
     }
 }
 
-impl std::error::Error for ShapeError {}
+impl std::error::Error for BatchShapeError {}
 
 /// Memory that evaluation uses, kept by the caller between rows. It grows to what the largest model needs, once.
 #[derive(Clone, Debug, Default)]
-pub struct Scratch {
+pub struct ModelScratch {
     /// Column by column; in a batch each has [`BLOCK`] rows.
     pub(super) bins: Vec<u8>,
     /// Category by category, likewise.
     categories: Vec<u32>,
     raw: Vec<f64>,
-    pub(super) paths: super::shap::Paths,
+    pub(super) paths: super::shap::ShapScratch,
 }
 
-impl Scratch {
+impl ModelScratch {
     fn fit(&mut self, model: &Model, rows: usize) {
         // Leaves among the nodes look at the first column, even where there is none.
         let columns = model.column_player.len().max(1);
@@ -153,9 +153,13 @@ impl Model {
     /// among [`Model::features`]; it is asked once for each that is used.
     ///
     /// Allocates nothing once `scratch` has grown.
-    pub fn raw<'a, 's>(&self, read: impl FnMut(usize) -> Input<'a>, scratch: &'s mut Scratch) -> &'s [f64] {
+    pub fn raw<'a, 's>(
+        &self,
+        read: impl FnMut(usize) -> FeatureValue<'a>,
+        scratch: &'s mut ModelScratch,
+    ) -> &'s [f64] {
         self.quantise(read, scratch);
-        let Scratch { bins, raw, .. } = scratch;
+        let ModelScratch { bins, raw, .. } = scratch;
         let raw = &mut raw[..self.dimension];
         raw.fill(0.0);
         match &self.forest {
@@ -177,9 +181,13 @@ impl Model {
     }
 
     /// Turns a row into bins.
-    pub(super) fn quantise<'a>(&self, mut read: impl FnMut(usize) -> Input<'a>, scratch: &mut Scratch) {
+    pub(super) fn quantise<'a>(
+        &self,
+        mut read: impl FnMut(usize) -> FeatureValue<'a>,
+        scratch: &mut ModelScratch,
+    ) {
         scratch.fit(self, 1);
-        let Scratch { bins, categories, .. } = scratch;
+        let ModelScratch { bins, categories, .. } = scratch;
         for quantiser in &self.quantisers {
             let value = read(quantiser.feature).number();
             let columns = &mut bins[quantiser.first_column..][..quantiser.columns.len()];
@@ -214,21 +222,26 @@ impl Model {
     /// each feature of [`Model::features`], and each has a value for every row.
     pub fn raw_batch(
         &self,
-        columns: &[Column<'_>],
-        scratch: &mut Scratch,
+        columns: &[FeatureColumn<'_>],
+        scratch: &mut ModelScratch,
         out: &mut [f64],
-    ) -> Result<(), ShapeError> {
+    ) -> Result<(), BatchShapeError> {
         let rows = out.len() / self.dimension;
         let fits = columns.iter().all(|column| column.len().is_none_or(|length| length == rows));
         if columns.len() != self.features.len() || !out.len().is_multiple_of(self.dimension) || !fits {
-            return Err(ShapeError);
+            return Err(BatchShapeError);
         }
         self.score_blocks(&columns, scratch, out);
         Ok(())
     }
 
     /// Scores `out.len()` / [`Model::dimension`] rows of a batch.
-    pub(super) fn score_blocks(&self, batch: &impl Batch, scratch: &mut Scratch, out: &mut [f64]) {
+    pub(super) fn score_blocks(
+        &self,
+        batch: &impl FeatureBatch,
+        scratch: &mut ModelScratch,
+        out: &mut [f64],
+    ) {
         scratch.fit(self, BLOCK);
         for (block, out) in out.chunks_mut(BLOCK * self.dimension).enumerate() {
             let start = block * BLOCK;
@@ -240,7 +253,7 @@ impl Model {
                 continue;
             }
             self.quantise_block(batch, start..start + count, scratch);
-            let Scratch { bins, raw, .. } = &mut *scratch;
+            let ModelScratch { bins, raw, .. } = &mut *scratch;
             let raw = &mut raw[..BLOCK * self.dimension];
             raw.fill(0.0);
             match &self.forest {
@@ -266,8 +279,8 @@ impl Model {
         }
     }
 
-    fn quantise_block(&self, batch: &impl Batch, rows: Range<usize>, scratch: &mut Scratch) {
-        let Scratch { bins, categories, .. } = scratch;
+    fn quantise_block(&self, batch: &impl FeatureBatch, rows: Range<usize>, scratch: &mut ModelScratch) {
+        let ModelScratch { bins, categories, .. } = scratch;
         let mut buffer = [0.0; BLOCK];
         for quantiser in &self.quantisers {
             let values = batch.numbers(quantiser.feature, rows.clone(), &mut buffer);
@@ -282,7 +295,7 @@ impl Model {
         self.derive(BLOCK, categories, bins);
     }
 
-    fn symmetric_block(&self, splits: &[Split], trees: &[Tree], bins: &[u8], raw: &mut [f64]) {
+    fn symmetric_block(&self, splits: &[BinSplit], trees: &[SymmetricTree], bins: &[u8], raw: &mut [f64]) {
         let mut rest = trees;
         while let Some(tree) = rest.first() {
             let depth = tree.splits.len();
@@ -356,7 +369,7 @@ fn add_few<const DIMENSION: usize, L: Copy + Into<usize>>(leaves: &[L], values: 
 }
 
 /// The leaf of a tree of nodes, for one row.
-fn walk(nodes: &[Node], leaves: &[u32], root: usize, bins: &[u8]) -> usize {
+fn walk(nodes: &[TreeNode], leaves: &[u32], root: usize, bins: &[u8]) -> usize {
     let mut place = root;
     while leaves[place] == INNER {
         let node = nodes[place];
@@ -366,7 +379,7 @@ fn walk(nodes: &[Node], leaves: &[u32], root: usize, bins: &[u8]) -> usize {
 }
 
 /// Where rows of a block end in a tree of nodes, from row `start` on. No row waits for the memory of another.
-fn walk_together(nodes: &[Node], root: usize, bins: &[u8], start: usize) -> [u32; TOGETHER] {
+fn walk_together(nodes: &[TreeNode], root: usize, bins: &[u8], start: usize) -> [u32; TOGETHER] {
     let bins = &bins[start..];
     let mut places = [root as u32; TOGETHER];
     loop {
@@ -384,7 +397,7 @@ fn walk_together(nodes: &[Node], root: usize, bins: &[u8], start: usize) -> [u32
 }
 
 /// The leaf of a symmetric tree, for one row.
-pub(super) fn leaf(splits: &[Split], first_leaf: usize, bins: &[u8]) -> usize {
+pub(super) fn leaf(splits: &[BinSplit], first_leaf: usize, bins: &[u8]) -> usize {
     let mut leaf = 0;
     for (level, split) in splits.iter().enumerate() {
         leaf |= usize::from(split.passes(bins[usize::from(split.column)])) << level;
@@ -393,7 +406,7 @@ pub(super) fn leaf(splits: &[Split], first_leaf: usize, bins: &[u8]) -> usize {
 }
 
 /// The leaves' numbers of a block in one tree of at most 8 levels.
-fn leaf_block(splits: &[Split], bins: &[u8]) -> [u8; BLOCK] {
+fn leaf_block(splits: &[BinSplit], bins: &[u8]) -> [u8; BLOCK] {
     let mut leaves = [0; BLOCK];
     for (level, split) in splits.iter().enumerate() {
         let bins = &bins[usize::from(split.column) * BLOCK..][..BLOCK];
@@ -406,7 +419,7 @@ fn leaf_block(splits: &[Split], bins: &[u8]) -> [u8; BLOCK] {
 
 /// Adds the leaves of four trees of `LEAVES` leaves to the sums of a block: a sum is loaded once for four.
 fn add_four<const DEPTH: usize, const LEAVES: usize>(
-    trees: [(&[Split], &[f64]); 4],
+    trees: [(&[BinSplit], &[f64]); 4],
     bins: &[u8],
     raw: &mut [f64],
 ) {

@@ -7,47 +7,47 @@
 //! row takes it: so contributions add up to the raw value of every row.
 
 use super::model::{Forest, INNER, Model};
-use super::score::{Input, Scratch, leaf};
+use super::score::{FeatureValue, ModelScratch, leaf};
 
 /// Why a model cannot explain itself: its file does not say how many training rows fell into each leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoWeights;
+pub struct MissingWeightsError;
 
-impl std::fmt::Display for NoWeights {
+impl std::fmt::Display for MissingWeightsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the model has no leaf weights, which contributions need (save it again with CatBoost)")
     }
 }
 
-impl std::error::Error for NoWeights {}
+impl std::error::Error for MissingWeightsError {}
 
 /// Room for walking the trees.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Paths {
-    steps: Vec<Step>,
-    elements: Vec<Element>,
+pub(super) struct ShapScratch {
+    steps: Vec<ShapNode>,
+    elements: Vec<PathElement>,
     players: Vec<f64>,
     out: Vec<f64>,
 }
 
 /// An inner node of one tree, as this row sees it.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct ShapNode {
     player: usize,
     /// Where the row goes, and where it does not.
-    hot: Branch,
-    cold: Branch,
+    hot: ShapBranch,
+    cold: ShapBranch,
     weight: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Branch {
-    to: To,
+struct ShapBranch {
+    to: BranchTarget,
     weight: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum To {
+enum BranchTarget {
     Step(usize),
     Leaf(usize),
 }
@@ -55,7 +55,7 @@ enum To {
 /// A player on the way to a node: which share of the rows goes on when it is not known (`zero`) and when it is
 /// (`one`), and the weight of the subsets with as many players as the element's place.
 #[derive(Clone, Copy, Debug)]
-struct Element {
+struct PathElement {
     player: usize,
     zero: f64,
     one: f64,
@@ -69,14 +69,14 @@ impl Model {
     /// For each tree, about leaves × depth² operations: some milliseconds for hundreds of trees.
     pub fn contributions<'a, 's>(
         &self,
-        read: impl FnMut(usize) -> Input<'a>,
-        scratch: &'s mut Scratch,
-    ) -> Result<&'s [f64], NoWeights> {
+        read: impl FnMut(usize) -> FeatureValue<'a>,
+        scratch: &'s mut ModelScratch,
+    ) -> Result<&'s [f64], MissingWeightsError> {
         if self.weights.is_empty() {
-            return Err(NoWeights);
+            return Err(MissingWeightsError);
         }
         self.quantise(read, scratch);
-        let Scratch { bins, paths, .. } = scratch;
+        let ModelScratch { bins, paths, .. } = scratch;
         let (dimension, width) = (self.dimension, self.features.len() + 1);
         paths.players.clear();
         paths.players.resize(self.players.len() * dimension, 0.0);
@@ -87,14 +87,14 @@ impl Model {
             let (mut mean, mut weight) = (vec![0.0; dimension], 0.0);
             self.mean(root, &paths.steps, &mut mean, &mut weight);
             if weight <= 0.0 {
-                return Err(NoWeights);
+                return Err(MissingWeightsError);
             }
             for (dimension, mean) in mean.iter_mut().enumerate() {
                 *mean /= weight;
                 paths.out[dimension * width + width - 1] += *mean;
             }
             paths.elements.clear();
-            paths.elements.push(Element { player: usize::MAX, zero: 1.0, one: 1.0, weight: 1.0 });
+            paths.elements.push(PathElement { player: usize::MAX, zero: 1.0, one: 1.0, weight: 1.0 });
             self.walk_paths(root, 0, paths);
         }
         for (player, features) in self.players.iter().enumerate() {
@@ -113,18 +113,18 @@ impl Model {
     }
 
     /// The inner nodes of a tree, children before their parents; gives its root.
-    fn steps(&self, tree: usize, bins: &[u8], steps: &mut Vec<Step>) -> Branch {
+    fn steps(&self, tree: usize, bins: &[u8], steps: &mut Vec<ShapNode>) -> ShapBranch {
         steps.clear();
-        let branch = |steps: &[Step], to: To| match to {
-            To::Step(step) => Branch { to, weight: steps[step].weight },
-            To::Leaf(leaf) => Branch { to, weight: self.weights[leaf] },
+        let branch = |steps: &[ShapNode], to: BranchTarget| match to {
+            BranchTarget::Step(step) => ShapBranch { to, weight: steps[step].weight },
+            BranchTarget::Leaf(leaf) => ShapBranch { to, weight: self.weights[leaf] },
         };
-        let push = |steps: &mut Vec<Step>, column: u16, sides: [To; 2], passes: bool| {
+        let push = |steps: &mut Vec<ShapNode>, column: u16, sides: [BranchTarget; 2], passes: bool| {
             let [cold, hot] = if passes { sides } else { [sides[1], sides[0]] };
             let (hot, cold) = (branch(steps, hot), branch(steps, cold));
             let player = self.column_player[usize::from(column)];
-            steps.push(Step { player, hot, cold, weight: hot.weight + cold.weight });
-            To::Step(steps.len() - 1)
+            steps.push(ShapNode { player, hot, cold, weight: hot.weight + cold.weight });
+            BranchTarget::Step(steps.len() - 1)
         };
         let root = match &self.forest {
             Forest::Symmetric { splits, trees } => {
@@ -132,7 +132,8 @@ impl Model {
                 let taken = leaf(&splits[tree.splits.clone()], 0, bins);
                 // From the lowest bit of the leaf's number, which is the level above the leaves, upwards.
                 let count = 1usize << tree.splits.len();
-                let mut level: Vec<To> = (0..count).map(|leaf| To::Leaf(tree.first_leaf + leaf)).collect();
+                let mut level: Vec<BranchTarget> =
+                    (0..count).map(|leaf| BranchTarget::Leaf(tree.first_leaf + leaf)).collect();
                 for (bit, split) in splits[tree.splits.clone()].iter().enumerate() {
                     let passes = taken >> bit & 1 == 1;
                     let pairs = level.as_chunks::<2>().0;
@@ -142,14 +143,14 @@ impl Model {
             }
             Forest::Nodes { trees, nodes, leaves } => {
                 let tree = trees[tree].clone();
-                let mut places: Vec<To> = Vec::with_capacity(tree.len());
+                let mut places: Vec<BranchTarget> = Vec::with_capacity(tree.len());
                 for (node, leaf) in nodes[tree.clone()].iter().zip(&leaves[tree.clone()]).rev() {
                     let place = if *leaf == INNER {
                         let side = |next: u32| places[tree.end - 1 - next as usize];
                         let passes = node.after(bins[usize::from(node.column)]) != node.next;
                         push(steps, node.column, [side(node.next), side(node.next + 1)], passes)
                     } else {
-                        To::Leaf(*leaf as usize)
+                        BranchTarget::Leaf(*leaf as usize)
                     };
                     places.push(place);
                 }
@@ -160,13 +161,13 @@ impl Model {
     }
 
     /// Adds up the leaves beneath, by weight.
-    fn mean(&self, at: Branch, steps: &[Step], sums: &mut [f64], weight: &mut f64) {
+    fn mean(&self, at: ShapBranch, steps: &[ShapNode], sums: &mut [f64], weight: &mut f64) {
         match at.to {
-            To::Step(step) => {
+            BranchTarget::Step(step) => {
                 self.mean(steps[step].hot, steps, sums, weight);
                 self.mean(steps[step].cold, steps, sums, weight);
             }
-            To::Leaf(leaf) => {
+            BranchTarget::Leaf(leaf) => {
                 *weight += at.weight;
                 let values = &self.leaves[leaf * self.dimension..][..self.dimension];
                 for (sum, value) in sums.iter_mut().zip(values) {
@@ -177,9 +178,9 @@ impl Model {
     }
 
     /// Walks a branch whose path begins at `start` of the stack of paths, and goes to its end.
-    fn walk_paths(&self, at: Branch, start: usize, paths: &mut Paths) {
+    fn walk_paths(&self, at: ShapBranch, start: usize, paths: &mut ShapScratch) {
         match at.to {
-            To::Leaf(leaf) => {
+            BranchTarget::Leaf(leaf) => {
                 let path = &paths.elements[start..];
                 let values = &self.leaves[leaf * self.dimension..][..self.dimension];
                 for (place, element) in path.iter().enumerate().skip(1) {
@@ -190,7 +191,7 @@ impl Model {
                     }
                 }
             }
-            To::Step(step) => {
+            BranchTarget::Step(step) => {
                 let step = paths.steps[step];
                 let end = paths.elements.len();
                 for (branch, is_hot) in [(step.hot, true), (step.cold, false)] {
@@ -214,9 +215,9 @@ impl Model {
 }
 
 /// Adds a player to the path from `start` to the end of the stack.
-fn extend(elements: &mut Vec<Element>, start: usize, player: usize, zero: f64, one: f64) {
+fn extend(elements: &mut Vec<PathElement>, start: usize, player: usize, zero: f64, one: f64) {
     let length = elements.len() - start;
-    elements.push(Element { player, zero, one, weight: 0.0 });
+    elements.push(PathElement { player, zero, one, weight: 0.0 });
     let path = &mut elements[start..];
     let count = (length + 1) as f64;
     for place in (0..length).rev() {
@@ -227,9 +228,9 @@ fn extend(elements: &mut Vec<Element>, start: usize, player: usize, zero: f64, o
 }
 
 /// Takes the player at `place` out of the path from `start` to the end of the stack.
-fn unwind(elements: &mut Vec<Element>, start: usize, place: usize) -> Element {
+fn unwind(elements: &mut Vec<PathElement>, start: usize, place: usize) -> PathElement {
     let path = &mut elements[start..];
-    let taken @ Element { zero, one, .. } = path[place];
+    let taken @ PathElement { zero, one, .. } = path[place];
     let last = path.len() - 1;
     let count = path.len() as f64;
     let mut ahead = path[last].weight;
@@ -243,15 +244,15 @@ fn unwind(elements: &mut Vec<Element>, start: usize, place: usize) -> Element {
         }
     }
     for index in place..last {
-        path[index] = Element { weight: path[index].weight, ..path[index + 1] };
+        path[index] = PathElement { weight: path[index].weight, ..path[index + 1] };
     }
     elements.pop();
     taken
 }
 
 /// The sum of the weights that [`unwind`] would leave.
-fn unwound_sum(path: &[Element], place: usize) -> f64 {
-    let Element { zero, one, .. } = path[place];
+fn unwound_sum(path: &[PathElement], place: usize) -> f64 {
+    let PathElement { zero, one, .. } = path[place];
     let last = path.len() - 1;
     let count = path.len() as f64;
     let mut ahead = path[last].weight;

@@ -5,9 +5,9 @@ use jiff::tz::TimeZone;
 use regex::RegexBuilder;
 
 use super::*;
-use crate::expr::{Clock, ClockPart, Place};
+use crate::expr::{ClockPart, SubstringPosition, ZonedClock};
 use crate::scope::LimitValue;
-use crate::syntax::Call;
+use crate::syntax::CallNode;
 
 /// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
 const REGEX_BYTES_MAX: usize = 1 << 18;
@@ -41,7 +41,7 @@ fn zone(text: &str) -> Option<TimeZone> {
 }
 
 impl Checker<'_> {
-    pub(super) fn function(&mut self, call: &Call, range: &Range<usize>) -> Option<Expr> {
+    pub(super) fn function(&mut self, call: &CallNode, range: &Range<usize>) -> Option<TypedExpr> {
         match (call.name.as_str(), call.args.as_slice()) {
             ("has", [of]) => self.has(of),
             ("size", [of]) => {
@@ -50,15 +50,15 @@ impl Checker<'_> {
             }
             ("duration", [text]) => {
                 let span = self.span(text, "duration('1d')")?;
-                Some(Expr::Duration(Int::Const(span.0)))
+                Some(TypedExpr::Duration(IntExpr::Const(span.0)))
             }
             ("timestamp", [text]) => {
-                let NodeKind::Text(written) = &text.kind else {
+                let SyntaxKind::Text(written) = &text.kind else {
                     let help = "write it out: `timestamp('2026-05-17T10:05:03Z')`";
                     return self.fail(&text.range, "a point in time is a text in quotes", help);
                 };
                 match written.parse::<Time>() {
-                    Ok(time) => Some(Expr::Time(Int::Const(time.0))),
+                    Ok(time) => Some(TypedExpr::Time(IntExpr::Const(time.0))),
                     Err(error) => {
                         self.fail(&text.range, format!("`{written}` is no point in time"), error.to_string())
                     }
@@ -67,7 +67,7 @@ impl Checker<'_> {
             ("double", [of]) => {
                 let checked = self.check(of)?;
                 match checked.promoted() {
-                    expr @ Expr::Float(_) => Some(expr),
+                    expr @ TypedExpr::Float(_) => Some(expr),
                     other => {
                         let message = format!("`double` takes a number, not {}", other.kind().article());
                         self.mismatch(&of.range, message, other.kind(), other.kind())
@@ -77,8 +77,10 @@ impl Checker<'_> {
             ("int", [of]) => {
                 let checked = self.check(of)?;
                 match checked {
-                    Expr::Integer(_) => Some(checked),
-                    Expr::Float(float) => Some(Expr::Integer(fold(Int::Whole(Box::new(float))))),
+                    TypedExpr::Integer(_) => Some(checked),
+                    TypedExpr::Float(float) => {
+                        Some(TypedExpr::Integer(fold(IntExpr::Whole(Box::new(float)))))
+                    }
                     other => {
                         let message = format!("`int` takes a number, not {}", other.kind().article());
                         self.mismatch(&of.range, message, other.kind(), other.kind())
@@ -87,13 +89,15 @@ impl Checker<'_> {
             }
             ("age", [of]) => {
                 let checked = self.check(of)?;
-                let Expr::Time(time) = checked else {
+                let TypedExpr::Time(time) = checked else {
                     let message = format!("`age` takes a time, not {}", checked.kind().article());
                     let help = "the age of a key is `from.first_age()` or `from.last_age()`";
                     return self.fail(&of.range, message, help);
                 };
                 match self.fact("now", range)? {
-                    Expr::Time(now) => Some(Expr::Duration(fold(Int::Difference(pair(now, time))))),
+                    TypedExpr::Time(now) => {
+                        Some(TypedExpr::Duration(fold(IntExpr::Difference(pair(now, time)))))
+                    }
                     _ => None,
                 }
             }
@@ -138,7 +142,7 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn unknown_function(&mut self, call: &Call) -> Option<Expr> {
+    pub(super) fn unknown_function(&mut self, call: &CallNode) -> Option<TypedExpr> {
         let name = call.name.as_str();
         let clock = CLOCKS.iter().find(|(_, _, word)| *word == name);
         let help = if name == "matches" || VALUE_METHODS.contains(&name) && !name.starts_with("get") {
@@ -155,9 +159,9 @@ impl Checker<'_> {
         None
     }
 
-    pub(super) fn has(&mut self, of: &Node) -> Option<Expr> {
+    pub(super) fn has(&mut self, of: &SyntaxNode) -> Option<TypedExpr> {
         match self.check(of)?.column() {
-            Some((slot, kind)) => Some(Expr::Bool(Bool::Has(slot, kind))),
+            Some((slot, kind)) => Some(TypedExpr::Bool(BoolExpr::Has(slot, kind))),
             None => {
                 let help = "write it as in `has(mail.subject)` or `has(from.seen('1h'))`";
                 self.fail(&of.range, "`has` takes a fact or a reading", help)
@@ -165,23 +169,23 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn size(&mut self, of: Expr, range: &Range<usize>) -> Option<Expr> {
+    pub(super) fn size(&mut self, of: TypedExpr, range: &Range<usize>) -> Option<TypedExpr> {
         let size = match of {
-            Expr::String(text) => {
+            TypedExpr::String(text) => {
                 self.spend(COST_SEEK);
-                fold(Int::Chars(Box::new(text)))
+                fold(IntExpr::Chars(Box::new(text)))
             }
-            Expr::List(slot) | Expr::Bytes(slot) => Int::Items(slot),
+            TypedExpr::List(slot) | TypedExpr::Bytes(slot) => IntExpr::Items(slot),
             other => {
                 let message = format!("{} has no size", other.kind().article());
                 return self.fail(range, message, "texts, lists and bytes have one");
             }
         };
-        Some(Expr::Integer(size))
+        Some(TypedExpr::Integer(size))
     }
 
-    pub(super) fn span(&mut self, node: &Node, usage: &str) -> Option<Span> {
-        let NodeKind::Text(text) = &node.kind else {
+    pub(super) fn span(&mut self, node: &SyntaxNode, usage: &str) -> Option<Span> {
+        let SyntaxKind::Text(text) = &node.kind else {
             let help = format!("write it out: `{usage}`");
             return self.fail(&node.range, "a length of time is a text in quotes", help);
         };
@@ -191,8 +195,13 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn method(&mut self, call: &Call, target: &Node, range: &Range<usize>) -> Option<Expr> {
-        if let (NodeKind::Name(of), "intersects" | "contains" | "equivalent") =
+    pub(super) fn method(
+        &mut self,
+        call: &CallNode,
+        target: &SyntaxNode,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
+        if let (SyntaxKind::Name(of), "intersects" | "contains" | "equivalent") =
             (&target.kind, call.name.as_str())
             && of == "sets"
         {
@@ -224,19 +233,19 @@ impl Checker<'_> {
             ("matches", [pattern]) => {
                 let regex = self.regex(pattern);
                 let text = self.text(checked?, &target.range, "matches")?;
-                Some(Expr::Bool(Bool::Matches(text, Box::new(regex?))))
+                Some(TypedExpr::Bool(BoolExpr::Matches(text, Box::new(regex?))))
             }
             (name @ ("contains" | "startsWith" | "endsWith"), [sought]) => {
                 self.spend(COST_SEEK);
                 let place = match name {
-                    "startsWith" => Place::Start,
-                    "endsWith" => Place::End,
-                    _ => Place::Anywhere,
+                    "startsWith" => SubstringPosition::Start,
+                    "endsWith" => SubstringPosition::End,
+                    _ => SubstringPosition::Anywhere,
                 };
                 let sought_checked = self.check(sought);
                 let text = self.text(checked?, &target.range, name);
                 let sought = self.text(sought_checked?, &sought.range, name);
-                Some(Expr::Bool(Bool::Contains(place, text?, sought?)))
+                Some(TypedExpr::Bool(BoolExpr::Contains(place, text?, sought?)))
             }
             (name, args) if name.starts_with("get") => self.clock(checked?, name, args, range),
             (name, args) => {
@@ -254,10 +263,10 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn text(&mut self, checked: Expr, range: &Range<usize>, method: &str) -> Option<Str> {
+    pub(super) fn text(&mut self, checked: TypedExpr, range: &Range<usize>, method: &str) -> Option<StrExpr> {
         match checked {
-            Expr::String(text) => Some(text),
-            Expr::List(_) => {
+            TypedExpr::String(text) => Some(text),
+            TypedExpr::List(_) => {
                 let message = format!("`{method}` takes a string, not a list");
                 self.fail(range, message, "an item is sought with `'a' in mail.links`")
             }
@@ -268,20 +277,33 @@ impl Checker<'_> {
         }
     }
 
-    pub(super) fn default(&mut self, value: Expr, default: Expr, range: &Range<usize>) -> Option<Expr> {
+    pub(super) fn default(
+        &mut self,
+        value: TypedExpr,
+        default: TypedExpr,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
         let kinds = (value.kind(), default.kind());
         Some(match unify(value, default) {
-            (Expr::Bool(value), Expr::Bool(default)) => Expr::Bool(Bool::Default(pair(value, default))),
-            (Expr::Integer(value), Expr::Integer(default)) => {
-                Expr::Integer(Int::Default(pair(value, default)))
+            (TypedExpr::Bool(value), TypedExpr::Bool(default)) => {
+                TypedExpr::Bool(BoolExpr::Default(pair(value, default)))
             }
-            (Expr::Time(value), Expr::Time(default)) => Expr::Time(Int::Default(pair(value, default))),
-            (Expr::Duration(value), Expr::Duration(default)) => {
-                Expr::Duration(Int::Default(pair(value, default)))
+            (TypedExpr::Integer(value), TypedExpr::Integer(default)) => {
+                TypedExpr::Integer(IntExpr::Default(pair(value, default)))
             }
-            (Expr::Float(value), Expr::Float(default)) => Expr::Float(Float::Default(pair(value, default))),
-            (Expr::String(value), Expr::String(default)) => Expr::String(Str::Default(pair(value, default))),
-            _ if kinds.0 == kinds.1 || kinds.0 == Kind::Ip => {
+            (TypedExpr::Time(value), TypedExpr::Time(default)) => {
+                TypedExpr::Time(IntExpr::Default(pair(value, default)))
+            }
+            (TypedExpr::Duration(value), TypedExpr::Duration(default)) => {
+                TypedExpr::Duration(IntExpr::Default(pair(value, default)))
+            }
+            (TypedExpr::Float(value), TypedExpr::Float(default)) => {
+                TypedExpr::Float(FloatExpr::Default(pair(value, default)))
+            }
+            (TypedExpr::String(value), TypedExpr::String(default)) => {
+                TypedExpr::String(StrExpr::Default(pair(value, default)))
+            }
+            _ if kinds.0 == kinds.1 || kinds.0 == OperandType::Ip => {
                 let message = format!("`or` does not replace values of type {}", kinds.0.name());
                 return self.fail(range, message, "ask with `has(...)`");
             }
@@ -295,20 +317,20 @@ impl Checker<'_> {
     /// `now.getHours('Europe/Berlin')`, as in CEL.
     pub(super) fn clock(
         &mut self,
-        of: Expr,
+        of: TypedExpr,
         name: &str,
-        args: &[Node],
+        args: &[SyntaxNode],
         range: &Range<usize>,
-    ) -> Option<Expr> {
+    ) -> Option<TypedExpr> {
         self.spend(COST_CLOCK);
-        let Expr::Time(time) = of else {
+        let TypedExpr::Time(time) = of else {
             let message = format!("`{name}` takes a time, not {}", of.kind().article());
             return self.fail(range, message, format!("write it as in `now.{name}('Europe/Berlin')`"));
         };
         let zone = match args {
             [] => jiff::tz::TimeZone::UTC,
             [node] => {
-                let NodeKind::Text(text) = &node.kind else {
+                let SyntaxKind::Text(text) = &node.kind else {
                     let help = format!("write it out: `now.{name}('Europe/Berlin')`");
                     return self.fail(&node.range, "a time zone is a text in quotes", help);
                 };
@@ -331,7 +353,7 @@ impl Checker<'_> {
             }
         };
         let (_, part, _) = CLOCKS.iter().find(|(getter, ..)| *getter == name)?;
-        Some(Expr::Integer(Int::Clock(Box::new((time, Clock { part: *part, zone })))))
+        Some(TypedExpr::Integer(IntExpr::Clock(Box::new((time, ZonedClock { part: *part, zone })))))
     }
 
     /// Builds a regular expression within the room that there is, and takes what it needs off it: trying costs no more than
@@ -362,9 +384,9 @@ impl Checker<'_> {
         self.scope.regex_bytes().is_some_and(|left| *left < REGEX_BYTES_MAX)
     }
 
-    pub(super) fn regex(&mut self, pattern: &Node) -> Option<regex::Regex> {
+    pub(super) fn regex(&mut self, pattern: &SyntaxNode) -> Option<regex::Regex> {
         self.spend(COST_REGEX);
-        let NodeKind::Text(text) = &pattern.kind else {
+        let SyntaxKind::Text(text) = &pattern.kind else {
             let help = r"write it out: `.matches(r'^re:\s')`";
             return self.fail(&pattern.range, "a regular expression is a text in quotes", help);
         };

@@ -17,25 +17,32 @@ fn held(kind: SetType) -> &'static str {
 }
 
 impl Checker<'_> {
-    pub(super) fn membership(&mut self, item: &Node, list: &Node, range: &Range<usize>) -> Option<Expr> {
-        if let NodeKind::Name(name) = &list.kind
+    pub(super) fn membership(
+        &mut self,
+        item: &SyntaxNode,
+        list: &SyntaxNode,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
+        if let SyntaxKind::Name(name) = &list.kind
             && let Some(set) = self.context.library.set(name)
         {
             let set = Arc::clone(set);
             return self.in_set(item, name, set, list);
         }
         let found = self.check(item);
-        let NodeKind::List(constants) = &list.kind else {
+        let SyntaxKind::List(constants) = &list.kind else {
             let list_checked = self.check(list)?;
             let found = found?;
             self.spend(COST_SEEK);
             return match (found, list_checked) {
-                (Expr::String(text), Expr::List(slot)) => Some(Expr::Bool(Bool::ListHas(text, slot))),
-                (other, Expr::List(_)) => {
+                (TypedExpr::String(text), TypedExpr::List(slot)) => {
+                    Some(TypedExpr::Bool(BoolExpr::ListHas(text, slot)))
+                }
+                (other, TypedExpr::List(_)) => {
                     let message = format!("a list holds strings, not {}", other.kind().article());
                     self.mismatch(&item.range, message, other.kind(), other.kind())
                 }
-                (_, Expr::String(_)) => {
+                (_, TypedExpr::String(_)) => {
                     let help = "a text is searched with `text.contains('a')`";
                     self.fail(&list.range, "`in` takes a list, not a string", help)
                 }
@@ -52,7 +59,10 @@ impl Checker<'_> {
             return self.fail(range, "this is always false", "the list is empty");
         }
         let wanted = found.kind();
-        if !matches!(wanted, Kind::String | Kind::Integer | Kind::Float | Kind::Ip) {
+        if !matches!(
+            wanted,
+            OperandType::String | OperandType::Integer | OperandType::Float | OperandType::Ip
+        ) {
             let message = format!("`in` does not seek {}", wanted.article());
             return self.fail(&item.range, message, "it seeks strings, numbers and addresses");
         }
@@ -66,15 +76,19 @@ impl Checker<'_> {
             };
             let kind = constant.kind();
             match (wanted, constant) {
-                (Kind::String, Expr::String(Str::Const(text))) => strings.push(text),
-                (Kind::Ip, Expr::String(Str::Const(text))) if text.parse::<Network>().is_ok() => {
+                (OperandType::String, TypedExpr::String(StrExpr::Const(text))) => strings.push(text),
+                (OperandType::Ip, TypedExpr::String(StrExpr::Const(text)))
+                    if text.parse::<Network>().is_ok() =>
+                {
                     ips.extend(text.parse::<Network>());
                 }
-                (Kind::Integer | Kind::Float, Expr::Integer(Int::Const(integer))) => {
+                (OperandType::Integer | OperandType::Float, TypedExpr::Integer(IntExpr::Const(integer))) => {
                     integers.push(integer);
                     floats.push(integer as f64 + 0.0);
                 }
-                (Kind::Integer | Kind::Float, Expr::Float(Float::Const(float))) => floats.push(float + 0.0),
+                (OperandType::Integer | OperandType::Float, TypedExpr::Float(FloatExpr::Const(float))) => {
+                    floats.push(float + 0.0)
+                }
                 (_, expr) if !expr.is_constant() => {
                     wrong = true;
                     self.report(
@@ -96,17 +110,19 @@ impl Checker<'_> {
         integers.sort_unstable();
         floats.sort_unstable_by(f64::total_cmp);
         let truth = match found {
-            Expr::String(text) => Bool::StrIn(text, strings.into()),
-            Expr::Ip(ip) => Bool::IpIn(ip, Networks::new(ips)),
-            Expr::Integer(integer) if integers.len() == floats.len() => Bool::IntIn(integer, integers.into()),
-            Expr::Integer(integer) => Bool::FloatIn(integer.into(), floats.into()),
-            Expr::Float(float) => Bool::FloatIn(float, floats.into()),
+            TypedExpr::String(text) => BoolExpr::StrIn(text, strings.into()),
+            TypedExpr::Ip(ip) => BoolExpr::IpIn(ip, Networks::new(ips)),
+            TypedExpr::Integer(integer) if integers.len() == floats.len() => {
+                BoolExpr::IntIn(integer, integers.into())
+            }
+            TypedExpr::Integer(integer) => BoolExpr::FloatIn(integer.into(), floats.into()),
+            TypedExpr::Float(float) => BoolExpr::FloatIn(float, floats.into()),
             // Other types were refused above.
             _ => return None,
         };
         // A list that leaves nothing to find, or everything.
-        match Known::default().learn(&self.base, &truth, true) {
-            Ok(()) => Some(Expr::Bool(truth)),
+        match KnownConstraints::default().learn(&self.base, &truth, true) {
+            Ok(()) => Some(TypedExpr::Bool(truth)),
             Err(Contradiction) => {
                 let help = "counts, sizes, ages and ratios are never below 0";
                 self.fail(range, "this is always false", help)
@@ -115,7 +131,13 @@ impl Checker<'_> {
     }
 
     /// `mail.from_domain in disposable`, by the set's name.
-    fn in_set(&mut self, item: &Node, name: &str, set: Arc<Set>, list: &Node) -> Option<Expr> {
+    fn in_set(
+        &mut self,
+        item: &SyntaxNode,
+        name: &str,
+        set: Arc<Set>,
+        list: &SyntaxNode,
+    ) -> Option<TypedExpr> {
         let found = self.check(item)?;
         self.spend(COST_SEEK);
         if set.is_empty() {
@@ -128,11 +150,11 @@ impl Checker<'_> {
             );
         }
         let kind = found.kind();
-        Some(Expr::Bool(match (found, set.kind()) {
-            (Expr::String(text), SetType::String | SetType::Domain) => Bool::StrInSet(text, set),
-            (Expr::Integer(integer), SetType::Integer) => Bool::IntInSet(integer, set),
-            (Expr::Ip(ip), SetType::Ip) => Bool::IpInSet(ip, set),
-            (Expr::List(_), SetType::String | SetType::Domain) => {
+        Some(TypedExpr::Bool(match (found, set.kind()) {
+            (TypedExpr::String(text), SetType::String | SetType::Domain) => BoolExpr::StrInSet(text, set),
+            (TypedExpr::Integer(integer), SetType::Integer) => BoolExpr::IntInSet(integer, set),
+            (TypedExpr::Ip(ip), SetType::Ip) => BoolExpr::IpInSet(ip, set),
+            (TypedExpr::List(_), SetType::String | SetType::Domain) => {
                 let message = format!("`in` seeks one value in the set `{name}`, not a list");
                 let help = format!("items of a list are sought with `sets.intersects(mail.links, {name})`");
                 return self.fail(&item.range, message, help);
@@ -145,12 +167,12 @@ impl Checker<'_> {
     }
 
     /// `sets.intersects(list, set)`, as CEL's extension for sets calls it.
-    pub(super) fn intersects(&mut self, list: &Node, with: &Node) -> Option<Expr> {
+    pub(super) fn intersects(&mut self, list: &SyntaxNode, with: &SyntaxNode) -> Option<TypedExpr> {
         let checked = self.check(list);
         self.spend(COST_MEET);
         let set = match &with.kind {
-            NodeKind::Refused => return None,
-            NodeKind::Name(name) => match self.context.library.set(name) {
+            SyntaxKind::Refused => return None,
+            SyntaxKind::Name(name) => match self.context.library.set(name) {
                 Some(set) => Arc::clone(set),
                 None => {
                     let names = self.context.library.names();
@@ -160,11 +182,11 @@ impl Checker<'_> {
                     return self.fail(&with.range, format!("there is no set `{name}`"), help);
                 }
             },
-            NodeKind::List(items) => {
+            SyntaxKind::List(items) => {
                 let texts: Option<Vec<&str>> = items
                     .iter()
                     .map(|item| match &item.kind {
-                        NodeKind::Text(text) => Some(text.as_str()),
+                        SyntaxKind::Text(text) => Some(text.as_str()),
                         _ => None,
                     })
                     .collect();
@@ -190,10 +212,10 @@ impl Checker<'_> {
             }
         };
         match (checked?, set.kind()) {
-            (Expr::List(slot), SetType::String | SetType::Domain) => {
-                Some(Expr::Bool(Bool::ListMeets(slot, set)))
+            (TypedExpr::List(slot), SetType::String | SetType::Domain) => {
+                Some(TypedExpr::Bool(BoolExpr::ListMeets(slot, set)))
             }
-            (Expr::List(_), holds) => {
+            (TypedExpr::List(_), holds) => {
                 let message = format!("a list holds strings, the set holds {}", held(holds));
                 self.fail(&with.range, message, "take a set of type string or domain")
             }

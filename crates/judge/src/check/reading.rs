@@ -3,24 +3,24 @@
 use event::Span;
 
 use super::*;
-use crate::scope::{CounterSum, LimitValue, ReadingRequest, ScopeError, TrackValue};
-use crate::syntax::{Arithmetic, Call};
+use crate::scope::{AggregateFunction, CounterSum, LimitValue, ReadingRequest, ScopeError};
+use crate::syntax::{ArithmeticOperator, CallNode};
 
 impl Checker<'_> {
     pub(super) fn counter_method(
         &mut self,
-        call: &Call,
-        target: &Node,
+        call: &CallNode,
+        target: &SyntaxNode,
         range: &Range<usize>,
-    ) -> Option<Expr> {
-        let NodeKind::Name(name) = &target.kind else {
+    ) -> Option<TypedExpr> {
+        let SyntaxKind::Name(name) = &target.kind else {
             self.check(target)?;
             return self.unknown_method(call);
         };
         if self.scope.is_kind(name) {
             let request = match (call.name.as_str(), call.args.as_slice()) {
                 ("marked", [label]) => {
-                    let NodeKind::Text(text) = &label.kind else {
+                    let SyntaxKind::Text(text) = &label.kind else {
                         let help = format!("write it as in `{name}.marked('scanner')`");
                         return self.fail(&label.range, "a label is named in quotes", help);
                     };
@@ -36,9 +36,9 @@ impl Checker<'_> {
                     let message = format!("`{}` takes no argument", call.name);
                     return self.fail(range, message, format!("write `{name}.{}()`", call.name));
                 }
-                (value, args) if self.scope.is_track(name) => {
-                    let value = self.track_value(value, name, args, call, range)?;
-                    ReadingRequest::Track { kind: name, value }
+                (value, args) if self.scope.is_aggregate(name) => {
+                    let value = self.aggregate_function(value, name, args, call, range)?;
+                    ReadingRequest::Aggregate { kind: name, value }
                 }
                 (counter, args) => {
                     let window = self.window(counter, name, args, range)?;
@@ -50,43 +50,43 @@ impl Checker<'_> {
         if self.scope.fact(name).is_some() {
             return self.unknown_method(call);
         }
-        let help = did_you_mean(name, self.scope.names(Names::Kind));
+        let help = did_you_mean(name, self.scope.names(NameCategory::Kind));
         self.report(Diagnostic::new(format!("unknown kind `{name}`"), target.range.clone()).maybe_help(help));
         None
     }
 
-    fn track_value(
+    fn aggregate_function(
         &mut self,
         value: &str,
         kind: &str,
-        args: &[Node],
-        call: &Call,
+        args: &[SyntaxNode],
+        call: &CallNode,
         range: &Range<usize>,
-    ) -> Option<TrackValue> {
+    ) -> Option<AggregateFunction> {
         let value = match (value, args) {
-            ("count", []) => TrackValue::Count,
-            ("sum", []) => TrackValue::Sum,
-            ("min", []) => TrackValue::Min,
-            ("max", []) => TrackValue::Max,
+            ("count", []) => AggregateFunction::Count,
+            ("sum", []) => AggregateFunction::Sum,
+            ("min", []) => AggregateFunction::Min,
+            ("max", []) => AggregateFunction::Max,
             ("decayed", [half_life]) => {
                 let span = self.span(half_life, &format!("{kind}.decayed('1h')"))?;
                 if span <= Span::ZERO {
                     let help = "write it as in `'1h'`";
                     return self.fail(&half_life.range, "a half-life is longer than 0", help);
                 }
-                TrackValue::Decayed(span)
+                AggregateFunction::Decayed(span)
             }
             ("decayed", _) => {
                 let message = format!("`decayed` takes one half-life, not {}", args.len());
                 return self.fail(range, message, format!("write it as in `{kind}.decayed('1h')`"));
             }
-            (name, _) if TrackValue::NAMES.contains(&name) => {
+            (name, _) if AggregateFunction::NAMES.contains(&name) => {
                 let message = format!("`{name}` takes no argument");
                 let help = format!("a track has no windows: write `{kind}.{name}()`");
                 return self.fail(range, message, help);
             }
             (name, _) => {
-                let names = TrackValue::NAMES.map(str::to_owned);
+                let names = AggregateFunction::NAMES.map(str::to_owned);
                 let help = did_you_mean(name, &names).unwrap_or_else(|| format!("it has {}", listed(&names)));
                 let message = format!("`{kind}` has a track and no counter `{name}`");
                 return self.fail(&call.name_range, message, help);
@@ -95,7 +95,7 @@ impl Checker<'_> {
         Some(value)
     }
 
-    fn unknown_method(&mut self, call: &Call) -> Option<Expr> {
+    fn unknown_method(&mut self, call: &CallNode) -> Option<TypedExpr> {
         let lower = ["lower", "lowerascii", "tolower", "tolowercase", "upperascii", "upper"];
         let help = if lower.contains(&call.name.to_ascii_lowercase().as_str()) {
             Some("letters of either case match with `.matches('(?i)...')`".to_owned())
@@ -114,7 +114,7 @@ impl Checker<'_> {
         &mut self,
         counter: &str,
         kind: &str,
-        args: &[Node],
+        args: &[SyntaxNode],
         range: &Range<usize>,
     ) -> Option<Option<Span>> {
         match args {
@@ -138,8 +138,8 @@ impl Checker<'_> {
         request: &ReadingRequest<'_>,
         range: &Range<usize>,
         counters: &[(&str, &Range<usize>)],
-        window: Option<&Node>,
-    ) -> Option<Expr> {
+        window: Option<&SyntaxNode>,
+    ) -> Option<TypedExpr> {
         let of_quality;
         let request = if self.quality {
             of_quality = ReadingRequest::Estimated(Box::new(request.clone()));
@@ -184,10 +184,10 @@ impl Checker<'_> {
         };
         self.read(slot, request.to_string(), request.is_age());
         let expr = match request.column_type() {
-            _ if request.is_age() => Expr::Duration(Int::Fact(slot)),
-            Type::Float => Expr::Float(Float::Fact(slot)),
-            Type::Bool => Expr::Bool(Bool::Fact(slot)),
-            _ => Expr::Integer(Int::Fact(slot)),
+            _ if request.is_age() => TypedExpr::Duration(IntExpr::Fact(slot)),
+            Type::Float => TypedExpr::Float(FloatExpr::Fact(slot)),
+            Type::Bool => TypedExpr::Bool(BoolExpr::Fact(slot)),
+            _ => TypedExpr::Integer(IntExpr::Fact(slot)),
         };
         if !request.is_signed() {
             self.base.slots.insert(slot, Interval::COUNT);
@@ -196,13 +196,13 @@ impl Checker<'_> {
     }
 
     /// `estimated(from.seen('1h'))`: whether a reading comes from a sketch.
-    pub(super) fn estimated(&mut self, of: &Node) -> Option<Expr> {
+    pub(super) fn estimated(&mut self, of: &SyntaxNode) -> Option<TypedExpr> {
         let is_reading = match &of.kind {
-            NodeKind::Refused => return None,
-            NodeKind::Call(call) => match (&call.target, call.name.as_str()) {
+            SyntaxKind::Refused => return None,
+            SyntaxKind::Call(call) => match (&call.target, call.name.as_str()) {
                 (Some(_), "marked") => false,
                 (Some(target), name) => {
-                    matches!(&target.kind, NodeKind::Name(_)) && !VALUE_METHODS.contains(&name)
+                    matches!(&target.kind, SyntaxKind::Name(_)) && !VALUE_METHODS.contains(&name)
                 }
                 (None, name) => matches!(name, "distinct" | "ratio"),
             },
@@ -219,31 +219,31 @@ impl Checker<'_> {
     }
 
     /// `rate(from.seen('1h'), '1m')`: how many there were in a minute, on average over the hour.
-    pub(super) fn rate(&mut self, count: &Node, per: &Node) -> Option<Expr> {
+    pub(super) fn rate(&mut self, count: &SyntaxNode, per: &SyntaxNode) -> Option<TypedExpr> {
         let per_span = self.span(per, "rate(from.seen('1h'), '1m')");
         let (_, CounterSum { window, .. }) = self.counters("rate", count, &mut Vec::new())?;
         let Some(window) = window else {
             let help = "write it as in `rate(from.seen('1h'), '1m')`";
             return self.fail(&count.range, "`rate` takes a counter over a window", help);
         };
-        let Expr::Integer(counted) = self.check(count)? else { return None };
+        let TypedExpr::Integer(counted) = self.check(count)? else { return None };
         let per_span = per_span?;
         if per_span <= Span::ZERO {
             return self.fail(&per.range, "a rate is over more than 0", "write it as in `'1m'`");
         }
-        let parts = Float::Const(window.0 as f64 / per_span.0 as f64);
-        Some(Expr::Float(Float::Quotient(pair(counted.into(), parts))))
+        let parts = FloatExpr::Const(window.0 as f64 / per_span.0 as f64);
+        Some(TypedExpr::Float(FloatExpr::Quotient(pair(counted.into(), parts))))
     }
 
     /// `trend(from.seen('1h'), from.seen('7d'), 20)`: how many times as often as usual. It is the ratio of both,
     /// and that times how often the short window fits into the long one.
     pub(super) fn trend(
         &mut self,
-        short: &Node,
-        long: &Node,
-        at_least: Option<&Node>,
+        short: &SyntaxNode,
+        long: &SyntaxNode,
+        at_least: Option<&SyntaxNode>,
         range: &Range<usize>,
-    ) -> Option<Expr> {
+    ) -> Option<TypedExpr> {
         const USAGE: &str = "write it as in `trend(from.seen('1h'), from.seen('7d'), 20)`";
         let (one, other) =
             (self.counters("trend", short, &mut Vec::new()), self.counters("trend", long, &mut Vec::new()));
@@ -257,27 +257,27 @@ impl Checker<'_> {
         if short_window >= long_window {
             return self.fail(range, "the first window of `trend` is the shorter one", USAGE);
         }
-        let Expr::Float(ratio) = self.ratio(short, long, at_least, range)? else { return None };
-        let times = Float::Const(long_window.0 as f64 / short_window.0 as f64);
-        Some(Expr::Float(Float::Product(pair(ratio, times))))
+        let TypedExpr::Float(ratio) = self.ratio(short, long, at_least, range)? else { return None };
+        let times = FloatExpr::Const(long_window.0 as f64 / short_window.0 as f64);
+        Some(TypedExpr::Float(FloatExpr::Product(pair(ratio, times))))
     }
 
     // What is not a column of the schema.
 
     /// The name in quotes that a function takes.
-    fn quoted<'n>(&mut self, node: &'n Node, usage: &str) -> Option<&'n str> {
+    fn quoted<'n>(&mut self, node: &'n SyntaxNode, usage: &str) -> Option<&'n str> {
         match &node.kind {
-            NodeKind::Text(text) => Some(text),
-            NodeKind::Refused => None,
+            SyntaxKind::Text(text) => Some(text),
+            SyntaxKind::Refused => None,
             _ => self.fail(&node.range, "a name in quotes belongs here", format!("write it as in `{usage}`")),
         }
     }
 
     /// `model('spam')`: what a model said of the row, before any rule.
-    pub(super) fn model(&mut self, node: &Node) -> Option<Expr> {
+    pub(super) fn model(&mut self, node: &SyntaxNode) -> Option<TypedExpr> {
         let name = self.quoted(node, "model('spam')")?;
         let Some((slot, mode)) = self.scope.model(name) else {
-            let known = self.scope.names(Names::Model);
+            let known = self.scope.names(NameCategory::Model);
             let help = did_you_mean(name, &known).unwrap_or_else(|| {
                 if known.is_empty() {
                     "define it with [[model]]; conditions of kinds and limits cannot ask for one".to_owned()
@@ -290,7 +290,7 @@ impl Checker<'_> {
         let world = self.context.siblings.map(|(_, world)| world);
         match (mode, world) {
             // What is enforced must not hang on what is only tried.
-            (Mode::Shadow | Mode::Off, Some(World::Live)) => {
+            (Mode::Shadow | Mode::Off, Some(ResultView::Live)) => {
                 let (how, help) = match mode {
                     Mode::Off => ("off", "turn the model on, or the rule off"),
                     _ => ("in shadow", "enforce the model, or put the rule in shadow, too"),
@@ -305,14 +305,14 @@ impl Checker<'_> {
             (Mode::Enforce | Mode::Shadow, _) => {}
         }
         self.read(slot, format!("model('{name}')"), false);
-        Some(Expr::Float(Float::Fact(slot)))
+        Some(TypedExpr::Float(FloatExpr::Fact(slot)))
     }
 
     /// `rule('NAME')`: whether another rule fired.
-    pub(super) fn rule(&mut self, node: &Node) -> Option<Expr> {
+    pub(super) fn rule(&mut self, node: &SyntaxNode) -> Option<TypedExpr> {
         let name = self.quoted(node, "rule('NAME')")?;
         let Some((siblings, world)) = self.siblings(node)? else {
-            return Some(Expr::Bool(Bool::Fired(0, World::Live)));
+            return Some(TypedExpr::Bool(BoolExpr::Fired(0, ResultView::Live)));
         };
         let Some((index, mode)) = siblings.rules.get(name) else {
             let help = did_you_mean(name, siblings.rules.keys());
@@ -321,7 +321,7 @@ impl Checker<'_> {
             );
             return None;
         };
-        if *mode == Mode::Off || *mode == Mode::Shadow && world == World::Live {
+        if *mode == Mode::Off || *mode == Mode::Shadow && world == ResultView::Live {
             let message = format!(
                 "the rule `{name}` is {}, so this is always false",
                 if *mode == Mode::Off { "off" } else { "in shadow" }
@@ -333,27 +333,32 @@ impl Checker<'_> {
             };
             self.report(Diagnostic::new(message, node.range.clone()).help(help).warning());
         }
-        self.refers.push((Reference::Rule(*index), node.range.clone()));
-        Some(Expr::Bool(Bool::Fired(*index, world)))
+        self.refers.push((RuleReference::Rule(*index), node.range.clone()));
+        Some(TypedExpr::Bool(BoolExpr::Fired(*index, world)))
     }
 
     /// `group('links')`: what the rules of a group add to the score, within its bounds.
-    pub(super) fn group(&mut self, node: &Node) -> Option<Expr> {
+    pub(super) fn group(&mut self, node: &SyntaxNode) -> Option<TypedExpr> {
         let name = self.quoted(node, "group('links')")?;
         let Some((siblings, world)) = self.siblings(node)? else {
-            return Some(Expr::Float(Float::Group(0, World::Live)));
+            return Some(TypedExpr::Float(FloatExpr::Group(0, ResultView::Live)));
         };
         let Some(index) = siblings.groups.get(name) else {
             let help = did_you_mean(name, siblings.groups.keys());
             let help = help.unwrap_or_else(|| "define it with [[group]]".to_owned());
             return self.fail(&node.range, format!("there is no group `{name}`"), help);
         };
-        self.refers.push((Reference::Group(*index), node.range.clone()));
-        Some(Expr::Float(Float::Group(*index, world)))
+        self.refers.push((RuleReference::Group(*index), node.range.clone()));
+        Some(TypedExpr::Float(FloatExpr::Group(*index, world)))
     }
 
     /// `over('logins')`: what a limit says of the event.
-    pub(super) fn limit(&mut self, node: &Node, value: LimitValue, range: &Range<usize>) -> Option<Expr> {
+    pub(super) fn limit(
+        &mut self,
+        node: &SyntaxNode,
+        value: LimitValue,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
         let usage = match value {
             LimitValue::Over => "over('logins')",
             LimitValue::Remaining => "remaining('logins')",
@@ -362,14 +367,19 @@ impl Checker<'_> {
         self.reading(&ReadingRequest::Limit { name, value }, range, &[], None)
     }
 
-    pub(super) fn distinct(&mut self, name: &Node, window: &Node, range: &Range<usize>) -> Option<Expr> {
+    pub(super) fn distinct(
+        &mut self,
+        name: &SyntaxNode,
+        window: &SyntaxNode,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
         let span = self.span(window, "distinct('rcpts', '1d')");
-        let NodeKind::Text(text) = &name.kind else {
+        let SyntaxKind::Text(text) = &name.kind else {
             let help = "write it as in `distinct('rcpts', '1d')`";
             return self.fail(&name.range, "a distinct statistic is named in quotes", help);
         };
         if !self.scope.is_distinct(text) {
-            let help = did_you_mean(text, self.scope.names(Names::Distinct));
+            let help = did_you_mean(text, self.scope.names(NameCategory::Distinct));
             let message = format!("unknown distinct statistic `{text}`");
             self.report(Diagnostic::new(message, name.range.clone()).maybe_help(help));
             return None;
@@ -384,14 +394,14 @@ impl Checker<'_> {
 
     pub(super) fn ratio(
         &mut self,
-        numerator: &Node,
-        denominator: &Node,
-        at_least: Option<&Node>,
+        numerator: &SyntaxNode,
+        denominator: &SyntaxNode,
+        at_least: Option<&SyntaxNode>,
         range: &Range<usize>,
-    ) -> Option<Expr> {
+    ) -> Option<TypedExpr> {
         let at_least = match at_least.map(|node| (&node.kind, &node.range)) {
             None => Some(1),
-            Some((NodeKind::Integer(at_least @ 1..), _)) => Some(at_least.unsigned_abs()),
+            Some((SyntaxKind::Integer(at_least @ 1..), _)) => Some(at_least.unsigned_abs()),
             Some((_, range)) => {
                 let help = "below it the ratio is 0: `ratio(from.spam('1d'), from.seen('1d'), 20)`";
                 self.fail(range, "the least denominator is a whole number from 1", help)
@@ -416,13 +426,13 @@ impl Checker<'_> {
     fn counters<'n>(
         &mut self,
         function: &str,
-        node: &'n Node,
+        node: &'n SyntaxNode,
         written: &mut Vec<(&'n str, &'n Range<usize>)>,
     ) -> Option<(&'n str, CounterSum<'n>)> {
         self.spend(1);
         match &node.kind {
-            NodeKind::Refused => None,
-            NodeKind::Arithmetic(Arithmetic::Add, sides) => {
+            SyntaxKind::Refused => None,
+            SyntaxKind::Arithmetic(ArithmeticOperator::Add, sides) => {
                 let (left, right) =
                     (self.counters(function, &sides.0, written), self.counters(function, &sides.1, written));
                 let ((kind, mut sum), (other, more)) = (left?, right?);
@@ -437,20 +447,20 @@ impl Checker<'_> {
                 sum.counters.extend(more.counters);
                 Some((kind, sum))
             }
-            NodeKind::Call(Call { name: counter, target: Some(target), args, name_range }) => {
-                let NodeKind::Name(kind) = &target.kind else {
+            SyntaxKind::Call(CallNode { name: counter, target: Some(target), args, name_range }) => {
+                let SyntaxKind::Name(kind) = &target.kind else {
                     return self.no_counter(function, &node.range);
                 };
                 if VALUE_METHODS.contains(&counter.as_str()) || KIND_METHODS.contains(&counter.as_str()) {
                     return self.no_counter(function, &node.range);
                 }
                 if !self.scope.is_kind(kind) {
-                    let help = did_you_mean(kind, self.scope.names(Names::Kind));
+                    let help = did_you_mean(kind, self.scope.names(NameCategory::Kind));
                     let message = format!("unknown kind `{kind}`");
                     self.report(Diagnostic::new(message, target.range.clone()).maybe_help(help));
                     return None;
                 }
-                if self.scope.is_track(kind) {
+                if self.scope.is_aggregate(kind) {
                     let message = format!("`{function}` takes counters, and `{kind}` has a track");
                     let help = format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`");
                     return self.fail(&node.range, message, help);

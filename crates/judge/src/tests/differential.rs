@@ -3,9 +3,9 @@ use proptest::prelude::*;
 
 use super::oracle::{self, World};
 use super::{TestScope, compile, library};
-use crate::syntax::{self, Node, NodeKind};
+use crate::syntax::{self, SyntaxKind, SyntaxNode};
 use crate::{
-    Diagnostic, GroupSource, Library, LibrarySource, Mode, Outcome, Part, RuleProblem, RuleSet,
+    Diagnostic, Evaluation, GroupSource, Library, LibrarySource, Mode, RuleProblem, RuleSet, RuleSetPart,
     RuleSetSource, RuleSource,
 };
 
@@ -185,8 +185,8 @@ fn has_negative_reading(schema: &event::Schema, row: &Facts) -> bool {
 }
 
 /// Parts of which a diagnostic says that they are never true, or never false.
-fn claims(node: &Node, found: &[Diagnostic]) -> Vec<(Node, bool)> {
-    fn collect(node: &mut Node, found: &[Diagnostic], claims: &mut Vec<(Node, bool)>) {
+fn claims(node: &SyntaxNode, found: &[Diagnostic]) -> Vec<(SyntaxNode, bool)> {
+    fn collect(node: &mut SyntaxNode, found: &[Diagnostic], claims: &mut Vec<(SyntaxNode, bool)>) {
         for diagnostic in found {
             match diagnostic.message.as_str() {
                 "this is always true" if node.range == diagnostic.range => claims.push((node.clone(), false)),
@@ -194,7 +194,7 @@ fn claims(node: &Node, found: &[Diagnostic]) -> Vec<(Node, bool)> {
                 // The part that cannot be true beside the others is marked.
                 "this is never true" => {
                     let copy = node.clone();
-                    if let NodeKind::All(parts) = &node.kind
+                    if let SyntaxKind::All(parts) = &node.kind
                         && parts.iter().any(|part| part.range == diagnostic.range)
                     {
                         claims.push((copy, true));
@@ -367,7 +367,7 @@ proptest! {
         let groups = vec![GroupSource { name: "g".to_owned(), floor: Some(-1.0), cap: Some(2.5), ..GroupSource::default() }];
         let source = RuleSetSource { rules: rules.clone(), groups, library, ..RuleSetSource::default() };
         if let Ok(set) = RuleSet::compile(source, &mut scope) {
-            let mut outcome = Outcome::default();
+            let mut outcome = Evaluation::default();
             for row in rows {
                 set.evaluate(&row, &mut outcome);
                 let (fired, shadow, score) = asked(&rules, scope.schema(), &row);
@@ -414,8 +414,8 @@ proptest! {
         if let Err(problems) = RuleSet::compile(source, &mut scope) {
             for RuleProblem { part, diagnostic } in problems {
                 let source = match part {
-                    Part::When(index) => &rules[index].when,
-                    Part::Effect(index, number) => &rules[index].effects[number],
+                    RuleSetPart::When(index) => &rules[index].when,
+                    RuleSetPart::Effect(index, number) => &rules[index].effects[number],
                     _ => "",
                 };
                 prop_assert!(source.get(diagnostic.range.clone()).is_some(), "{diagnostic:?} of {source}");

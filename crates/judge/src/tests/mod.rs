@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 
-use crate::syntax::{self, Node, NodeKind};
+use crate::syntax::{self, SyntaxKind, SyntaxNode};
 use crate::{
-    Condition, Constant, Diagnostic, Library, LibrarySource, Mode, Names, ReadingRequest, Scope, ScopeError,
-    Set, SetType, TrackValue,
+    AggregateFunction, Condition, Constant, Diagnostic, Library, LibrarySource, Mode, NameCategory,
+    ReadingRequest, Scope, ScopeError, Set, SetType,
 };
 
 const FACTS: [(&str, Type); 13] = [
@@ -66,12 +66,12 @@ const SETS: [(&str, SetType, &[&str]); 5] = [
 
 /// What conditions of tests may name beside the scope's facts.
 fn library(scope: &mut TestScope) -> Library {
-    fn constant(node: &Node) -> Constant {
+    fn constant(node: &SyntaxNode) -> Constant {
         match &node.kind {
-            NodeKind::Integer(integer) => Constant::Integer(*integer),
-            NodeKind::Float(float) => Constant::Float(*float),
-            NodeKind::Text(text) => Constant::String(text.clone()),
-            NodeKind::List(items) => Constant::List(items.iter().map(constant).collect()),
+            SyntaxKind::Integer(integer) => Constant::Integer(*integer),
+            SyntaxKind::Float(float) => Constant::Float(*float),
+            SyntaxKind::Text(text) => Constant::String(text.clone()),
+            SyntaxKind::List(items) => Constant::List(items.iter().map(constant).collect()),
             other => panic!("{other:?} is no constant"),
         }
     }
@@ -153,12 +153,12 @@ impl Scope for TestScope {
             }
             ReadingRequest::Distinct { window, .. } => (vec![], Some(*window)),
             ReadingRequest::Limit { .. } => (vec![], None),
-            ReadingRequest::Track { value: TrackValue::Decayed(half_life), .. }
+            ReadingRequest::Aggregate { value: AggregateFunction::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>
             {
                 return Err(ScopeError::Window("the track keeps the half-life 1h".to_owned()));
             }
-            ReadingRequest::Track { .. } => (vec![], None),
+            ReadingRequest::Aggregate { .. } => (vec![], None),
             ReadingRequest::LastAge { kind: "subject" } => {
                 return Err(ScopeError::Unavailable(
                     "`subject` does not keep when it was last seen".to_owned(),
@@ -193,7 +193,7 @@ impl Scope for TestScope {
         KINDS.contains(&name)
     }
 
-    fn is_track(&self, kind: &str) -> bool {
+    fn is_aggregate(&self, kind: &str) -> bool {
         kind == TRACK
     }
 
@@ -226,12 +226,12 @@ impl Scope for TestScope {
         })
     }
 
-    fn names(&self, of: Names) -> Vec<String> {
+    fn names(&self, of: NameCategory) -> Vec<String> {
         match of {
-            Names::Fact => FACTS.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            Names::Kind => KINDS.map(str::to_owned).to_vec(),
-            Names::Distinct => vec!["rcpts".to_owned()],
-            Names::Model => MODELS.map(|(name, _)| name.to_owned()).to_vec(),
+            NameCategory::Fact => FACTS.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            NameCategory::Kind => KINDS.map(str::to_owned).to_vec(),
+            NameCategory::Distinct => vec!["rcpts".to_owned()],
+            NameCategory::Model => MODELS.map(|(name, _)| name.to_owned()).to_vec(),
         }
     }
 }

@@ -4,7 +4,7 @@ use event::Value;
 use proptest::prelude::*;
 
 use super::{TestScope, compile, library};
-use crate::expr::Env;
+use crate::expr::EvalEnv;
 use crate::{Action, Band, Bands, GroupSource, Mode, RuleSet, RuleSetSource, RuleSource, judge};
 
 /// Parts that are free of each other, and the fact that each reads.
@@ -72,7 +72,7 @@ proptest! {
             .map(|other| (truths ^ other).count_ones() as usize)
             .min();
         let here = row(&scope, truths);
-        let changes = condition.changes(Env::of(&here));
+        let changes = condition.changes(EvalEnv::of(&here));
         prop_assert_eq!(Some(changes.len()), fewest, "{} {:?}", source, changes);
         // And these very changes do.
         let mut changed = truths;

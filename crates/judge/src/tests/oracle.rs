@@ -9,7 +9,7 @@ use event::{Facts, Schema, Span, Time, Value};
 
 use super::{CONSTANTS, EXPRESSIONS, SETS};
 use crate::SetType;
-use crate::syntax::{Arithmetic, Call, Compare, Node, NodeKind, parse};
+use crate::syntax::{ArithmeticOperator, CallNode, CompareOperator, SyntaxKind, SyntaxNode, parse};
 
 /// What a condition is asked of.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ impl<'a> World<'a> {
 }
 
 /// What a name is defined as.
-fn definition(name: &str) -> Option<Node> {
+fn definition(name: &str) -> Option<SyntaxNode> {
     let (_, text) = CONSTANTS.iter().chain(&EXPRESSIONS).find(|(other, _)| *other == name)?;
     Some(parse(text).unwrap().0)
 }
@@ -98,7 +98,7 @@ enum Dynamic {
 use Dynamic::{Bool, Bytes, Duration, Float, Integer, Ip, List, String as Text};
 
 /// What a condition says of a row; readings are found by the name of their column.
-pub(super) fn condition(node: &Node, world: &World<'_>) -> Option<bool> {
+pub(super) fn condition(node: &SyntaxNode, world: &World<'_>) -> Option<bool> {
     match eval(node, world)? {
         Bool(truth) => Some(truth),
         other => panic!("{other:?} is no truth"),
@@ -106,7 +106,7 @@ pub(super) fn condition(node: &Node, world: &World<'_>) -> Option<bool> {
 }
 
 /// What a number is in a row.
-pub(super) fn number(node: &Node, world: &World<'_>) -> Option<f64> {
+pub(super) fn number(node: &SyntaxNode, world: &World<'_>) -> Option<f64> {
     eval(node, world).map(|number| float(&number))
 }
 
@@ -156,8 +156,8 @@ fn order(left: &Dynamic, right: &Dynamic) -> Ordering {
     }
 }
 
-fn arithmetic(operator: Arithmetic, left: Dynamic, right: Dynamic) -> Option<Dynamic> {
-    use Arithmetic::{Add, Divide, Multiply, Remainder, Subtract};
+fn arithmetic(operator: ArithmeticOperator, left: Dynamic, right: Dynamic) -> Option<Dynamic> {
+    use ArithmeticOperator::{Add, Divide, Multiply, Remainder, Subtract};
     match (operator, &left, &right) {
         (Divide, ..) => finite(float(&left) / float(&right)),
         (Remainder, Integer(_), Integer(0)) => None,
@@ -179,24 +179,24 @@ fn arithmetic(operator: Arithmetic, left: Dynamic, right: Dynamic) -> Option<Dyn
     }
 }
 
-fn eval(node: &Node, world: &World<'_>) -> Option<Dynamic> {
-    let value = |node: &Node| eval(node, world);
-    let truth = |node: &Node| condition(node, world);
+fn eval(node: &SyntaxNode, world: &World<'_>) -> Option<Dynamic> {
+    let value = |node: &SyntaxNode| eval(node, world);
+    let truth = |node: &SyntaxNode| condition(node, world);
     match &node.kind {
-        NodeKind::Refused | NodeKind::List(_) => panic!("refused"),
-        NodeKind::Name(name) if definition(name).is_some() => eval(&definition(name)?, world),
-        NodeKind::Name(name) => column(if name == "now" { "event.time" } else { name }, false, world),
-        NodeKind::Text(text) => Some(Text(text.clone())),
-        NodeKind::Integer(integer) => Some(Integer(*integer)),
-        NodeKind::Float(float) => Some(Float(*float)),
-        NodeKind::Bool(truth) => Some(Bool(*truth)),
-        NodeKind::Not(operand) => Some(Bool(!truth(operand)?)),
-        NodeKind::Negate(operand) => match value(operand)? {
+        SyntaxKind::Refused | SyntaxKind::List(_) => panic!("refused"),
+        SyntaxKind::Name(name) if definition(name).is_some() => eval(&definition(name)?, world),
+        SyntaxKind::Name(name) => column(if name == "now" { "event.time" } else { name }, false, world),
+        SyntaxKind::Text(text) => Some(Text(text.clone())),
+        SyntaxKind::Integer(integer) => Some(Integer(*integer)),
+        SyntaxKind::Float(float) => Some(Float(*float)),
+        SyntaxKind::Bool(truth) => Some(Bool(*truth)),
+        SyntaxKind::Not(operand) => Some(Bool(!truth(operand)?)),
+        SyntaxKind::Negate(operand) => match value(operand)? {
             Float(float) => Some(Float(-float)),
             Duration(span) => Some(Duration(0i64.saturating_sub(span))),
-            integer => arithmetic(Arithmetic::Subtract, Integer(0), integer),
+            integer => arithmetic(ArithmeticOperator::Subtract, Integer(0), integer),
         },
-        NodeKind::All(parts) => {
+        SyntaxKind::All(parts) => {
             let parts: Vec<_> = parts.iter().map(truth).collect();
             if parts.contains(&Some(false)) {
                 Some(Bool(false))
@@ -204,7 +204,7 @@ fn eval(node: &Node, world: &World<'_>) -> Option<Dynamic> {
                 parts.iter().all(Option::is_some).then_some(Bool(true))
             }
         }
-        NodeKind::Any(parts) => {
+        SyntaxKind::Any(parts) => {
             let parts: Vec<_> = parts.iter().map(truth).collect();
             if parts.contains(&Some(true)) {
                 Some(Bool(true))
@@ -212,36 +212,36 @@ fn eval(node: &Node, world: &World<'_>) -> Option<Dynamic> {
                 parts.iter().all(Option::is_some).then_some(Bool(false))
             }
         }
-        NodeKind::Compare(compare, sides) => {
+        SyntaxKind::Compare(compare, sides) => {
             let order = order(&value(&sides.0)?, &value(&sides.1)?);
             Some(Bool(match compare {
-                Compare::Equal => order == Ordering::Equal,
-                Compare::NotEqual => order != Ordering::Equal,
-                Compare::Less => order == Ordering::Less,
-                Compare::LessOrEqual => order != Ordering::Greater,
-                Compare::Greater => order == Ordering::Greater,
-                Compare::GreaterOrEqual => order != Ordering::Less,
+                CompareOperator::Equal => order == Ordering::Equal,
+                CompareOperator::NotEqual => order != Ordering::Equal,
+                CompareOperator::Less => order == Ordering::Less,
+                CompareOperator::LessOrEqual => order != Ordering::Greater,
+                CompareOperator::Greater => order == Ordering::Greater,
+                CompareOperator::GreaterOrEqual => order != Ordering::Less,
             }))
         }
-        NodeKind::In(sides) => {
+        SyntaxKind::In(sides) => {
             let item = value(&sides.0)?;
             let mut list = sides.1.clone();
-            if let NodeKind::Name(name) = &sides.1.kind {
+            if let SyntaxKind::Name(name) = &sides.1.kind {
                 if SETS.iter().any(|(other, ..)| other == name) {
                     return Some(Bool(in_set(name, &item)));
                 }
                 list = definition(name).unwrap_or(list);
             }
-            if let (Ip(ip), NodeKind::List(items)) = (&item, &list.kind) {
-                let text = |node: &Node| match &node.kind {
-                    NodeKind::Text(text) => text.clone(),
+            if let (Ip(ip), SyntaxKind::List(items)) = (&item, &list.kind) {
+                let text = |node: &SyntaxNode| match &node.kind {
+                    SyntaxKind::Text(text) => text.clone(),
                     other => panic!("{other:?} is no address"),
                 };
                 return Some(Bool(items.iter().any(|item| in_network(*ip, &text(item)))));
             }
-            if let NodeKind::List(items) = &list.kind {
+            if let SyntaxKind::List(items) = &list.kind {
                 // A list with one float in it is a list of floats.
-                let floats = items.iter().any(|item| matches!(item.kind, NodeKind::Float(_)));
+                let floats = items.iter().any(|item| matches!(item.kind, SyntaxKind::Float(_)));
                 let item = if floats { Float(float(&item)) } else { item };
                 return Some(Bool(items.iter().any(|other| order(&item, &value(other).unwrap()).is_eq())));
             }
@@ -250,8 +250,8 @@ fn eval(node: &Node, world: &World<'_>) -> Option<Dynamic> {
                 other => panic!("{other:?} is no membership"),
             }
         }
-        NodeKind::Arithmetic(operator, sides) => arithmetic(*operator, value(&sides.0)?, value(&sides.1)?),
-        NodeKind::If(branches) => {
+        SyntaxKind::Arithmetic(operator, sides) => arithmetic(*operator, value(&sides.0)?, value(&sides.1)?),
+        SyntaxKind::If(branches) => {
             let chosen = if truth(&branches.0)? { value(&branches.1) } else { value(&branches.2) };
             // Both branches have one type: a float where either is one.
             chosen.map(|chosen| match chosen {
@@ -261,24 +261,24 @@ fn eval(node: &Node, world: &World<'_>) -> Option<Dynamic> {
                 other => other,
             })
         }
-        NodeKind::Call(call) => eval_call(call, world),
+        SyntaxKind::Call(call) => eval_call(call, world),
     }
 }
 
 /// Whether an operand has the type float, whatever the row holds.
-fn is_float(node: &Node, world: &World<'_>) -> bool {
+fn is_float(node: &SyntaxNode, world: &World<'_>) -> bool {
     let schema = world.schema;
     match &node.kind {
-        NodeKind::Float(_) => true,
-        NodeKind::Name(name) if definition(name).is_some() => is_float(&definition(name).unwrap(), world),
-        NodeKind::Name(name) => {
+        SyntaxKind::Float(_) => true,
+        SyntaxKind::Name(name) if definition(name).is_some() => is_float(&definition(name).unwrap(), world),
+        SyntaxKind::Name(name) => {
             schema.slot(name).is_some_and(|slot| schema.column(slot).kind == event::Type::Float)
         }
-        NodeKind::Negate(operand) => is_float(operand, world),
-        NodeKind::Arithmetic(Arithmetic::Divide, _) => true,
-        NodeKind::Arithmetic(_, sides) => is_float(&sides.0, world) || is_float(&sides.1, world),
-        NodeKind::If(branches) => is_float(&branches.1, world) || is_float(&branches.2, world),
-        NodeKind::Call(call) => match (call.name.as_str(), &call.target) {
+        SyntaxKind::Negate(operand) => is_float(operand, world),
+        SyntaxKind::Arithmetic(ArithmeticOperator::Divide, _) => true,
+        SyntaxKind::Arithmetic(_, sides) => is_float(&sides.0, world) || is_float(&sides.1, world),
+        SyntaxKind::If(branches) => is_float(&branches.1, world) || is_float(&branches.2, world),
+        SyntaxKind::Call(call) => match (call.name.as_str(), &call.target) {
             ("double" | "ratio" | "rate" | "trend" | "model" | "group", _) => true,
             ("or", Some(target)) => is_float(target, world) || is_float(&call.args[0], world),
             _ => false,
@@ -287,13 +287,13 @@ fn is_float(node: &Node, world: &World<'_>) -> bool {
     }
 }
 
-fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
-    let value = |node: &Node| eval(node, world);
-    let text = |node: &Node| match value(node)? {
+fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
+    let value = |node: &SyntaxNode| eval(node, world);
+    let text = |node: &SyntaxNode| match value(node)? {
         Text(text) => Some(text),
         other => panic!("{other:?} is no text"),
     };
-    let size = |node: &Node| {
+    let size = |node: &SyntaxNode| {
         Some(Integer(match value(node)? {
             Text(text) => text.chars().count() as i64,
             List(items) => items.len() as i64,
@@ -307,7 +307,8 @@ fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
             other => panic!("{other:?} have no age"),
         },
         ("rate", None) => {
-            let (NodeKind::Call(count), Some(Text(per))) = (&call.args[0].kind, value(&call.args[1])) else {
+            let (SyntaxKind::Call(count), Some(Text(per))) = (&call.args[0].kind, value(&call.args[1]))
+            else {
                 panic!("no rate")
             };
             let window = text(&count.args[0])?.parse::<Span>().unwrap();
@@ -315,9 +316,9 @@ fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
             finite(counted / (window.as_seconds_f64() / per.parse::<Span>().unwrap().as_seconds_f64()))
         }
         ("trend", None) => {
-            let side = |node: &Node| match &node.kind {
-                NodeKind::Call(Call { name, target: Some(kind), args, .. }) => match &kind.kind {
-                    NodeKind::Name(kind) => {
+            let side = |node: &SyntaxNode| match &node.kind {
+                SyntaxKind::Call(CallNode { name, target: Some(kind), args, .. }) => match &kind.kind {
+                    SyntaxKind::Name(kind) => {
                         let window = text(&args[0]).unwrap().parse::<Span>().unwrap();
                         (format!("{kind}.{name}('{window}')"), window.as_seconds_f64())
                     }
@@ -326,7 +327,7 @@ fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
                 other => panic!("{other:?} is no counter"),
             };
             let ((short, short_seconds), (long, long_seconds)) = (side(&call.args[0]), side(&call.args[1]));
-            let NodeKind::Integer(least) = call.args[2].kind else { panic!("no least") };
+            let SyntaxKind::Integer(least) = call.args[2].kind else { panic!("no least") };
             let ratio = column(&format!("ratio({short}, {long}, {least})"), false, world)?;
             finite(float(&ratio) * (long_seconds / short_seconds))
         }
@@ -334,8 +335,8 @@ fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
         ("rule", None) => Some(Bool(world.rules[&text(&call.args[0])?])),
         ("group", None) => Some(Float(world.groups[&text(&call.args[0])?])),
         ("estimated", None) => match &call.args[0].kind {
-            NodeKind::Call(Call { name, target: Some(kind), args, .. }) => match &kind.kind {
-                NodeKind::Name(kind) => {
+            SyntaxKind::Call(CallNode { name, target: Some(kind), args, .. }) => match &kind.kind {
+                SyntaxKind::Name(kind) => {
                     column(&format!("estimated({kind}.{name}('{}'))", text(&args[0])?), false, world)
                 }
                 other => panic!("{other:?} is no kind"),
@@ -345,8 +346,8 @@ fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
         ("intersects", Some(_)) => {
             let List(items) = value(&call.args[0])? else { panic!("no list") };
             Some(Bool(items.into_iter().any(|item| match &call.args[1].kind {
-                NodeKind::Name(set) => in_set(set, &Text(item)),
-                NodeKind::List(texts) => texts.iter().any(|text| value(text) == Some(Text(item.clone()))),
+                SyntaxKind::Name(set) => in_set(set, &Text(item)),
+                SyntaxKind::List(texts) => texts.iter().any(|text| value(text) == Some(Text(item.clone()))),
                 other => panic!("{other:?} is no set"),
             })))
         }
@@ -381,10 +382,10 @@ fn eval_call(call: &Call, world: &World<'_>) -> Option<Dynamic> {
                 other => Some(other),
             }
         }
-        ("first_age", Some(Node { kind: NodeKind::Name(kind), .. })) => {
+        ("first_age", Some(SyntaxNode { kind: SyntaxKind::Name(kind), .. })) => {
             column(&format!("{kind}.first_age()"), true, world)
         }
-        (counter, Some(Node { kind: NodeKind::Name(kind), .. })) => {
+        (counter, Some(SyntaxNode { kind: SyntaxKind::Name(kind), .. })) => {
             let window = text(&call.args[0])?;
             column(&format!("{kind}.{counter}('{window}')"), false, world)
         }

@@ -4,8 +4,8 @@ use event::{Time, Value};
 
 use super::{TestScope, library, mail};
 use crate::{
-    Action, Band, Bands, Effect, GroupSource, Mode, Outcome, Part, RuleProblem, RuleSet, RuleSetSource,
-    RuleSource, RuleTest, judge,
+    Action, Band, Bands, Effect, Evaluation, GroupSource, Mode, RuleProblem, RuleSet, RuleSetPart,
+    RuleSetSource, RuleSource, RuleTest, judge,
 };
 
 fn rule(name: &str, when: &str, score: f64) -> RuleSource {
@@ -51,9 +51,11 @@ fn problems(rules: Vec<RuleSource>, groups: Vec<GroupSource>) -> String {
     };
     let rendered = found.iter().map(|RuleProblem { part, diagnostic }| {
         let source = match part {
-            Part::When(index) => &sources[*index].when,
-            Part::Share(index) => sources[*index].share.as_deref().unwrap_or_default(),
-            Part::Effect(index, number) => sources[*index].effects.get(*number).map_or("", |text| text),
+            RuleSetPart::When(index) => &sources[*index].when,
+            RuleSetPart::Share(index) => sources[*index].share.as_deref().unwrap_or_default(),
+            RuleSetPart::Effect(index, number) => {
+                sources[*index].effects.get(*number).map_or("", |text| text)
+            }
             _ => "",
         };
         format!("\n{part:?}: {}", diagnostic.render(source))
@@ -515,7 +517,7 @@ fn an_outcome_is_used_again() {
     let rules = vec![of("A", "mail.size > 3"), of("B", "rule('A')"), rule("C", "group('g') > 6", 1.0)];
     let set = compile(&mut scope, rules, vec![group("g", None, Some(8.0))]).unwrap();
     let (full, empty) = (mail(&scope), scope.row(&[]));
-    let mut outcome = Outcome::default();
+    let mut outcome = Evaluation::default();
     for _ in 0..2 {
         set.evaluate(&full, &mut outcome);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use event::{Column, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 use judge::{
-    Constant, GroupSource, Library, LibrarySource, Mode, Names, Outcome, ReadingRequest, RuleSet,
+    Constant, Evaluation, GroupSource, Library, LibrarySource, Mode, NameCategory, ReadingRequest, RuleSet,
     RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
 };
 
@@ -37,7 +37,7 @@ impl Scope for AnyScope {
     fn is_kind(&self, name: &str) -> bool {
         name == "from"
     }
-    fn is_track(&self, _: &str) -> bool {
+    fn is_aggregate(&self, _: &str) -> bool {
         false
     }
     fn is_distinct(&self, name: &str) -> bool {
@@ -46,7 +46,7 @@ impl Scope for AnyScope {
     fn label(&self, _: &str, _: &str) -> Result<Span, ScopeError> {
         Ok(Span::days(7))
     }
-    fn names(&self, _: Names) -> Vec<String> {
+    fn names(&self, _: NameCategory) -> Vec<String> {
         Vec::new()
     }
 }
@@ -121,7 +121,7 @@ fn judging_a_row_allocates_nothing() {
             row
         })
         .collect();
-    let mut outcome = Outcome::default();
+    let mut outcome = Evaluation::default();
     // The first round makes room, and the caches of regular expressions.
     rows.iter().for_each(|row| set.evaluate(row, &mut outcome));
     let mut fired = 0;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use judge::catboost::{Column, FeatureKind, Input, Link, Model, Scratch};
+use judge::catboost::{FeatureColumn, FeatureKind, FeatureValue, LinkFunction, Model, ModelScratch};
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -34,18 +34,18 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn input<'a>(kind: FeatureKind, value: &'a Value, text: &'a str) -> Input<'a> {
+fn input<'a>(kind: FeatureKind, value: &'a Value, text: &'a str) -> FeatureValue<'a> {
     match kind {
         FeatureKind::Numeric(_) => {
-            value.as_f64().map_or(Input::Missing, |number| Input::Number(number as f32))
+            value.as_f64().map_or(FeatureValue::Missing, |number| FeatureValue::Number(number as f32))
         }
-        FeatureKind::Categorical => Input::Text(text),
+        FeatureKind::Categorical => FeatureValue::Text(text),
     }
 }
 
 fn check(name: &str, model: &Model, expected: &Expected) {
     let texts: Vec<Vec<String>> = expected.rows.iter().map(|row| row.iter().map(text).collect()).collect();
-    let mut scratch = Scratch::default();
+    let mut scratch = ModelScratch::default();
     let mut alone: Vec<f64> = Vec::new();
     for (index, (row, texts)) in expected.rows.iter().zip(&texts).enumerate() {
         let read = |feature: usize| input(model.features()[feature].kind, &row[feature], &texts[feature]);
@@ -103,13 +103,13 @@ fn check(name: &str, model: &Model, expected: &Expected) {
     let words: Vec<Vec<&str>> = (0..model.features().len())
         .map(|feature| texts.iter().map(|row| row[feature].as_str()).collect())
         .collect();
-    let columns: Vec<Column<'_>> = model
+    let columns: Vec<FeatureColumn<'_>> = model
         .features()
         .iter()
         .enumerate()
         .map(|(index, feature)| match feature.kind {
-            FeatureKind::Numeric(_) => Column::Numbers(&numbers[index]),
-            FeatureKind::Categorical => Column::Texts(&words[index]),
+            FeatureKind::Numeric(_) => FeatureColumn::Numbers(&numbers[index]),
+            FeatureKind::Categorical => FeatureColumn::Texts(&words[index]),
         })
         .collect();
     let mut batch = vec![0.0; alone.len()];
@@ -215,7 +215,7 @@ fn the_shared_models_score_as_catboost_does() {
             let mut expected = Expected {
                 rows: Vec::new(),
                 raw: Vec::new(),
-                probabilities: (model.link() != Link::Identity).then(Vec::new),
+                probabilities: (model.link() != LinkFunction::Identity).then(Vec::new),
                 classes: None,
                 responses: None,
                 contributions: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::limit::{Exception, LimitPlan};
+use engine::limit::{LimitException, LimitPlan};
 use event::Span;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -195,7 +195,7 @@ fn seconds(span: Span) -> f64 {
 
 impl LimitAnswer {
     /// What takes or looks have said, at least one.
-    pub fn new(taken: &[engine::limit::Taken]) -> LimitAnswer {
+    pub fn new(taken: &[engine::limit::TakeResult]) -> LimitAnswer {
         let time = taken.iter().map(|taken| taken.time).max().unwrap_or(event::Time::EPOCH);
         LimitAnswer {
             allowed: taken.iter().all(|taken| taken.allowed),
@@ -206,8 +206,8 @@ impl LimitAnswer {
     }
 }
 
-impl From<&engine::limit::Taken> for LimitState {
-    fn from(taken: &engine::limit::Taken) -> LimitState {
+impl From<&engine::limit::TakeResult> for LimitState {
+    fn from(taken: &engine::limit::TakeResult) -> LimitState {
         LimitState {
             limit: taken.limit.to_string(),
             allowed: taken.allowed,
@@ -246,7 +246,7 @@ impl LimitInfo {
 
 impl LimitOverride {
     /// One that was posted.
-    pub fn new(limit: &LimitPlan, exception: Exception) -> LimitOverride {
+    pub fn new(limit: &LimitPlan, exception: LimitException) -> LimitOverride {
         let names = limit.key.iter().map(|field| field.name.clone());
         let values = exception.key.into_iter().map(serde_json::Value::from);
         LimitOverride {

@@ -4,37 +4,37 @@ use std::collections::HashMap;
 
 use arrow_ipc::{Endianness, Field, MessageHeader, Precision, RecordBatch, Schema, Type};
 
-use super::{ArrowError, Limits, broken};
+use super::{ArrowError, ArrowLimits, broken};
 
 /// The word before the length of each message since format 0.15.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
 /// The buffers of a column, in their order: how many bytes an element of each has.
 #[derive(Clone, Copy)]
-struct Buffers {
+struct ColumnBuffers {
     widths: &'static [usize],
     /// Whether as many buffers of values follow as the batch says.
     is_variadic: bool,
 }
 
 /// What a schema says of the buffers of batches.
-struct Columns {
-    columns: Vec<Buffers>,
+struct SchemaBuffers {
+    columns: Vec<ColumnBuffers>,
     /// Those of values, by the dictionary's number.
-    dictionaries: HashMap<i64, Buffers>,
+    dictionaries: HashMap<i64, ColumnBuffers>,
 }
 
 /// Goes through all messages of a stream.
 ///
 /// # Errors
 /// What is wrong with it, is not read here, or is too much.
-pub(super) fn check(stream: &[u8], limits: Limits) -> Result<(), ArrowError> {
+pub(super) fn check(stream: &[u8], limits: ArrowLimits) -> Result<(), ArrowError> {
     let (mut rest, mut messages, mut rows) = (stream, 0, 0usize);
     let mut columns = None;
     while let Some(message) = next(&mut rest)? {
         messages += 1;
-        if messages > Limits::MESSAGES_MAX {
-            return Err(ArrowError::Limit { what: "messages", max: Limits::MESSAGES_MAX });
+        if messages > ArrowLimits::MESSAGES_MAX {
+            return Err(ArrowError::Limit { what: "messages", max: ArrowLimits::MESSAGES_MAX });
         }
         let length = usize::try_from(message.bodyLength()).map_err(|_| broken("a negative length"))?;
         let body = rest.get(..length).ok_or_else(|| broken("a body ends early"))?;
@@ -46,7 +46,7 @@ pub(super) fn check(stream: &[u8], limits: Limits) -> Result<(), ArrowError> {
             }
             (MessageHeader::Schema, Some(_)) => return Err(broken("a second schema")),
             (_, None) => return Err(broken("the schema does not come first")),
-            (MessageHeader::DictionaryBatch, Some(Columns { dictionaries, .. })) => {
+            (MessageHeader::DictionaryBatch, Some(SchemaBuffers { dictionaries, .. })) => {
                 let batch = message.header_as_dictionary_batch();
                 let batch = batch.ok_or_else(|| broken("a dictionary is empty"))?;
                 if batch.isDelta() {
@@ -57,12 +57,12 @@ pub(super) fn check(stream: &[u8], limits: Limits) -> Result<(), ArrowError> {
                 let values = dictionaries.get(&batch.id());
                 let values = values.ok_or_else(|| broken("a dictionary of no column"))?;
                 let values = check_batch(&data, std::slice::from_ref(values), body)?;
-                if values > Limits::DICTIONARY_MAX {
+                if values > ArrowLimits::DICTIONARY_MAX {
                     let what = "values in a dictionary";
-                    return Err(ArrowError::Limit { what, max: Limits::DICTIONARY_MAX });
+                    return Err(ArrowError::Limit { what, max: ArrowLimits::DICTIONARY_MAX });
                 }
             }
-            (MessageHeader::RecordBatch, Some(Columns { columns, .. })) => {
+            (MessageHeader::RecordBatch, Some(SchemaBuffers { columns, .. })) => {
                 let batch = message.header_as_record_batch();
                 let batch = batch.ok_or_else(|| broken("a record batch is empty"))?;
                 rows = rows.saturating_add(check_batch(&batch, columns, body)?);
@@ -101,15 +101,15 @@ fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<arrow_ipc::Message<'a>>, Arrow
     arrow_ipc::root_as_message(metadata).map(Some).map_err(|error| broken(format!("metadata: {error}")))
 }
 
-fn check_schema(schema: &Schema<'_>) -> Result<Columns, ArrowError> {
+fn check_schema(schema: &Schema<'_>) -> Result<SchemaBuffers, ArrowError> {
     if schema.endianness() != Endianness::Little {
         return Err(ArrowError::Unread("big-endian streams are not read"));
     }
     let fields = schema.fields().ok_or_else(|| broken("a schema without fields"))?;
-    if fields.len() > Limits::COLUMNS_MAX {
-        return Err(ArrowError::Limit { what: "columns", max: Limits::COLUMNS_MAX });
+    if fields.len() > ArrowLimits::COLUMNS_MAX {
+        return Err(ArrowError::Limit { what: "columns", max: ArrowLimits::COLUMNS_MAX });
     }
-    let mut all = Columns { columns: Vec::with_capacity(fields.len()), dictionaries: HashMap::new() };
+    let mut all = SchemaBuffers { columns: Vec::with_capacity(fields.len()), dictionaries: HashMap::new() };
     for field in fields {
         let values = check_field(&field)?;
         match field.dictionary() {
@@ -126,7 +126,7 @@ fn check_schema(schema: &Schema<'_>) -> Result<Columns, ArrowError> {
 }
 
 /// A column of numbers with so many bits.
-fn fixed(bits: i32) -> Option<Buffers> {
+fn fixed(bits: i32) -> Option<ColumnBuffers> {
     let widths: &[usize] = match bits {
         8 => &[1, 1],
         16 => &[1, 2],
@@ -134,11 +134,11 @@ fn fixed(bits: i32) -> Option<Buffers> {
         64 => &[1, 8],
         _ => return None,
     };
-    Some(Buffers { widths, is_variadic: false })
+    Some(ColumnBuffers { widths, is_variadic: false })
 }
 
 /// The buffers that a column of the field's type has.
-fn buffers(field: &Field<'_>) -> Option<Buffers> {
+fn buffers(field: &Field<'_>) -> Option<ColumnBuffers> {
     let widths: &[usize] = match field.type_type() {
         Type::Null => &[],
         Type::Int => return fixed(field.type_as_int()?.bitWidth()),
@@ -151,13 +151,13 @@ fn buffers(field: &Field<'_>) -> Option<Buffers> {
         Type::Bool | Type::FixedSizeBinary => &[1, 1],
         Type::Utf8 => &[1, 4, 1],
         Type::LargeUtf8 => &[1, 8, 1],
-        Type::Utf8View => return Some(Buffers { widths: &[1, 16], is_variadic: true }),
+        Type::Utf8View => return Some(ColumnBuffers { widths: &[1, 16], is_variadic: true }),
         _ => return None,
     };
-    Some(Buffers { widths, is_variadic: false })
+    Some(ColumnBuffers { widths, is_variadic: false })
 }
 
-fn check_field(field: &Field<'_>) -> Result<Buffers, ArrowError> {
+fn check_field(field: &Field<'_>) -> Result<ColumnBuffers, ArrowError> {
     let column = crate::problem::shown(field.name().unwrap_or_default());
     let refused = || {
         let found = field.type_type().variant_name().unwrap_or("an unknown type").to_owned();
@@ -181,7 +181,7 @@ fn check_field(field: &Field<'_>) -> Result<Buffers, ArrowError> {
 }
 
 /// Answers the number of rows.
-fn check_batch(batch: &RecordBatch<'_>, columns: &[Buffers], body: &[u8]) -> Result<usize, ArrowError> {
+fn check_batch(batch: &RecordBatch<'_>, columns: &[ColumnBuffers], body: &[u8]) -> Result<usize, ArrowError> {
     if batch.compression().is_some() {
         return Err(ArrowError::Unread("compressed batches are not read: send them as they are"));
     }

@@ -10,25 +10,25 @@
 //! (Arrow columnar format 1.5, "Serialization and Interprocess Communication".)
 
 mod check;
-mod read;
-mod write;
+mod reader;
+mod writer;
 
 use std::fmt;
 
-pub use read::{batch, read};
-pub use write::{Judged, write};
+pub use reader::{batch, read};
+pub use writer::{BatchOutcome, write};
 
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
 
 /// What a stream may have.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ArrowLimits {
     /// Rows of all record batches together.
     pub rows_max: usize,
 }
 
-impl Limits {
+impl ArrowLimits {
     /// Most columns.
     pub const COLUMNS_MAX: usize = 512;
     /// Most messages: the schema, dictionaries, record batches.

@@ -8,12 +8,12 @@ use arrow_array::{
 };
 use arrow_ipc::writer::StreamWriter;
 use axum::body::Bytes;
-use engine::batch::Cells;
+use engine::batch::BatchCells;
 use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: Limits = Limits { rows_max: 100 };
+const LIMITS: ArrowLimits = ArrowLimits { rows_max: 100 };
 
 fn record(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
@@ -54,18 +54,18 @@ fn every_type_is_read() {
     let column = |name: &str| &batch.columns.iter().find(|(own, _)| own == name).unwrap().1;
     let dictionary = column("dictionary");
     assert_eq!(dictionary.present, Some(vec![true, false, true]));
-    assert!(matches!(&dictionary.cells, Cells::Texts(texts) if texts == &["a"]), "{dictionary:?}");
+    assert!(matches!(&dictionary.cells, BatchCells::Texts(texts) if texts == &["a"]), "{dictionary:?}");
     assert_eq!(dictionary.codes.as_ref().map(|codes| (codes[0], codes[2])), Some((0, 0)));
     assert_eq!(column("text").present, Some(vec![true, false, true]));
-    assert!(matches!(&column("view").cells, Cells::Texts(texts) if texts[1].ends_with("twelve bytes")));
-    assert!(matches!(&column("large").cells, Cells::Texts(texts) if texts == &["x", "y", "z"]));
-    assert!(matches!(&column("small").cells, Cells::Integers(integers) if integers[2] == 7));
-    assert!(matches!(&column("integer").cells, Cells::Integers(std::borrow::Cow::Borrowed([1, 2, 3]))));
-    assert!(matches!(&column("unsigned").cells, Cells::Unsigned(integers) if integers[1] == u64::MAX));
-    assert!(matches!(&column("float").cells, Cells::Floats(floats) if floats[1] == 1.5));
-    assert!(matches!(&column("bool").cells, Cells::Bools(bools) if bools == &[true, false, true]));
-    assert!(matches!(&column("time").cells, Cells::Times(times) if times[0] == 5_000));
-    assert!(matches!(&column("ip").cells, Cells::Ips(ips) if ips[0].to_string() == "192.0.2.7"));
+    assert!(matches!(&column("view").cells, BatchCells::Texts(texts) if texts[1].ends_with("twelve bytes")));
+    assert!(matches!(&column("large").cells, BatchCells::Texts(texts) if texts == &["x", "y", "z"]));
+    assert!(matches!(&column("small").cells, BatchCells::Integers(integers) if integers[2] == 7));
+    assert!(matches!(&column("integer").cells, BatchCells::Integers(std::borrow::Cow::Borrowed([1, 2, 3]))));
+    assert!(matches!(&column("unsigned").cells, BatchCells::Unsigned(integers) if integers[1] == u64::MAX));
+    assert!(matches!(&column("float").cells, BatchCells::Floats(floats) if floats[1] == 1.5));
+    assert!(matches!(&column("bool").cells, BatchCells::Bools(bools) if bools == &[true, false, true]));
+    assert!(matches!(&column("time").cells, BatchCells::Times(times) if times[0] == 5_000));
+    assert!(matches!(&column("ip").cells, BatchCells::Ips(ips) if ips[0].to_string() == "192.0.2.7"));
 }
 
 /// Arrays lie in the body: nothing is copied.
@@ -76,7 +76,7 @@ fn columns_share_the_memory_of_the_body() {
     let range = body.as_ptr_range();
     let batches = read(body.clone(), LIMITS).unwrap();
     let batch = batch(&batches[0]);
-    let Cells::Integers(integers) = &batch.columns[0].1.cells else { panic!("{batch:?}") };
+    let BatchCells::Integers(integers) = &batch.columns[0].1.cells else { panic!("{batch:?}") };
     assert!(range.contains(&integers.as_ptr().cast::<u8>()) || body.as_ptr().align_offset(8) != 0);
 }
 

@@ -8,10 +8,10 @@
 //! What is not known in time is missing, or says `temperror`; it is never guessed. All of it becomes facts, which the
 //! journal keeps: what is judged again later asks nobody.
 
-mod lists;
-mod record;
+mod dns_lists;
 mod signature;
 mod spf;
+mod spf_record;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +22,7 @@ use std::time::Duration;
 use content::authentication::spf_identity;
 use content::budget::Cancellation;
 use content::network::is_public;
-use engine::{Engine, NodePlan, Pipeline, Prepared, Read};
+use engine::{Engine, NodePlan, Pipeline, PreparedEvent, UnkeyedEvent};
 use event::{Event, Slot, Span, Time, Value};
 use futures_util::FutureExt as _;
 use hickory_resolver::config::{ResolverConfig, ResolverOpts};
@@ -31,17 +31,17 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
 use crate::deadline::Late;
-use crate::dns::{Cache, Hickory, Limits};
-use crate::input::Lookups;
+use crate::dns::{DnsCache, DnsCacheLimits, HickoryResolver};
+use crate::input::LookupMode;
 use crate::metrics::DnsMetrics;
 use crate::node::Node;
-use crate::pool::{self, ReadingPool};
-use signature::{Outcome, Signed};
-use spf::{Question, SpfResult};
+use crate::reading_pool::{self, ReadingPool};
+use signature::{HashedMessage, SignatureOutcome};
+use spf::{SpfQuery, SpfResult};
 
 /// Name service, and what uses it.
-pub(crate) struct Checks {
-    dns: Arc<Cache>,
+pub(crate) struct MessageChecks {
+    dns: Arc<DnsCache>,
     authenticator: MessageAuthenticator,
     timeout: Duration,
 }
@@ -50,14 +50,14 @@ fn duration(span: Span) -> Duration {
     Duration::from_micros(span.0.unsigned_abs())
 }
 
-impl Checks {
+impl MessageChecks {
     /// `None` where nothing is to be looked up.
-    pub(crate) fn new(plan: &NodePlan, metrics: &DnsMetrics) -> Option<Checks> {
+    pub(crate) fn new(plan: &NodePlan, metrics: &DnsMetrics) -> Option<MessageChecks> {
         let dns = &plan.dns;
         if !dns.is_on() {
             return None;
         }
-        let limits = Limits {
+        let limits = DnsCacheLimits {
             ttl_min: duration(dns.ttl_min),
             ttl_max: duration(dns.ttl_max),
             negative_max: duration(dns.negative_max),
@@ -70,15 +70,15 @@ impl Checks {
         let authenticator = MessageAuthenticator::new(none, ResolverOpts::default());
         let authenticator =
             authenticator.inspect_err(|error| tracing::error!(%error, "signatures are not verified")).ok()?;
-        Some(Checks {
-            dns: Arc::new(Cache::new(Box::new(Hickory::new(dns)?), limits, metrics.clone())),
+        Some(MessageChecks {
+            dns: Arc::new(DnsCache::new(Box::new(HickoryResolver::new(dns)?), limits, metrics.clone())),
             authenticator,
             timeout: duration(dns.timeout).min(duration(plan.server.timeout) / 2),
         })
     }
 
     /// Adds what can be learnt of a message.
-    async fn add(&self, read: &mut Read, raw: &[u8], pool: &ReadingPool) {
+    async fn add(&self, read: &mut UnkeyedEvent, raw: &[u8], pool: &ReadingPool) {
         let pipeline = Arc::clone(read.pipeline());
         let (Some(auth), Some(envelope)) = (pipeline.auth_columns(), pipeline.envelope_columns()) else {
             return;
@@ -96,7 +96,7 @@ impl Checks {
         let told = [auth.spf, auth.dkim, auth.dmarc].into_iter().all(has);
         let question = client.zip(text(envelope.sender)).and_then(|(client, sender)| {
             let helo = text(envelope.helo);
-            Some(Question {
+            Some(SpfQuery {
                 client,
                 helo: helo.unwrap_or_default().to_owned(),
                 sender: if sender.contains('@') { sender.to_owned() } else { String::new() },
@@ -119,10 +119,10 @@ impl Checks {
         };
         // The list of dynamic addresses has those of one's own users, too.
         let of_client = (envelope.client_ip, !is_own);
-        let lists = lists::ask(&self.dns, deadline, &pipeline.lists, of_client, facts);
+        let lists = dns_lists::ask(&self.dns, deadline, &pipeline.lists, of_client, facts);
         let (checked, names, listed) = tokio::join!(checks, names, lists);
         if let Some((outcome, spf)) = checked {
-            tell(read, &outcome, spf);
+            add_facts(read, &outcome, spf);
             read.seal(raw);
         }
         if let Some((answer, confirmed)) = names.filter(|(answer, _)| !answer.is_unknown()) {
@@ -148,13 +148,13 @@ impl Checks {
         &self,
         deadline: Instant,
         raw: &[u8],
-        question: Option<Question>,
+        question: Option<SpfQuery>,
         pool: &ReadingPool,
-    ) -> Option<(Outcome, Option<(SpfResult, String)>)> {
+    ) -> Option<(SignatureOutcome, Option<(SpfResult, String)>)> {
         let work = async {
             let place = pool.enter(raw.len()).await.ok()?;
             let sent = signature::as_sent(raw);
-            let signed = apart(|| Signed::read(&sent))?;
+            let signed = apart(|| HashedMessage::read(&sent))?;
             drop(place);
             let spf = async {
                 let question = question?;
@@ -179,7 +179,7 @@ fn apart<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Own results as facts; they take the place of what others said.
-fn tell(read: &mut Read, outcome: &Outcome, spf: Option<(SpfResult, String)>) {
+fn add_facts(read: &mut UnkeyedEvent, outcome: &SignatureOutcome, spf: Option<(SpfResult, String)>) {
     let pipeline = Arc::clone(read.pipeline());
     let Some(auth) = pipeline.auth_columns() else { return };
     for slot in [auth.dkim_pass_domains, auth.dmarc, auth.dmarc_policy, auth.arc_sealer, auth.arc_trusted] {
@@ -187,7 +187,7 @@ fn tell(read: &mut Read, outcome: &Outcome, spf: Option<(SpfResult, String)>) {
     }
     read.set(auth.source, Value::from("own"));
     if let Some((result, domain)) = spf {
-        read.set(auth.spf, Value::from(spf::word(result)));
+        read.set(auth.spf, Value::from(spf::result_name(result)));
         read.set(auth.spf_domain, Value::from(domain));
         read.set(auth.spf_aligned, Value::from(outcome.spf_aligned));
     }
@@ -207,7 +207,7 @@ fn tell(read: &mut Read, outcome: &Outcome, spf: Option<(SpfResult, String)>) {
 }
 
 /// Lookups for a program that judges messages without a server, by the same settings.
-pub struct NameService(Checks);
+pub struct NameService(MessageChecks);
 
 impl std::fmt::Debug for NameService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -218,7 +218,7 @@ impl std::fmt::Debug for NameService {
 impl NameService {
     /// `None` where `[dns]` of the configuration names no resolvers. Within a runtime of tokio.
     pub fn new(plan: &NodePlan) -> Option<NameService> {
-        Checks::new(plan, &DnsMetrics::default()).map(NameService)
+        MessageChecks::new(plan, &DnsMetrics::default()).map(NameService)
     }
 
     /// All that comes before statistics, lookups included: as [`Engine::prepare`], but that it ends within the configured
@@ -229,7 +229,7 @@ impl NameService {
         pipeline: &Arc<Pipeline>,
         event: Event,
         arrival: Time,
-    ) -> Prepared {
+    ) -> PreparedEvent {
         let raw = event.raw.clone();
         let mut read = engine.read(pipeline, event, arrival, &Cancellation::default());
         if let Some(raw) = raw {
@@ -251,16 +251,16 @@ impl Node {
         pipeline: &Arc<Pipeline>,
         event: Event,
         arrival: Time,
-        lookups: Lookups,
-    ) -> Result<Prepared, Late> {
-        if pool::is_brief(&event) {
+        lookups: LookupMode,
+    ) -> Result<PreparedEvent, Late> {
+        if reading_pool::is_brief(&event) {
             return Ok(self.engine.prepare(pipeline, event, arrival));
         }
-        let (raw, bytes) = (event.raw.clone(), pool::bytes(&event));
+        let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
         let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
         let mut read = self.reading.read(bytes, read).await?;
-        if let (Some(checks), Some(raw), Lookups::Configured) = (&self.checks, raw, lookups) {
+        if let (Some(checks), Some(raw), LookupMode::Configured) = (&self.checks, raw, lookups) {
             // What is not looked up in time is not known; the message is judged without it.
             checks.add(&mut read, &raw, &self.reading).await;
         }

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use super::apart;
 use super::spf::SpfResult;
-use crate::dns::{Answer, Cache, Kind};
+use crate::dns::{DnsAnswer, DnsCache, DnsRecordType};
 
 /// Most DKIM signatures that are verified; those of the domain in From go first.
 pub(crate) const SIGNATURES_MAX: usize = 5;
@@ -47,7 +47,7 @@ const READ_MAX: usize = 100;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct SignatureOutcome {
     pub(crate) dkim: &'static str,
     pub(crate) pass_domains: Vec<String>,
     pub(crate) signatures: usize,
@@ -83,7 +83,7 @@ pub(crate) fn as_sent(raw: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// A message whose bodies are hashed; linear in it.
-pub(crate) struct Signed<'x> {
+pub(crate) struct HashedMessage<'x> {
     message: AuthenticatedMessage<'x>,
     from: Option<String>,
     signatures: usize,
@@ -94,9 +94,9 @@ pub(crate) struct Signed<'x> {
     is_too_dear: bool,
 }
 
-impl<'x> Signed<'x> {
+impl<'x> HashedMessage<'x> {
     /// `None` if there is no header.
-    pub(crate) fn read(raw: &'x [u8]) -> Option<Signed<'x>> {
+    pub(crate) fn read(raw: &'x [u8]) -> Option<HashedMessage<'x>> {
         let mut message = AuthenticatedMessage::parse(raw)?;
         let mut from = message.from.iter().filter_map(|from| from.rsplit_once('@'));
         let from = from.next().map(|(_, domain)| domain_to_ascii(domain));
@@ -120,7 +120,7 @@ impl<'x> Signed<'x> {
             // Nobody reports, and third-party signatures by RFC 6541 never came to be.
             (own.header.r, own.header.atps) = (false, None);
         }
-        Some(Signed { message, from, signatures, partial, is_refused, is_too_dear })
+        Some(HashedMessage { message, from, signatures, partial, is_refused, is_too_dear })
     }
 
     /// Returns whether the ARC chain is verified, if there is one.
@@ -136,14 +136,15 @@ impl<'x> Signed<'x> {
     }
 
     /// The names of all keys, and of the policies that the domain in From may have.
-    fn names(&self) -> Vec<(Role, String)> {
+    fn names(&self) -> Vec<(TxtRecordRole, String)> {
         let message = &self.message;
         let mut names: Vec<String> = self.keys().collect();
         if self.reads_chain() {
             names.extend(message.ams_headers.last().map(|own| own.header.domain_key()));
             names.extend(message.as_headers.iter().map(|own| own.header.domain_key()));
         }
-        let mut names: Vec<(Role, String)> = names.into_iter().map(|name| (Role::Key, fqdn(&name))).collect();
+        let mut names: Vec<(TxtRecordRole, String)> =
+            names.into_iter().map(|name| (TxtRecordRole::Key, fqdn(&name))).collect();
         names.extend(self.from.iter().flat_map(|from| policy_names(from)));
         names
     }
@@ -151,7 +152,7 @@ impl<'x> Signed<'x> {
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum TxtRecordRole {
     Key,
     Policy,
 }
@@ -163,29 +164,29 @@ fn fqdn(name: &str) -> String {
 }
 
 /// The names of the tree walk of RFC 9989, section 4.10: the domain itself, and its parents from the seventh label.
-fn policy_names(domain: &str) -> impl Iterator<Item = (Role, String)> {
+fn policy_names(domain: &str) -> impl Iterator<Item = (TxtRecordRole, String)> {
     let labels: Vec<&str> = domain.split('.').filter(|label| !label.is_empty()).collect();
     let total = labels.len();
     let counts = [total].into_iter().chain((1..total.min(8)).rev()).filter(move |_| total > 1);
     let names: Vec<_> = counts.map(|count| labels[total - count..].join(".")).collect();
-    names.into_iter().map(|name| (Role::Policy, fqdn(&format!("_dmarc.{name}"))))
+    names.into_iter().map(|name| (TxtRecordRole::Policy, fqdn(&format!("_dmarc.{name}"))))
 }
 
 /// Records that were looked up. What was not is unknown.
 #[derive(Clone, Default)]
-struct Known(HashMap<Box<str>, Txt>);
+struct TxtRecords(HashMap<Box<str>, Txt>);
 
-impl Known {
+impl TxtRecords {
     /// Looks up what is not known yet.
-    async fn fetch(&mut self, dns: &Arc<Cache>, deadline: Instant, names: Vec<(Role, String)>) {
-        let mut new: Vec<(Role, String)> = Vec::new();
+    async fn fetch(&mut self, dns: &Arc<DnsCache>, deadline: Instant, names: Vec<(TxtRecordRole, String)>) {
+        let mut new: Vec<(TxtRecordRole, String)> = Vec::new();
         for name in names {
             if !self.0.contains_key(name.1.as_str()) && !new.contains(&name) {
                 new.push(name);
             }
         }
         let asked = new.into_iter().map(|(role, name)| async move {
-            let answer = dns.lookup(&name, Kind::Txt, deadline).await;
+            let answer = dns.lookup(&name, DnsRecordType::Txt, deadline).await;
             (name.into_boxed_str(), record(role, &answer))
         });
         self.0.extend(join_all(asked).await);
@@ -196,7 +197,7 @@ impl Known {
     }
 }
 
-impl ResolverCache<Box<str>, Txt> for Known {
+impl ResolverCache<Box<str>, Txt> for TxtRecords {
     fn get<Q>(&self, name: &Q) -> Option<Txt>
     where
         Box<str>: Borrow<Q>,
@@ -218,9 +219,9 @@ impl ResolverCache<Box<str>, Txt> for Known {
 }
 
 /// Says of every name that it exists.
-struct Exists;
+struct AnyNameExists;
 
-impl ResolverCache<Box<str>, RecordSet<Ipv4Addr>> for Exists {
+impl ResolverCache<Box<str>, RecordSet<Ipv4Addr>> for AnyNameExists {
     fn get<Q>(&self, _: &Q) -> Option<RecordSet<Ipv4Addr>>
     where
         Box<str>: Borrow<Q>,
@@ -245,17 +246,17 @@ fn unknown() -> Error {
     Error::Dns(DnsError::Resolver(String::new()))
 }
 
-fn record(role: Role, answer: &Answer) -> Txt {
+fn record(role: TxtRecordRole, answer: &DnsAnswer) -> Txt {
     use hickory_resolver::proto::op::ResponseCode;
     match answer {
-        Answer::Failed | Answer::TimedOut => return Txt::Error(unknown()),
-        Answer::NoName => return Txt::Error(Error::Dns(DnsError::RecordNotFound(ResponseCode::NXDomain))),
-        Answer::Nothing => return Txt::Error(Error::Dns(DnsError::RecordNotFound(ResponseCode::NoError))),
-        Answer::Found(_) => {}
+        DnsAnswer::Failed | DnsAnswer::TimedOut => return Txt::Error(unknown()),
+        DnsAnswer::NoName => return Txt::Error(Error::Dns(DnsError::RecordNotFound(ResponseCode::NXDomain))),
+        DnsAnswer::Nothing => return Txt::Error(Error::Dns(DnsError::RecordNotFound(ResponseCode::NoError))),
+        DnsAnswer::Found(_) => {}
     }
     let mut found = answer.texts().filter_map(|text| match role {
-        Role::Key => DomainKey::parse(text).ok().filter(|_| is_fit(text)).map(Txt::from),
-        Role::Policy => Dmarc::parse(text).ok().map(Txt::from),
+        TxtRecordRole::Key => DomainKey::parse(text).ok().filter(|_| is_fit(text)).map(Txt::from),
+        TxtRecordRole::Policy => Dmarc::parse(text).ok().map(Txt::from),
     });
     found.next().unwrap_or_else(|| Txt::Error(Error::Dns(DnsError::InvalidRecordType)))
 }
@@ -277,14 +278,14 @@ fn is_fit(record: &[u8]) -> bool {
 /// Verifies signatures and seals, and asks for the policy. `spf` is the result and the domain it is about, once it is
 /// known.
 pub(crate) async fn verify(
-    dns: &Arc<Cache>,
+    dns: &Arc<DnsCache>,
     deadline: Instant,
     authenticator: &MessageAuthenticator,
-    signed: &Signed<'_>,
+    signed: &HashedMessage<'_>,
     spf: impl Future<Output = Option<(SpfResult, String)>>,
-) -> (Outcome, Option<(SpfResult, String)>) {
+) -> (SignatureOutcome, Option<(SpfResult, String)>) {
     let message = &signed.message;
-    let mut known = Known::default();
+    let mut known = TxtRecords::default();
     let ((), spf) = tokio::join!(known.fetch(dns, deadline, signed.names()), spf);
     // With all answers at hand these are over at once, but they hash and compute.
     let (dkim, arc) = apart(|| {
@@ -292,15 +293,19 @@ pub(crate) async fn verify(
         let verify_arc = || {
             let arc =
                 authenticator.verify_arc(Parameters::new(message).with_txt_cache(&known)).now_or_never();
-            arc.map_or("temperror", |arc| arc_word(arc.result()))
+            arc.map_or("temperror", |arc| arc_name(arc.result()))
         };
         let has_chain = !message.as_headers.is_empty();
         let arc = if has_chain && !signed.reads_chain() { "fail" } else { verify_arc() };
         (dkim.unwrap_or_default(), arc)
     });
-    let mut outcome =
-        Outcome { signatures: signed.signatures, partial: signed.partial, arc, ..Outcome::default() };
-    let words = dkim.iter().map(|output| dkim_word(output.result()));
+    let mut outcome = SignatureOutcome {
+        signatures: signed.signatures,
+        partial: signed.partial,
+        arc,
+        ..SignatureOutcome::default()
+    };
+    let words = dkim.iter().map(|output| dkim_name(output.result()));
     outcome.dkim = best_dkim(words.chain(signed.is_refused.then_some("policy")));
     for output in dkim.iter().filter(|output| *output.result() == DkimResult::Pass) {
         let domain = output.signature().map(|signature| domain_to_ascii(&signature.d));
@@ -320,19 +325,19 @@ pub(crate) async fn verify(
 
 #[expect(clippy::too_many_arguments, reason = "all that has been found so far")]
 async fn dmarc(
-    dns: &Arc<Cache>,
+    dns: &Arc<DnsCache>,
     deadline: Instant,
     authenticator: &MessageAuthenticator,
-    signed: &Signed<'_>,
-    known: &Known,
+    signed: &HashedMessage<'_>,
+    known: &TxtRecords,
     (dkim, spf): (&[DkimOutput<'_>], Option<&(SpfResult, String)>),
     from: &str,
-    outcome: &mut Outcome,
+    outcome: &mut SignatureOutcome,
 ) {
     let (spf_result, spf_domain) = spf.map_or((SpfResult::None, ""), |(result, domain)| (*result, domain));
     let spf_output = SpfOutput::new(spf_domain.to_owned()).with_result(spf_result);
     let parameters = DmarcParameters::new(&signed.message, dkim, spf_domain, &spf_output);
-    let parameters = Parameters::new(parameters).with_txt_cache(known).with_ipv4_cache(&Exists);
+    let parameters = Parameters::new(parameters).with_txt_cache(known).with_ipv4_cache(&AnyNameExists);
     let Some(output) = authenticator.verify_dmarc(parameters).now_or_never() else { return };
     outcome.dkim_aligned = *output.dkim_result() == DmarcResult::Pass;
     outcome.spf_aligned = *output.spf_result() == DmarcResult::Pass;
@@ -346,8 +351,8 @@ async fn dmarc(
     let mut policy = output.policy();
     if record.np != record.sp && !known.has_policy(from) {
         // What the domain's owner asks for names that do not exist.
-        match dns.lookup(from, Kind::A, deadline).await {
-            Answer::NoName => policy = if record.t { milder(record.np) } else { record.np },
+        match dns.lookup(from, DnsRecordType::A, deadline).await {
+            DnsAnswer::NoName => policy = if record.t { milder(record.np) } else { record.np },
             answer if answer.is_unknown() => policy = Policy::Unspecified,
             _ => {}
         }
@@ -360,7 +365,7 @@ async fn dmarc(
     };
     let unsure = outcome.dkim == "temperror"
         || spf_result == SpfResult::TempError
-        || dkim.iter().any(|output| dkim_word(output.result()) == "temperror");
+        || dkim.iter().any(|output| dkim_name(output.result()) == "temperror");
     outcome.dmarc = if outcome.dkim_aligned || outcome.spf_aligned {
         Some("pass")
     } else if unsure {
@@ -380,7 +385,7 @@ fn milder(policy: Policy) -> Policy {
 }
 
 /// Returns what the result is called (RFC 8601).
-fn dkim_word(result: &DkimResult) -> &'static str {
+fn dkim_name(result: &DkimResult) -> &'static str {
     match result {
         DkimResult::Pass => "pass",
         DkimResult::Fail(_) | DkimResult::Neutral(Error::Dkim(DkimError::FailedBodyHashMatch)) => "fail",
@@ -393,7 +398,7 @@ fn dkim_word(result: &DkimResult) -> &'static str {
 }
 
 /// A chain is intact or it is not (RFC 8617, section 5.2); what cannot be said yet is an error.
-fn arc_word(result: &DkimResult) -> &'static str {
+fn arc_name(result: &DkimResult) -> &'static str {
     match result {
         DkimResult::Pass => "pass",
         DkimResult::None => "none",

@@ -14,8 +14,8 @@ use mail_auth::common::parse::TxtRecordParser as _;
 use mail_auth::spf::{Macro, Mechanism, Qualifier, Spf, Variables};
 use tokio::time::Instant;
 
-use super::record;
-use crate::dns::{Answer, Cache, Kind, reverse_name};
+use super::spf_record;
+use crate::dns::{DnsAnswer, DnsCache, DnsRecordType, reverse_name};
 
 pub(crate) use mail_auth::SpfResult;
 
@@ -32,7 +32,7 @@ const NAMES_MAX: usize = 10;
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub(crate) struct Question {
+pub(crate) struct SpfQuery {
     pub(crate) client: IpAddr,
     /// Empty if it is not known.
     pub(crate) helo: String,
@@ -43,20 +43,20 @@ pub(crate) struct Question {
 }
 
 /// Answers it, at the latest at the deadline.
-pub(crate) async fn check(dns: &Arc<Cache>, deadline: Instant, question: &Question) -> SpfResult {
+pub(crate) async fn check(dns: &Arc<DnsCache>, deadline: Instant, question: &SpfQuery) -> SpfResult {
     if question.sender.len() > SENDER_BYTES_MAX || question.helo.len() > SENDER_BYTES_MAX {
         return SpfResult::PermError;
     }
     let client = question.client.to_canonical();
-    let mut check = Check { dns, deadline, question, client, lookups: 0, voids: 0, validated: None };
+    let mut check = SpfEvaluation { dns, deadline, question, client, lookups: 0, voids: 0, validated: None };
     check.host(question.domain.clone()).await.unwrap_or_else(|early| early)
 }
 
 /// An evaluation. What ends it early is an error: `TempError` or `PermError`.
-struct Check<'a> {
-    dns: &'a Arc<Cache>,
+struct SpfEvaluation<'a> {
+    dns: &'a Arc<DnsCache>,
     deadline: Instant,
-    question: &'a Question,
+    question: &'a SpfQuery,
     client: IpAddr,
     lookups: u32,
     voids: u32,
@@ -64,7 +64,7 @@ struct Check<'a> {
     validated: Option<Vec<String>>,
 }
 
-impl Check<'_> {
+impl SpfEvaluation<'_> {
     /// `check_host()` of section 4. It calls itself for `include` and `redirect`, each of which costs a lookup: so
     /// it is at most [`LOOKUPS_MAX`] deep.
     fn host(&mut self, domain: String) -> BoxFuture<'_, Result<SpfResult, SpfResult>> {
@@ -102,7 +102,7 @@ impl Check<'_> {
 
     /// The record of a domain: none, or one.
     async fn record(&mut self, domain: &str) -> Result<Option<Spf>, SpfResult> {
-        let answer = self.ask(domain, Kind::Txt).await?;
+        let answer = self.ask(domain, DnsRecordType::Txt).await?;
         let is_record = |text: &&[u8]| {
             let version = text.get(..6).is_some_and(|version| version.eq_ignore_ascii_case(b"v=spf1"));
             version && text.get(6).is_none_or(|after| *after == b' ')
@@ -111,7 +111,7 @@ impl Check<'_> {
         match (records.next(), records.next()) {
             (None, _) => Ok(None),
             (Some(record), None) if record.len() > RECORD_BYTES_MAX => Err(SpfResult::PermError),
-            (Some(record), None) if !record::is_sound(record) => Err(SpfResult::PermError),
+            (Some(record), None) if !spf_record::is_sound(record) => Err(SpfResult::PermError),
             (Some(record), None) => Spf::parse(record).map(Some).map_err(|_| SpfResult::PermError),
             (Some(_), Some(_)) => Err(SpfResult::PermError),
         }
@@ -131,7 +131,7 @@ impl Check<'_> {
             Mechanism::Mx { macro_string, ip4_mask, ip6_mask } => {
                 self.count()?;
                 let target = self.expand(macro_string, domain).await?;
-                let answer = self.ask_counted(&target, Kind::Mx).await?;
+                let answer = self.ask_counted(&target, DnsRecordType::Mx).await?;
                 let mut exchanges: Vec<(u16, &str)> = answer.exchanges().collect();
                 if exchanges.len() > NAMES_MAX {
                     return Err(SpfResult::PermError);
@@ -158,7 +158,7 @@ impl Check<'_> {
                 self.count()?;
                 let target = self.expand(macro_string, domain).await?;
                 // Of an IPv6 client, too, only A records are asked for (section 5.7).
-                Ok(!self.ask_counted(&target, Kind::A).await?.records().is_empty())
+                Ok(!self.ask_counted(&target, DnsRecordType::A).await?.records().is_empty())
             }
             Mechanism::Ptr { macro_string } => {
                 self.count()?;
@@ -216,12 +216,12 @@ impl Check<'_> {
         if self.lookups > LOOKUPS_MAX { Err(SpfResult::PermError) } else { Ok(()) }
     }
 
-    async fn addresses(&mut self, name: &str) -> Result<Answer, SpfResult> {
+    async fn addresses(&mut self, name: &str) -> Result<DnsAnswer, SpfResult> {
         self.ask_counted(name, address_kind(self.client)).await
     }
 
     /// Asks, and counts the answer if it is empty.
-    async fn ask_counted(&mut self, name: &str, kind: Kind) -> Result<Answer, SpfResult> {
+    async fn ask_counted(&mut self, name: &str, kind: DnsRecordType) -> Result<DnsAnswer, SpfResult> {
         let answer = self.ask(name, kind).await?;
         if answer.records().is_empty() {
             self.voids += 1;
@@ -232,14 +232,14 @@ impl Check<'_> {
         Ok(answer)
     }
 
-    async fn ask(&mut self, name: &str, kind: Kind) -> Result<Answer, SpfResult> {
+    async fn ask(&mut self, name: &str, kind: DnsRecordType) -> Result<DnsAnswer, SpfResult> {
         let answer = self.dns.lookup(name, kind, self.deadline).await;
         if answer.is_unknown() { Err(SpfResult::TempError) } else { Ok(answer) }
     }
 }
 
-fn address_kind(client: IpAddr) -> Kind {
-    if client.is_ipv4() { Kind::A } else { Kind::Aaaa }
+fn address_kind(client: IpAddr) -> DnsRecordType {
+    if client.is_ipv4() { DnsRecordType::A } else { DnsRecordType::Aaaa }
 }
 
 /// Returns whether two addresses agree in these bits, where they are of one family.
@@ -252,8 +252,12 @@ fn same_network(client: IpAddr, other: IpAddr, v4: u32, v6: u128) -> bool {
 }
 
 /// Returns what reverse DNS says of an address, and those of its names that lead back to it, at most ten of them.
-pub(crate) async fn confirmed(dns: &Arc<Cache>, deadline: Instant, client: IpAddr) -> (Answer, Vec<String>) {
-    let answer = dns.lookup(&reverse_name(client), Kind::Ptr, deadline).await;
+pub(crate) async fn confirmed(
+    dns: &Arc<DnsCache>,
+    deadline: Instant,
+    client: IpAddr,
+) -> (DnsAnswer, Vec<String>) {
+    let answer = dns.lookup(&reverse_name(client), DnsRecordType::Ptr, deadline).await;
     let mut confirmed = Vec::new();
     for name in answer.names().take(NAMES_MAX) {
         let back = dns.lookup(name, address_kind(client), deadline).await;
@@ -265,7 +269,7 @@ pub(crate) async fn confirmed(dns: &Arc<Cache>, deadline: Instant, client: IpAdd
 }
 
 /// Returns what the result is called (RFC 8601).
-pub(crate) fn word(result: SpfResult) -> &'static str {
+pub(crate) fn result_name(result: SpfResult) -> &'static str {
     match result {
         SpfResult::Pass => "pass",
         SpfResult::Fail => "fail",

@@ -12,14 +12,14 @@ use mail_auth::common::headers::HeaderWriter as _;
 use mail_auth::dkim::DkimSigner;
 
 use super::*;
-use crate::dns::{Answer, Kind, Record, Reply, Upstream, normal, reverse_name};
+use crate::dns::{DnsAnswer, DnsRecord, DnsRecordType, DnsReply, DnsUpstream, normal, reverse_name};
 
 /// Records by name. A name with `broken` in it cannot be had.
 #[derive(Clone, Debug, Default)]
-struct Zone(HashMap<(Kind, Box<str>), Vec<Record>>);
+struct Zone(HashMap<(DnsRecordType, Box<str>), Vec<DnsRecord>>);
 
 impl Zone {
-    fn add(&mut self, name: &str, kind: Kind, record: Record) {
+    fn add(&mut self, name: &str, kind: DnsRecordType, record: DnsRecord) {
         // Nobody can ask for what is no name.
         if let Some(name) = normal(name) {
             self.0.entry((kind, name)).or_default().push(record);
@@ -27,13 +27,13 @@ impl Zone {
     }
 
     fn txt(&mut self, name: &str, text: &str) {
-        self.add(name, Kind::Txt, Record::Txt(text.as_bytes().into()));
+        self.add(name, DnsRecordType::Txt, DnsRecord::Txt(text.as_bytes().into()));
     }
 
     fn address(&mut self, name: &str, ip: IpAddr) {
         match ip {
-            IpAddr::V4(ip) => self.add(name, Kind::A, Record::A(ip)),
-            IpAddr::V6(ip) => self.add(name, Kind::Aaaa, Record::Aaaa(ip)),
+            IpAddr::V4(ip) => self.add(name, DnsRecordType::A, DnsRecord::A(ip)),
+            IpAddr::V6(ip) => self.add(name, DnsRecordType::Aaaa, DnsRecord::Aaaa(ip)),
         }
     }
 
@@ -45,8 +45,12 @@ impl Zone {
             let [name, kind, value] = words[..] else { panic!("{line}") };
             match kind {
                 "A" => zone.address(name, value.parse().unwrap()),
-                "MX" => zone.add(name, Kind::Mx, Record::Mx(10, value.into())),
-                "PTR" => zone.add(&reverse_name(name.parse().unwrap()), Kind::Ptr, Record::Ptr(value.into())),
+                "MX" => zone.add(name, DnsRecordType::Mx, DnsRecord::Mx(10, value.into())),
+                "PTR" => zone.add(
+                    &reverse_name(name.parse().unwrap()),
+                    DnsRecordType::Ptr,
+                    DnsRecord::Ptr(value.into()),
+                ),
                 "TXT" => zone.txt(name, value),
                 other => panic!("{other}"),
             }
@@ -54,8 +58,8 @@ impl Zone {
         zone
     }
 
-    fn cache(self) -> Arc<Cache> {
-        let limits = Limits {
+    fn cache(self) -> Arc<DnsCache> {
+        let limits = DnsCacheLimits {
             ttl_min: Duration::from_secs(1),
             ttl_max: Duration::from_secs(60),
             negative_max: Duration::from_secs(60),
@@ -63,20 +67,20 @@ impl Zone {
             memory: 1 << 20,
             queries_max: 1000,
         };
-        Arc::new(Cache::new(Box::new(self), limits, DnsMetrics::default()))
+        Arc::new(DnsCache::new(Box::new(self), limits, DnsMetrics::default()))
     }
 }
 
-impl Upstream for Zone {
-    fn query(&self, name: Box<str>, kind: Kind) -> BoxFuture<'static, Reply> {
+impl DnsUpstream for Zone {
+    fn query(&self, name: Box<str>, kind: DnsRecordType) -> BoxFuture<'static, DnsReply> {
         let below = format!(".{name}");
         let answer = match self.0.get(&(kind, name.clone())) {
-            _ if name.contains("broken") || name.contains("_dns_error") => Answer::Failed,
-            Some(records) => Answer::Found(records.clone().into()),
-            None if self.0.keys().any(|(_, own)| *own == name || own.ends_with(&below)) => Answer::Nothing,
-            None => Answer::NoName,
+            _ if name.contains("broken") || name.contains("_dns_error") => DnsAnswer::Failed,
+            Some(records) => DnsAnswer::Found(records.clone().into()),
+            None if self.0.keys().any(|(_, own)| *own == name || own.ends_with(&below)) => DnsAnswer::Nothing,
+            None => DnsAnswer::NoName,
         };
-        Box::pin(async move { Reply { answer, ttl: None } })
+        Box::pin(async move { DnsReply { answer, ttl: None } })
     }
 }
 
@@ -84,11 +88,11 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(10)
 }
 
-async fn spf_of(dns: &Arc<Cache>, client: &str, helo: &str, sender: &str) -> &'static str {
+async fn spf_of(dns: &Arc<DnsCache>, client: &str, helo: &str, sender: &str) -> &'static str {
     let domain = spf_identity(Some(sender), Some(helo)).unwrap_or_default();
     let sender = if sender.contains('@') { sender.to_owned() } else { String::new() };
-    let question = Question { client: client.parse().unwrap(), helo: helo.to_owned(), sender, domain };
-    spf::word(spf::check(dns, later(), &question).await)
+    let question = SpfQuery { client: client.parse().unwrap(), helo: helo.to_owned(), sender, domain };
+    spf::result_name(spf::check(dns, later(), &question).await)
 }
 
 #[tokio::test]
@@ -251,11 +255,11 @@ fn record_of(zone: &mut Zone, kind: &str, name: &str, value: &str) {
         "mx" => items.zip(0..).for_each(|(ip, number)| {
             let exchange = format!("mx{number}.of.{}", name.trim_end_matches('.'));
             zone.address(&exchange, ip.parse().unwrap());
-            zone.add(name, Kind::Mx, Record::Mx(10, exchange.into()));
+            zone.add(name, DnsRecordType::Mx, DnsRecord::Mx(10, exchange.into()));
         }),
         "ptr" => items.for_each(|host| {
             let host = host.trim_end_matches('.').into();
-            zone.add(&reverse_name(name.parse().unwrap()), Kind::Ptr, Record::Ptr(host));
+            zone.add(&reverse_name(name.parse().unwrap()), DnsRecordType::Ptr, DnsRecord::Ptr(host));
         }),
         other => panic!("{other}: {name} {value}"),
     }
@@ -289,16 +293,16 @@ async fn published_spf_cases_hold() {
             let domain = spf_identity(Some(&sender), None).unwrap_or_default();
             let helo = if helo.is_empty() { domain.clone() } else { helo };
             let sender = if sender.is_empty() { format!("@{helo}") } else { sender };
-            let of = |domain: &str| Question {
+            let of = |domain: &str| SpfQuery {
                 client: ip.parse().unwrap(),
                 helo: helo.clone(),
                 sender: sender.clone(),
                 domain: domain.to_owned(),
             };
             // There the client's name is checked first, and the sender only where that passes.
-            let mut result = spf::word(spf::check(&dns, later(), &of(&helo)).await);
+            let mut result = spf::result_name(spf::check(&dns, later(), &of(&helo)).await);
             if result == "pass" && !domain.is_empty() && domain != helo {
-                result = spf::word(spf::check(&dns, later(), &of(&domain)).await);
+                result = spf::result_name(spf::check(&dns, later(), &of(&domain)).await);
             }
             count += 1;
             let case = format!("{name} {helo} {ip} {sender}");
@@ -342,9 +346,9 @@ fn authenticator() -> MessageAuthenticator {
     .unwrap()
 }
 
-async fn outcome(zone: Zone, raw: &[u8], spf: Option<(SpfResult, &str)>) -> Outcome {
+async fn outcome(zone: Zone, raw: &[u8], spf: Option<(SpfResult, &str)>) -> SignatureOutcome {
     let sent = signature::as_sent(raw);
-    let signed = Signed::read(&sent).unwrap();
+    let signed = HashedMessage::read(&sent).unwrap();
     let spf = spf.map(|(result, domain)| (result, domain.to_owned()));
     signature::verify(&zone.cache(), later(), &authenticator(), &signed, async { spf }).await.0
 }
@@ -470,7 +474,7 @@ async fn signatures_are_bounded_and_cover_all() {
     let found = outcome(zone.clone(), buried.as_bytes(), None).await;
     assert_eq!((found.dkim, found.signatures), ("pass", 51));
     // But it is not all verified.
-    let signed = Signed::read(buried.as_bytes()).unwrap();
+    let signed = HashedMessage::read(buried.as_bytes()).unwrap();
     assert_eq!(signed.keys().count(), signature::SIGNATURES_MAX);
 }
 
@@ -489,7 +493,7 @@ async fn signatures_dearer_than_any_real_one_are_not_verified() {
     let has_long = signed.replacen("\r\nFrom:", &format!("\r\nX: {}\r\nFrom:", "a".repeat(1 << 20)), 1);
     for (message, what) in [(covers_many, "names"), (has_many, "fields"), (has_long, "bytes")] {
         let sent = signature::as_sent(message.as_bytes());
-        let read = Signed::read(&sent).unwrap();
+        let read = HashedMessage::read(&sent).unwrap();
         assert_eq!(read.keys().count(), 0, "{what}: none is looked up or verified");
         let found = outcome(zone.clone(), message.as_bytes(), spf).await;
         assert_eq!((found.dkim, found.signatures), ("policy", 1), "{what}");
@@ -512,17 +516,17 @@ async fn spf_records_made_to_cost_are_errors() {
         [("macros", "permerror"), ("template", "permerror"), ("many", "permerror"), ("fine", "pass")]
     {
         let domain = format!("{domain}.example");
-        let question = |sender: String| spf::Question {
+        let question = |sender: String| spf::SpfQuery {
             client: "192.0.2.1".parse().unwrap(),
             helo: String::new(),
             sender,
             domain: domain.clone(),
         };
         let asked = spf::check(&zone.clone().cache(), later(), &question(format!("ann@{domain}"))).await;
-        assert_eq!(spf::word(asked), expected, "{domain}");
+        assert_eq!(spf::result_name(asked), expected, "{domain}");
         let asked =
             spf::check(&zone.clone().cache(), later(), &question(format!("{long}{long}@{domain}"))).await;
-        assert_eq!(spf::word(asked), "permerror", "{domain}: a sender that no mail server takes");
+        assert_eq!(spf::result_name(asked), "permerror", "{domain}: a sender that no mail server takes");
     }
 }
 
@@ -582,7 +586,7 @@ async fn odd_messages_are_survived() {
         for path in files(&folder) {
             let raw = std::fs::read(&path).unwrap();
             let sent = signature::as_sent(&raw);
-            let Some(signed) = Signed::read(&sent) else { continue };
+            let Some(signed) = HashedMessage::read(&sent) else { continue };
             let found =
                 signature::verify(&Zone::default().cache(), later(), &authenticator(), &signed, async {
                     None

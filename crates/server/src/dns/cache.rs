@@ -12,8 +12,8 @@ use moka::sync::Cache as Store;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Answer, Kind, Record, Upstream, normal};
-use crate::metrics::{DnsMetrics, From};
+use super::{DnsAnswer, DnsRecord, DnsRecordType, DnsUpstream, normal};
+use crate::metrics::{DnsAnswerSource, DnsMetrics};
 
 /// How long a failure is kept.
 const FAILURE: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const FLIGHT: Duration = Duration::from_secs(30);
 
 /// What bounds a cache.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct DnsCacheLimits {
     pub(crate) ttl_min: Duration,
     pub(crate) ttl_max: Duration,
     pub(crate) negative_max: Duration,
@@ -36,38 +36,42 @@ pub(crate) struct Limits {
     pub(crate) queries_max: usize,
 }
 
-type Key = (Kind, Box<str>);
+type DnsKey = (DnsRecordType, Box<str>);
 
 #[derive(Clone, Debug)]
-struct Entry {
-    answer: Answer,
+struct DnsEntry {
+    answer: DnsAnswer,
     fresh_until: Instant,
     /// Until when it may stand in.
     stale_until: Instant,
 }
 
 /// What a flight tells those who wait for it: nothing yet, or the answer.
-type Flight = watch::Receiver<Option<Answer>>;
+type DnsFlight = watch::Receiver<Option<DnsAnswer>>;
 
 /// A cache with resolvers behind it.
-pub(crate) struct Cache {
-    upstream: Box<dyn Upstream>,
-    limits: Limits,
-    entries: Store<Key, Entry>,
-    flights: Mutex<HashMap<Key, Flight>>,
+pub(crate) struct DnsCache {
+    upstream: Box<dyn DnsUpstream>,
+    limits: DnsCacheLimits,
+    entries: Store<DnsKey, DnsEntry>,
+    flights: Mutex<HashMap<DnsKey, DnsFlight>>,
     places: Arc<Semaphore>,
     metrics: DnsMetrics,
 }
 
-impl Cache {
-    pub(crate) fn new(upstream: Box<dyn Upstream>, limits: Limits, metrics: DnsMetrics) -> Cache {
+impl DnsCache {
+    pub(crate) fn new(
+        upstream: Box<dyn DnsUpstream>,
+        limits: DnsCacheLimits,
+        metrics: DnsMetrics,
+    ) -> DnsCache {
         let entries = Store::builder()
             .max_capacity(limits.memory)
-            .weigher(|key: &Key, entry: &Entry| u32::try_from(weight(key, entry)).unwrap_or(u32::MAX))
+            .weigher(|key: &DnsKey, entry: &DnsEntry| u32::try_from(weight(key, entry)).unwrap_or(u32::MAX))
             .time_to_live(limits.ttl_max.max(limits.negative_max) + limits.stale)
             .build();
         let places = Arc::new(Semaphore::new(limits.queries_max.min(Semaphore::MAX_PERMITS)));
-        Cache { upstream, limits, entries, flights: Mutex::default(), places, metrics }
+        DnsCache { upstream, limits, entries, flights: Mutex::default(), places, metrics }
     }
 
     /// The metrics that it counts in.
@@ -76,17 +80,22 @@ impl Cache {
     }
 
     /// Answers a question, at the latest at the deadline. Runs on Tokio's runtime.
-    pub(crate) async fn lookup(self: &Arc<Self>, name: &str, kind: Kind, deadline: Instant) -> Answer {
-        let Some(name) = normal(name) else { return Answer::NoName };
+    pub(crate) async fn lookup(
+        self: &Arc<Self>,
+        name: &str,
+        kind: DnsRecordType,
+        deadline: Instant,
+    ) -> DnsAnswer {
+        let Some(name) = normal(name) else { return DnsAnswer::NoName };
         let key = (kind, name);
         let known = self.entries.get(&key);
         if let Some(entry) = known.as_ref().filter(|entry| entry.fresh_until > Instant::now()) {
-            self.metrics.lookup(From::Cache);
+            self.metrics.lookup(DnsAnswerSource::Cache);
             return entry.answer.clone();
         }
         let stale = || {
             let entry = known.as_ref().filter(|entry| entry.stale_until > Instant::now())?;
-            self.metrics.lookup(From::Stale);
+            self.metrics.lookup(DnsAnswerSource::Stale);
             Some(entry.answer.clone())
         };
         let mut flight = match self.flight(key) {
@@ -95,44 +104,44 @@ impl Cache {
                 return Some(answer)
                     .filter(|answer| !answer.is_unknown())
                     .or_else(stale)
-                    .unwrap_or(Answer::Failed);
+                    .unwrap_or(DnsAnswer::Failed);
             }
         };
         let answer = match timeout_at(deadline, flight.wait_for(Option::is_some)).await {
-            Ok(Ok(answer)) => answer.clone().unwrap_or(Answer::Failed),
-            Ok(Err(_)) => Answer::Failed,
-            Err(_) => Answer::TimedOut,
+            Ok(Ok(answer)) => answer.clone().unwrap_or(DnsAnswer::Failed),
+            Ok(Err(_)) => DnsAnswer::Failed,
+            Err(_) => DnsAnswer::TimedOut,
         };
         if !answer.is_unknown() {
             return answer;
         }
-        if answer == Answer::TimedOut {
+        if answer == DnsAnswer::TimedOut {
             self.metrics.timeouts.inc();
         }
         stale().unwrap_or(answer)
     }
 
     /// The flight that is under way for a question, or a new one; an answer where there is one by now, or no room.
-    fn flight(self: &Arc<Self>, key: Key) -> Result<Flight, Answer> {
+    fn flight(self: &Arc<Self>, key: DnsKey) -> Result<DnsFlight, DnsAnswer> {
         let mut flights = self.flights();
         if let Some(flight) = flights.get(&key) {
-            self.metrics.lookup(From::Flight);
+            self.metrics.lookup(DnsAnswerSource::Flight);
             return Ok(flight.clone());
         }
         // It may have landed since this was asked.
         if let Some(entry) = self.entries.get(&key).filter(|entry| entry.fresh_until > Instant::now()) {
-            self.metrics.lookup(From::Cache);
+            self.metrics.lookup(DnsAnswerSource::Cache);
             return Err(entry.answer);
         }
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.metrics.lookup(From::Refused);
-            return Err(Answer::Failed);
+            self.metrics.lookup(DnsAnswerSource::Refused);
+            return Err(DnsAnswer::Failed);
         };
-        self.metrics.lookup(From::Upstream);
+        self.metrics.lookup(DnsAnswerSource::Upstream);
         let (landed, flight) = watch::channel(None);
         flights.insert(key.clone(), flight.clone());
         drop(flights);
-        let landing = Landing { cache: Arc::clone(self), key };
+        let landing = DnsFlightGuard { cache: Arc::clone(self), key };
         tokio::spawn(async move {
             let _place = place;
             let answer = landing.cache.ask(&landing.key).await;
@@ -144,30 +153,30 @@ impl Cache {
     }
 
     /// Asks the resolvers and keeps what they say.
-    async fn ask(&self, key: &Key) -> Answer {
+    async fn ask(&self, key: &DnsKey) -> DnsAnswer {
         let begun = Instant::now();
         let reply = timeout(FLIGHT, self.upstream.query(key.1.clone(), key.0)).await;
         let now = Instant::now();
         let (answer, ttl) = match reply {
             Ok(reply) => (reply.answer, reply.ttl),
-            Err(_) => (Answer::TimedOut, None),
+            Err(_) => (DnsAnswer::TimedOut, None),
         };
         self.metrics.answered(&answer, now - begun);
         let limits = &self.limits;
         let entry = match answer {
-            Answer::Found(_) | Answer::Nothing | Answer::NoName => {
+            DnsAnswer::Found(_) | DnsAnswer::Nothing | DnsAnswer::NoName => {
                 let max =
-                    if matches!(answer, Answer::Found(_)) { limits.ttl_max } else { limits.negative_max };
+                    if matches!(answer, DnsAnswer::Found(_)) { limits.ttl_max } else { limits.negative_max };
                 let fresh = now + ttl.unwrap_or(max).max(limits.ttl_min).min(max);
-                Entry { answer, fresh_until: fresh, stale_until: fresh + limits.stale }
+                DnsEntry { answer, fresh_until: fresh, stale_until: fresh + limits.stale }
             }
-            Answer::Failed | Answer::TimedOut => match self.entries.get(key) {
+            DnsAnswer::Failed | DnsAnswer::TimedOut => match self.entries.get(key) {
                 // What stands in is not asked for again for a moment.
                 Some(known) if known.stale_until > now && !known.answer.is_unknown() => {
-                    self.metrics.lookup(From::Stale);
-                    Entry { fresh_until: (now + FAILURE).min(known.stale_until), ..known }
+                    self.metrics.lookup(DnsAnswerSource::Stale);
+                    DnsEntry { fresh_until: (now + FAILURE).min(known.stale_until), ..known }
                 }
-                _ => Entry { answer: Answer::Failed, fresh_until: now + FAILURE, stale_until: now },
+                _ => DnsEntry { answer: DnsAnswer::Failed, fresh_until: now + FAILURE, stale_until: now },
             },
         };
         let answer = entry.answer.clone();
@@ -175,31 +184,31 @@ impl Cache {
         answer
     }
 
-    fn flights(&self) -> MutexGuard<'_, HashMap<Key, Flight>> {
+    fn flights(&self) -> MutexGuard<'_, HashMap<DnsKey, DnsFlight>> {
         // A map of handles is sound at every moment.
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Takes a flight off the list, also if it crashed.
-struct Landing {
-    cache: Arc<Cache>,
-    key: Key,
+struct DnsFlightGuard {
+    cache: Arc<DnsCache>,
+    key: DnsKey,
 }
 
-impl Drop for Landing {
+impl Drop for DnsFlightGuard {
     fn drop(&mut self) {
         self.cache.flights().remove(&self.key);
     }
 }
 
-fn weight((_, name): &Key, entry: &Entry) -> usize {
+fn weight((_, name): &DnsKey, entry: &DnsEntry) -> usize {
     let records = entry.answer.records().iter().map(|record| {
-        size_of::<Record>()
+        size_of::<DnsRecord>()
             + match record {
-                Record::A(_) | Record::Aaaa(_) => 0,
-                Record::Mx(_, name) | Record::Ptr(name) => name.len(),
-                Record::Txt(text) => text.len(),
+                DnsRecord::A(_) | DnsRecord::Aaaa(_) => 0,
+                DnsRecord::Mx(_, name) | DnsRecord::Ptr(name) => name.len(),
+                DnsRecord::Txt(text) => text.len(),
             }
     });
     ENTRY_BYTES + name.len() + records.sum::<usize>()
@@ -212,7 +221,7 @@ mod tests {
     use futures_util::future::{BoxFuture, join_all};
     use tokio::time::sleep;
 
-    use super::super::Reply;
+    use super::super::DnsReply;
     use super::*;
 
     /// Answers each question after a time with how many there were; after some it fails.
@@ -223,27 +232,27 @@ mod tests {
         fails_after: u32,
     }
 
-    impl Upstream for Counting {
-        fn query(&self, name: Box<str>, _: Kind) -> BoxFuture<'static, Reply> {
+    impl DnsUpstream for Counting {
+        fn query(&self, name: Box<str>, _: DnsRecordType) -> BoxFuture<'static, DnsReply> {
             let own = self.clone();
             Box::pin(async move {
                 let count = own.asked.fetch_add(1, Ordering::SeqCst) + 1;
                 sleep(own.takes).await;
                 assert_ne!(&*name, "crash.example");
                 let answer = match &*name {
-                    "none.example" => Answer::NoName,
-                    _ if count > own.fails_after => Answer::Failed,
-                    _ => Answer::Found([Record::A(count.into())].into()),
+                    "none.example" => DnsAnswer::NoName,
+                    _ if count > own.fails_after => DnsAnswer::Failed,
+                    _ => DnsAnswer::Found([DnsRecord::A(count.into())].into()),
                 };
-                Reply { answer, ttl: Some(Duration::from_secs(60)) }
+                DnsReply { answer, ttl: Some(Duration::from_secs(60)) }
             })
         }
     }
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn limits() -> Limits {
-        Limits {
+    fn limits() -> DnsCacheLimits {
+        DnsCacheLimits {
             ttl_min: SECOND,
             ttl_max: 100 * SECOND,
             negative_max: 10 * SECOND,
@@ -253,18 +262,18 @@ mod tests {
         }
     }
 
-    fn cache(takes: Duration, fails_after: u32, limits: Limits) -> (Arc<Cache>, Arc<AtomicU32>) {
+    fn cache(takes: Duration, fails_after: u32, limits: DnsCacheLimits) -> (Arc<DnsCache>, Arc<AtomicU32>) {
         let upstream = Counting { asked: Arc::default(), takes, fails_after };
         let asked = Arc::clone(&upstream.asked);
-        (Arc::new(Cache::new(Box::new(upstream), limits, DnsMetrics::default())), asked)
+        (Arc::new(DnsCache::new(Box::new(upstream), limits, DnsMetrics::default())), asked)
     }
 
-    async fn ask(cache: &Arc<Cache>, name: &str, patience: Duration) -> Answer {
-        cache.lookup(name, Kind::A, Instant::now() + patience).await
+    async fn ask(cache: &Arc<DnsCache>, name: &str, patience: Duration) -> DnsAnswer {
+        cache.lookup(name, DnsRecordType::A, Instant::now() + patience).await
     }
 
-    fn found(count: u32) -> Answer {
-        Answer::Found([Record::A(count.into())].into())
+    fn found(count: u32) -> DnsAnswer {
+        DnsAnswer::Found([DnsRecord::A(count.into())].into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -274,7 +283,7 @@ mod tests {
         let hasty = ask(&cache, "a.example", SECOND);
         let (patient, hasty) = tokio::join!(patient, hasty);
         assert!(patient.iter().all(|answer| *answer == found(1)));
-        assert_eq!(hasty, Answer::TimedOut);
+        assert_eq!(hasty, DnsAnswer::TimedOut);
         assert_eq!(asked.load(Ordering::SeqCst), 1);
         // Kept for its time, then asked for again.
         sleep(59 * SECOND).await;
@@ -282,14 +291,14 @@ mod tests {
         sleep(2 * SECOND).await;
         assert_eq!(ask(&cache, "a.example", 5 * SECOND).await, found(2));
         // Another type of record is another question.
-        cache.lookup("a.example", Kind::Txt, Instant::now() + 5 * SECOND).await;
+        cache.lookup("a.example", DnsRecordType::Txt, Instant::now() + 5 * SECOND).await;
         assert_eq!(asked.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_came_too_late_is_kept() {
         let (cache, asked) = cache(2 * SECOND, u32::MAX, limits());
-        assert_eq!(ask(&cache, "a.example", SECOND).await, Answer::TimedOut);
+        assert_eq!(ask(&cache, "a.example", SECOND).await, DnsAnswer::TimedOut);
         sleep(2 * SECOND).await;
         assert_eq!(ask(&cache, "a.example", Duration::ZERO).await, found(1));
         assert_eq!(asked.load(Ordering::SeqCst), 1);
@@ -298,15 +307,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_not_there_is_kept_for_less() {
         let (cache, asked) = cache(Duration::ZERO, u32::MAX, limits());
-        assert_eq!(ask(&cache, "none.example", SECOND).await, Answer::NoName);
+        assert_eq!(ask(&cache, "none.example", SECOND).await, DnsAnswer::NoName);
         sleep(9 * SECOND).await;
-        assert_eq!(ask(&cache, "none.example", SECOND).await, Answer::NoName);
+        assert_eq!(ask(&cache, "none.example", SECOND).await, DnsAnswer::NoName);
         assert_eq!(asked.load(Ordering::SeqCst), 1);
         sleep(2 * SECOND).await;
         ask(&cache, "none.example", SECOND).await;
         assert_eq!(asked.load(Ordering::SeqCst), 2);
         // What cannot be a name is nobody's business.
-        assert_eq!(ask(&cache, "a b", SECOND).await, Answer::NoName);
+        assert_eq!(ask(&cache, "a b", SECOND).await, DnsAnswer::NoName);
         assert_eq!(asked.load(Ordering::SeqCst), 2);
     }
 
@@ -324,19 +333,19 @@ mod tests {
         assert_eq!(ask(&cache, "a.example", SECOND).await, found(1));
         assert_eq!(asked.load(Ordering::SeqCst), 2);
         sleep(1200 * SECOND).await;
-        assert_eq!(ask(&cache, "a.example", 5 * SECOND).await, Answer::Failed);
+        assert_eq!(ask(&cache, "a.example", 5 * SECOND).await, DnsAnswer::Failed);
         // A failure is kept for a moment, too.
-        assert_eq!(ask(&cache, "a.example", 5 * SECOND).await, Answer::Failed);
+        assert_eq!(ask(&cache, "a.example", 5 * SECOND).await, DnsAnswer::Failed);
         assert_eq!(asked.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn questions_and_memory_are_bounded() {
-        let limits = Limits { queries_max: 3, memory: 10_000, ..limits() };
+        let limits = DnsCacheLimits { queries_max: 3, memory: 10_000, ..limits() };
         let (cache, asked) = cache(SECOND, u32::MAX, limits);
         let names: Vec<String> = (0..10).map(|number| format!("{number}.example")).collect();
         let answers = join_all(names.iter().map(|name| ask(&cache, name, 5 * SECOND))).await;
-        assert_eq!(answers.iter().filter(|answer| **answer == Answer::Failed).count(), 7);
+        assert_eq!(answers.iter().filter(|answer| **answer == DnsAnswer::Failed).count(), 7);
         assert_eq!(asked.load(Ordering::SeqCst), 3);
         for number in 0..1000 {
             ask(&cache, &format!("b{number}.example"), 5 * SECOND).await;
@@ -349,7 +358,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_crash_is_a_failure_and_leaves_nothing_behind() {
         let (cache, _) = cache(SECOND, u32::MAX, limits());
-        assert_eq!(ask(&cache, "crash.example", 5 * SECOND).await, Answer::Failed);
+        assert_eq!(ask(&cache, "crash.example", 5 * SECOND).await, DnsAnswer::Failed);
         assert!(cache.flights().is_empty());
         assert_eq!(cache.places.available_permits(), 100);
     }

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-pub(crate) use cache::{Cache, Limits};
-pub(crate) use upstream::Hickory;
+pub(crate) use cache::{DnsCache, DnsCacheLimits};
+pub(crate) use upstream::HickoryResolver;
 
 /// The type of record that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum DnsRecordType {
     A,
     Aaaa,
     Mx,
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 
 /// One record, of the type that was asked for. Names are lower case, without the final dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Record {
+pub(crate) enum DnsRecord {
     A(Ipv4Addr),
     Aaaa(Ipv6Addr),
     Mx(u16, Box<str>),
@@ -42,9 +42,9 @@ pub(crate) enum Record {
 
 /// What is known of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum DnsAnswer {
     /// At least one record.
-    Found(Arc<[Record]>),
+    Found(Arc<[DnsRecord]>),
     /// The name exists, without records of the type.
     Nothing,
     /// The name does not exist, nor does any below it.
@@ -55,31 +55,31 @@ pub(crate) enum Answer {
     TimedOut,
 }
 
-impl Answer {
+impl DnsAnswer {
     /// The records; none where there are none.
-    pub(crate) fn records(&self) -> &[Record] {
+    pub(crate) fn records(&self) -> &[DnsRecord] {
         match self {
-            Answer::Found(records) => records,
+            DnsAnswer::Found(records) => records,
             _ => &[],
         }
     }
 
     /// Returns whether it is unknown what the answer would have been.
     pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self, Answer::Failed | Answer::TimedOut)
+        matches!(self, DnsAnswer::Failed | DnsAnswer::TimedOut)
     }
 
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.records().iter().filter_map(|record| match record {
-            Record::A(ip) => Some(IpAddr::V4(*ip)),
-            Record::Aaaa(ip) => Some(IpAddr::V6(*ip)),
+            DnsRecord::A(ip) => Some(IpAddr::V4(*ip)),
+            DnsRecord::Aaaa(ip) => Some(IpAddr::V6(*ip)),
             _ => None,
         })
     }
 
     pub(crate) fn texts(&self) -> impl Iterator<Item = &[u8]> {
         self.records().iter().filter_map(|record| match record {
-            Record::Txt(text) => Some(&**text),
+            DnsRecord::Txt(text) => Some(&**text),
             _ => None,
         })
     }
@@ -87,14 +87,14 @@ impl Answer {
     /// Mail exchangers with their preference.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (u16, &str)> {
         self.records().iter().filter_map(|record| match record {
-            Record::Mx(preference, name) => Some((*preference, &**name)),
+            DnsRecord::Mx(preference, name) => Some((*preference, &**name)),
             _ => None,
         })
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.records().iter().filter_map(|record| match record {
-            Record::Ptr(name) => Some(&**name),
+            DnsRecord::Ptr(name) => Some(&**name),
             _ => None,
         })
     }
@@ -102,16 +102,16 @@ impl Answer {
 
 /// An answer of the resolvers, and how long they say it holds; `None` where they do not say.
 #[derive(Clone, Debug)]
-pub(crate) struct Reply {
-    pub(crate) answer: Answer,
+pub(crate) struct DnsReply {
+    pub(crate) answer: DnsAnswer,
     pub(crate) ttl: Option<Duration>,
 }
 
 /// Who is asked what the cache does not know.
-pub(crate) trait Upstream: Send + Sync {
+pub(crate) trait DnsUpstream: Send + Sync {
     /// Asks for the records of a type that a name has: lower case, absolute, without the final dot. Comes to an end
     /// by itself. An answer is one of the first three, or [`Answer::Failed`].
-    fn query(&self, name: Box<str>, kind: Kind) -> BoxFuture<'static, Reply>;
+    fn query(&self, name: Box<str>, kind: DnsRecordType) -> BoxFuture<'static, DnsReply>;
 }
 
 /// The name under which reverse DNS has an address.

@@ -16,7 +16,7 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 
-use super::{Answer, Kind, Record, Reply, Upstream};
+use super::{DnsAnswer, DnsRecord, DnsRecordType, DnsReply, DnsUpstream};
 
 /// Most records of one answer that are looked at.
 const RECORDS_MAX: usize = 100;
@@ -25,11 +25,11 @@ const ACTIVE_MAX: usize = 1024;
 
 /// The resolvers.
 #[derive(Clone)]
-pub(crate) struct Hickory(TokioResolver);
+pub(crate) struct HickoryResolver(TokioResolver);
 
-impl Hickory {
+impl HickoryResolver {
     /// Asks nobody yet. `None` if the system's configuration names no resolver that can be read.
-    pub(crate) fn new(plan: &DnsPlan) -> Option<Hickory> {
+    pub(crate) fn new(plan: &DnsPlan) -> Option<HickoryResolver> {
         let (config, system) = if plan.system {
             let read = read_system_conf();
             let (config, options) = read
@@ -59,23 +59,26 @@ impl Hickory {
         }
         let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         let built = builder.with_options(options).build();
-        built.inspect_err(|error| tracing::error!(%error, "there is no name service")).ok().map(Hickory)
+        built
+            .inspect_err(|error| tracing::error!(%error, "there is no name service"))
+            .ok()
+            .map(HickoryResolver)
     }
 }
 
-impl Upstream for Hickory {
-    fn query(&self, name: Box<str>, kind: Kind) -> BoxFuture<'static, Reply> {
+impl DnsUpstream for HickoryResolver {
+    fn query(&self, name: Box<str>, kind: DnsRecordType) -> BoxFuture<'static, DnsReply> {
         let resolver = self.0.clone();
         Box::pin(async move {
             let wanted = match kind {
-                Kind::A => RecordType::A,
-                Kind::Aaaa => RecordType::AAAA,
-                Kind::Mx => RecordType::MX,
-                Kind::Ptr => RecordType::PTR,
-                Kind::Txt => RecordType::TXT,
+                DnsRecordType::A => RecordType::A,
+                DnsRecordType::Aaaa => RecordType::AAAA,
+                DnsRecordType::Mx => RecordType::MX,
+                DnsRecordType::Ptr => RecordType::PTR,
+                DnsRecordType::Txt => RecordType::TXT,
             };
             let Ok(mut name) = Name::from_ascii(&name) else {
-                return Reply { answer: Answer::NoName, ttl: None };
+                return DnsReply { answer: DnsAnswer::NoName, ttl: None };
             };
             // Search domains are for people.
             name.set_fqdn(true);
@@ -83,39 +86,39 @@ impl Upstream for Hickory {
                 Ok(lookup) => found(&lookup),
                 Err(NetError::Dns(DnsError::NoRecordsFound(none))) => {
                     let answer = match none.response_code {
-                        ResponseCode::NoError => Answer::Nothing,
-                        ResponseCode::NXDomain => Answer::NoName,
-                        _ => Answer::Failed,
+                        ResponseCode::NoError => DnsAnswer::Nothing,
+                        ResponseCode::NXDomain => DnsAnswer::NoName,
+                        _ => DnsAnswer::Failed,
                     };
-                    Reply { answer, ttl: none.negative_ttl.map(|ttl| Duration::from_secs(ttl.into())) }
+                    DnsReply { answer, ttl: none.negative_ttl.map(|ttl| Duration::from_secs(ttl.into())) }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "a name could not be looked up");
-                    Reply { answer: Answer::Failed, ttl: None }
+                    DnsReply { answer: DnsAnswer::Failed, ttl: None }
                 }
             }
         })
     }
 }
 
-fn found(lookup: &Lookup) -> Reply {
+fn found(lookup: &Lookup) -> DnsReply {
     let records = lookup.answers().iter().filter_map(|record| {
         let text = |name: &Name| {
             let name = name.to_ascii().to_ascii_lowercase();
             name.strip_suffix('.').unwrap_or(&name).into()
         };
         Some(match &record.data {
-            RData::A(ip) => Record::A(ip.0),
-            RData::AAAA(ip) => Record::Aaaa(ip.0),
-            RData::MX(mx) => Record::Mx(mx.preference, text(&mx.exchange)),
-            RData::PTR(name) => Record::Ptr(text(&name.0)),
+            RData::A(ip) => DnsRecord::A(ip.0),
+            RData::AAAA(ip) => DnsRecord::Aaaa(ip.0),
+            RData::MX(mx) => DnsRecord::Mx(mx.preference, text(&mx.exchange)),
+            RData::PTR(name) => DnsRecord::Ptr(text(&name.0)),
             RData::TXT(txt) => {
-                Record::Txt(txt.txt_data.iter().flat_map(|part| part.iter().copied()).collect())
+                DnsRecord::Txt(txt.txt_data.iter().flat_map(|part| part.iter().copied()).collect())
             }
             _ => return None,
         })
     });
-    let records: Vec<Record> = records.take(RECORDS_MAX).collect();
-    let answer = if records.is_empty() { Answer::Nothing } else { Answer::Found(records.into()) };
-    Reply { answer, ttl: Some(lookup.valid_until().saturating_duration_since(Instant::now())) }
+    let records: Vec<DnsRecord> = records.take(RECORDS_MAX).collect();
+    let answer = if records.is_empty() { DnsAnswer::Nothing } else { DnsAnswer::Found(records.into()) };
+    DnsReply { answer, ttl: Some(lookup.valid_until().saturating_duration_since(Instant::now())) }
 }

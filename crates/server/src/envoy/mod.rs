@@ -8,8 +8,8 @@
 //! Limits are those of `[envoy]`. Where counts cannot be had the answer is `UNAVAILABLE`: Envoy's own
 //! `failure_mode_deny` says what that means. Nothing a client sends is kept, but for the hashes of what is counted.
 
-mod answer;
-mod asked;
+mod request;
+mod response;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,14 +17,14 @@ use std::time::Instant;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use self::asked::Asked;
+use self::request::EnvoyRequest;
 use crate::grpc::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
 use crate::grpc::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use crate::grpc::{self, Connection};
-use crate::listen::{Stop, Stream};
-use crate::mail::Face;
+use crate::grpc::{self, GrpcConnectionSettings};
+use crate::listener::{ListenerStream, ShutdownSignal};
+use crate::mail::ListenerContext;
 use crate::shares::Caller;
 
 /// Largest request.
@@ -39,14 +39,15 @@ const UNFINISHED_BYTES: usize = 2 << 20;
 const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
-    let limits = RateLimitServiceServer::new(Service(Arc::clone(&face), Caller::of_peer(stream.client())))
-        .max_decoding_message_size(REQUEST_BYTES_MAX);
-    let connection = Connection {
+pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
+    let limits =
+        RateLimitServiceServer::new(EnvoyService(Arc::clone(&face), Caller::of_peer(stream.client())))
+            .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let connection = GrpcConnectionSettings {
         streams_max: STREAMS_MAX,
         window_bytes: WINDOW_BYTES,
         unfinished_bytes: UNFINISHED_BYTES,
-        patience: face.node.timeout(),
+        message_timeout: face.node.timeout(),
         is_unary: true,
         names: NAMES,
     };
@@ -54,22 +55,22 @@ pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
 }
 
 #[derive(Debug)]
-struct Service(Arc<Face>, Caller);
+struct EnvoyService(Arc<ListenerContext>, Caller);
 
 #[tonic::async_trait]
-impl RateLimitService for Service {
+impl RateLimitService for EnvoyService {
     async fn should_rate_limit(
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let Service(face, caller) = self;
+        let EnvoyService(face, caller) = self;
         let started = Instant::now();
         let answered = should_rate_limit(face, *caller, request.into_inner()).await;
         let word = match &answered {
-            Ok(answer) => answer::word(answer),
+            Ok(answer) => response::result_name(answer),
             Err(status) => {
-                let reason = answer::reason(status);
-                face.node.metrics.listener_trouble(&face.plan.name, reason);
+                let reason = response::reason(status);
+                face.node.metrics.listener_failure(&face.plan.name, reason);
                 reason
             }
         };
@@ -79,24 +80,24 @@ impl RateLimitService for Service {
 }
 
 async fn should_rate_limit(
-    face: &Face,
+    face: &ListenerContext,
     caller: Caller,
     request: RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
     let place = face.place(caller).map_err(|trouble| Status::unavailable(trouble.to_string()))?;
     let (node, now) = (Arc::clone(&face.node), face.node.now());
     let plan = node.engine.plan();
-    let asked = Asked::new(&node.engine, &plan.envoy, request)?;
+    let asked = EnvoyRequest::new(&node.engine, &plan.envoy, request)?;
     let work = async move {
         let taken = asked.take(&node.engine, now).await;
         drop(place);
         taken.map(|taken| {
-            let answer = answer::answer(&asked, &taken, &plan.envoy);
+            let answer = response::answer(&asked, &taken, &plan.envoy);
             asked.count(&taken, &node.metrics);
             answer
         })
     };
-    match face.in_patience(work).await {
+    match face.within_timeout(work).await {
         Ok(answer) => answer.ok_or_else(|| Status::unavailable("limits cannot be counted now")),
         Err(trouble) => Err(Status::unavailable(trouble.to_string())),
     }
@@ -132,7 +133,7 @@ mod tests {
             crate::Clock::of(crate::SystemClock, None),
             Bytes::new(),
         ));
-        let service = Service(Arc::new(Face::new(node, listener)), Caller::Local);
+        let service = EnvoyService(Arc::new(ListenerContext::new(node, listener)), Caller::Local);
         let ask = |key: &str| {
             let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];
             let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];

@@ -24,17 +24,17 @@ use super::proto::tollhouse::batch::v1::batch_request::Events;
 use super::proto::tollhouse::batch::v1::batch_response::Answers;
 use super::proto::tollhouse::batch::v1::batch_service_server::{BatchService, BatchServiceServer};
 use super::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
-use super::{Connection, serve};
-use crate::deadline::{Deadline, Unanswered};
+use super::{GrpcConnectionSettings, serve};
+use crate::deadline::{Deadline, NoAnswerReason};
 use crate::guard;
-use crate::http::Durability;
-use crate::http::batch::{Asked, Brought, work_on};
+use crate::http::DurabilityParam;
+use crate::http::batch::{BatchOperation, IncomingBatch, work_on};
 use crate::http::body::room;
-use crate::input::{self, Form};
-use crate::listen::{Stop, Stream};
-use crate::mail::Face;
-use crate::pool::asked_by;
-use crate::problem::Failure;
+use crate::input::{self, BodyFormat};
+use crate::listener::{ListenerStream, ShutdownSignal};
+use crate::mail::ListenerContext;
+use crate::problem::HttpFailure;
+use crate::reading_pool::asked_by;
 use crate::shares::Caller;
 
 /// Streams of one connection at once; others wait at the client.
@@ -48,55 +48,61 @@ const NAMES: &[&str] = &["tollhouse.batch.v1.BatchService"];
 const ROOM_BYTES: usize = 1 << 10;
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
+pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
     let body_max = usize::try_from(face.node.plan().body_max).unwrap_or(usize::MAX);
-    let service = BatchServiceServer::new(Service {
-        face: Arc::clone(&face),
+    let service = BatchServiceServer::new(BatchHandler {
+        listener: Arc::clone(&face),
         client: stream.client(),
         stop: stop.clone(),
     })
     .max_decoding_message_size(body_max.saturating_add(ROOM_BYTES))
     .max_encoding_message_size(usize::MAX);
-    let connection = Connection {
+    let connection = GrpcConnectionSettings {
         streams_max: STREAMS_MAX,
         window_bytes: WINDOW_BYTES,
         // One largest batch and some of others: who sends several of those at once has several connections.
         unfinished_bytes: body_max
             .saturating_add(STREAMS_MAX as usize * ROOM_BYTES * 4)
             .saturating_add(body_max / 4),
-        patience: face.node.timeout(),
+        message_timeout: face.node.timeout(),
         is_unary: false,
         names: NAMES,
     };
     serve(stream, Routes::new(service), connection, &face, stop).await;
 }
 
-struct Service {
-    face: Arc<Face>,
+struct BatchHandler {
+    listener: Arc<ListenerContext>,
     client: Option<IpAddr>,
-    stop: Stop,
+    stop: ShutdownSignal,
 }
 
-type Answered = Pin<Box<dyn Streamed<Item = Result<BatchResponse, Status>> + Send>>;
+type BatchResponseStream = Pin<Box<dyn Streamed<Item = Result<BatchResponse, Status>> + Send>>;
 
 #[tonic::async_trait]
-impl BatchService for Service {
-    type ObserveStream = Answered;
-    type DecideStream = Answered;
+impl BatchService for BatchHandler {
+    type ObserveStream = BatchResponseStream;
+    type DecideStream = BatchResponseStream;
 
-    async fn observe(&self, request: Request<Streaming<BatchRequest>>) -> Result<Response<Answered>, Status> {
-        self.answer(request, Asked::Observe).await
+    async fn observe(
+        &self,
+        request: Request<Streaming<BatchRequest>>,
+    ) -> Result<Response<BatchResponseStream>, Status> {
+        self.answer(request, BatchOperation::Observe).await
     }
 
-    async fn decide(&self, request: Request<Streaming<BatchRequest>>) -> Result<Response<Answered>, Status> {
-        self.answer(request, Asked::Decide).await
+    async fn decide(
+        &self,
+        request: Request<Streaming<BatchRequest>>,
+    ) -> Result<Response<BatchResponseStream>, Status> {
+        self.answer(request, BatchOperation::Decide).await
     }
 }
 
-impl Service {
+impl BatchHandler {
     /// Where tokens are configured, every stream carries one.
-    async fn may_ask(&self, metadata: &MetadataMap) -> Result<(), Failure> {
-        let face = &self.face;
+    async fn may_ask(&self, metadata: &MetadataMap) -> Result<(), HttpFailure> {
+        let face = &self.listener;
         if !face.node.wants_token() {
             return Ok(());
         }
@@ -106,33 +112,38 @@ impl Service {
     async fn answer(
         &self,
         request: Request<Streaming<BatchRequest>>,
-        asked: Asked,
-    ) -> Result<Response<Answered>, Status> {
-        let node = &self.face.node;
-        self.may_ask(request.metadata()).await.map_err(|failure| refused(&self.face, failure))?;
+        asked: BatchOperation,
+    ) -> Result<Response<BatchResponseStream>, Status> {
+        let node = &self.listener.node;
+        self.may_ask(request.metadata()).await.map_err(|failure| refused(&self.listener, failure))?;
         let place = Arc::clone(&node.streams).try_acquire_owned().map_err(|_| {
-            node.metrics.listener_trouble(&self.face.plan.name, "overloaded");
+            node.metrics.listener_failure(&self.listener.plan.name, "overloaded");
             Status::unavailable("too many streams are open: try again a little later")
         })?;
         let (sender, receiver) = mpsc::channel(1);
         let answers = futures_util::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|answer| (answer, receiver))
         });
-        let work = Work { face: Arc::clone(&self.face), asked, stop: self.stop.clone(), _place: place };
+        let work = BatchStreamTask {
+            listener: Arc::clone(&self.listener),
+            asked,
+            stop: self.stop.clone(),
+            _place: place,
+        };
         tokio::spawn(work.all(request.into_inner(), sender));
         Ok(Response::new(Box::pin(answers)))
     }
 }
 
 /// A stream that is worked on.
-struct Work {
-    face: Arc<Face>,
-    asked: Asked,
-    stop: Stop,
+struct BatchStreamTask {
+    listener: Arc<ListenerContext>,
+    asked: BatchOperation,
+    stop: ShutdownSignal,
     _place: OwnedSemaphorePermit,
 }
 
-impl Work {
+impl BatchStreamTask {
     /// Answers batches until there is none, one fails, the client has gone, or the node ends. Who hears of the end of the
     /// node has the answers to all batches that were counted.
     async fn all(
@@ -141,7 +152,7 @@ impl Work {
         answers: mpsc::Sender<Result<BatchResponse, Status>>,
     ) {
         loop {
-            let idle = self.face.idle();
+            let idle = self.listener.idle();
             let next = tokio::select! {
                 next = timeout(idle, batches.message()) => next,
                 () = self.stop.wanted() => Ok(Err(Status::unavailable("the node is shutting down"))),
@@ -166,19 +177,19 @@ impl Work {
     }
 
     async fn one(&self, batch: BatchRequest) -> Result<BatchResponse, Status> {
-        let face = &self.face;
+        let face = &self.listener;
         let started = Instant::now();
         let work = asked_by(Caller::Known, answer(Arc::clone(face), batch, self.asked));
         let answered = match Deadline::after(face.node.timeout()).run(work).await {
             Ok(answered) => answered.map_err(|failure| refused(face, failure)),
-            Err(Unanswered::Panicked) => {
+            Err(NoAnswerReason::Panicked) => {
                 face.node.metrics.panics.inc();
                 Err(Status::internal("the batch could not be handled: this is a defect, please report it"))
             }
-            Err(Unanswered::Late) => {
+            Err(NoAnswerReason::Late) => {
                 let seconds = face.node.timeout().as_secs_f64();
                 let told = format!("the answer was not ready after {seconds} s; the work may still be done");
-                face.node.metrics.listener_trouble(&face.plan.name, "slow");
+                face.node.metrics.listener_failure(&face.plan.name, "slow");
                 Err(Status::deadline_exceeded(told))
             }
         };
@@ -188,28 +199,33 @@ impl Work {
     }
 }
 
-async fn answer(face: Arc<Face>, batch: BatchRequest, asked: Asked) -> Result<BatchResponse, Failure> {
+async fn answer(
+    face: Arc<ListenerContext>,
+    batch: BatchRequest,
+    asked: BatchOperation,
+) -> Result<BatchResponse, HttpFailure> {
     let node = &face.node;
     let BatchRequest { pipeline, id, events, sync } = batch;
     let name = if pipeline.is_empty() { &face.plan.pipeline } else { &pipeline };
     let pipeline = node.pipeline(Some(name))?;
     let id = input::checked_batch_id(&id)?;
-    let durability = sync.then_some(Durability::Sync);
+    let durability = sync.then_some(DurabilityParam::Sync);
     let (form, body) = match events {
-        Some(Events::Arrow(body)) => (Form::Arrow, body),
-        Some(Events::Ndjson(body)) => (Form::Json, body),
-        None => (Form::Json, Bytes::new()),
+        Some(Events::Arrow(body)) => (BodyFormat::Arrow, body),
+        Some(Events::Ndjson(body)) => (BodyFormat::Json, body),
+        None => (BodyFormat::Json, Bytes::new()),
     };
     let _room = room(node, Caller::Known, body.len())?;
-    let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability }).await?;
+    let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
     // A message is one piece.
     let answered = Bytes::from(answered.concat());
-    let answers = if form == Form::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };
+    let answers =
+        if form == BodyFormat::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };
     Ok(BatchResponse { answers: Some(answers) })
 }
 
 /// A failure as a status of gRPC.
-fn refused(face: &Face, failure: Failure) -> Status {
+fn refused(face: &ListenerContext, failure: HttpFailure) -> Status {
     let problem = failure.problem();
     let (code, reason) = match problem.status {
         401 => (Code::Unauthenticated, "unauthenticated"),
@@ -220,7 +236,7 @@ fn refused(face: &Face, failure: Failure) -> Status {
         400..=499 => (Code::InvalidArgument, "invalid"),
         _ => (Code::Internal, "internal"),
     };
-    face.node.metrics.listener_trouble(&face.plan.name, reason);
+    face.node.metrics.listener_failure(&face.plan.name, reason);
     let told = match problem.help {
         Some(help) => format!("{}: {help}", problem.detail),
         None => problem.detail,

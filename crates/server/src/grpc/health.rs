@@ -16,13 +16,13 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The health of a listener's services.
 #[derive(Debug)]
-pub(crate) struct Health {
+pub(crate) struct HealthService {
     pub(crate) node: Arc<Node>,
     /// Names by which services are asked for; the empty one, all of the server, is known without.
     pub(crate) names: &'static [&'static str],
 }
 
-impl Health {
+impl HealthService {
     fn knows(&self, name: &str) -> Result<(), Status> {
         let known = name.is_empty() || self.names.contains(&name);
         if known { Ok(()) } else { Err(Status::not_found("there is no such service")) }
@@ -34,7 +34,7 @@ fn status(node: &Node) -> ServingStatus {
 }
 
 #[tonic::async_trait]
-impl health_server::Health for Health {
+impl health_server::Health for HealthService {
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,

@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
 use crate::node::Node;
-use crate::pace::{Pace, Paced};
+use crate::pace::{Pace, PaceMeter};
 use crate::shares::{Caller, Share, Shares};
 
 /// Bytes that a request takes beside its fields and its body.
@@ -29,18 +29,18 @@ const PREFIX_BYTES: usize = 5;
 
 /// Room for the requests of one connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Intake {
+pub(crate) struct IntakeBudget {
     own: Arc<Semaphore>,
     all: Arc<Shares>,
     caller: Caller,
     gauge: Gauge,
-    patience: Duration,
+    message_timeout: Duration,
     pace: Pace,
     /// Whether requests are one message each, which has to come at once.
     is_unary: bool,
 }
 
-impl Intake {
+impl IntakeBudget {
     /// Returns the room of a connection that may have so many bytes.
     pub(crate) fn new(
         node: &Node,
@@ -48,13 +48,13 @@ impl Intake {
         patience: Duration,
         is_unary: bool,
         caller: Caller,
-    ) -> Intake {
-        Intake {
+    ) -> IntakeBudget {
+        IntakeBudget {
             own: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
             all: Arc::clone(&node.intake),
             caller,
             gauge: node.metrics.grpc_unfinished.clone(),
-            patience,
+            message_timeout: patience,
             pace: node.pace,
             is_unary,
         }
@@ -64,18 +64,18 @@ impl Intake {
     ///
     /// # Errors
     /// If there is none.
-    pub(crate) fn open(&self, request: Request<Incoming>) -> Result<Request<Metered<Incoming>>, Status> {
+    pub(crate) fn open(&self, request: Request<Incoming>) -> Result<Request<MeteredBody<Incoming>>, Status> {
         let held = self.take(REQUEST_BYTES + bytes(request.headers()))?;
-        Ok(request.map(|body| Metered::new(body, self.clone(), held)))
+        Ok(request.map(|body| MeteredBody::new(body, self.clone(), held)))
     }
 
-    fn take(&self, bytes: usize) -> Result<Held, Status> {
+    fn take(&self, bytes: usize) -> Result<IntakePermit, Status> {
         let count = u32::try_from(bytes).unwrap_or(u32::MAX);
         let own = Arc::clone(&self.own).try_acquire_many_owned(count);
         let own = own.map_err(|_| crowded("this connection"))?;
         let all = self.all.take(self.caller, bytes).ok_or_else(|| crowded("all connections"))?;
         self.gauge.inc_by(i64::from(count));
-        Ok(Held { own, all, gauge: self.gauge.clone() })
+        Ok(IntakePermit { own, all, gauge: self.gauge.clone() })
     }
 }
 
@@ -89,13 +89,13 @@ fn bytes(headers: &HeaderMap) -> usize {
 
 /// Room that is taken.
 #[derive(Debug)]
-struct Held {
+struct IntakePermit {
     own: OwnedSemaphorePermit,
     all: Share,
     gauge: Gauge,
 }
 
-impl Held {
+impl IntakePermit {
     fn bytes(&self) -> usize {
         self.own.num_permits()
     }
@@ -120,7 +120,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for IntakePermit {
     fn drop(&mut self) {
         self.gauge.dec_by(self.bytes() as i64);
     }
@@ -128,7 +128,7 @@ impl Drop for Held {
 
 /// The lengths of messages as they come.
 #[derive(Debug, Default)]
-struct Framing {
+struct MessageFraming {
     prefix: [u8; PREFIX_BYTES],
     /// Bytes of the prefix that are there.
     known: usize,
@@ -138,7 +138,7 @@ struct Framing {
     unfinished: usize,
 }
 
-impl Framing {
+impl MessageFraming {
     fn feed(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             if self.known < PREFIX_BYTES {
@@ -164,44 +164,51 @@ impl Framing {
 
 /// A request's body that takes room as it comes.
 #[derive(Debug)]
-pub(crate) struct Metered<B> {
+pub(crate) struct MeteredBody<B> {
     body: B,
-    intake: Intake,
-    framing: Framing,
+    intake: IntakeBudget,
+    framing: MessageFraming,
     /// Room of the request itself, and behind it that of what has come.
-    held: Held,
+    held: IntakePermit,
     request_bytes: usize,
-    unfinished: Option<Unfinished>,
+    unfinished: Option<UnfinishedMessage>,
 }
 
 /// A message that has begun to come.
 #[derive(Debug)]
-struct Unfinished {
+struct UnfinishedMessage {
     begun: Instant,
-    paced: Paced,
+    paced: PaceMeter,
     /// When it has to be whole, or more of it there.
     due: Pin<Box<Sleep>>,
 }
 
-impl Unfinished {
-    fn new(intake: &Intake) -> Unfinished {
+impl UnfinishedMessage {
+    fn new(intake: &IntakeBudget) -> UnfinishedMessage {
         let (begun, paced) = (Instant::now(), intake.pace.body());
-        let mut unfinished = Unfinished { begun, paced, due: Box::pin(sleep_until(begun)) };
+        let mut unfinished = UnfinishedMessage { begun, paced, due: Box::pin(sleep_until(begun)) };
         unfinished.add(intake, 0);
         unfinished
     }
 
-    fn add(&mut self, intake: &Intake, bytes: usize) {
+    fn add(&mut self, intake: &IntakeBudget, bytes: usize) {
         self.paced.add(bytes);
-        let left = self.paced.left().map_or(intake.patience, |left| left.min(intake.patience));
+        let left = self.paced.left().map_or(intake.message_timeout, |left| left.min(intake.message_timeout));
         self.due.as_mut().reset(self.begun + left);
     }
 }
 
-impl<B> Metered<B> {
-    fn new(body: B, intake: Intake, held: Held) -> Metered<B> {
-        let unfinished = intake.is_unary.then(|| Unfinished::new(&intake));
-        Metered { body, framing: Framing::default(), request_bytes: held.bytes(), held, unfinished, intake }
+impl<B> MeteredBody<B> {
+    fn new(body: B, intake: IntakeBudget, held: IntakePermit) -> MeteredBody<B> {
+        let unfinished = intake.is_unary.then(|| UnfinishedMessage::new(&intake));
+        MeteredBody {
+            body,
+            framing: MessageFraming::default(),
+            request_bytes: held.bytes(),
+            held,
+            unfinished,
+            intake,
+        }
     }
 
     fn take_in(&mut self, data: &Bytes) -> Result<(), Status> {
@@ -210,14 +217,14 @@ impl<B> Metered<B> {
         if self.framing.unfinished == 0 {
             self.unfinished = None;
         } else {
-            let unfinished = self.unfinished.get_or_insert_with(|| Unfinished::new(&self.intake));
+            let unfinished = self.unfinished.get_or_insert_with(|| UnfinishedMessage::new(&self.intake));
             unfinished.add(&self.intake, data.len());
         }
         Ok(())
     }
 }
 
-impl<B> Body for Metered<B>
+impl<B> Body for MeteredBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -279,7 +286,7 @@ mod tests {
                 bytes.resize(bytes.len() + length, 0xff);
                 ends.push(bytes.len());
             }
-            let (mut framing, mut at) = (Framing::default(), 0);
+            let (mut framing, mut at) = (MessageFraming::default(), 0);
             for cut in cuts {
                 let to = bytes.len().min(at + cut);
                 framing.feed(&bytes[at..to]);
@@ -290,13 +297,13 @@ mod tests {
         }
     }
 
-    fn intake(own: usize, all: &Arc<Shares>) -> Intake {
-        Intake {
+    fn intake(own: usize, all: &Arc<Shares>) -> IntakeBudget {
+        IntakeBudget {
             own: Arc::new(Semaphore::new(own)),
             all: Arc::clone(all),
             caller: Caller::Local,
             gauge: Gauge::default(),
-            patience: Duration::from_secs(10),
+            message_timeout: Duration::from_secs(10),
             pace: Pace::UNBOUNDED,
             is_unary: false,
         }
@@ -307,7 +314,7 @@ mod tests {
         let all = Arc::new(Shares::for_anybody(100));
         let of = intake(60, &all);
         let held = of.take(10).unwrap();
-        let mut body = Metered::new(http_body_util::Empty::<Bytes>::new(), of.clone(), held);
+        let mut body = MeteredBody::new(http_body_util::Empty::<Bytes>::new(), of.clone(), held);
         body.take_in(&Bytes::from_static(&[0, 0, 0, 0, 20, 1, 2, 3])).unwrap();
         assert_eq!((all.free(), body.unfinished.is_some(), of.gauge.get()), (82, true, 18));
         body.take_in(&Bytes::from_static(&[0; 20])).unwrap();

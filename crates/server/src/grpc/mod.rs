@@ -16,10 +16,10 @@ use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
 pub(crate) use self::batch::converse;
-use self::health::Health;
-use self::intake::Intake;
-use crate::listen::{Stop, Stream};
-use crate::mail::Face;
+use self::health::HealthService;
+use self::intake::IntakeBudget;
+use crate::listener::{ListenerStream, ShutdownSignal};
+use crate::mail::ListenerContext;
 use crate::shares::Caller;
 
 /// Messages, and clients and servers of the services.
@@ -34,7 +34,7 @@ const HEAD_BYTES_MAX: u32 = 16 << 10;
 const ALIVE: Duration = Duration::from_secs(60);
 
 /// What a connection may do.
-pub(crate) struct Connection {
+pub(crate) struct GrpcConnectionSettings {
     /// Requests at once; others wait at the client.
     pub(crate) streams_max: u32,
     /// Bytes of a request that may be on their way without having been read.
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// Bytes of all its requests that are not whole yet.
     pub(crate) unfinished_bytes: usize,
     /// Time in which a request, or a message of a stream, has to be whole.
-    pub(crate) patience: Duration,
+    pub(crate) message_timeout: Duration,
     /// Whether requests are one message each.
     pub(crate) is_unary: bool,
     /// Names by which the health of its services is asked for.
@@ -51,13 +51,13 @@ pub(crate) struct Connection {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(
-    stream: Stream,
+    stream: ListenerStream,
     services: Routes,
-    connection: Connection,
-    face: &Face,
-    mut stop: Stop,
+    connection: GrpcConnectionSettings,
+    face: &ListenerContext,
+    mut stop: ShutdownSignal,
 ) {
-    let health = HealthServer::new(Health { node: Arc::clone(&face.node), names: connection.names });
+    let health = HealthServer::new(HealthService { node: Arc::clone(&face.node), names: connection.names });
     let router = services.add_service(health).into_axum_router();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -70,14 +70,14 @@ pub(crate) async fn serve(
         .initial_stream_window_size(connection.window_bytes)
         .initial_connection_window_size(connection.window_bytes.saturating_mul(2));
     let caller = Caller::of_peer(stream.client());
-    let Connection { unfinished_bytes, patience, is_unary, .. } = connection;
-    let intake = Intake::new(&face.node, unfinished_bytes, patience, is_unary, caller);
+    let GrpcConnectionSettings { unfinished_bytes, message_timeout: patience, is_unary, .. } = connection;
+    let intake = IntakeBudget::new(&face.node, unfinished_bytes, patience, is_unary, caller);
     let router = TowerToHyperService::new(router);
     let (node, listener) = (Arc::clone(&face.node), face.plan.name.clone());
     let service = service_fn(move |request| match intake.open(request) {
         Ok(request) => Either::Left(router.call(request)),
         Err(status) => {
-            node.metrics.listener_trouble(&listener, "overloaded");
+            node.metrics.listener_failure(&listener, "overloaded");
             Either::Right(ready(Ok(status.into_http())))
         }
     });

@@ -11,28 +11,28 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use engine::batch::{Answer, AnswerCells, AnswerColumn, Batch, PreparedBatch};
+use engine::batch::{AnswerCells, AnswerColumn, BatchAnswer, EventBatch, PreparedBatch};
 use engine::{Decision, Pipeline};
 use event::Time;
 use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
-use super::decide::{BatchParams, lines};
-use super::{Durability, Params};
-use crate::arrow::{self, ArrowError, Judged, Limits};
+use super::events::{BatchParams, lines};
+use super::{DurabilityParam, QueryParams};
+use crate::arrow::{self, ArrowError, ArrowLimits, BatchOutcome};
 use crate::deadline::Late;
-use crate::input::{self, Form, JSON_LINES, Said};
+use crate::input::{self, BodyFormat, EventMetadata, JSON_LINES};
 use crate::node::Node;
-use crate::pool::Reading;
-use crate::problem::{Failure, INTERNAL, INVALID_BODY, Problems, TOO_LARGE};
+use crate::problem::{HttpFailure, INTERNAL, INVALID_BODY, ProblemResponses, TOO_LARGE};
+use crate::reading_pool::PooledReading;
 
 /// Most rows of an Arrow stream, whatever `batch_max` says.
 const ROWS_MAX: usize = 65_536;
 
 /// What is done with a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum BatchOperation {
     Observe,
     Decide,
 }
@@ -62,16 +62,16 @@ pub(crate) enum Asked {
             body = Vec<u8>,
             content_type = "application/vnd.apache.arrow.stream",
         ),
-        Problems,
+        ProblemResponses,
     ),
 )]
 pub(super) async fn observe(
     State(node): State<Arc<Node>>,
-    Params(params): Params<BatchParams>,
+    QueryParams(params): QueryParams<BatchParams>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Failure> {
-    answer(&node, params, &headers, body, Asked::Observe).await
+) -> Result<Response, HttpFailure> {
+    answer(&node, params, &headers, body, BatchOperation::Observe).await
 }
 
 /// Counts, judges and logs events, and answers for each row the decision and what is then known of its keys.
@@ -99,16 +99,16 @@ pub(super) async fn observe(
             body = Vec<u8>,
             content_type = "application/vnd.apache.arrow.stream",
         ),
-        Problems,
+        ProblemResponses,
     ),
 )]
 pub(super) async fn decide(
     State(node): State<Arc<Node>>,
-    Params(params): Params<BatchParams>,
+    QueryParams(params): QueryParams<BatchParams>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Response, Failure> {
-    answer(&node, params, &headers, body, Asked::Decide).await
+) -> Result<Response, HttpFailure> {
+    answer(&node, params, &headers, body, BatchOperation::Decide).await
 }
 
 async fn answer(
@@ -116,25 +116,25 @@ async fn answer(
     params: BatchParams,
     headers: &HeaderMap,
     body: Bytes,
-    asked: Asked,
-) -> Result<Response, Failure> {
+    asked: BatchOperation,
+) -> Result<Response, HttpFailure> {
     let pipeline = Arc::clone(&node.pipeline(params.pipeline.as_deref())?);
     let form = input::form(node, &pipeline, headers, input::COLUMNS)?;
     let id = input::batch_id(headers)?;
     let durability = params.durability;
-    let answered = work_on(node, Brought { pipeline, form, id, body, asked, durability }).await?;
+    let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
     let media = match form {
-        Form::Arrow => arrow::MEDIA_TYPE,
-        Form::JsonArray => input::JSON,
+        BodyFormat::Arrow => arrow::MEDIA_TYPE,
+        BodyFormat::JsonArray => input::JSON,
         _ => JSON_LINES,
     };
-    Ok(([(header::CONTENT_TYPE, media)], Body::new(Parts(answered.into()))).into_response())
+    Ok(([(header::CONTENT_TYPE, media)], Body::new(ChunkedBody(answered.into()))).into_response())
 }
 
 /// A body whose parts are there, of a known length.
-struct Parts(VecDeque<Bytes>);
+struct ChunkedBody(VecDeque<Bytes>);
 
-impl hyper::body::Body for Parts {
+impl hyper::body::Body for ChunkedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -155,31 +155,31 @@ impl hyper::body::Body for Parts {
 }
 
 /// A batch as it came.
-pub(crate) struct Brought {
+pub(crate) struct IncomingBatch {
     pub(crate) pipeline: Arc<Pipeline>,
     /// Arrow, or JSON in lines or an array.
-    pub(crate) form: Form,
+    pub(crate) form: BodyFormat,
     /// The caller's name for it.
     pub(crate) id: Option<String>,
     pub(crate) body: Bytes,
-    pub(crate) asked: Asked,
+    pub(crate) asked: BatchOperation,
     /// What the answer waits for.
-    pub(crate) durability: Option<Durability>,
+    pub(crate) durability: Option<DurabilityParam>,
 }
 
 /// Waits for a place and works on a batch; answers in the form of the request, in parts. All of it is read before any of
 /// it is counted: the reading ends where nobody waits for it any more, and the counting does not.
-pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<Bytes>, Failure> {
+pub(crate) async fn work_on(node: &Arc<Node>, batch: IncomingBatch) -> Result<Vec<Bytes>, HttpFailure> {
     // Whoever waits half of the time that there is gets an answer before the other half is over.
     let place = node.batches.enter(node.timeout() / 2).await?;
     let (at, runtime, bytes) = (Arc::clone(node), Handle::current(), batch.body.len());
-    let work = move |reading: Reading| {
+    let work = move |reading: PooledReading| {
         let _place = place;
-        let Brought { pipeline, form, id, body, asked, durability } = batch;
+        let IncomingBatch { pipeline, form, id, body, asked, durability } = batch;
         let (id, arrival) = (id.as_deref(), at.now());
-        let work = Work { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime };
+        let work = BatchTask { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime };
         match form {
-            Form::Arrow => work.arrow(body, reading),
+            BodyFormat::Arrow => work.arrow(body, reading),
             form => work.json(&body, form, reading).map(|json| vec![Bytes::from(json)]),
         }
     };
@@ -187,25 +187,29 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: Brought) -> Result<Vec<Byte
 }
 
 /// A request that is worked on, on a thread that may block.
-struct Work<'a> {
+struct BatchTask<'a> {
     node: &'a Node,
     pipeline: &'a Arc<Pipeline>,
     id: Option<&'a str>,
     arrival: Time,
-    asked: Asked,
-    durability: Option<Durability>,
+    asked: BatchOperation,
+    durability: Option<DurabilityParam>,
     runtime: Handle,
 }
 
-impl Work<'_> {
+impl BatchTask<'_> {
     /// Names a batch by its number within the request.
-    fn named<'b>(&self, mut batch: Batch<'b>, number: usize) -> Batch<'b> {
+    fn named<'b>(&self, mut batch: EventBatch<'b>, number: usize) -> EventBatch<'b> {
         batch.id = self.id.map(|id| format!("{id}\0{number}"));
         batch
     }
 
     /// Reads batches and then counts all of them.
-    fn ask(&self, batches: &[Batch<'_>], reading: Reading) -> Result<Vec<Judged>, Failure> {
+    fn ask(
+        &self,
+        batches: &[EventBatch<'_>],
+        reading: PooledReading,
+    ) -> Result<Vec<BatchOutcome>, HttpFailure> {
         let engine = &self.node.engine;
         let prepare = |batch| {
             engine.prepare_batch(self.pipeline, batch, self.arrival, &reading.cancellation).ok_or(Late)
@@ -215,29 +219,29 @@ impl Work<'_> {
         prepared.into_iter().map(|batch| self.runtime.block_on(self.count(batch))).collect()
     }
 
-    async fn count(&self, batch: PreparedBatch<'_>) -> Result<Judged, Failure> {
+    async fn count(&self, batch: PreparedBatch<'_>) -> Result<BatchOutcome, HttpFailure> {
         let engine = &self.node.engine;
         let (decisions, answer) = match self.asked {
-            Asked::Observe => (None, engine.observe_batch(batch).await?),
-            Asked::Decide => {
+            BatchOperation::Observe => (None, engine.observe_batch(batch).await?),
+            BatchOperation::Decide => {
                 let (decisions, answer) = engine.decide_batch(batch).await;
                 (Some(decisions), answer)
             }
         };
-        Durability::hold(self.durability, self.node, decisions.as_deref().unwrap_or_default()).await?;
+        DurabilityParam::hold(self.durability, self.node, decisions.as_deref().unwrap_or_default()).await?;
         Ok((decisions, answer))
     }
 
-    fn arrow(&self, body: Bytes, reading: Reading) -> Result<Vec<Bytes>, Failure> {
-        let limits = Limits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
+    fn arrow(&self, body: Bytes, reading: PooledReading) -> Result<Vec<Bytes>, HttpFailure> {
+        let limits = ArrowLimits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
         let records = arrow::read(body, limits).map_err(not_arrow)?;
         let batches = records.iter().map(arrow::batch);
-        let mut batches: Vec<Batch<'_>> =
+        let mut batches: Vec<EventBatch<'_>> =
             batches.zip(0..).map(|(batch, number)| self.named(batch, number)).collect();
         let checked = self.node.engine.check_columns(self.pipeline, &batches, self.arrival);
         let warnings = checked.map_err(input::not_event)?;
         if batches.is_empty() {
-            batches.push(self.named(Batch::default(), 0));
+            batches.push(self.named(EventBatch::default(), 0));
         }
         arrow::write(self.ask(&batches, reading)?, &warnings).map_err(|error| {
             tracing::error!(%error, "an answer could not be written");
@@ -245,29 +249,30 @@ impl Work<'_> {
         })
     }
 
-    fn json(&self, body: &Bytes, form: Form, reading: Reading) -> Result<Vec<u8>, Failure> {
+    fn json(&self, body: &Bytes, form: BodyFormat, reading: PooledReading) -> Result<Vec<u8>, HttpFailure> {
         let max = self.node.plan().batch_max;
         let parts = match form {
-            Form::JsonArray => items(body, max)?,
+            BodyFormat::JsonArray => items(body, max)?,
             _ => lines(body, max)?,
         };
         let (mut events, mut read) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
         // The end of the reading says whether this was cut short.
         for part in parts.iter().take_while(|_| !reading.cancellation.is_cancelled()) {
             let engine = &self.node.engine;
-            let event = Said::default().event(engine, self.pipeline, Form::Json, part, self.arrival);
+            let event =
+                EventMetadata::default().event(engine, self.pipeline, BodyFormat::Json, part, self.arrival);
             read.push(event.map(|(event, warnings)| {
                 events.push(event);
                 warnings
             }));
         }
-        let batch = self.named(Batch::of_events(events), 0);
+        let batch = self.named(EventBatch::of_events(events), 0);
         let Some((decisions, answer)) = self.ask(&[batch], reading)?.pop() else { return Err(Late.into()) };
         let bad = read.iter().filter(|read| read.is_err()).count();
         self.node.metrics.bad_lines.inc_by(bad as u64);
         let mut rows = 0..answer.rows;
         let mut all = String::new();
-        let is_array = form == Form::JsonArray;
+        let is_array = form == BodyFormat::JsonArray;
         for (read, number) in read.into_iter().zip(1..) {
             let value = match read {
                 Err(failure) => json!({"line": number, "error": failure.problem()}),
@@ -295,7 +300,7 @@ impl Work<'_> {
     }
 }
 
-fn not_arrow(error: ArrowError) -> Failure {
+fn not_arrow(error: ArrowError) -> HttpFailure {
     let failure = match &error {
         ArrowError::Limit { .. } => TOO_LARGE.failure(error.to_string()),
         _ => INVALID_BODY.failure(error.to_string()),
@@ -309,7 +314,7 @@ fn not_arrow(error: ArrowError) -> Failure {
 }
 
 /// A row as an object: the members are the columns that have a value in it.
-fn object(decisions: &Option<Vec<Decision>>, answer: &Answer, row: usize) -> Map<String, Value> {
+fn object(decisions: &Option<Vec<Decision>>, answer: &BatchAnswer, row: usize) -> Map<String, Value> {
     let mut object = Map::new();
     if let Some(decision) = decisions.as_ref().and_then(|decisions| decisions.get(row)) {
         object.insert("id".to_owned(), json!(decision.id.to_string()));
@@ -342,7 +347,7 @@ fn cell(column: &AnswerColumn, row: usize) -> Option<Value> {
 }
 
 /// Cuts a JSON array into its items, which are not looked into: whoever reads them finds what is wrong with them.
-fn items(body: &Bytes, max: usize) -> Result<Vec<Bytes>, Failure> {
+fn items(body: &Bytes, max: usize) -> Result<Vec<Bytes>, HttpFailure> {
     let broken = || INVALID_BODY.failure("expected a JSON array of objects").help("nothing was counted");
     let (mut items, mut depth, mut start) = (Vec::new(), 0usize, 0);
     let (mut in_text, mut escaped, mut ended) = (false, false, false);
@@ -384,7 +389,7 @@ mod tests {
     use engine::{Config, Engine, Overrides, Plan};
 
     use super::*;
-    use crate::deadline::{Deadline, Unanswered};
+    use crate::deadline::{Deadline, NoAnswerReason};
 
     fn check(body: &'static str, expected: Option<&[&str]>) {
         let cut = items(&Bytes::from_static(body.as_bytes()), 3).ok();
@@ -403,13 +408,13 @@ mod tests {
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()));
         let free = node.batches.free();
-        for form in [Form::Json, Form::JsonArray, Form::Arrow] {
-            let batch = |body| Brought {
+        for form in [BodyFormat::Json, BodyFormat::JsonArray, BodyFormat::Arrow] {
+            let batch = |body| IncomingBatch {
                 pipeline: Arc::clone(&node.pipeline(None).unwrap()),
                 form,
                 id: None,
                 body: Bytes::from_static(body),
-                asked: Asked::Observe,
+                asked: BatchOperation::Observe,
                 durability: None,
             };
             // All readings have to wait.
@@ -425,7 +430,7 @@ mod tests {
                 Deadline::after(patience).run(async move { work_on(&at, batch).await })
             };
             let late = call(Duration::from_millis(1), b"").await;
-            assert!(matches!(late, Err(Unanswered::Late) | Ok(Err(_))), "{form:?}: {late:?}");
+            assert!(matches!(late, Err(NoAnswerReason::Late) | Ok(Err(_))), "{form:?}: {late:?}");
             tokio::select! {
                 answer = call(Duration::from_secs(3600), b"") => panic!("{form:?}: {answer:?}"),
                 () = async {
@@ -439,8 +444,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             drop(held);
-            let body: &[u8] = if form == Form::JsonArray { b"[]" } else { b"" };
-            if form != Form::Arrow {
+            let body: &[u8] = if form == BodyFormat::JsonArray { b"[]" } else { b"" };
+            if form != BodyFormat::Arrow {
                 assert!(call(Duration::from_secs(3600), body).await.unwrap().is_ok(), "{form:?}");
             }
         }

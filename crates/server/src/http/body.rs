@@ -5,13 +5,15 @@ use std::error::Error;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, header};
 use content::budget::{Budget, Cancellation};
-use content::inflate::{self, StreamEnd, Wrapping, gzip_head, inflate_pieces};
+use content::deflate::{self, DeflateFormat, StreamEnd, gzip_head, inflate_pieces};
 use http_body_util::BodyExt;
 
-use crate::mail::unpack::{Frames, UnpackError, zstd_pieces};
+use crate::mail::content_encoding::{DecompressError, Frames, zstd_pieces};
 use crate::node::Node;
 use crate::pace::TooSlow;
-use crate::problem::{Failure, INVALID_BODY, OVERLOADED, SLOW_REQUEST, TOO_LARGE, UNSUPPORTED_TYPE, shown};
+use crate::problem::{
+    HttpFailure, INVALID_BODY, OVERLOADED, SLOW_REQUEST, TOO_LARGE, UNSUPPORTED_TYPE, shown,
+};
 use crate::shares::{Caller, Share};
 
 /// Memory that is taken for a body of an announced length before so much of it has come.
@@ -23,27 +25,27 @@ const RATIO_MAX: usize = 200;
 const ALONE: &str = "send one member, and nothing behind it";
 
 /// A reason for which zstd is not unpacked.
-enum Refused {
-    Packing(UnpackError),
-    Body(Failure),
+enum BodyRejection {
+    Packing(DecompressError),
+    Body(HttpFailure),
 }
 
-impl From<UnpackError> for Refused {
-    fn from(error: UnpackError) -> Refused {
-        Refused::Packing(error)
+impl From<DecompressError> for BodyRejection {
+    fn from(error: DecompressError) -> BodyRejection {
+        BodyRejection::Packing(error)
     }
 }
 
 /// How a body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Coding {
+enum BodyEncoding {
     Gzip,
     Deflate,
     Zstd,
 }
 
 /// Memory for a body, each byte of it accounted.
-pub(crate) struct Charged {
+pub(crate) struct AccountedBody {
     bytes: Vec<u8>,
     room: Option<Share>,
     /// The length that was announced.
@@ -52,13 +54,13 @@ pub(crate) struct Charged {
     caller: Caller,
 }
 
-impl Charged {
-    fn new(caller: Caller, expected: usize, max: usize) -> Charged {
-        Charged { bytes: Vec::new(), room: None, expected: expected.min(max), max, caller }
+impl AccountedBody {
+    fn new(caller: Caller, expected: usize, max: usize) -> AccountedBody {
+        AccountedBody { bytes: Vec::new(), room: None, expected: expected.min(max), max, caller }
     }
 
     /// Adds bytes. While what is there moves to a larger place, both places are accounted.
-    fn push(&mut self, node: &Node, more: &[u8]) -> Result<(), Failure> {
+    fn push(&mut self, node: &Node, more: &[u8]) -> Result<(), HttpFailure> {
         let length = self.bytes.len().saturating_add(more.len());
         if length > self.max {
             return Err(too_large(self.max));
@@ -84,7 +86,7 @@ pub(crate) async fn read(
     caller: Caller,
     headers: &HeaderMap,
     mut body: Body,
-) -> Result<(Bytes, Option<Share>), Failure> {
+) -> Result<(Bytes, Option<Share>), HttpFailure> {
     let max = usize::try_from(node.plan().body_max).unwrap_or(usize::MAX);
     let coding = coding(headers)?;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -92,7 +94,7 @@ pub(crate) async fn read(
     if waits && announced.is_some_and(|length: usize| length > max) {
         return Err(too_large(max));
     }
-    let mut whole = Charged::new(caller, announced.unwrap_or(0), max);
+    let mut whole = AccountedBody::new(caller, announced.unwrap_or(0), max);
     let mut excess = 0usize;
     let mut paced = node.pace.body();
     while let Some(frame) = paced.wait(body.frame()).await.map_err(too_slow)? {
@@ -104,7 +106,7 @@ pub(crate) async fn read(
         paced.add(data.len());
         if excess > 0 || data.len() > max - whole.bytes.len() {
             // Clients read the answer only once they have sent everything: hear some more of them out.
-            whole = Charged::new(caller, 0, max);
+            whole = AccountedBody::new(caller, 0, max);
             excess = excess.saturating_add(data.len());
             if excess > max {
                 break;
@@ -123,16 +125,16 @@ pub(crate) async fn read(
     Ok((plain.bytes.into(), plain.room))
 }
 
-fn too_slow(slow: TooSlow) -> Failure {
+fn too_slow(slow: TooSlow) -> HttpFailure {
     SLOW_REQUEST.failure(format!("the body: {slow}")).help("send it faster; `body_rate_min` is the bound")
 }
 
-fn too_large(max: usize) -> Failure {
+fn too_large(max: usize) -> HttpFailure {
     TOO_LARGE.failure(format!("the body has more than {max} bytes")).help("send less, or raise `body_max`")
 }
 
 /// Room in memory for so many bytes of a body.
-pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<Share, Failure> {
+pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<Share, HttpFailure> {
     node.room().take(caller, bytes).ok_or_else(|| {
         node.metrics.refused.inc();
         OVERLOADED
@@ -142,21 +144,21 @@ pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<Share, F
 }
 
 /// Returns how a body is packed, as the header says.
-fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Failure> {
+fn coding(headers: &HeaderMap) -> Result<Option<BodyEncoding>, HttpFailure> {
     let mut given = headers.get_all(header::CONTENT_ENCODING).iter();
     let Some(value) = given.next() else { return Ok(None) };
     let text = value.to_str().unwrap_or("?").trim();
     let coding = match text.to_ascii_lowercase().as_str() {
         "identity" => None,
-        "gzip" | "x-gzip" => Some(Coding::Gzip),
-        "deflate" => Some(Coding::Deflate),
-        "zstd" => Some(Coding::Zstd),
+        "gzip" | "x-gzip" => Some(BodyEncoding::Gzip),
+        "deflate" => Some(BodyEncoding::Deflate),
+        "zstd" => Some(BodyEncoding::Zstd),
         _ => return Err(not_unpacked(text)),
     };
     if given.next().is_some() { Err(not_unpacked("several")) } else { Ok(coding) }
 }
 
-fn not_unpacked(text: &str) -> Failure {
+fn not_unpacked(text: &str) -> HttpFailure {
     UNSUPPORTED_TYPE
         .failure(format!("Content-Encoding: `{}` is not unpacked here", shown(text)))
         .help("send one of `gzip`, `deflate`, `zstd`, or the plain body")
@@ -166,13 +168,13 @@ fn not_unpacked(text: &str) -> Failure {
 /// waits for it any more.
 fn unpack(
     node: &Node,
-    packed: &Charged,
-    coding: Coding,
+    packed: &AccountedBody,
+    coding: BodyEncoding,
     cancellation: &Cancellation,
-) -> Result<Charged, Failure> {
+) -> Result<AccountedBody, HttpFailure> {
     let budget = Budget::of_message(packed.bytes.len(), cancellation);
     let ratio = AHEAD_BYTES_MAX.saturating_add(packed.bytes.len().saturating_mul(RATIO_MAX));
-    let mut plain = Charged::new(packed.caller, 0, packed.max);
+    let mut plain = AccountedBody::new(packed.caller, 0, packed.max);
     let mut push = |piece: &[u8]| {
         plain.push(node, piece)?;
         if plain.bytes.len() > ratio {
@@ -183,10 +185,10 @@ fn unpack(
         Ok(())
     };
     match coding {
-        Coding::Gzip => {
+        BodyEncoding::Gzip => {
             let (_, deflated) = gzip_head(&packed.bytes).ok_or_else(damaged)?;
             let (mut sum, mut length) = (crc32fast::Hasher::new(), 0u32);
-            let rest = inflated(deflated, Wrapping::Raw, &budget, |piece| {
+            let rest = inflated(deflated, DeflateFormat::Raw, &budget, |piece| {
                 sum.update(piece);
                 length = length.wrapping_add(piece.len() as u32);
                 push(piece)
@@ -195,13 +197,15 @@ fn unpack(
             let trailer = [sum.finalize().to_le_bytes(), length.to_le_bytes()].concat();
             alone(rest == trailer)?;
         }
-        Coding::Deflate => alone(inflated(&packed.bytes, Wrapping::Zlib, &budget, push)?.is_empty())?,
-        Coding::Zstd => {
-            let push = |piece: &[u8]| push(piece).map_err(Refused::Body);
+        BodyEncoding::Deflate => {
+            alone(inflated(&packed.bytes, DeflateFormat::Zlib, &budget, push)?.is_empty())?
+        }
+        BodyEncoding::Zstd => {
+            let push = |piece: &[u8]| push(piece).map_err(BodyRejection::Body);
             zstd_pieces(&packed.bytes, Frames::One, &budget, push).map_err(|refused| match refused {
-                Refused::Packing(UnpackError::TooCostly) => too_costly(),
-                Refused::Packing(_) => damaged().help(ALONE),
-                Refused::Body(failure) => failure,
+                BodyRejection::Packing(DecompressError::TooCostly) => too_costly(),
+                BodyRejection::Packing(_) => damaged().help(ALONE),
+                BodyRejection::Body(failure) => failure,
             })?;
         }
     }
@@ -211,13 +215,13 @@ fn unpack(
 /// Inflates a stream to its end; answers what follows it.
 fn inflated<'p>(
     packed: &'p [u8],
-    wrapping: Wrapping,
+    wrapping: DeflateFormat,
     budget: &Budget,
-    mut push: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<&'p [u8], Failure> {
+    mut push: impl FnMut(&[u8]) -> Result<(), HttpFailure>,
+) -> Result<&'p [u8], HttpFailure> {
     let mut refused = Ok(());
     let (read, end) = inflate_pieces(packed, wrapping, budget, |piece| {
-        budget.grant(piece.len() as u64 * inflate::STEPS_A_BYTE);
+        budget.grant(piece.len() as u64 * deflate::STEPS_A_BYTE);
         refused = push(piece);
         refused.is_ok()
     });
@@ -229,15 +233,15 @@ fn inflated<'p>(
     }
 }
 
-fn damaged() -> Failure {
+fn damaged() -> HttpFailure {
     INVALID_BODY.failure("the body cannot be unpacked as Content-Encoding says")
 }
 
-fn too_costly() -> Failure {
+fn too_costly() -> HttpFailure {
     TOO_LARGE.failure("the body costs too much to unpack").help("send it plain")
 }
 
-fn alone(is_alone: bool) -> Result<(), Failure> {
+fn alone(is_alone: bool) -> Result<(), HttpFailure> {
     if is_alone { Ok(()) } else { Err(damaged().help(ALONE)) }
 }
 
@@ -264,7 +268,7 @@ mod tests {
     fn check(announced: usize, length: usize, piece: usize, moves: usize) {
         let node = node("8MiB");
         let (max, all) = (8 << 20, node.room().free());
-        let (mut body, mut moved) = (Charged::new(Caller::Known, announced, max), 0);
+        let (mut body, mut moved) = (AccountedBody::new(Caller::Known, announced, max), 0);
         let bytes = vec![7; length];
         for piece in bytes.chunks(piece) {
             let before = body.bytes.capacity();
@@ -297,8 +301,10 @@ mod tests {
         let gzip = [b"\x1f\x8b\x08\0\0\0\0\0\0\x03".as_slice(), &empty].concat();
         let zlib = [b"\x78\x9c".as_slice(), &empty].concat();
         let zstd = [b"\x28\xb5\x2f\xfd\0\0".as_slice(), &[0; 900_000]].concat();
-        for (bytes, coding) in [(gzip, Coding::Gzip), (zlib, Coding::Deflate), (zstd, Coding::Zstd)] {
-            let packed = Charged { bytes, ..Charged::new(Caller::Known, 0, 1 << 20) };
+        for (bytes, coding) in
+            [(gzip, BodyEncoding::Gzip), (zlib, BodyEncoding::Deflate), (zstd, BodyEncoding::Zstd)]
+        {
+            let packed = AccountedBody { bytes, ..AccountedBody::new(Caller::Known, 0, 1 << 20) };
             let refused = unpack(&node, &packed, coding, &Cancellation::default()).err().unwrap();
             assert!(format!("{refused:?}").contains("costs too much"), "{coding:?}: {refused:?}");
         }
@@ -309,12 +315,12 @@ mod tests {
     fn costs_go_by_what_came_in() {
         let node = node("32MiB");
         let unpack = |bytes, coding| {
-            let packed = Charged { bytes, ..Charged::new(Caller::Known, 0, 32 << 20) };
+            let packed = AccountedBody { bytes, ..AccountedBody::new(Caller::Known, 0, 32 << 20) };
             unpack(&node, &packed, coding, &Cancellation::default())
         };
         let zlib = [b"\x78\x9c".as_slice(), &b"\x02\x08\x20\x80\0".repeat(20_000)].concat();
         let zstd = [b"\x28\xb5\x2f\xfd\0\0".as_slice(), &[0; 150_000]].concat();
-        for (bytes, coding) in [(zlib, Coding::Deflate), (zstd, Coding::Zstd)] {
+        for (bytes, coding) in [(zlib, BodyEncoding::Deflate), (zstd, BodyEncoding::Zstd)] {
             let refused = unpack(bytes, coding).err().unwrap();
             assert!(format!("{refused:?}").contains("costs too much"), "{coding:?}: {refused:?}");
         }
@@ -324,7 +330,7 @@ mod tests {
         encoder.write_all(&plain).unwrap();
         let zlib = encoder.finish().unwrap();
         assert!(zlib.len() < plain.len() / 60, "{}", zlib.len());
-        assert!(unpack(zlib, Coding::Deflate).is_ok_and(|unpacked| unpacked.bytes == plain));
+        assert!(unpack(zlib, BodyEncoding::Deflate).is_ok_and(|unpacked| unpacked.bytes == plain));
     }
 
     /// While a body moves to a larger place, both places are there: whoever cannot have both is told.
@@ -334,7 +340,7 @@ mod tests {
         let all = node.room().free();
         let held = [6 << 20, 1 << 20].map(|bytes| room(&node, Caller::Known, bytes).unwrap());
         assert_eq!(node.room().free(), all - (7 << 20));
-        let mut body = Charged::new(Caller::Known, 0, 1 << 20);
+        let mut body = AccountedBody::new(Caller::Known, 0, 1 << 20);
         body.push(&node, &vec![0; 600 << 10]).unwrap();
         assert!(body.push(&node, &vec![0; 100 << 10]).is_err());
         drop(body);

@@ -7,16 +7,18 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use engine::limit::{Exception, ExceptionError, KeyError, LimitKey, LimitPlan, Take, Taken};
+use engine::limit::{
+    LimitException, LimitExceptionError, LimitKey, LimitKeyError, LimitPlan, Take, TakeResult,
+};
 use engine::{Engine, Plan};
 use event::Span;
 use stats::Quality;
 
-use super::Object;
+use super::JsonBody;
 use crate::api::{self, LimitValues};
 use crate::node::{Node, blocking};
 use crate::problem::{
-    Failure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, Problems, shown,
+    HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses, shown,
 };
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -25,19 +27,19 @@ const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
 /// Limits that are taken together, each with its key of one request.
-pub(crate) struct Group(Vec<(Arc<LimitPlan>, LimitKey)>);
+pub(crate) struct LimitGroup(Vec<(Arc<LimitPlan>, LimitKey)>);
 
-impl Group {
+impl LimitGroup {
     /// A limit and those that go with it. `value` gives the fields of the request.
     fn of<'v>(
         engine: &Engine,
         plan: &Plan,
         limit: &LimitPlan,
         value: impl Fn(&str) -> Option<&'v str>,
-    ) -> Result<Group, KeyError> {
+    ) -> Result<LimitGroup, LimitKeyError> {
         let all = plan.limits_of([&*limit.name]).into_iter();
         let keyed = all.map(|limit| Ok((Arc::clone(limit), engine.limit_key_of(limit, &value)?)));
-        Ok(Group(keyed.collect::<Result<_, _>>()?))
+        Ok(LimitGroup(keyed.collect::<Result<_, _>>()?))
     }
 
     /// Those of these names and what goes with them that the request has the fields of.
@@ -46,9 +48,9 @@ impl Group {
         plan: &Plan,
         names: &[String],
         value: impl Fn(&str) -> Option<&'v str>,
-    ) -> Group {
+    ) -> LimitGroup {
         let all = plan.limits_of(names.iter().map(String::as_str)).into_iter();
-        Group(
+        LimitGroup(
             all.filter_map(|limit| Some((Arc::clone(limit), engine.limit_key_of(limit, &value).ok()?)))
                 .collect(),
         )
@@ -64,12 +66,12 @@ impl Group {
 }
 
 /// Finds a limit and reads the key of a request.
-fn group(node: &Node, name: &str, values: &LimitValues) -> Result<Group, Failure> {
+fn group(node: &Node, name: &str, values: &LimitValues) -> Result<LimitGroup, HttpFailure> {
     let plan = node.engine.plan();
     let limit = named(&plan, name)?;
     let texts = texts(values)?;
     let value = |field: &str| texts.iter().find(|(name, _)| *name == field).map(|(_, text)| text.as_str());
-    let group = Group::of(&node.engine, &plan, limit, value).map_err(unfit)?;
+    let group = LimitGroup::of(&node.engine, &plan, limit, value).map_err(unfit)?;
     let known =
         |name: &str| group.0.iter().any(|(limit, _)| limit.key.iter().any(|field| field.name == name));
     if let Some((unknown, _)) = texts.iter().find(|(name, _)| !known(name)) {
@@ -79,14 +81,14 @@ fn group(node: &Node, name: &str, values: &LimitValues) -> Result<Group, Failure
     Ok(group)
 }
 
-fn named<'p>(plan: &'p Plan, name: &str) -> Result<&'p Arc<LimitPlan>, Failure> {
+fn named<'p>(plan: &'p Plan, name: &str) -> Result<&'p Arc<LimitPlan>, HttpFailure> {
     plan.limit(name).ok_or_else(|| {
         NOT_FOUND.failure(format!("there is no limit `{}`", shown(name))).help("`/v1/limits` lists them")
     })
 }
 
 /// The values of a key as texts.
-fn texts(values: &LimitValues) -> Result<Vec<(&str, String)>, Failure> {
+fn texts(values: &LimitValues) -> Result<Vec<(&str, String)>, HttpFailure> {
     let text = |(name, value): (&'_ String, &serde_json::Value)| match value {
         serde_json::Value::String(text) => Ok(text.clone()),
         serde_json::Value::Number(number) => Ok(number.to_string()),
@@ -99,12 +101,12 @@ fn texts(values: &LimitValues) -> Result<Vec<(&str, String)>, Failure> {
     values.iter().map(|entry| Ok((entry.0.as_str(), text(entry)?))).collect()
 }
 
-fn unfit(error: KeyError) -> Failure {
+fn unfit(error: LimitKeyError) -> HttpFailure {
     let detail = match &error {
-        KeyError::Missing { limit, field } => {
+        LimitKeyError::Missing { limit, field } => {
             format!("key: the limit `{limit}` counts by `{field}`, which is not given")
         }
-        KeyError::Unfit { field, value } => format!("key: `{}` is no value of `{field}`", shown(value)),
+        LimitKeyError::Unfit { field, value } => format!("key: `{}` is no value of `{field}`", shown(value)),
     };
     INVALID_PARAMETER.failure(detail)
 }
@@ -116,7 +118,7 @@ pub(crate) fn whole_seconds(span: Span) -> u64 {
 }
 
 /// The fields of draft-ietf-httpapi-ratelimit-headers-11, and `Retry-After`.
-pub(crate) fn fields(taken: &[Taken]) -> HeaderMap {
+pub(crate) fn fields(taken: &[TakeResult]) -> HeaderMap {
     /// The greatest integer of a structured field.
     const INTEGER_MAX: u64 = 999_999_999_999_999;
     let limited = || taken.iter().filter(|taken| !taken.exempt && taken.quota <= INTEGER_MAX);
@@ -147,12 +149,12 @@ pub(crate) fn fields(taken: &[Taken]) -> HeaderMap {
 }
 
 /// Returns what callers are told of a take.
-fn told(taken: &[Taken], answer: api::LimitAnswer) -> Response {
+fn take_response(taken: &[TakeResult], answer: api::LimitAnswer) -> Response {
     let headers = fields(taken);
     if answer.allowed {
         return (headers, Json(answer)).into_response();
     }
-    let refused: Vec<&Taken> = taken.iter().filter(|taken| !taken.allowed).collect();
+    let refused: Vec<&TakeResult> = taken.iter().filter(|taken| !taken.allowed).collect();
     let (word, title, status) = if refused.iter().any(|taken| taken.quality == Quality::Missing) {
         let title = "Counts cannot be had";
         ("temporary-reduced-capacity", title, StatusCode::SERVICE_UNAVAILABLE)
@@ -180,7 +182,7 @@ fn told(taken: &[Taken], answer: api::LimitAnswer) -> Response {
     get,
     path = "/v1/limits",
     tag = "limits",
-    responses((status = 200, description = "The limits", body = [api::LimitInfo]), Problems),
+    responses((status = 200, description = "The limits", body = [api::LimitInfo]), ProblemResponses),
 )]
 pub(super) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::LimitInfo>> {
     let plan = node.engine.plan();
@@ -199,19 +201,19 @@ pub(super) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::Limit
     responses(
         (status = 200, description = "Allowed, as far as the caller is told; with `RateLimit` and `RateLimit-Policy`", body = api::LimitAnswer),
         (status = 429, description = "Over the limit; with `Retry-After`", body = api::LimitProblem, content_type = "application/problem+json"),
-        Problems,
+        ProblemResponses,
     ),
 )]
 pub(super) async fn take(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    Object(take): Object<api::LimitTake>,
-) -> Result<Response, Failure> {
+    JsonBody(take): JsonBody<api::LimitTake>,
+) -> Result<Response, HttpFailure> {
     let group = group(&node, &name, &take.key)?;
     let now = node.now();
     let taken = node.engine.take(&group.takes(take.cost), now).await;
     let answer = api::LimitAnswer::new(&taken);
-    Ok(told(&taken, answer))
+    Ok(take_response(&taken, answer))
 }
 
 /// What a take would be answered. Takes nothing; also tells the truth of limits that ban in the shadow.
@@ -222,18 +224,18 @@ pub(super) async fn take(
     operation_id = "limit_peek",
     params(("name" = String, Path, description = "The limit")),
     request_body = api::LimitTake,
-    responses((status = 200, description = "What it says", body = api::LimitAnswer), Problems),
+    responses((status = 200, description = "What it says", body = api::LimitAnswer), ProblemResponses),
 )]
 pub(super) async fn peek(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    Object(take): Object<api::LimitTake>,
-) -> Result<Json<api::LimitAnswer>, Failure> {
+    JsonBody(take): JsonBody<api::LimitTake>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
     let group = group(&node, &name, &take.key)?;
     Ok(Json(looked(&node, &group, take.cost).await))
 }
 
-async fn looked(node: &Node, group: &Group, cost: Option<u64>) -> api::LimitAnswer {
+async fn looked(node: &Node, group: &LimitGroup, cost: Option<u64>) -> api::LimitAnswer {
     let now = node.now();
     let taken = node.engine.peek_limits(&group.takes(cost), now).await;
     api::LimitAnswer::new(&taken)
@@ -246,13 +248,13 @@ async fn looked(node: &Node, group: &Group, cost: Option<u64>) -> api::LimitAnsw
     tag = "limits",
     params(("name" = String, Path, description = "The limit")),
     request_body = api::LimitRefund,
-    responses((status = 200, description = "What it says then", body = api::LimitAnswer), Problems),
+    responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
 )]
 pub(super) async fn refund(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    Object(refund): Object<api::LimitRefund>,
-) -> Result<Json<api::LimitAnswer>, Failure> {
+    JsonBody(refund): JsonBody<api::LimitRefund>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
     let group = group(&node, &name, &refund.key)?;
     for take in group.takes(Some(refund.amount)) {
         node.engine.refund(take, refund.taken.map(|time| time.0), node.now()).await?;
@@ -267,13 +269,13 @@ pub(super) async fn refund(
     tag = "limits",
     params(("name" = String, Path, description = "The limit")),
     request_body = api::LimitSettle,
-    responses((status = 200, description = "What it says then", body = api::LimitAnswer), Problems),
+    responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
 )]
 pub(super) async fn settle(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    Object(settle): Object<api::LimitSettle>,
-) -> Result<Json<api::LimitAnswer>, Failure> {
+    JsonBody(settle): JsonBody<api::LimitSettle>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
     let group = group(&node, &name, &settle.key)?;
     for take in group.takes(Some(settle.cost)) {
         node.engine.settle(take, settle.reserved, settle.taken.0, node.now()).await?;
@@ -288,13 +290,13 @@ pub(super) async fn settle(
     tag = "limits",
     params(("name" = String, Path, description = "The limit")),
     request_body = api::LimitReset,
-    responses((status = 200, description = "What it says then", body = api::LimitAnswer), Problems),
+    responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
 )]
 pub(super) async fn reset(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    Object(reset): Object<api::LimitReset>,
-) -> Result<Json<api::LimitAnswer>, Failure> {
+    JsonBody(reset): JsonBody<api::LimitReset>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
     let group = group(&node, &name, &reset.key)?;
     for take in group.takes(Some(reset.used)) {
         node.engine.set_used(take, node.now()).await?;
@@ -308,12 +310,12 @@ pub(super) async fn reset(
     path = "/v1/limits/{name}/overrides",
     tag = "limits",
     params(("name" = String, Path, description = "The limit")),
-    responses((status = 200, description = "The overrides", body = api::LimitOverrides), Problems),
+    responses((status = 200, description = "The overrides", body = api::LimitOverrides), ProblemResponses),
 )]
 pub(super) async fn overrides(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-) -> Result<Json<api::LimitOverrides>, Failure> {
+) -> Result<Json<api::LimitOverrides>, HttpFailure> {
     let plan = node.engine.plan();
     let limit = named(&plan, &name)?;
     let posted = node.engine.posted_exceptions(&limit.name).into_iter();
@@ -328,13 +330,13 @@ pub(super) async fn overrides(
     tag = "limits",
     params(("name" = String, Path, description = "The limit")),
     request_body = api::LimitOverride,
-    responses((status = 200, description = "The overrides by now", body = api::LimitOverrides), Problems),
+    responses((status = 200, description = "The overrides by now", body = api::LimitOverrides), ProblemResponses),
 )]
 pub(super) async fn put_override(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    Object(wanted): Object<api::LimitOverride>,
-) -> Result<Json<api::LimitOverrides>, Failure> {
+    JsonBody(wanted): JsonBody<api::LimitOverride>,
+) -> Result<Json<api::LimitOverrides>, HttpFailure> {
     let plan = node.engine.plan();
     let limit = named(&plan, &name)?;
     let texts = texts(&wanted.key)?;
@@ -342,10 +344,10 @@ pub(super) async fn put_override(
     for field in &limit.key {
         let value = texts.iter().find(|(name, _)| *name == field.name).map(|(_, text)| text.clone());
         key.push(value.ok_or_else(|| {
-            unfit(KeyError::Missing { limit: limit.name.to_string(), field: field.name.clone() })
+            unfit(LimitKeyError::Missing { limit: limit.name.to_string(), field: field.name.clone() })
         })?);
     }
-    let exception = Exception {
+    let exception = LimitException {
         limit: limit.name.to_string(),
         key,
         count: wanted.count,
@@ -354,10 +356,10 @@ pub(super) async fn put_override(
     };
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     blocking(move || engine.post_exception(exception, now)).await.map_err(|error| match error {
-        ExceptionError::Key(error) => unfit(error),
-        ExceptionError::Unfit(why) => INVALID_PARAMETER.failure(format!("key: {why}")),
-        ExceptionError::Full => OVERLOADED.failure(error.to_string()),
-        ExceptionError::Directory(error) => {
+        LimitExceptionError::Key(error) => unfit(error),
+        LimitExceptionError::Unfit(why) => INVALID_PARAMETER.failure(format!("key: {why}")),
+        LimitExceptionError::Full => OVERLOADED.failure(error.to_string()),
+        LimitExceptionError::Directory(error) => {
             tracing::error!(%error, "an override could not be kept");
             INTERNAL.failure("overrides could not be written").help("the node's log says why")
         }

@@ -1,15 +1,15 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
+pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
-pub(crate) mod decide;
-pub(crate) mod decisions;
-pub(crate) mod forward;
+pub(crate) mod events;
+mod feedback;
+pub(crate) mod forward_auth;
 mod limits;
+mod mail_reports;
 mod node;
-mod report;
 mod rules;
-mod said;
 mod statistics;
 
 use std::sync::Arc;
@@ -38,8 +38,8 @@ use crate::clock::Clock;
 use crate::guard::guard;
 use crate::node::Node;
 use crate::problem::{
-    Failure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNAVAILABLE, UNSUPPORTED_TYPE,
-    shown,
+    HttpFailure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNAVAILABLE,
+    UNSUPPORTED_TYPE, shown,
 };
 
 #[derive(OpenApi)]
@@ -57,32 +57,32 @@ use crate::problem::{
         (name = "rules", description = "What events are judged by"),
         (name = "node", description = "The node itself"),
     ),
-    components(schemas(api::Problem)),
+    components(schemas(api::ProblemJson)),
     security(("token" = [])),
 )]
-struct Description;
+struct ApiDescription;
 
 #[derive(OpenApi)]
-#[openapi(paths(forward::auth))]
+#[openapi(paths(forward_auth::auth))]
 struct ForwardDescription;
 
 /// The routes, behind the guard, and what they share.
 pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
-    let (router, mut openapi) = OpenApiRouter::with_openapi(Description::openapi())
-        .routes(routes!(decide::decide))
-        .routes(routes!(decide::batch))
+    let (router, mut openapi) = OpenApiRouter::with_openapi(ApiDescription::openapi())
+        .routes(routes!(events::decide))
+        .routes(routes!(events::batch))
         .routes(routes!(batch::observe))
         .routes(routes!(batch::decide))
-        .routes(routes!(decide::observe))
-        .routes(routes!(decide::peek))
-        .routes(routes!(said::decision))
-        .routes(routes!(decisions::lookup, decisions::label, decisions::lift))
-        .routes(routes!(decisions::stream))
-        .routes(routes!(decisions::ips))
-        .routes(routes!(said::feedback))
-        .routes(routes!(said::feedback_batch))
-        .routes(routes!(said::learn))
-        .routes(routes!(report::report))
+        .routes(routes!(events::observe))
+        .routes(routes!(events::peek))
+        .routes(routes!(feedback::decision))
+        .routes(routes!(bans::lookup, bans::label, bans::lift))
+        .routes(routes!(bans::stream))
+        .routes(routes!(bans::ips))
+        .routes(routes!(feedback::feedback))
+        .routes(routes!(feedback::feedback_batch))
+        .routes(routes!(feedback::learn))
+        .routes(routes!(mail_reports::report))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::top))
         .routes(routes!(limits::limits))
@@ -104,9 +104,9 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(node::metrics))
         .routes(routes!(node::openapi))
         .routes(routes!(node::index))
-        .route("/v1/auth/{name}", any(forward::auth))
-        .route("/v1/auth/{name}/", any(forward::auth))
-        .route("/v1/auth/{name}/{*rest}", any(forward::auth))
+        .route("/v1/auth/{name}", any(forward_auth::auth))
+        .route("/v1/auth/{name}/", any(forward_auth::auth))
+        .route("/v1/auth/{name}/{*rest}", any(forward_auth::auth))
         .split_for_parts();
     // It takes any method, which a description cannot say.
     openapi.merge(ForwardDescription::openapi());
@@ -136,25 +136,25 @@ async fn dated(State(node): State<Arc<Node>>, mut response: Response) -> Respons
     response
 }
 
-async fn nowhere(uri: Uri) -> Failure {
+async fn nowhere(uri: Uri) -> HttpFailure {
     NOT_FOUND.failure(format!("there is no URL `{}`", shown(uri.path()))).help("`/` names them all")
 }
 
-async fn no_method(method: Method, uri: Uri) -> Failure {
+async fn no_method(method: Method, uri: Uri) -> HttpFailure {
     METHOD_NOT_ALLOWED
         .failure(format!("{} {}", shown(method.as_str()), shown(uri.path())))
         .help("the header Allow names what it knows")
 }
 
 /// The query of a URL; what cannot be read is a problem.
-struct Params<T>(T);
+struct QueryParams<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = HttpFailure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Params<T>, Failure> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParams<T>, HttpFailure> {
         let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(params)| Params(params)).map_err(|rejection| {
+        query.map(|Query(params)| QueryParams(params)).map_err(|rejection| {
             let why = match &rejection {
                 QueryRejection::FailedToDeserializeQueryString(error) => {
                     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
@@ -171,20 +171,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 /// What a request's answer waits for, beside what the node's configuration says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Durability {
+pub(crate) enum DurabilityParam {
     /// All that the request has added is on disk and synced, in statistics and journal.
     Sync,
 }
 
-impl Durability {
+impl DurabilityParam {
     /// Waits for it. Who asks for it forgets the events once they are answered: those that could not be counted are an
     /// error then, whatever `on_error` says.
     pub(crate) async fn hold(
-        wanted: Option<Durability>,
+        wanted: Option<DurabilityParam>,
         node: &Node,
         decisions: &[Decision],
-    ) -> Result<(), Failure> {
-        let Some(Durability::Sync) = wanted else { return Ok(()) };
+    ) -> Result<(), HttpFailure> {
+        let Some(DurabilityParam::Sync) = wanted else { return Ok(()) };
         if decisions.iter().any(|decision| decision.uncounted || decision.unlogged) {
             let failure = UNAVAILABLE.failure("not all events could be counted and logged");
             return Err(failure.help("send it again: what has an id counts once"));
@@ -194,14 +194,14 @@ impl Durability {
 }
 
 /// A body that is one JSON object of a known shape; what cannot be read is a problem.
-struct Object<T>(T);
+struct JsonBody<T>(T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Object<T> {
-    type Rejection = Failure;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = HttpFailure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Object<T>, Failure> {
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, HttpFailure> {
         let object = axum::Json::<T>::from_request(request, state).await;
-        object.map(|axum::Json(object)| Object(object)).map_err(|rejection| match rejection {
+        object.map(|axum::Json(object)| JsonBody(object)).map_err(|rejection| match rejection {
             JsonRejection::MissingJsonContentType(_) => UNSUPPORTED_TYPE
                 .failure("Content-Type: expected `application/json`")
                 .help("send one JSON object"),

@@ -10,25 +10,25 @@ use axum::response::{IntoResponse, Response};
 use crate::api;
 use crate::metrics;
 use crate::node::Node;
-use crate::problem::{Failure, INTERNAL, Problems, UNAVAILABLE};
+use crate::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE};
 
 /// What the node runs: its pipelines with their kinds, bands and rules.
 #[utoipa::path(
     get,
     path = "/v1/pipelines",
     tag = "node",
-    responses((status = 200, description = "The pipelines", body = api::Pipelines), Problems),
+    responses((status = 200, description = "The pipelines", body = api::PipelinesJson), ProblemResponses),
 )]
-pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::Pipelines> {
+pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::PipelinesJson> {
     let plan = node.engine.plan();
-    let pipelines = plan.pipelines.iter().map(|pipeline| api::Pipeline::from(&**pipeline));
-    Json(api::Pipelines { pipelines: pipelines.collect() })
+    let pipelines = plan.pipelines.iter().map(|pipeline| api::PipelineJson::from(&**pipeline));
+    Json(api::PipelinesJson { pipelines: pipelines.collect() })
 }
 
-fn health(conditions: Vec<api::Condition>) -> Json<api::Health> {
+fn health(conditions: Vec<api::ConditionJson>) -> Json<api::HealthJson> {
     let status = if conditions.is_empty() { "ok" } else { "degraded" };
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    Json(api::Health { status: status.to_owned(), version, conditions })
+    Json(api::HealthJson { status: status.to_owned(), version, conditions })
 }
 
 /// Whether the process is alive. Never needs a token.
@@ -37,9 +37,9 @@ fn health(conditions: Vec<api::Condition>) -> Json<api::Health> {
     path = "/healthz",
     tag = "node",
     security(()),
-    responses((status = 200, description = "It is", body = api::Health)),
+    responses((status = 200, description = "It is", body = api::HealthJson)),
 )]
-pub(super) async fn healthz() -> Json<api::Health> {
+pub(super) async fn healthz() -> Json<api::HealthJson> {
     health(Vec::new())
 }
 
@@ -50,17 +50,17 @@ pub(super) async fn healthz() -> Json<api::Health> {
     post,
     path = "/v1/snapshots",
     tag = "node",
-    responses((status = 201, description = "It is made", body = api::Snapshot), Problems),
+    responses((status = 201, description = "It is made", body = api::SnapshotJson), ProblemResponses),
 )]
 pub(super) async fn snapshot(
     State(node): State<Arc<Node>>,
-) -> Result<(StatusCode, Json<api::Snapshot>), Failure> {
+) -> Result<(StatusCode, Json<api::SnapshotJson>), HttpFailure> {
     node.claim_snapshot()?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| engine.snapshot(now, is_over);
     let name = node.scans.run(node.timeout() / 2, work).await??;
     tracing::info!(name, "a snapshot was made");
-    Ok((StatusCode::CREATED, Json(api::Snapshot { name })))
+    Ok((StatusCode::CREATED, Json(api::SnapshotJson { name })))
 }
 
 /// Whether the node takes requests; if not, why. Never needs a token. The conditions say what is wrong with a node that still takes them.
@@ -69,11 +69,11 @@ pub(super) async fn snapshot(
     path = "/readyz",
     tag = "node",
     security(()),
-    responses((status = 200, description = "It does", body = api::Health), Problems),
+    responses((status = 200, description = "It does", body = api::HealthJson), ProblemResponses),
 )]
-pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::Health>, Failure> {
+pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::HealthJson>, HttpFailure> {
     match node.unready() {
-        None => Ok(health(node.engine.health().list().into_iter().map(api::Condition::from).collect())),
+        None => Ok(health(node.engine.health().list().into_iter().map(api::ConditionJson::from).collect())),
         Some(why) => Err(UNAVAILABLE.failure(why)),
     }
 }
@@ -85,10 +85,10 @@ pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::He
     tag = "node",
     responses(
         (status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text"),
-        Problems,
+        ProblemResponses,
     ),
 )]
-pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, Failure> {
+pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, HttpFailure> {
     let of = Arc::clone(&node);
     let page = node.pages.run(node.timeout() / 2, move |_| of.metrics.page()).await?;
     let page = page.map_err(|_| INTERNAL.failure("the metrics could not be written"))?;
@@ -100,7 +100,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, F
     get,
     path = "/openapi.json",
     tag = "node",
-    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value), Problems),
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value), ProblemResponses),
 )]
 pub(super) async fn openapi(State(node): State<Arc<Node>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], node.openapi.clone()).into_response()
@@ -156,7 +156,7 @@ GET  /                    this page
     get,
     path = "/",
     tag = "node",
-    responses((status = 200, description = "A list", body = String, content_type = "text/plain"), Problems),
+    responses((status = 200, description = "A list", body = String, content_type = "text/plain"), ProblemResponses),
 )]
 pub(super) async fn index() -> &'static str {
     INDEX

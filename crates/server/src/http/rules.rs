@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use engine::{Proposal, Reloaded};
+use engine::{Proposal, ReloadOutcome};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{Object, Params};
+use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::node::Node;
-use crate::problem::{Failure, INVALID_BODY, NOT_FOUND, Problems};
-use crate::server::told;
+use crate::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
+use crate::server::log_reload;
 
 /// Which pipeline is meant.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -49,11 +49,15 @@ pub(super) struct ReloadParams {
 }
 
 /// Changes something away from the threads that serve connections, and logs what came of it.
-async fn change<F>(node: &Arc<Node>, dry_run: bool, proposal: F) -> Result<Json<api::Reloaded>, Failure>
+async fn change<F>(
+    node: &Arc<Node>,
+    dry_run: bool,
+    proposal: F,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure>
 where
     F: FnOnce(
-            &dyn Fn(Proposal<'_>) -> Result<Reloaded, engine::ReloadError>,
-        ) -> Result<Reloaded, engine::ReloadError>
+            &dyn Fn(Proposal<'_>) -> Result<ReloadOutcome, engine::ReloadError>,
+        ) -> Result<ReloadOutcome, engine::ReloadError>
         + Send
         + 'static,
 {
@@ -61,12 +65,12 @@ where
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
         let changed = proposal(&|proposal| engine.change_unless(proposal, now, dry_run, is_over));
         if !dry_run {
-            told(&changed);
+            log_reload(&changed);
         }
         changed
     };
     let reloaded = node.scans.run(node.timeout() / 2, work).await??;
-    Ok(Json(api::Reloaded::new(&reloaded, dry_run)))
+    Ok(Json(api::ReloadOutcomeJson::new(&reloaded, dry_run)))
 }
 
 /// What stands over the file of a pipeline, and the versions that can be gone back to.
@@ -75,14 +79,14 @@ where
     path = "/v1/rules",
     tag = "rules",
     params(RulesParams),
-    responses((status = 200, description = "What is in force", body = api::Rules), Problems),
+    responses((status = 200, description = "What is in force", body = api::RulesJson), ProblemResponses),
 )]
 pub(super) async fn rules(
     State(node): State<Arc<Node>>,
-    Params(params): Params<RulesParams>,
-) -> Result<Json<api::Rules>, Failure> {
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::RulesJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
-    Ok(Json(api::Rules::from(&node.engine.rules_info(&pipeline))))
+    Ok(Json(api::RulesJson::from(&node.engine.rules_info(&pipeline))))
 }
 
 /// Lays a text of rules over the file of a pipeline, as that is laid over its preset: an entry of the same name is
@@ -97,13 +101,13 @@ pub(super) async fn rules(
         description = "Sections of a pipeline's configuration, but for what it is; no set or model can name a file",
         content((String = "application/toml"), (String = "text/plain")),
     ),
-    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
 pub(super) async fn post(
     State(node): State<Arc<Node>>,
-    Params(PostParams { pipeline, dry_run, candidate }): Params<PostParams>,
+    QueryParams(PostParams { pipeline, dry_run, candidate }): QueryParams<PostParams>,
     body: axum::body::Bytes,
-) -> Result<Json<api::Reloaded>, Failure> {
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
     let text = String::from_utf8(body.into());
     let text = text.map_err(|_| INVALID_BODY.failure("the body is no UTF-8 text").help("send TOML"))?;
@@ -123,12 +127,12 @@ pub(super) async fn post(
     path = "/v1/rules/reload",
     tag = "rules",
     params(ReloadParams),
-    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
 pub(super) async fn reload(
     State(node): State<Arc<Node>>,
-    Params(ReloadParams { dry_run }): Params<ReloadParams>,
-) -> Result<Json<api::Reloaded>, Failure> {
+    QueryParams(ReloadParams { dry_run }): QueryParams<ReloadParams>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     change(&node, dry_run, |change| change(Proposal::Files)).await
 }
 
@@ -138,13 +142,13 @@ pub(super) async fn reload(
     post,
     path = "/v1/rules/rollback",
     tag = "rules",
-    request_body = api::Rollback,
-    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+    request_body = api::RollbackRequest,
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
 pub(super) async fn rollback(
     State(node): State<Arc<Node>>,
-    Object(api::Rollback { version, pipeline }): Object<api::Rollback>,
-) -> Result<Json<api::Reloaded>, Failure> {
+    JsonBody(api::RollbackRequest { version, pipeline }): JsonBody<api::RollbackRequest>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
     change(&node, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
         .await
@@ -156,12 +160,12 @@ pub(super) async fn rollback(
     path = "/v1/rules/promote",
     tag = "rules",
     params(RulesParams),
-    responses((status = 200, description = "What has changed", body = api::Reloaded), Problems),
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
 pub(super) async fn promote(
     State(node): State<Arc<Node>>,
-    Params(params): Params<RulesParams>,
-) -> Result<Json<api::Reloaded>, Failure> {
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?.name.clone();
     change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
 }
@@ -172,17 +176,17 @@ pub(super) async fn promote(
     path = "/v1/rules/comparison",
     tag = "rules",
     params(RulesParams),
-    responses((status = 200, description = "How often they disagree, and on what", body = api::Comparison), Problems),
+    responses((status = 200, description = "How often they disagree, and on what", body = api::ComparisonJson), ProblemResponses),
 )]
 pub(super) async fn comparison(
     State(node): State<Arc<Node>>,
-    Params(params): Params<RulesParams>,
-) -> Result<Json<api::Comparison>, Failure> {
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::ComparisonJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let comparison = node.engine.comparison(&pipeline).ok_or_else(|| {
         NOT_FOUND
             .failure(format!("the pipeline `{}` has no candidate", pipeline.name))
             .help("post one with `POST /v1/rules?candidate=true`, or name its file in the configuration")
     })?;
-    Ok(Json(api::Comparison::from(&comparison)))
+    Ok(Json(api::ComparisonJson::from(&comparison)))
 }

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
-use super::Params;
+use super::QueryParams;
 use crate::api;
 use crate::node::Node;
-use crate::problem::{Failure, INVALID_PARAMETER, NOT_APPLICABLE, Problems};
+use crate::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, ProblemResponses};
 
 /// Keys that are shown unless the caller wants another number of them.
 const SHOWN: usize = 10;
@@ -39,12 +39,12 @@ pub(super) struct TimelineParams {
     path = "/v1/timeline",
     tag = "statistics",
     params(TimelineParams),
-    responses((status = 200, description = "Its buckets", body = api::Timeline), Problems),
+    responses((status = 200, description = "Its buckets", body = api::TimelineJson), ProblemResponses),
 )]
 pub(super) async fn timeline(
     State(node): State<Arc<Node>>,
-    Params(params): Params<TimelineParams>,
-) -> Result<Json<api::Timeline>, Failure> {
+    QueryParams(params): QueryParams<TimelineParams>,
+) -> Result<Json<api::TimelineJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let (of, TimelineParams { kind, value, .. }) = (Arc::clone(&pipeline), params);
@@ -54,7 +54,7 @@ pub(super) async fn timeline(
     };
     let (known, kind) = node.lookups.run(node.timeout() / 2, work).await?;
     let known = known?;
-    Ok(Json(api::Timeline::new(&pipeline.name, &kind, &known)))
+    Ok(Json(api::TimelineJson::new(&pipeline.name, &kind, &known)))
 }
 
 /// What is hot.
@@ -82,12 +82,12 @@ pub(super) struct TopParams {
     path = "/v1/top",
     tag = "statistics",
     params(TopParams),
-    responses((status = 200, description = "The hottest keys", body = api::Top), Problems),
+    responses((status = 200, description = "The hottest keys", body = api::TopKeysJson), ProblemResponses),
 )]
 pub(super) async fn top(
     State(node): State<Arc<Node>>,
-    Params(params): Params<TopParams>,
-) -> Result<Json<api::Top>, Failure> {
+    QueryParams(params): QueryParams<TopParams>,
+) -> Result<Json<api::TopKeysJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let window = params.window.map_or(Ok(Span::hours(1)), |text| text.parse());
     let window = window.map_err(|error| INVALID_PARAMETER.failure(format!("window: {error}")))?;
@@ -114,11 +114,11 @@ pub(super) async fn top(
     };
     let (hottest, kind, counter) = node.scans.run(node.timeout() / 2, work).await?;
     let hottest = hottest?;
-    Ok(Json(api::Top {
+    Ok(Json(api::TopKeysJson {
         pipeline: pipeline.name.clone(),
         kind,
         counter,
         window: api::Length(window),
-        keys: hottest.iter().map(api::Hot::from).collect(),
+        keys: hottest.iter().map(api::HotKeyJson::from).collect(),
     }))
 }

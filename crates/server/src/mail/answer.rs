@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use engine::report::ID_FIELD;
-use engine::{Acting, Decision, ListenerPlan, MailReply};
+use engine::feedback::ID_FIELD;
+use engine::{Decision, ListenerPlan, MailEnforcement, MailReply};
 use judge::Reason;
 
-use super::Outcome;
-use super::told::Scored;
+use super::MessageOutcome;
+use super::score::PrintedScore;
 
 /// Names of the fields that are written. Those that a message brings are somebody's forgery, and taken away.
 pub(crate) const OWN_FIELDS: [&str; 6] =
@@ -24,7 +24,7 @@ const STARS_MAX: usize = 50;
 
 /// What becomes of [`ID_FIELD`], by which a report on a message finds the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ticket {
+pub(crate) enum IdFieldAction {
     /// This one is written, and those that the message brings are taken away.
     Write(String),
     /// Those that the message brings are taken away: one of another message would lead its reports astray.
@@ -35,7 +35,7 @@ pub(crate) enum Ticket {
 
 /// A reply to a mail server.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Answer {
+pub(crate) struct MailAnswer {
     pub(crate) reply: MailReply,
     /// Names of [`OWN_FIELDS`] of which all fields that the message brings are to be taken away.
     pub(crate) stale: Vec<&'static str>,
@@ -45,19 +45,19 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-impl Answer {
+impl MailAnswer {
     /// The reply to a message.
-    pub(crate) fn of(plan: &ListenerPlan, outcome: &Outcome, ticket: &Ticket) -> Answer {
+    pub(crate) fn of(plan: &ListenerPlan, outcome: &MessageOutcome, ticket: &IdFieldAction) -> MailAnswer {
         let mut answer = match outcome {
-            Outcome::Decided(decision) => decided(plan, decision),
-            Outcome::FailOpen(_) => undecided(MailReply::Pass, String::new()),
-            Outcome::FailClosed(_) => undecided(MailReply::Defer, plan.defer_text.clone()),
+            MessageOutcome::Decided(decision) => decided(plan, decision),
+            MessageOutcome::FailOpen(_) => undecided(MailReply::Pass, String::new()),
+            MessageOutcome::FailClosed(_) => undecided(MailReply::Defer, plan.defer_text.clone()),
         };
-        if plan.acting != Acting::Enforce && answer.reply != MailReply::Pass {
+        if plan.acting != MailEnforcement::Enforce && answer.reply != MailReply::Pass {
             answer.reply = MailReply::Tag;
         }
-        if plan.acting == Acting::Nothing {
-            return Answer {
+        if plan.acting == MailEnforcement::Nothing {
+            return MailAnswer {
                 reply: MailReply::Pass,
                 stale: Vec::new(),
                 fields: Vec::new(),
@@ -65,20 +65,20 @@ impl Answer {
             };
         }
         match ticket {
-            Ticket::Write(ticket) => answer.fields.push((ID_FIELD, ticket.clone())),
-            Ticket::Remove => {}
-            Ticket::Leave => answer.stale.retain(|name| *name != ID_FIELD),
+            IdFieldAction::Write(ticket) => answer.fields.push((ID_FIELD, ticket.clone())),
+            IdFieldAction::Remove => {}
+            IdFieldAction::Leave => answer.stale.retain(|name| *name != ID_FIELD),
         }
         answer
     }
 }
 
-fn undecided(reply: MailReply, text: String) -> Answer {
+fn undecided(reply: MailReply, text: String) -> MailAnswer {
     let fields = vec![(TOLLHOUSE, "action=undecided".to_owned())];
-    Answer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
+    MailAnswer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
 }
 
-fn decided(plan: &ListenerPlan, decision: &Decision) -> Answer {
+fn decided(plan: &ListenerPlan, decision: &Decision) -> MailAnswer {
     let verdict = &decision.verdict;
     let reply = plan.replies.of(verdict.action);
     let is_spam = reply != MailReply::Pass;
@@ -100,7 +100,7 @@ fn decided(plan: &ListenerPlan, decision: &Decision) -> Answer {
         MailReply::Defer => plan.defer_text.replace("{id}", &id),
         _ => String::new(),
     };
-    Answer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
+    MailAnswer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
 }
 
 /// As SpamAssassin writes it, for filters that read it: `Yes, score=5.2 required=4.0 tests=A,B`.
@@ -113,7 +113,7 @@ fn status(plan: &ListenerPlan, decision: &Decision, is_spam: bool) -> String {
     let _ = match required {
         // Where a rule's effect decided, and not the score, the two agree with it all the same.
         Some(band) => {
-            let Scored { score, threshold, .. } = Scored::new(verdict.score, band.at, is_spam, 1);
+            let PrintedScore { score, threshold, .. } = PrintedScore::new(verdict.score, band.at, is_spam, 1);
             write!(text, ", score={score:.1} required={threshold:.1}")
         }
         None => write!(text, ", score={:.1}", verdict.score),
@@ -148,7 +148,7 @@ mod tests {
     use judge::Action;
 
     use super::*;
-    use crate::mail::Trouble;
+    use crate::mail::DecisionFailure;
 
     fn plan(keys: &str) -> (ListenerPlan, Arc<Engine>) {
         let text = format!(
@@ -159,7 +159,7 @@ mod tests {
         (plan.node.listeners[0].clone(), Arc::new(Engine::ephemeral(plan).unwrap()))
     }
 
-    fn decision(engine: &Engine, action: Action, score: f64, rules: &[&str]) -> Outcome {
+    fn decision(engine: &Engine, action: Action, score: f64, rules: &[&str]) -> MessageOutcome {
         let pipeline = Arc::clone(engine.plan().pipeline(None).unwrap());
         let event = content::message::event(b"\r\n".to_vec(), content::message::Envelope::default());
         let prepared = engine.prepare(&pipeline, event, Time::from_seconds(1_779_012_000));
@@ -174,23 +174,28 @@ mod tests {
         decision.verdict.action = action;
         decision.verdict.score = score;
         decision.verdict.reasons = rules.iter().map(reason).collect();
-        Outcome::Decided(Box::new(decision))
+        MessageOutcome::Decided(Box::new(decision))
     }
 
-    fn field<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    fn field<'a>(answer: &'a MailAnswer, name: &str) -> Option<&'a str> {
         answer.fields.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str())
     }
 
     #[test]
     fn fields_say_what_was_found() {
         let (plan, engine) = plan("");
-        let answer = Answer::of(&plan, &decision(&engine, Action::Tag, 5.25, &["A", "B_2"]), &Ticket::Remove);
+        let answer = MailAnswer::of(
+            &plan,
+            &decision(&engine, Action::Tag, 5.25, &["A", "B_2"]),
+            &IdFieldAction::Remove,
+        );
         assert_eq!((answer.reply, field(&answer, "X-Spam-Flag")), (MailReply::Tag, Some("YES")));
         assert_eq!(field(&answer, "X-Spam-Status"), Some("Yes, score=5.3 required=4.0 tests=A,B_2"));
         assert_eq!(field(&answer, "X-Spam-Level"), Some("*****"));
         assert!(field(&answer, TOLLHOUSE).unwrap().starts_with("action=tag, score=5.25, id="));
 
-        let answer = Answer::of(&plan, &decision(&engine, Action::Accept, -1.0, &[]), &Ticket::Remove);
+        let answer =
+            MailAnswer::of(&plan, &decision(&engine, Action::Accept, -1.0, &[]), &IdFieldAction::Remove);
         assert_eq!(
             (answer.reply, field(&answer, "X-Spam"), field(&answer, "X-Spam-Level")),
             (MailReply::Pass, None, None)
@@ -204,7 +209,8 @@ mod tests {
         let (plan, engine) = plan("");
         let names: Vec<String> = (0..100).map(|number| format!("RULE_OF_NUMBER_{number}\r\n")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let answer = Answer::of(&plan, &decision(&engine, Action::Reject, 1e9, &names), &Ticket::Remove);
+        let answer =
+            MailAnswer::of(&plan, &decision(&engine, Action::Reject, 1e9, &names), &IdFieldAction::Remove);
         let status = field(&answer, "X-Spam-Status").unwrap();
         assert!(status.split("\n\t").all(|line| line.len() < 78 && !line.contains(['\r', '\n'])), "{status}");
         assert_eq!(status.matches("RULE_OF").count(), RULES_MAX);
@@ -217,7 +223,8 @@ mod tests {
     fn a_status_never_contradicts_itself() {
         let (plan, engine) = plan("");
         let status = |action: Action, score: f64| {
-            let answer = Answer::of(&plan, &decision(&engine, action, score, &["GTUBE"]), &Ticket::Remove);
+            let answer =
+                MailAnswer::of(&plan, &decision(&engine, action, score, &["GTUBE"]), &IdFieldAction::Remove);
             answer.fields.into_iter().find(|(name, _)| *name == "X-Spam-Status").unwrap().1
         };
         assert_eq!(status(Action::Reject, 1.4), "Yes, score=4.0 required=4.0 tests=GTUBE");
@@ -229,7 +236,7 @@ mod tests {
         let check = |keys: &str, action: Action, expected: MailReply| {
             let (plan, engine) = plan(keys);
             assert_eq!(
-                Answer::of(&plan, &decision(&engine, action, 9.0, &[]), &Ticket::Remove).reply,
+                MailAnswer::of(&plan, &decision(&engine, action, 9.0, &[]), &IdFieldAction::Remove).reply,
                 expected,
                 "{keys} {action}"
             );
@@ -242,28 +249,29 @@ mod tests {
         check("act = \"tag\"", Action::Accept, MailReply::Pass);
         check("act = \"none\"", Action::Reject, MailReply::Pass);
         let (silent, engine) = plan("act = \"none\"");
-        let ticket = Ticket::Write("1-2".to_owned());
-        let answer = Answer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]), &ticket);
+        let ticket = IdFieldAction::Write("1-2".to_owned());
+        let answer = MailAnswer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]), &ticket);
         assert!(answer.fields.is_empty() && answer.stale.is_empty(), "the message stays as it is");
-        let slow = Outcome::FailClosed(Trouble::Slow);
-        assert_eq!(Answer::of(&silent, &slow, &Ticket::Remove).reply, MailReply::Pass);
+        let slow = MessageOutcome::FailClosed(DecisionFailure::Slow);
+        assert_eq!(MailAnswer::of(&silent, &slow, &IdFieldAction::Remove).reply, MailReply::Pass);
         let (plan, _) = plan("");
-        assert_eq!(Answer::of(&plan, &slow, &Ticket::Remove).reply, MailReply::Defer);
-        let open = Answer::of(&plan, &Outcome::FailOpen(Trouble::Slow), &Ticket::Remove);
+        assert_eq!(MailAnswer::of(&plan, &slow, &IdFieldAction::Remove).reply, MailReply::Defer);
+        let open =
+            MailAnswer::of(&plan, &MessageOutcome::FailOpen(DecisionFailure::Slow), &IdFieldAction::Remove);
         assert_eq!((open.reply, open.stale), (MailReply::Pass, OWN_FIELDS.to_vec()));
     }
 
     #[test]
     fn tickets_are_written_taken_away_or_left() {
         let (plan, engine) = plan("");
-        let check = |ticket: Ticket, written: Option<&str>, taken: bool| {
-            let answer = Answer::of(&plan, &decision(&engine, Action::Accept, 0.0, &[]), &ticket);
+        let check = |ticket: IdFieldAction, written: Option<&str>, taken: bool| {
+            let answer = MailAnswer::of(&plan, &decision(&engine, Action::Accept, 0.0, &[]), &ticket);
             assert_eq!(field(&answer, ID_FIELD), written, "{ticket:?}");
             assert_eq!(answer.stale.contains(&ID_FIELD), taken, "{ticket:?}");
             assert!(answer.stale.contains(&TOLLHOUSE), "{ticket:?}");
         };
-        check(Ticket::Write("1-2".to_owned()), Some("1-2"), true);
-        check(Ticket::Remove, None, true);
-        check(Ticket::Leave, None, false);
+        check(IdFieldAction::Write("1-2".to_owned()), Some("1-2"), true);
+        check(IdFieldAction::Remove, None, true);
+        check(IdFieldAction::Leave, None, false);
     }
 }

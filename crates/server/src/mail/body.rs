@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::pace::Paced;
+use crate::pace::PaceMeter;
 use crate::shares::{Caller, Share, Shares};
 
 /// The bytes of a message, of which so many are kept as its listener wants and the node has room for.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct MessageBody {
     bytes: Vec<u8>,
     max: usize,
     cut: bool,
@@ -16,15 +16,15 @@ pub(crate) struct Body {
     /// Who sends it.
     caller: Caller,
     /// How fast it comes.
-    pub(crate) paced: Paced,
+    pub(crate) paced: PaceMeter,
     room: Option<Share>,
     /// There was no room, and nothing is kept.
     crowded: bool,
 }
 
-impl Body {
-    pub(super) fn new(bodies: Arc<Shares>, caller: Caller, paced: Paced, max: usize) -> Body {
-        Body { bytes: Vec::new(), max, cut: false, bodies, caller, paced, room: None, crowded: false }
+impl MessageBody {
+    pub(super) fn new(bodies: Arc<Shares>, caller: Caller, paced: PaceMeter, max: usize) -> MessageBody {
+        MessageBody { bytes: Vec::new(), max, cut: false, bodies, caller, paced, room: None, crowded: false }
     }
 
     /// Adds what came. What is too much is not kept.
@@ -67,8 +67,8 @@ impl Body {
     }
 
     /// A message of its own that is a part of this one; no more whole than this is.
-    pub(crate) fn part(&self, bytes: &[u8]) -> Body {
-        let mut part = Body::new(Arc::clone(&self.bodies), self.caller, self.paced, self.max);
+    pub(crate) fn part(&self, bytes: &[u8]) -> MessageBody {
+        let mut part = MessageBody::new(Arc::clone(&self.bodies), self.caller, self.paced, self.max);
         part.push(bytes);
         part.cut |= self.cut;
         part.crowded |= self.crowded;
@@ -76,7 +76,7 @@ impl Body {
     }
 
     /// Returns the message without what stands before this place.
-    pub(crate) fn after(mut self, start: usize) -> Body {
+    pub(crate) fn after(mut self, start: usize) -> MessageBody {
         self.bytes.drain(..start.min(self.bytes.len()));
         self
     }
@@ -102,8 +102,8 @@ mod tests {
     use super::*;
     use crate::pace::Pace;
 
-    fn body(bodies: &Arc<Shares>, max: usize) -> Body {
-        Body::new(Arc::clone(bodies), Caller::Local, Pace::UNBOUNDED.body(), max)
+    fn body(bodies: &Arc<Shares>, max: usize) -> MessageBody {
+        MessageBody::new(Arc::clone(bodies), Caller::Local, Pace::UNBOUNDED.body(), max)
     }
 
     #[test]

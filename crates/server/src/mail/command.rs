@@ -30,10 +30,10 @@ pub struct RequestLine {
 
 /// The header lines of a request, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Headers(Vec<(String, String)>);
+pub struct HeaderLines(Vec<(String, String)>);
 
 /// What was read, and how many bytes it takes; `None` while it is not whole.
-pub type Part<T> = Result<Option<(T, usize)>, HeadError>;
+pub type HeadResult<T> = Result<Option<(T, usize)>, HeadError>;
 
 /// Why a head was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum HeadError {
 ///
 /// # Errors
 /// If it is too long, or none of a request.
-pub fn line(bytes: &[u8]) -> Part<RequestLine> {
+pub fn line(bytes: &[u8]) -> HeadResult<RequestLine> {
     let seen = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() >= LINE_BYTES_MAX { Err(HeadError::LongLine) } else { Ok(None) };
@@ -90,7 +90,7 @@ pub fn line(bytes: &[u8]) -> Part<RequestLine> {
 ///
 /// # Errors
 /// If there are too many, or one is no header line.
-pub fn headers(bytes: &[u8]) -> Part<Headers> {
+pub fn headers(bytes: &[u8]) -> HeadResult<HeaderLines> {
     let mut headers = Vec::new();
     let mut at = 0;
     let seen = &bytes[..bytes.len().min(HEADERS_BYTES_MAX)];
@@ -99,7 +99,7 @@ pub fn headers(bytes: &[u8]) -> Part<Headers> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         at += length + 1;
         if line.is_empty() {
-            return Ok(Some((Headers(headers), at)));
+            return Ok(Some((HeaderLines(headers), at)));
         }
         if headers.len() == HEADERS_MAX {
             return Err(HeadError::TooMany);
@@ -130,7 +130,7 @@ pub fn ends_headers(bytes: &[u8], seen: usize) -> bool {
     is_first || bytes[from..].ends_with(b"\n\n") || bytes[from..].windows(3).any(after_a_line)
 }
 
-impl Headers {
+impl HeaderLines {
     /// The value of the first line of this name, which is given in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())

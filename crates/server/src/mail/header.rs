@@ -5,21 +5,21 @@ use std::net::IpAddr;
 use content::message::Envelope;
 
 /// A header field with its continuation lines and line ends.
-struct Field<'m> {
+struct RawHeaderField<'m> {
     /// The bytes before the colon; empty for a line that is no field.
     name: &'m [u8],
     bytes: &'m [u8],
 }
 
 /// Fields of the header, one after the other; ends before the empty line, or at the end of the message.
-struct Fields<'m> {
+struct RawHeaderFieldIter<'m> {
     rest: &'m [u8],
 }
 
-impl<'m> Iterator for Fields<'m> {
-    type Item = Field<'m>;
+impl<'m> Iterator for RawHeaderFieldIter<'m> {
+    type Item = RawHeaderField<'m>;
 
-    fn next(&mut self) -> Option<Field<'m>> {
+    fn next(&mut self) -> Option<RawHeaderField<'m>> {
         if self.rest.is_empty() || self.rest.starts_with(b"\n") || self.rest.starts_with(b"\r\n") {
             return None;
         }
@@ -32,7 +32,7 @@ impl<'m> Iterator for Fields<'m> {
         let colon = bytes.iter().position(|byte| *byte == b':').unwrap_or(0);
         let name = bytes[..colon].trim_ascii_end();
         let is_name = name.iter().all(|byte| byte.is_ascii_graphic());
-        Some(Field { name: if is_name { name } else { &[] }, bytes })
+        Some(RawHeaderField { name: if is_name { name } else { &[] }, bytes })
     }
 }
 
@@ -45,7 +45,7 @@ fn line_end(bytes: &[u8]) -> usize {
 const VALUE_BYTES_MAX: usize = 512 << 10;
 
 /// The value of a field on one line.
-fn value(field: &Field<'_>) -> String {
+fn value(field: &RawHeaderField<'_>) -> String {
     let after = field.bytes.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
     let bytes = &field.bytes[after..];
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(VALUE_BYTES_MAX)]);
@@ -66,8 +66,8 @@ pub fn message_id(message: &[u8]) -> Option<String> {
     Some(id).filter(|id| !id.is_empty())
 }
 
-fn fields(message: &[u8]) -> Fields<'_> {
-    Fields { rest: &message[mbox_line(message)..] }
+fn fields(message: &[u8]) -> RawHeaderFieldIter<'_> {
+    RawHeaderFieldIter { rest: &message[mbox_line(message)..] }
 }
 
 /// Bytes of the line `From …` by which an mbox begins a message, its end included; 0 if there is none.
@@ -85,7 +85,7 @@ pub fn unwrapped(message: &[u8]) -> (Envelope, &[u8]) {
         return (envelope, message);
     }
     // Only fields right behind the line are Exim's: further down they are anybody's.
-    let mut fields = Fields { rest: &message[start..] };
+    let mut fields = RawHeaderFieldIter { rest: &message[start..] };
     let mut rest = fields.rest;
     while let Some(field) = fields.next() {
         if field.name.eq_ignore_ascii_case(b"X-Envelope-From") && envelope.sender.is_none() {
@@ -123,10 +123,10 @@ pub fn marked(message: &[u8], added: &[(&str, String)], stale: &[&str]) -> Vec<u
     // A carriage return at the very end begins a line end that does not come.
     let is_crlf = first_line.ends_with(b"\r\n") || first_line.ends_with(b"\r");
     let line_feed: &[u8] = if is_crlf { b"\r\n" } else { b"\n" };
-    let mut fields = Fields { rest: &message[start..] };
+    let mut fields = RawHeaderFieldIter { rest: &message[start..] };
     let mut first = fields.next();
     // What continues no field stays on top, too: it would continue one that is put before it.
-    let on_top = |field: &mut Field<'_>| {
+    let on_top = |field: &mut RawHeaderField<'_>| {
         field.name.eq_ignore_ascii_case(b"Return-Path")
             || field.bytes.starts_with(b" ")
             || field.bytes.starts_with(b"\t")
@@ -163,7 +163,7 @@ pub fn only_header(message: &[u8]) -> &[u8] {
     &message[..message.len() - body.len() + end]
 }
 
-fn is_stale(field: &Field<'_>, stale: &[&str]) -> bool {
+fn is_stale(field: &RawHeaderField<'_>, stale: &[&str]) -> bool {
     let begins = |start: &&str| {
         field.name.get(..start.len()).is_some_and(|name| name.eq_ignore_ascii_case(start.as_bytes()))
     };

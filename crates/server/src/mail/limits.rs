@@ -1,17 +1,17 @@
 //! Limits before a message's body: what an envelope takes from, as soon as its parts are known.
 
 use content::message::Envelope;
-use engine::limit::{LimitPlan, Take, Taken};
-use engine::{Acting, MailReply};
+use engine::limit::{LimitPlan, Take, TakeResult};
+use engine::{MailEnforcement, MailReply};
 
-use super::Face;
+use super::ListenerContext;
 
 /// The field whose values come one by one.
 const RECIPIENT: &str = "mail.recipients";
 
 /// How much of an envelope is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum EnvelopePart {
     /// Client and sender.
     Sender,
     /// The last recipient.
@@ -20,7 +20,7 @@ pub(crate) enum Part {
     All,
 }
 
-impl Face {
+impl ListenerContext {
     /// Returns whether the listener's envelopes take from limits.
     pub(crate) fn has_limits(&self) -> bool {
         !self.plan.limits.is_empty()
@@ -28,7 +28,7 @@ impl Face {
 
     /// Takes from the limits whose fields are known with this part. What the mail server is to be asked to do, if it is not
     /// to go on.
-    pub(crate) async fn limited(&self, envelope: &Envelope, part: Part) -> Option<MailReply> {
+    pub(crate) async fn limited(&self, envelope: &Envelope, part: EnvelopePart) -> Option<MailReply> {
         if !self.has_limits() {
             return None;
         }
@@ -45,9 +45,9 @@ impl Face {
         let by_recipient = |limit: &LimitPlan| limit.key.iter().any(|field| field.name == RECIPIENT);
         let limits = plan.limits_of(self.plan.limits.iter().map(String::as_str)).into_iter();
         let wanted = limits.filter(|limit| match part {
-            Part::All => true,
-            Part::Sender => !by_recipient(limit),
-            Part::Recipient => by_recipient(limit),
+            EnvelopePart::All => true,
+            EnvelopePart::Sender => !by_recipient(limit),
+            EnvelopePart::Recipient => by_recipient(limit),
         });
         // A limit that counts by what the envelope does not have does not count it.
         let takes = wanted.filter_map(|limit| {
@@ -60,19 +60,19 @@ impl Face {
         }
         let taken = self.node.engine.take(&takes, self.node.now()).await;
         let reply = reply(&taken)?;
-        let limit = Taken::strictest(&taken).map_or("", |taken| &taken.limit);
+        let limit = TakeResult::strictest(&taken).map_or("", |taken| &taken.limit);
         tracing::info!(
             listener = self.plan.name,
             limit,
             reply = reply.name(),
             "an envelope is over its limit"
         );
-        (self.plan.acting == Acting::Enforce).then_some(reply)
+        (self.plan.acting == MailEnforcement::Enforce).then_some(reply)
     }
 }
 
 /// Returns the reply to takes: what is over a limit is to come again, and what is so in the shadow is taken and delivered to nobody.
-fn reply(taken: &[Taken]) -> Option<MailReply> {
+fn reply(taken: &[TakeResult]) -> Option<MailReply> {
     if taken.iter().any(|taken| !taken.allowed) {
         return Some(MailReply::Defer);
     }

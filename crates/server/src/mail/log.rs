@@ -6,8 +6,8 @@ use content::message::Envelope;
 use engine::ListenerPlan;
 use judge::Verdict;
 
-use super::told::{self, on_one_line};
-use super::{Consulted, Outcome};
+use super::score::{self, on_one_line};
+use super::{EnvelopeVerdict, MessageOutcome};
 
 /// Most recipients and rules that a line names.
 const NAMED_MAX: usize = 10;
@@ -15,17 +15,17 @@ const NAMED_MAX: usize = 10;
 const CHARS_MAX: usize = 200;
 
 /// What is known of a message before it is judged.
-pub(super) struct Line {
+pub(super) struct MailLogLine {
     id: String,
     client: String,
     from: String,
     to: String,
 }
 
-impl Line {
-    pub(super) fn of(envelope: &Envelope, id: Option<&str>) -> Line {
+impl MailLogLine {
+    pub(super) fn of(envelope: &Envelope, id: Option<&str>) -> MailLogLine {
         let text = |text: &str| on_one_line(text, CHARS_MAX);
-        Line {
+        MailLogLine {
             id: text(id.unwrap_or_default()),
             client: envelope.client_ip.map(|ip| ip.to_string()).unwrap_or_default(),
             from: text(envelope.sender.as_deref().unwrap_or_default()),
@@ -34,9 +34,15 @@ impl Line {
     }
 
     /// Tells what was thought of an envelope, and answered.
-    pub(super) fn consulted(&self, plan: &ListenerPlan, consulted: &Consulted, answer: &str, took: Duration) {
-        let Line { id: queue_id, client, from, to } = self;
-        let Consulted { verdict, id } = consulted;
+    pub(super) fn consulted(
+        &self,
+        plan: &ListenerPlan,
+        consulted: &EnvelopeVerdict,
+        answer: &str,
+        took: Duration,
+    ) {
+        let MailLogLine { id: queue_id, client, from, to } = self;
+        let EnvelopeVerdict { verdict, id } = consulted;
         let (listener, ms) = (&plan.name, took.as_millis() as u64);
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         let (action, score, rules) = (verdict.action, verdict.score, rules(verdict));
@@ -45,14 +51,14 @@ impl Line {
         );
     }
 
-    pub(super) fn write(&self, plan: &ListenerPlan, outcome: &Outcome, took: Duration) {
-        let Line { id: queue_id, client, from, to } = self;
+    pub(super) fn write(&self, plan: &ListenerPlan, outcome: &MessageOutcome, took: Duration) {
+        let MailLogLine { id: queue_id, client, from, to } = self;
         let (listener, ms) = (&plan.name, took.as_millis() as u64);
         match outcome {
-            Outcome::Decided(decision) => {
+            MessageOutcome::Decided(decision) => {
                 let verdict = &decision.verdict;
                 let (id, action, score) = (decision.id, verdict.action, verdict.score);
-                let reply = told::reply(plan, action).name();
+                let reply = score::reply(plan, action).name();
                 let fired =
                     verdict.reasons.iter().map(|reason| format!("{}({:.1})", reason.rule, reason.score));
                 let rules = named(verdict.reasons.len(), fired);
@@ -60,8 +66,8 @@ impl Line {
                     listener, queue_id, client, from, to, %id, %action, reply, score, rules, ms, "answered"
                 );
             }
-            Outcome::FailOpen(trouble) | Outcome::FailClosed(trouble) => {
-                let reply = if matches!(outcome, Outcome::FailOpen(_)) { "pass" } else { "defer" };
+            MessageOutcome::FailOpen(trouble) | MessageOutcome::FailClosed(trouble) => {
+                let reply = if matches!(outcome, MessageOutcome::FailOpen(_)) { "pass" } else { "defer" };
                 tracing::warn!(listener, queue_id, client, from, to, %trouble, reply, ms, "not decided on");
             }
         }

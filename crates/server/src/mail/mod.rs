@@ -9,16 +9,16 @@
 mod answer;
 mod body;
 pub mod command;
+mod command_reader;
+pub mod content_encoding;
 pub mod header;
 mod limits;
 mod log;
 pub mod milter;
 pub mod policy;
-mod reading;
 mod rspamd;
+mod score;
 mod spamc;
-mod told;
-pub mod unpack;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,44 +26,44 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use content::message::Envelope;
-use engine::report::WITHDRAWN;
+use engine::feedback::WITHDRAWN;
 use engine::{
-    Acting, Decision, EngineError, Failing, FeedbackOutcome, Input, ListenerPlan, MailReply, Prepared,
-    Protocol, RecordId, ReportsPlan,
+    Decision, EngineError, FeedbackOutcome, ListenerPlan, MailEnforcement, MailFailureMode, MailReply,
+    PipelineInput, PreparedEvent, Protocol, RecordId, ReportsPlan,
 };
 use event::Time;
 use judge::Verdict;
 
-use answer::Ticket;
-pub(crate) use body::Body;
+use answer::IdFieldAction;
+pub(crate) use body::MessageBody;
 
-use crate::deadline::{Deadline, Late, Unanswered};
-use crate::guesses::Seldom;
-use crate::input::Lookups;
-use crate::listen::{Stop, Stream};
+use crate::auth_failures::LogThrottle;
+use crate::deadline::{Deadline, Late, NoAnswerReason};
+use crate::input::LookupMode;
+use crate::listener::{ListenerStream, ShutdownSignal};
 use crate::node::Node;
-use crate::pool::INLINE_BYTES_MAX;
+use crate::reading_pool::INLINE_BYTES_MAX;
 use crate::shares::{Caller, Share};
-use unpack::{Packing, UnpackError, unpack};
+use content_encoding::{DecompressError, MessageEncoding, decompress};
 
 /// The class of the presets by which classifiers forget an event, whoever taught them.
 const FORGET: &str = "forget";
 
 /// What a conversation with a mail server has to know: the node, and the settings of its listener.
 #[derive(Debug)]
-pub(crate) struct Face {
+pub(crate) struct ListenerContext {
     pub(crate) node: Arc<Node>,
     pub(crate) plan: ListenerPlan,
     /// What Rspamd's clients are told of it.
-    tally: Arc<rspamd::Tally>,
+    tally: Arc<rspamd::RspamdTally>,
     /// Lets lines into the log that strangers can cause.
-    told: Arc<Seldom>,
+    log_throttle: Arc<LogThrottle>,
 }
 
 /// A message as a mail server handed it over.
-pub(crate) struct Message {
+pub(crate) struct MailMessage {
     /// Header and body, as they came.
-    pub(crate) body: Body,
+    pub(crate) body: MessageBody,
     pub(crate) envelope: Envelope,
     /// When it was received, if not now.
     pub(crate) time: Option<Time>,
@@ -73,36 +73,36 @@ pub(crate) struct Message {
 
 /// What came of a message.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum MessageOutcome {
     /// It was decided on.
     Decided(Box<Decision>),
     /// It could not be decided on, and is to pass.
-    FailOpen(Trouble),
+    FailOpen(DecisionFailure),
     /// It could not be decided on, and its client is to come again.
-    FailClosed(Trouble),
+    FailClosed(DecisionFailure),
 }
 
 /// What is thought of an envelope.
 #[derive(Debug)]
-pub(crate) struct Consulted {
+pub(crate) struct EnvelopeVerdict {
     pub(crate) verdict: Verdict,
     /// The decision's id, if it was counted and logged.
     pub(crate) id: Option<RecordId>,
 }
 
-impl Outcome {
+impl MessageOutcome {
     /// The id of the decision, if there is one.
     pub(crate) fn id(&self) -> Option<RecordId> {
         match self {
-            Outcome::Decided(decision) => Some(decision.id),
-            Outcome::FailOpen(_) | Outcome::FailClosed(_) => None,
+            MessageOutcome::Decided(decision) => Some(decision.id),
+            MessageOutcome::FailOpen(_) | MessageOutcome::FailClosed(_) => None,
         }
     }
 }
 
 /// Why a message could not be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum DecisionFailure {
     /// The decision was not there in time.
     #[error("the decision took too long")]
     Slow,
@@ -120,22 +120,22 @@ pub(crate) enum Trouble {
     Defect,
 }
 
-impl Trouble {
+impl DecisionFailure {
     /// A word for metrics.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Trouble::Slow => "slow",
-            Trouble::Overloaded => "overloaded",
-            Trouble::TooLarge => "too-large",
-            Trouble::Unavailable => "unavailable",
-            Trouble::Defect => "defect",
+            DecisionFailure::Slow => "slow",
+            DecisionFailure::Overloaded => "overloaded",
+            DecisionFailure::TooLarge => "too-large",
+            DecisionFailure::Unavailable => "unavailable",
+            DecisionFailure::Defect => "defect",
         }
     }
 }
 
-impl From<Late> for Trouble {
-    fn from(_: Late) -> Trouble {
-        Trouble::Slow
+impl From<Late> for DecisionFailure {
+    fn from(_: Late) -> DecisionFailure {
+        DecisionFailure::Slow
     }
 }
 
@@ -144,14 +144,18 @@ impl From<Late> for Trouble {
 pub(crate) enum LearnError {
     /// It could not be done now.
     #[error(transparent)]
-    Trouble(Trouble),
+    Failure(DecisionFailure),
     /// The pipeline has no such class.
     #[error("there is no class `{0}`")]
     NoClass(String),
 }
 
 /// The message that compressed bytes hold; what could not be kept whole stays as it is.
-async fn unpacked(face: &Face, body: Body, packing: Packing) -> Result<Body, UnpackError> {
+async fn decompressed(
+    face: &ListenerContext,
+    body: MessageBody,
+    packing: MessageEncoding,
+) -> Result<MessageBody, DecompressError> {
     if !body.is_whole() {
         return Ok(body);
     }
@@ -160,12 +164,12 @@ async fn unpacked(face: &Face, body: Body, packing: Packing) -> Result<Body, Unp
     let unpacking = face
         .node
         .reading
-        .read(max, move |cancellation| Ok(body.part(&unpack(body.bytes(), packing, max, cancellation)?)));
-    face.deadline().bound(unpacking).await.unwrap_or(Err(UnpackError::Slow))
+        .read(max, move |cancellation| Ok(body.part(&decompress(body.bytes(), packing, max, cancellation)?)));
+    face.deadline().bound(unpacking).await.unwrap_or(Err(DecompressError::Slow))
 }
 
 /// Holds a conversation in the listener's protocol to its end.
-pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
+pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
     match face.plan.protocol {
         Protocol::Milter => milter::converse(stream, face, stop).await,
         Protocol::Policy => policy::converse(stream, face, stop).await,
@@ -176,37 +180,37 @@ pub(crate) async fn converse(stream: Stream, face: Arc<Face>, stop: Stop) {
     }
 }
 
-impl Face {
-    pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan) -> Face {
-        Face { node, plan, tally: Arc::default(), told: Arc::default() }
+impl ListenerContext {
+    pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan) -> ListenerContext {
+        ListenerContext { node, plan, tally: Arc::default(), log_throttle: Arc::default() }
     }
 
     /// Counts and tells what a client did wrong: each in metrics, and in the log what can be read there.
     pub(crate) fn misused(&self, client: Option<IpAddr>, reason: &'static str, what: &dyn fmt::Display) {
         let listener = &self.plan.name;
-        self.node.metrics.listener_trouble(listener, reason);
-        if let Some(more) = self.told.pass() {
+        self.node.metrics.listener_failure(listener, reason);
+        if let Some(more) = self.log_throttle.pass() {
             let client = client.map(tracing::field::display);
             tracing::warn!(listener, client, reason, more, "{what}");
         }
     }
 
     /// The same, but that another pipeline decides, if there is one of this name that reads messages.
-    fn by(&self, pipeline: &str) -> Option<Face> {
+    fn by(&self, pipeline: &str) -> Option<ListenerContext> {
         let of = self.node.pipeline(Some(pipeline)).ok()?;
         let plan = ListenerPlan { pipeline: of.name.clone(), ..self.plan.clone() };
-        (of.input == Input::Message).then(|| Face {
+        (of.input == PipelineInput::Message).then(|| ListenerContext {
             node: Arc::clone(&self.node),
             plan,
             tally: Arc::clone(&self.tally),
-            told: Arc::clone(&self.told),
+            log_throttle: Arc::clone(&self.log_throttle),
         })
     }
 
     /// Room for a message that is about to come.
-    pub(crate) fn body(&self, caller: Caller) -> Body {
+    pub(crate) fn body(&self, caller: Caller) -> MessageBody {
         let max = usize::try_from(self.plan.body_max).unwrap_or(usize::MAX);
-        Body::new(Arc::clone(self.node.room()), caller, self.node.pace.body(), max)
+        MessageBody::new(Arc::clone(self.node.room()), caller, self.node.pace.body(), max)
     }
 
     /// The name of an event: a mail server's name for a message, and the second in which it came here, since mail servers
@@ -236,17 +240,17 @@ impl Face {
 
     /// Counts, judges and logs a message within the listener's time. Work that was begun is finished all the same: no
     /// message is counted and then left unjudged. A message that was not to be had in time is not decided on.
-    pub(crate) async fn decide(&self, message: Result<Message, Late>) -> Outcome {
+    pub(crate) async fn decide(&self, message: Result<MailMessage, Late>) -> MessageOutcome {
         let started = Instant::now();
         let message = match message {
             Ok(message) => message,
             Err(late) => {
-                let line = log::Line::of(&Envelope::default(), None);
+                let line = log::MailLogLine::of(&Envelope::default(), None);
                 return self.concluded(Err(late.into()), &line, started);
             }
         };
-        let line = log::Line::of(&message.envelope, message.id.as_deref());
-        let decided = self.in_time(message, Lookups::Configured, |node, prepared, _, _| async move {
+        let line = log::MailLogLine::of(&message.envelope, message.id.as_deref());
+        let decided = self.in_time(message, LookupMode::Configured, |node, prepared, _, _| async move {
             let decisions = node.engine.decide(vec![prepared]).await?;
             Ok(decisions.into_iter().next())
         });
@@ -255,15 +259,20 @@ impl Face {
     }
 
     /// Tells metrics and the log what came of a message.
-    fn concluded(&self, decided: Result<Decision, Trouble>, line: &log::Line, started: Instant) -> Outcome {
+    fn concluded(
+        &self,
+        decided: Result<Decision, DecisionFailure>,
+        line: &log::MailLogLine,
+        started: Instant,
+    ) -> MessageOutcome {
         let outcome = match decided {
-            Ok(decision) => Outcome::Decided(Box::new(decision)),
+            Ok(decision) => MessageOutcome::Decided(Box::new(decision)),
             Err(trouble) => self.undecided(trouble),
         };
         let answer = match &outcome {
-            Outcome::Decided(decision) => decision.verdict.action.name(),
-            Outcome::FailOpen(_) => "fail-open",
-            Outcome::FailClosed(_) => "fail-closed",
+            MessageOutcome::Decided(decision) => decision.verdict.action.name(),
+            MessageOutcome::FailOpen(_) => "fail-open",
+            MessageOutcome::FailClosed(_) => "fail-closed",
         };
         self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
         line.write(&self.plan, &outcome, started.elapsed());
@@ -272,7 +281,7 @@ impl Face {
 
     /// Returns what becomes of the field that leads reports on a message to what was decided. Mail to nobody but addresses for reports
     /// keeps the ticket it brings, which is of the message that it reports.
-    fn ticket(&self, decision: Option<RecordId>, recipients: &[String]) -> Ticket {
+    fn id_field_action(&self, decision: Option<RecordId>, recipients: &[String]) -> IdFieldAction {
         let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).ok();
         let reports = pipeline.as_ref().and_then(|of| of.reports.as_ref());
         let is_report = |reports: &ReportsPlan| {
@@ -280,19 +289,19 @@ impl Face {
                 |recipient: &String| reports.class_of_address(std::slice::from_ref(recipient)).is_some();
             !recipients.is_empty() && recipients.iter().all(reports_to)
         };
-        if self.plan.acting == Acting::Nothing || reports.is_some_and(is_report) {
-            return Ticket::Leave;
+        if self.plan.acting == MailEnforcement::Nothing || reports.is_some_and(is_report) {
+            return IdFieldAction::Leave;
         }
-        let decision = decision.filter(|_| self.plan.ticket);
-        decision.map_or(Ticket::Remove, |id| Ticket::Write(self.node.engine.ticket(id)))
+        let decision = decision.filter(|_| self.plan.writes_signed_id);
+        decision.map_or(IdFieldAction::Remove, |id| IdFieldAction::Write(self.node.engine.signed_id(id)))
     }
 
-    fn one<T>(&self, decided: Result<Option<T>, EngineError>) -> Result<T, Trouble> {
+    fn one<T>(&self, decided: Result<Option<T>, EngineError>) -> Result<T, DecisionFailure> {
         match decided {
-            Ok(decided) => decided.ok_or(Trouble::Defect),
+            Ok(decided) => decided.ok_or(DecisionFailure::Defect),
             Err(error) => {
                 tracing::error!(%error, listener = self.plan.name, "a message could not be decided on");
-                Err(Trouble::Unavailable)
+                Err(DecisionFailure::Unavailable)
             }
         }
     }
@@ -304,17 +313,17 @@ impl Face {
         caller: Caller,
         envelope: Envelope,
         id: Option<String>,
-    ) -> Result<Consulted, Trouble> {
+    ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let started = Instant::now();
         let consulted = self.try_consult(caller, envelope, id).await;
         let (answer, trouble) = match &consulted {
             Ok(consulted) => (consulted.verdict.action.name(), None),
-            Err(trouble) => ("dropped", Some(trouble.word())),
+            Err(trouble) => ("dropped", Some(trouble.name())),
         };
         self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
         if let Some(reason) = trouble {
             tracing::warn!(listener = self.plan.name, reason, "an envelope was not decided on");
-            self.node.metrics.listener_trouble(&self.plan.name, reason);
+            self.node.metrics.listener_failure(&self.plan.name, reason);
         }
         consulted
     }
@@ -324,9 +333,10 @@ impl Face {
         caller: Caller,
         envelope: Envelope,
         id: Option<String>,
-    ) -> Result<Consulted, Trouble> {
+    ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let place = self.place(caller)?;
-        let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| Trouble::Unavailable)?;
+        let pipeline =
+            self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| DecisionFailure::Unavailable)?;
         let (node, replies, counts_all) =
             (Arc::clone(&self.node), self.plan.replies.clone(), self.plan.counts_all);
         let arrival = self.node.now();
@@ -334,7 +344,7 @@ impl Face {
             let prepare = || {
                 let mut event = content::message::envelope_event(envelope.clone());
                 event.id.clone_from(&id);
-                node.prepare(&pipeline, event, arrival, Lookups::None)
+                node.prepare(&pipeline, event, arrival, LookupMode::None)
             };
             let ends = |verdict: &Verdict| {
                 use MailReply::{Defer, Discard, Reject};
@@ -343,7 +353,9 @@ impl Face {
             if !counts_all {
                 let verdict = node.engine.consult(prepare().await?).await;
                 match verdict {
-                    Ok(verdict) if !ends(&verdict) => return Ok(Ok(Some(Consulted { verdict, id: None }))),
+                    Ok(verdict) if !ends(&verdict) => {
+                        return Ok(Ok(Some(EnvelopeVerdict { verdict, id: None })));
+                    }
                     Ok(_) => {}
                     Err(error) => return Ok(Err(error)),
                 }
@@ -352,19 +364,19 @@ impl Face {
             drop(place);
             Ok(decisions.map(|decisions| {
                 let decision = decisions.into_iter().next();
-                decision.map(|decision| Consulted { id: Some(decision.id), verdict: decision.verdict })
+                decision.map(|decision| EnvelopeVerdict { id: Some(decision.id), verdict: decision.verdict })
             }))
         };
-        let consulted: Result<_, Late> = self.in_patience(work).await?;
+        let consulted: Result<_, Late> = self.within_timeout(work).await?;
         self.one(consulted?)
     }
 
     /// Returns what becomes of a message that could not be decided on.
-    fn undecided(&self, trouble: Trouble) -> Outcome {
-        self.node.metrics.listener_trouble(&self.plan.name, trouble.word());
+    fn undecided(&self, trouble: DecisionFailure) -> MessageOutcome {
+        self.node.metrics.listener_failure(&self.plan.name, trouble.name());
         match self.plan.on_error {
-            Failing::Open => Outcome::FailOpen(trouble),
-            Failing::Closed => Outcome::FailClosed(trouble),
+            MailFailureMode::Open => MessageOutcome::FailOpen(trouble),
+            MailFailureMode::Closed => MessageOutcome::FailClosed(trouble),
         }
     }
 
@@ -372,20 +384,20 @@ impl Face {
     /// id, or without one of the same message, counts once.
     pub(crate) async fn learn(
         &self,
-        message: Result<Message, Late>,
+        message: Result<MailMessage, Late>,
         class: &str,
     ) -> Result<FeedbackOutcome, LearnError> {
-        let message = message.map_err(|late| LearnError::Trouble(late.into()))?;
+        let message = message.map_err(|late| LearnError::Failure(late.into()))?;
         let class = class.to_owned();
-        let learned = self.in_time(message, Lookups::None, |node, prepared, id, raw| async move {
+        let learned = self.in_time(message, LookupMode::None, |node, prepared, id, raw| async move {
             node.learn(prepared, id, &raw, &class).await
         });
-        match learned.await.map_err(LearnError::Trouble)? {
+        match learned.await.map_err(LearnError::Failure)? {
             Ok((_, outcome)) => Ok(outcome),
             Err(EngineError::Unknown { name, .. }) => Err(LearnError::NoClass(name)),
             Err(error) => {
                 tracing::error!(%error, listener = self.plan.name, "a message could not be learned");
-                Err(LearnError::Trouble(Trouble::Unavailable))
+                Err(LearnError::Failure(DecisionFailure::Unavailable))
             }
         }
     }
@@ -394,7 +406,7 @@ impl Face {
     /// one. Says whether there was anything.
     pub(crate) async fn unlearn<R>(&self, message: impl Fn() -> R) -> Result<bool, LearnError>
     where
-        R: Future<Output = Result<Message, Late>>,
+        R: Future<Output = Result<MailMessage, Late>>,
     {
         let forgotten = match self.learn(message().await, FORGET).await {
             Err(LearnError::NoClass(_)) => self.learn(message().await, WITHDRAWN).await,
@@ -407,21 +419,22 @@ impl Face {
     /// deadline ends the reading, and what is done with it never ([`crate::deadline`]).
     async fn in_time<T, W>(
         &self,
-        message: Message,
-        lookups: Lookups,
-        then: impl FnOnce(Arc<Node>, Prepared, Option<String>, Arc<[u8]>) -> W + Send + 'static,
-    ) -> Result<T, Trouble>
+        message: MailMessage,
+        lookups: LookupMode,
+        then: impl FnOnce(Arc<Node>, PreparedEvent, Option<String>, Arc<[u8]>) -> W + Send + 'static,
+    ) -> Result<T, DecisionFailure>
     where
         T: Send + 'static,
         W: Future<Output = T> + Send + 'static,
     {
-        let Message { body, envelope, time, id } = message;
+        let MailMessage { body, envelope, time, id } = message;
         let place = self.place(body.caller())?;
         if body.is_cut() && !self.plan.judges_first_part {
-            return Err(Trouble::TooLarge);
+            return Err(DecisionFailure::TooLarge);
         }
-        let (raw, room) = body.finish().ok_or(Trouble::Overloaded)?;
-        let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| Trouble::Unavailable)?;
+        let (raw, room) = body.finish().ok_or(DecisionFailure::Overloaded)?;
+        let pipeline =
+            self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| DecisionFailure::Unavailable)?;
         let (node, arrival) = (Arc::clone(&self.node), self.node.now());
         let work = async move {
             let raw: Arc<[u8]> = raw.into();
@@ -433,36 +446,36 @@ impl Face {
             drop((place, room));
             Ok(done)
         };
-        let done: Result<T, Late> = self.in_patience(work).await?;
+        let done: Result<T, Late> = self.within_timeout(work).await?;
         Ok(done?)
     }
 
     /// Does something in a task of its own, and waits for it until the deadline.
-    pub(crate) async fn in_patience<T: Send + 'static>(
+    pub(crate) async fn within_timeout<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, DecisionFailure> {
         self.deadline().run(work).await.map_err(|unanswered| match unanswered {
-            Unanswered::Late => Trouble::Slow,
-            Unanswered::Panicked => {
+            NoAnswerReason::Late => DecisionFailure::Slow,
+            NoAnswerReason::Panicked => {
                 self.node.metrics.panics.inc();
-                Trouble::Defect
+                DecisionFailure::Defect
             }
         })
     }
 
     /// The deadline of a decision that begins now.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.patience())
+        Deadline::after(self.timeout())
     }
 
     /// A place among the requests at work.
-    pub(crate) fn place(&self, caller: Caller) -> Result<Share, Trouble> {
-        self.node.place(caller).ok_or(Trouble::Overloaded)
+    pub(crate) fn place(&self, caller: Caller) -> Result<Share, DecisionFailure> {
+        self.node.place(caller).ok_or(DecisionFailure::Overloaded)
     }
 
     /// Time for one decision.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn timeout(&self) -> Duration {
         Duration::from_micros(self.plan.timeout.0.unsigned_abs())
     }
 
@@ -479,7 +492,7 @@ mod tests {
 
     use super::*;
 
-    fn face(timeout: &str) -> Face {
+    fn face(timeout: &str) -> ListenerContext {
         let pair = |(name, value): (&str, &str)| (format!("listener.m.{name}"), value.to_owned());
         let flags = [("protocol", "milter"), ("listen", "[::1]:0"), ("timeout", timeout)].map(pair).to_vec();
         let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
@@ -487,17 +500,17 @@ mod tests {
         let plan_of_listener = plan.node.listeners[0].clone();
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()));
-        Face::new(node, plan_of_listener)
+        ListenerContext::new(node, plan_of_listener)
     }
 
     #[tokio::test]
     async fn what_is_late_and_what_panics_is_told_apart() {
         let face = face("20ms");
-        assert_eq!(face.in_patience(std::future::pending::<()>()).await, Err(Trouble::Slow));
+        assert_eq!(face.within_timeout(std::future::pending::<()>()).await, Err(DecisionFailure::Slow));
         let panics = async { std::hint::black_box(None::<()>).expect("this panics on purpose") };
         assert_eq!(
-            (face.in_patience(panics).await, face.node.metrics.panics.get()),
-            (Err(Trouble::Defect), 1)
+            (face.within_timeout(panics).await, face.node.metrics.panics.get()),
+            (Err(DecisionFailure::Defect), 1)
         );
     }
 
@@ -508,7 +521,7 @@ mod tests {
         let message = || {
             let mut body = face.body(Caller::Local);
             body.push(b"From: a@example.org\r\n\r\ntext\r\n");
-            Message { body, envelope: Envelope::default(), time: None, id: None }
+            MailMessage { body, envelope: Envelope::default(), time: None, id: None }
         };
         let mut places = Vec::new();
         while let Ok(place) =
@@ -516,16 +529,19 @@ mod tests {
         {
             places.push(place);
         }
-        let hurried = Face::new(
+        let hurried = ListenerContext::new(
             Arc::clone(&face.node),
             ListenerPlan { timeout: event::Span(1_000), ..face.plan.clone() },
         );
-        assert!(matches!(hurried.decide(Ok(message())).await, Outcome::FailOpen(Trouble::Slow)));
+        assert!(matches!(
+            hurried.decide(Ok(message())).await,
+            MessageOutcome::FailOpen(DecisionFailure::Slow)
+        ));
         assert_eq!(hurried.aside(INLINE_BYTES_MAX + 1, || 7).await, Err(Late), "it waits as messages do");
         assert_eq!(hurried.aside(INLINE_BYTES_MAX, || 7).await, Ok(7));
-        assert!(matches!(hurried.decide(Err(Late)).await, Outcome::FailOpen(Trouble::Slow)));
+        assert!(matches!(hurried.decide(Err(Late)).await, MessageOutcome::FailOpen(DecisionFailure::Slow)));
         drop(places);
-        let Outcome::Decided(_) = face.decide(Ok(message())).await else { panic!() };
+        let MessageOutcome::Decided(_) = face.decide(Ok(message())).await else { panic!() };
         assert_eq!(face.node.engine.journal().map_or(0, |journal| journal.census().segments), 0);
     }
 
@@ -535,15 +551,15 @@ mod tests {
         let message = || {
             let mut body = face.body(Caller::Local);
             body.push(b"From: a@example.org\r\n\r\ntext\r\n");
-            Message { body, envelope: Envelope::default(), time: None, id: face.event_id("4XyZ") }
+            MailMessage { body, envelope: Envelope::default(), time: None, id: face.event_id("4XyZ") }
         };
-        let Outcome::Decided(decision) = face.decide(Ok(message())).await else { panic!() };
+        let MessageOutcome::Decided(decision) = face.decide(Ok(message())).await else { panic!() };
         assert!(decision.event_id.as_deref().is_some_and(|id| id.starts_with("4XyZ.")), "{decision:?}");
         let places = face.node.plan().requests_max;
         assert_eq!(face.node.free_places(), places, "its place is free again");
-        let learned = face.learn(Ok(Message { id: None, ..message() }), "spam").await.unwrap();
+        let learned = face.learn(Ok(MailMessage { id: None, ..message() }), "spam").await.unwrap();
         assert!(learned.keys > 0 && !learned.duplicate, "{learned:?}");
-        assert!(face.learn(Ok(Message { id: None, ..message() }), "spam").await.unwrap().duplicate);
+        assert!(face.learn(Ok(MailMessage { id: None, ..message() }), "spam").await.unwrap().duplicate);
         let unknown = face.learn(Ok(message()), "no such class").await.unwrap_err();
         assert_eq!(unknown.to_string(), "there is no class `no such class`");
     }

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 /// Answers that are not written yet.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct ReplyBuffer {
     bytes: Vec<u8>,
     /// Whether the client speaks RESP3, which has maps, booleans, floats and a null of their own.
     pub(super) resp3: bool,
 }
 
-impl Answers {
+impl ReplyBuffer {
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -170,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    fn check(resp3: bool, write: impl Fn(&mut Answers), expected: &str) {
-        let mut answers = Answers { resp3, ..Answers::default() };
+    fn check(resp3: bool, write: impl Fn(&mut ReplyBuffer), expected: &str) {
+        let mut answers = ReplyBuffer { resp3, ..ReplyBuffer::default() };
         write(&mut answers);
         assert_eq!(String::from_utf8_lossy(answers.bytes()), expected);
     }

@@ -20,7 +20,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// What a client may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RespLimits {
     /// Bytes of one command, its framing included.
     pub command_bytes_max: usize,
     /// Whether it has said its password, or needs none.
@@ -29,7 +29,7 @@ pub struct Limits {
 
 /// Why bytes are no command. Where the next one begins cannot be told then. Worded as Redis does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
+pub enum RespProtocolError {
     /// An array's length is no number, or above [`ARGUMENTS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     ArrayLength,
@@ -62,12 +62,12 @@ fn shown(byte: u8) -> char {
 
 /// A command's name and arguments. Never empty.
 #[derive(Clone, Copy, Debug)]
-pub struct Command<'a> {
+pub struct RespCommand<'a> {
     bytes: &'a [u8],
     places: &'a [(u32, u32)],
 }
 
-impl<'a> Command<'a> {
+impl<'a> RespCommand<'a> {
     /// Returns how many words it has, its name included.
     pub fn len(&self) -> usize {
         self.places.len()
@@ -94,7 +94,7 @@ impl<'a> Command<'a> {
 
 /// Bytes of one connection on their way to becoming commands.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct RespDecoder {
     buffer: Vec<u8>,
     /// Where the command that is being read begins.
     start: usize,
@@ -112,7 +112,7 @@ pub struct Decoder {
     told: bool,
 }
 
-impl Decoder {
+impl RespDecoder {
     /// Where what is read from the connection is to be appended.
     pub fn room(&mut self) -> &mut Vec<u8> {
         self.forget();
@@ -136,7 +136,7 @@ impl Decoder {
     ///
     /// # Errors
     /// [`ProtocolError`]: nothing after it can be read.
-    pub fn next_command(&mut self, limits: Limits) -> Result<Option<Command<'_>>, ProtocolError> {
+    pub fn next_command(&mut self, limits: RespLimits) -> Result<Option<RespCommand<'_>>, RespProtocolError> {
         self.forget();
         loop {
             let whole = match self.missing {
@@ -144,14 +144,14 @@ impl Decoder {
                 None => match self.buffer.get(self.start) {
                     None => return Ok(None),
                     Some(b'*') => {
-                        let Some((count, next)) = self.length(ProtocolError::ArrayLength)? else {
+                        let Some((count, next)) = self.length(RespProtocolError::ArrayLength)? else {
                             return Ok(None);
                         };
                         if count > ARGUMENTS_MAX as i64 {
-                            return Err(ProtocolError::ArrayLength);
+                            return Err(RespProtocolError::ArrayLength);
                         }
                         if !limits.known && count > STRANGER_ARGUMENTS_MAX as i64 {
-                            return Err(ProtocolError::StrangerArrayLength);
+                            return Err(RespProtocolError::StrangerArrayLength);
                         }
                         self.at = next;
                         // Redis takes an empty array, or none, for nothing at all.
@@ -175,7 +175,7 @@ impl Decoder {
             }
             let inline = self.missing.is_none();
             let bytes = if inline { &self.words[..] } else { &self.buffer[self.start..self.at] };
-            return Ok(Some(Command { bytes, places: &self.places }));
+            return Ok(Some(RespCommand { bytes, places: &self.places }));
         }
     }
 
@@ -189,7 +189,7 @@ impl Decoder {
     }
 
     /// Reads on in an array; whether it is whole.
-    fn array(&mut self, limits: Limits) -> Result<bool, ProtocolError> {
+    fn array(&mut self, limits: RespLimits) -> Result<bool, RespProtocolError> {
         while let Some(missing) = self.missing.filter(|missing| *missing > 0) {
             let length = match self.bulk {
                 Some(length) => length,
@@ -197,18 +197,18 @@ impl Decoder {
                     match self.buffer.get(self.at) {
                         None => return Ok(false),
                         Some(b'$') => {}
-                        Some(other) => return Err(ProtocolError::NoBulk(*other)),
+                        Some(other) => return Err(RespProtocolError::NoBulk(*other)),
                     }
-                    let Some((length, next)) = self.length(ProtocolError::BulkLength)? else {
+                    let Some((length, next)) = self.length(RespProtocolError::BulkLength)? else {
                         return Ok(false);
                     };
-                    let length = usize::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
+                    let length = usize::try_from(length).map_err(|_| RespProtocolError::BulkLength)?;
                     let before = next - self.start;
                     if length > limits.command_bytes_max.saturating_sub(before) {
-                        return Err(ProtocolError::BulkLength);
+                        return Err(RespProtocolError::BulkLength);
                     }
                     if !limits.known && length > STRANGER_BULK_BYTES_MAX {
-                        return Err(ProtocolError::StrangerBulkLength);
+                        return Err(RespProtocolError::StrangerBulkLength);
                     }
                     self.at = next;
                     self.bulk = Some(length);
@@ -219,9 +219,9 @@ impl Decoder {
             match self.buffer.get(end..end + 2) {
                 None => return Ok(false),
                 Some(b"\r\n") => {}
-                Some(_) => return Err(ProtocolError::LineEnd),
+                Some(_) => return Err(RespProtocolError::LineEnd),
             }
-            let place = |at: usize| u32::try_from(at - self.start).map_err(|_| ProtocolError::BulkLength);
+            let place = |at: usize| u32::try_from(at - self.start).map_err(|_| RespProtocolError::BulkLength);
             self.places.push((place(self.at)?, place(end)?));
             self.at = end + 2;
             self.bulk = None;
@@ -231,7 +231,7 @@ impl Decoder {
     }
 
     /// The number after the sign at `at`, and what stands after its line; none while the line is not whole.
-    fn length(&self, wrong: ProtocolError) -> Result<Option<(i64, usize)>, ProtocolError> {
+    fn length(&self, wrong: RespProtocolError) -> Result<Option<(i64, usize)>, RespProtocolError> {
         let line = &self.buffer[self.at + 1..];
         let (negative, from) = match line.first() {
             Some(b'-') => (true, 1),
@@ -262,26 +262,26 @@ impl Decoder {
     }
 
     /// Reads a line of words; whether it is whole.
-    fn line(&mut self, limits: Limits) -> Result<bool, ProtocolError> {
+    fn line(&mut self, limits: RespLimits) -> Result<bool, RespProtocolError> {
         let max = INLINE_BYTES_MAX.min(limits.command_bytes_max);
         let from = self.at.max(self.start);
         let Some(length) = self.buffer[from..].iter().position(|byte| *byte == b'\n') else {
             self.at = self.buffer.len();
-            return if self.waiting() > max { Err(ProtocolError::InlineLength) } else { Ok(false) };
+            return if self.waiting() > max { Err(RespProtocolError::InlineLength) } else { Ok(false) };
         };
         let end = from + length;
         if end - self.start > max {
-            return Err(ProtocolError::InlineLength);
+            return Err(RespProtocolError::InlineLength);
         }
         let line = &self.buffer[self.start..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         split(line, &mut self.words, &mut self.places)?;
         let count = self.places.len();
         if count > ARGUMENTS_MAX {
-            return Err(ProtocolError::ArrayLength);
+            return Err(RespProtocolError::ArrayLength);
         }
         if !limits.known && count > STRANGER_ARGUMENTS_MAX {
-            return Err(ProtocolError::StrangerArrayLength);
+            return Err(RespProtocolError::StrangerArrayLength);
         }
         self.at = end + 1;
         Ok(true)
@@ -289,7 +289,7 @@ impl Decoder {
 }
 
 /// Cuts a line into words: `"..."` with the escapes of C, `'...'` with `\'`.
-fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<(u32, u32)>) -> Result<(), ProtocolError> {
+fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<(u32, u32)>) -> Result<(), RespProtocolError> {
     let mut rest = line;
     loop {
         rest = rest.trim_ascii_start();
@@ -299,7 +299,7 @@ fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<(u32, u32)>) -> Resu
             quote @ (b'"' | b'\'') => {
                 rest = quoted(&rest[1..], *quote, words)?;
                 if rest.first().is_some_and(|byte| !byte.is_ascii_whitespace()) {
-                    return Err(ProtocolError::Quotes);
+                    return Err(RespProtocolError::Quotes);
                 }
             }
             _ => {
@@ -307,7 +307,7 @@ fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<(u32, u32)>) -> Resu
                     rest.iter().position(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\''));
                 let end = end.unwrap_or(rest.len());
                 if rest.get(end).is_some_and(|byte| !byte.is_ascii_whitespace()) {
-                    return Err(ProtocolError::Quotes);
+                    return Err(RespProtocolError::Quotes);
                 }
                 words.extend_from_slice(&rest[..end]);
                 rest = &rest[end..];
@@ -319,15 +319,15 @@ fn split(line: &[u8], words: &mut Vec<u8>, places: &mut Vec<(u32, u32)>) -> Resu
 }
 
 /// Appends what stands before the closing quote, and gives what follows it.
-fn quoted<'a>(mut rest: &'a [u8], quote: u8, words: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+fn quoted<'a>(mut rest: &'a [u8], quote: u8, words: &mut Vec<u8>) -> Result<&'a [u8], RespProtocolError> {
     let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     loop {
-        let (&byte, after) = rest.split_first().ok_or(ProtocolError::Quotes)?;
+        let (&byte, after) = rest.split_first().ok_or(RespProtocolError::Quotes)?;
         rest = after;
         match byte {
             _ if byte == quote => return Ok(rest),
             b'\\' if quote == b'"' => {
-                let (&escaped, after) = rest.split_first().ok_or(ProtocolError::Quotes)?;
+                let (&escaped, after) = rest.split_first().ok_or(RespProtocolError::Quotes)?;
                 rest = after;
                 let code = (hex(rest.first()), hex(rest.get(1)));
                 words.push(match (escaped, code) {
@@ -358,13 +358,13 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { command_bytes_max: 1 << 20, known: true };
-    const STRANGER: Limits = Limits { known: false, ..LIMITS };
+    const LIMITS: RespLimits = RespLimits { command_bytes_max: 1 << 20, known: true };
+    const STRANGER: RespLimits = RespLimits { known: false, ..LIMITS };
 
-    type Read = Result<Vec<Vec<Vec<u8>>>, ProtocolError>;
+    type Read = Result<Vec<Vec<Vec<u8>>>, RespProtocolError>;
 
-    fn read(bytes: &[u8], piece: usize, limits: Limits) -> Read {
-        let mut decoder = Decoder::default();
+    fn read(bytes: &[u8], piece: usize, limits: RespLimits) -> Read {
+        let mut decoder = RespDecoder::default();
         let mut commands = Vec::new();
         for piece in bytes.chunks(piece) {
             decoder.room().extend_from_slice(piece);
@@ -376,7 +376,7 @@ mod tests {
         Ok(commands)
     }
 
-    fn check(bytes: &[u8], limits: Limits, expected: Result<&[&[&str]], ProtocolError>) {
+    fn check(bytes: &[u8], limits: RespLimits, expected: Result<&[&[&str]], RespProtocolError>) {
         let expected = expected.map(|commands| {
             let words = |words: &&[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
             commands.iter().map(words).collect::<Vec<Vec<Vec<u8>>>>()
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_told() {
-        use ProtocolError::*;
+        use RespProtocolError::*;
         for (bytes, limits, error) in [
             (&b"*x\r\n"[..], LIMITS, ArrayLength),
             (b"*\r\n", LIMITS, ArrayLength),
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn a_stated_length_takes_no_memory() {
-        let mut decoder = Decoder::default();
+        let mut decoder = RespDecoder::default();
         decoder.room().extend_from_slice(b"*8000\r\n$1000000\r\nab");
         assert_eq!(decoder.next_command(LIMITS).map(|command| command.is_some()), Ok(false));
         assert!(decoder.buffer.capacity() + 8 * decoder.places.capacity() < 1024);

@@ -7,7 +7,7 @@ use event::{Event, Time};
 use serde_json::{Map, Value};
 
 use super::answer::quoted;
-use crate::problem::Failure;
+use crate::problem::HttpFailure;
 
 /// A member whose value may be any bytes: the message itself.
 const RAW: &[u8] = b"raw";
@@ -64,7 +64,7 @@ pub(super) fn event<'a>(
 }
 
 /// A failure as an error: its kind and all that HTTP tells of it.
-pub(super) fn failed(failure: &Failure) -> String {
+pub(super) fn failed(failure: &HttpFailure) -> String {
     let problem = failure.problem();
     let word = if problem.status == 503 { "TRYAGAIN" } else { "ERR" };
     let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-use super::answer::Answers;
-use super::session::Session;
-use crate::mail::Face;
+use super::answer::ReplyBuffer;
+use super::session::RespSession;
+use crate::mail::ListenerContext;
 
 /// The version of Redis whose protocol this is. Clients choose their commands by it.
 const REDIS_VERSION: &str = "7.0.0";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Settings that clients and `redis-benchmark` ask for, and what is true of them here.
-fn settings(face: &Face) -> Vec<(&'static str, String)> {
+fn settings(face: &ListenerContext) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
@@ -25,7 +25,11 @@ fn settings(face: &Face) -> Vec<(&'static str, String)> {
 }
 
 /// Answers `CONFIG` and its subcommands.
-pub(super) fn config<'a>(face: &Face, mut words: impl Iterator<Item = &'a [u8]>, answers: &mut Answers) {
+pub(super) fn config<'a>(
+    face: &ListenerContext,
+    mut words: impl Iterator<Item = &'a [u8]>,
+    answers: &mut ReplyBuffer,
+) {
     let subcommand = words.next().unwrap_or_default().to_ascii_lowercase();
     match subcommand.as_slice() {
         b"get" => {
@@ -60,7 +64,11 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Answers `INFO`: all sections, or those that are named.
-pub(super) fn info<'a>(face: &Face, words: impl Iterator<Item = &'a [u8]>, answers: &mut Answers) {
+pub(super) fn info<'a>(
+    face: &ListenerContext,
+    words: impl Iterator<Item = &'a [u8]>,
+    answers: &mut ReplyBuffer,
+) {
     let wanted: Vec<Vec<u8>> = words.map(<[u8]>::to_ascii_lowercase).collect();
     let all = wanted.is_empty()
         || wanted.iter().any(|word| matches!(word.as_slice(), b"all" | b"default" | b"everything"));
@@ -81,9 +89,9 @@ pub(super) fn info<'a>(face: &Face, words: impl Iterator<Item = &'a [u8]>, answe
     answers.text(&text);
 }
 
-type Lines = Vec<(&'static str, String)>;
+type InfoLines = Vec<(&'static str, String)>;
 
-fn sections(face: &Face) -> Vec<(&'static str, Lines)> {
+fn sections(face: &ListenerContext) -> Vec<(&'static str, InfoLines)> {
     let node = &face.node;
     let census = node.engine.census();
     let uptime = node.started.elapsed().as_secs();
@@ -140,7 +148,7 @@ fn sections(face: &Face) -> Vec<(&'static str, Lines)> {
 }
 
 /// Answers `HELLO`, once it is granted; `id` is that of the connection.
-pub(super) fn hello(id: i64, answers: &mut Answers) {
+pub(super) fn hello(id: i64, answers: &mut ReplyBuffer) {
     answers.map(7);
     for (name, value) in [("server", "tollhouse"), ("version", VERSION)] {
         answers.bulk(name.as_bytes());
@@ -159,7 +167,7 @@ pub(super) fn hello(id: i64, answers: &mut Answers) {
 }
 
 /// Answers `CLIENT` and its subcommands.
-pub(super) fn client<'a>(session: &mut Session<'_>, mut words: impl Iterator<Item = &'a [u8]>) {
+pub(super) fn client<'a>(session: &mut RespSession<'_>, mut words: impl Iterator<Item = &'a [u8]>) {
     let subcommand = words.next().unwrap_or_default().to_ascii_lowercase();
     let words: Vec<&[u8]> = words.collect();
     match (subcommand.as_slice(), words.as_slice()) {

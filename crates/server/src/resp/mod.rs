@@ -11,9 +11,9 @@
 
 mod answer;
 pub mod codec;
+mod combining;
 mod event;
 mod info;
-mod round;
 mod session;
 mod table;
 mod take;
@@ -26,11 +26,11 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
-use self::codec::Decoder;
-use self::session::Session;
-use crate::listen::{Stop, Stream};
-use crate::mail::Face;
-use crate::pace::Paced;
+use self::codec::RespDecoder;
+use self::session::RespSession;
+use crate::listener::{ListenerStream, ShutdownSignal};
+use crate::mail::ListenerContext;
+use crate::pace::PaceMeter;
 use crate::shares::{Caller, Share};
 
 /// Bytes that are read at once.
@@ -41,10 +41,14 @@ const FREE_BYTES: usize = 64 << 10;
 const WRITE_BYTES: usize = 64 << 10;
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
-    let mut session = Session::new(&face, stream.client());
-    let mut decoder = Decoder::default();
-    let mut held: Option<Held> = None;
+pub(crate) async fn converse(
+    mut stream: ListenerStream,
+    face: Arc<ListenerContext>,
+    mut stop: ShutdownSignal,
+) {
+    let mut session = RespSession::new(&face, stream.client());
+    let mut decoder = RespDecoder::default();
+    let mut held: Option<HeldCommand> = None;
     // Both live as long as the conversation: to wait for them anew with each read would cost as much as a take.
     let mut stopping = pin!(stop.wanted());
     let mut silence = pin!(sleep(face.idle()));
@@ -54,7 +58,7 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
             return;
         }
         if !has_room(&face, session.caller(), &mut held, decoder.waiting()) {
-            face.node.metrics.listener_trouble(&face.plan.name, "overloaded");
+            face.node.metrics.listener_failure(&face.plan.name, "overloaded");
             session
                 .answers
                 .error("OOM the commands being read are too large together, try again a little later");
@@ -107,8 +111,12 @@ pub(crate) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
 }
 
 /// Answers all commands that are whole.
-async fn hear(session: &mut Session<'_>, decoder: &mut Decoder, stream: &mut Stream) -> ControlFlow<()> {
-    let plan = session.face.node.engine.plan();
+async fn hear(
+    session: &mut RespSession<'_>,
+    decoder: &mut RespDecoder,
+    stream: &mut ListenerStream,
+) -> ControlFlow<()> {
+    let plan = session.listener.node.engine.plan();
     let mut going = ControlFlow::Continue(());
     while going.is_continue() {
         match decoder.next_command(session.limits()) {
@@ -117,7 +125,7 @@ async fn hear(session: &mut Session<'_>, decoder: &mut Decoder, stream: &mut Str
             Err(error) => {
                 session.settle().await;
                 session.answers.error(&format!("ERR {error}"));
-                session.face.misused(session.client, "protocol", &error);
+                session.listener.misused(session.client, "protocol", &error);
                 going = ControlFlow::Break(());
             }
         }
@@ -130,7 +138,7 @@ async fn hear(session: &mut Session<'_>, decoder: &mut Decoder, stream: &mut Str
     going
 }
 
-async fn write(session: &mut Session<'_>, stream: &mut Stream) -> ControlFlow<()> {
+async fn write(session: &mut RespSession<'_>, stream: &mut ListenerStream) -> ControlFlow<()> {
     if session.answers.len() > 0 && stream.write_all(session.answers.bytes()).await.is_err() {
         return ControlFlow::Break(());
     }
@@ -139,14 +147,14 @@ async fn write(session: &mut Session<'_>, stream: &mut Stream) -> ControlFlow<()
 }
 
 /// What a long command that is not whole yet takes of the node, and how fast it comes.
-struct Held {
+struct HeldCommand {
     room: Share,
-    paced: Paced,
+    paced: PaceMeter,
 }
 
 /// Returns whether a command that is not whole yet may grow on: beyond a little it takes part in the room that the node has
 /// for all bodies.
-fn has_room(face: &Face, caller: Caller, held: &mut Option<Held>, waiting: usize) -> bool {
+fn has_room(face: &ListenerContext, caller: Caller, held: &mut Option<HeldCommand>, waiting: usize) -> bool {
     let Some(beyond) = waiting.checked_sub(FREE_BYTES).filter(|beyond| *beyond > 0) else {
         *held = None;
         return true;
@@ -155,7 +163,7 @@ fn has_room(face: &Face, caller: Caller, held: &mut Option<Held>, waiting: usize
         Some(held) => held.room.grow(beyond.saturating_sub(held.room.amount())),
         None => {
             let room = face.node.room().take(caller, beyond);
-            *held = room.map(|room| Held { room, paced: face.node.pace.body() });
+            *held = room.map(|room| HeldCommand { room, paced: face.node.pace.body() });
             held.is_some()
         }
     }

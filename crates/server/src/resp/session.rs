@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use ::event::Time;
-use engine::limit::Taken;
-use engine::{Engine, EngineError, Pipeline, Plan, Prepared, Said};
+use engine::limit::TakeResult;
+use engine::{Engine, EngineError, FeedbackInput, Pipeline, Plan, PreparedEvent};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
@@ -18,19 +18,19 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::answer::{Answers, quoted};
-use super::codec::{Command, Limits};
-use super::round::{Seat, TAKES_MAX};
-use super::table::{self, Name};
-use super::take::{self, Asked, Buckets, Words};
+use super::answer::{ReplyBuffer, quoted};
+use super::codec::{RespCommand, RespLimits};
+use super::combining::{TAKES_MAX, TakeBatchSlot};
+use super::table::{self, CommandName};
+use super::take::{self, BucketCache, TakeArguments, TakeRequest};
 use super::{event, info};
 use crate::api;
 use crate::deadline::Late;
-use crate::input::{Lookups, Submitted};
-use crate::mail::{Face, Trouble};
+use crate::input::{LookupMode, SubmittedEvent};
+use crate::mail::{DecisionFailure, ListenerContext};
 use crate::node::blocking;
-use crate::pool::{INLINE_BYTES_MAX, asked_by};
-use crate::problem::Failure;
+use crate::problem::HttpFailure;
+use crate::reading_pool::{INLINE_BYTES_MAX, asked_by};
 use crate::shares::Caller;
 
 /// Longest name of a connection.
@@ -42,20 +42,20 @@ const UNKNOWN_MAX: usize = 16;
 /// The pipeline that the listener names, as commands name it.
 const LISTENERS_OWN: &[u8] = b"-";
 
-pub(super) struct Session<'f> {
-    pub(super) face: &'f Arc<Face>,
-    pub(super) answers: Answers,
+pub(super) struct RespSession<'f> {
+    pub(super) listener: &'f Arc<ListenerContext>,
+    pub(super) answers: ReplyBuffer,
     /// Its number among all connections since the start.
     pub(super) id: i64,
     pub(super) name: Vec<u8>,
     /// Whether it has said its password, or needs none.
     known: bool,
-    limits: Limits,
+    limits: RespLimits,
     /// Takes that are to be answered next. Either these or `events` wait, never both.
-    takes: Vec<Asked>,
+    takes: Vec<TakeRequest>,
     /// Events whose decisions are to be answered next.
-    events: Vec<Submitted>,
-    buckets: Buckets,
+    events: Vec<SubmittedEvent>,
+    buckets: BucketCache,
     commands: Counter,
     batches: Histogram,
     pub(super) client: Option<IpAddr>,
@@ -63,40 +63,40 @@ pub(super) struct Session<'f> {
     unknown: usize,
 }
 
-impl<'f> Session<'f> {
-    pub(super) fn new(face: &'f Arc<Face>, client: Option<IpAddr>) -> Session<'f> {
+impl<'f> RespSession<'f> {
+    pub(super) fn new(face: &'f Arc<ListenerContext>, client: Option<IpAddr>) -> RespSession<'f> {
         let metrics = &face.node.metrics;
         let known = face.plan.password.is_none();
         let command_bytes_max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
-        Session {
-            answers: Answers::default(),
+        RespSession {
+            answers: ReplyBuffer::default(),
             id: face.node.sessions.fetch_add(1, Relaxed),
             name: Vec::new(),
             known,
-            limits: Limits { command_bytes_max, known },
+            limits: RespLimits { command_bytes_max, known },
             takes: Vec::new(),
             events: Vec::new(),
-            buckets: Buckets::default(),
+            buckets: BucketCache::default(),
             commands: metrics.resp_commands(&face.plan.name),
             batches: metrics.resp_batches(&face.plan.name),
             client,
             unknown: 0,
-            face,
+            listener: face,
         }
     }
 
     /// Returns who asks: one who has said its password is known.
     pub(super) fn caller(&self) -> Caller {
-        let has_said = self.known && self.face.plan.password.is_some();
+        let has_said = self.known && self.listener.plan.password.is_some();
         if has_said { Caller::Known } else { Caller::of_peer(self.client) }
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        Limits { known: self.known, ..self.limits }
+    pub(super) fn limits(&self) -> RespLimits {
+        RespLimits { known: self.known, ..self.limits }
     }
 
     /// Takes in a command: answers it, or has it wait for [`Session::settle`]. Limits are those of the plan.
-    pub(super) async fn take_in(&mut self, command: Command<'_>, plan: &Plan) -> ControlFlow<()> {
+    pub(super) async fn take_in(&mut self, command: RespCommand<'_>, plan: &Plan) -> ControlFlow<()> {
         self.commands.inc();
         let name = command.get(0).unwrap_or_default();
         let found = table::find(name);
@@ -118,15 +118,19 @@ impl<'f> Session<'f> {
             Some(entry) => Ok(entry.name),
         };
         match refused {
-            Ok(Name::Throttle) => match Asked::cell(command, &mut self.buckets, &self.face.node.engine) {
-                Ok(asked) => self.take_later(asked).await,
-                Err(error) => {
-                    self.settle().await;
-                    self.answers.error(&error);
+            Ok(CommandName::Throttle) => {
+                match TakeRequest::cell(command, &mut self.buckets, &self.listener.node.engine) {
+                    Ok(asked) => self.take_later(asked).await,
+                    Err(error) => {
+                        self.settle().await;
+                        self.answers.error(&error);
+                    }
                 }
-            },
-            Ok(name @ (Name::Take | Name::Peek)) => self.take_or_peek(name, command, plan).await,
-            Ok(Name::Decide) => {
+            }
+            Ok(name @ (CommandName::Take | CommandName::Peek)) => {
+                self.take_or_peek(name, command, plan).await
+            }
+            Ok(CommandName::Decide) => {
                 if let Err(error) = self.decide_later(command).await {
                     self.settle().await;
                     self.answers.error(&error);
@@ -146,7 +150,7 @@ impl<'f> Session<'f> {
 
     /// Ends a connection whose client is none of Redis: nothing more of what it sent is looked at.
     fn close(&self, reason: &'static str, why: &str) -> ControlFlow<()> {
-        self.face.misused(self.client, reason, &why);
+        self.listener.misused(self.client, reason, &why);
         ControlFlow::Break(())
     }
 
@@ -160,7 +164,7 @@ impl<'f> Session<'f> {
         }
     }
 
-    async fn take_later(&mut self, asked: Asked) {
+    async fn take_later(&mut self, asked: TakeRequest) {
         if !self.events.is_empty() || self.takes.len() >= TAKES_MAX {
             self.settle().await;
         }
@@ -169,7 +173,7 @@ impl<'f> Session<'f> {
 
     /// Takes all that waits, together with what other conversations take at this moment.
     async fn take(&mut self) {
-        let seat = Seat::join(self.face, &mut self.takes).await;
+        let seat = TakeBatchSlot::join(self.listener, &mut self.takes).await;
         match seat.taken(&self.batches).await {
             Ok(taken) => taken.for_each(|(asked, taken)| asked.answer(taken, &mut self.answers)),
             Err(error) => (0..seat.len()).for_each(|_| self.answers.error(error)),
@@ -177,132 +181,134 @@ impl<'f> Session<'f> {
     }
 
     /// `TOLL.TAKE` and `TOLL.PEEK`.
-    async fn take_or_peek(&mut self, name: Name, command: Command<'_>, plan: &Plan) {
-        let words = match Words::read(command, "cost", &self.face.node.engine, plan) {
+    async fn take_or_peek(&mut self, name: CommandName, command: RespCommand<'_>, plan: &Plan) {
+        let words = match TakeArguments::read(command, "cost", &self.listener.node.engine, plan) {
             Ok(words) => words,
             Err(error) => {
                 self.settle().await;
                 return self.answers.error(&error);
             }
         };
-        let peeks = words.peek || name == Name::Peek;
+        let peeks = words.peek || name == CommandName::Peek;
         if !peeks && words.also.is_empty() {
-            return self.take_later(Asked::toll(words)).await;
+            return self.take_later(TakeRequest::toll(words)).await;
         }
         self.settle().await;
         let takes = words.takes();
-        let taken = in_time(self.face, self.caller(), |engine, now| {
+        let taken = in_time(self.listener, self.caller(), |engine, now| {
             let takes = &takes;
             async move { if peeks { engine.peek_limits(takes, now).await } else { engine.take(takes, now).await } }
         });
-        let node = &self.face.node;
+        let node = &self.listener.node;
         // Where there is no place, or no time, the limits' `on_error` decides.
         let taken = taken.await.unwrap_or_else(|_| node.engine.untaken(&takes, node.now()));
-        match Taken::strictest(&taken) {
+        match TakeResult::strictest(&taken) {
             Some(taken) => take::toll(taken, &mut self.answers),
             None => self.answers.null(),
         }
     }
 
     /// `TOLL.REFUND`, `TOLL.RESET` and `TOLL.SET`.
-    async fn correct(&mut self, name: Name, command: Command<'_>) -> Result<(), String> {
-        let engine = &self.face.node.engine;
-        let amount = if name == Name::Set { "used" } else { "cost" };
-        let words = Words::read(command, amount, engine, &engine.plan())?;
+    async fn correct(&mut self, name: CommandName, command: RespCommand<'_>) -> Result<(), String> {
+        let engine = &self.listener.node.engine;
+        let amount = if name == CommandName::Set { "used" } else { "cost" };
+        let words = TakeArguments::read(command, amount, engine, &engine.plan())?;
         let fits = match name {
-            Name::Set => words.given,
-            Name::Reset => !words.given,
+            CommandName::Set => words.given,
+            CommandName::Reset => !words.given,
             _ => true,
         };
         if words.peek || !fits {
             return Err("ERR syntax error".to_owned());
         }
         let takes = words.takes();
-        let corrected = in_time(self.face, self.caller(), |engine, now| async move {
+        let corrected = in_time(self.listener, self.caller(), |engine, now| async move {
             for take in takes {
                 match name {
-                    Name::Refund => engine.refund(take, None, now).await?,
-                    Name::Set => engine.set_used(take, now).await?,
+                    CommandName::Refund => engine.refund(take, None, now).await?,
+                    CommandName::Set => engine.set_used(take, now).await?,
                     _ => engine.reset_limit(take.limit, take.key, now).await?,
                 }
             }
             Ok(())
         });
-        corrected.await?.map_err(|error: EngineError| event::failed(&Failure::from(error)))
+        corrected.await?.map_err(|error: EngineError| event::failed(&HttpFailure::from(error)))
     }
 
-    async fn answer(&mut self, name: Name, command: Command<'_>) -> ControlFlow<()> {
+    async fn answer(&mut self, name: CommandName, command: RespCommand<'_>) -> ControlFlow<()> {
         let mut words = command.from(1);
         match name {
-            Name::Ping => match (words.next(), words.next()) {
+            CommandName::Ping => match (words.next(), words.next()) {
                 (None, _) => self.answers.simple("PONG"),
                 (Some(message), None) => self.answers.bulk(message),
                 _ => self.answers.error("ERR wrong number of arguments for 'ping' command"),
             },
-            Name::Echo => self.answers.bulk(words.next().unwrap_or_default()),
-            Name::Quit => {
+            CommandName::Echo => self.answers.bulk(words.next().unwrap_or_default()),
+            CommandName::Quit => {
                 self.answers.ok();
                 return ControlFlow::Break(());
             }
-            Name::Select => match words.next().and_then(integer) {
+            CommandName::Select => match words.next().and_then(integer) {
                 Some(0) => self.answers.ok(),
                 Some(_) => self.answers.error("ERR DB index is out of range"),
                 None => self.answers.error("ERR invalid DB index"),
             },
-            Name::Auth => self.auth(command).await,
-            Name::Hello => self.hello(command).await,
-            Name::ResetSession => {
-                self.known = self.face.plan.password.is_none();
+            CommandName::Auth => self.auth(command).await,
+            CommandName::Hello => self.hello(command).await,
+            CommandName::ResetSession => {
+                self.known = self.listener.plan.password.is_none();
                 self.answers.resp3 = false;
                 self.name.clear();
                 self.answers.simple("RESET");
             }
-            Name::Client => info::client(self, words),
-            Name::Command => table::command(words, &mut self.answers),
-            Name::Config => info::config(self.face, words, &mut self.answers),
-            Name::Info => info::info(self.face, words, &mut self.answers),
-            Name::Observe => {
+            CommandName::Client => info::client(self, words),
+            CommandName::Command => table::command(words, &mut self.answers),
+            CommandName::Config => info::config(self.listener, words, &mut self.answers),
+            CommandName::Info => info::info(self.listener, words, &mut self.answers),
+            CommandName::Observe => {
                 let observed = self.observe(command).await;
-                self.told(observed);
+                self.respond(observed);
             }
-            Name::Stats => {
+            CommandName::Stats => {
                 let timeline = self.stats(command).await;
-                self.told(timeline);
+                self.respond(timeline);
             }
-            Name::Learn => {
+            CommandName::Learn => {
                 let learned = self.learn(command).await;
-                self.told(learned);
+                self.respond(learned);
             }
-            Name::WaitSync => {
+            CommandName::WaitSync => {
                 if let Err(error) = self.wait_sync(command).await {
                     self.answers.error(&error);
                 }
             }
-            Name::Refund | Name::Reset | Name::Set => match self.correct(name, command).await {
-                Ok(()) => self.answers.ok(),
-                Err(error) => self.answers.error(&error),
-            },
+            CommandName::Refund | CommandName::Reset | CommandName::Set => {
+                match self.correct(name, command).await {
+                    Ok(()) => self.answers.ok(),
+                    Err(error) => self.answers.error(&error),
+                }
+            }
             // These wait.
-            Name::Throttle | Name::Take | Name::Peek | Name::Decide => {}
+            CommandName::Throttle | CommandName::Take | CommandName::Peek | CommandName::Decide => {}
         }
         ControlFlow::Continue(())
     }
 
     /// Answers what HTTP would, or what is wrong.
-    fn told(&mut self, outcome: Result<impl Serialize, String>) {
+    fn respond(&mut self, outcome: Result<impl Serialize, String>) {
         match outcome.and_then(|told| serde_json::to_value(told).map_err(|error| format!("ERR {error}"))) {
             Ok(value) => self.answers.value(&value),
             Err(error) => self.answers.error(&error),
         }
     }
 
-    async fn auth(&mut self, command: Command<'_>) {
+    async fn auth(&mut self, command: RespCommand<'_>) {
         let (user, password) = match (command.get(1), command.get(2), command.len()) {
-            (Some(password), None, _) => (self.face.plan.user.as_bytes(), password),
+            (Some(password), None, _) => (self.listener.plan.user.as_bytes(), password),
             (Some(user), Some(password), 3) => (user, password),
             _ => return self.answers.error("ERR syntax error"),
         };
-        if self.face.plan.password.is_none() && command.len() == 2 {
+        if self.listener.plan.password.is_none() && command.len() == 2 {
             return self.answers.error(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
             );
@@ -316,7 +322,7 @@ impl<'f> Session<'f> {
     /// Returns whether this is the password, which also makes the client known. Takes as long whatever was said.
     async fn knows(&mut self, user: &[u8], password: &[u8]) -> bool {
         let digest = |bytes: &[u8]| -> [u8; 32] { Sha256::digest(bytes).into() };
-        let plan = &self.face.plan;
+        let plan = &self.listener.plan;
         // Without a password any will do, as in Redis for a user that needs none.
         let right = plan.password.as_ref().map_or(digest(password), |right| digest(right.as_bytes()));
         let equal = digest(plan.user.as_bytes()).ct_eq(&digest(user)) & right.ct_eq(&digest(password));
@@ -324,12 +330,12 @@ impl<'f> Session<'f> {
         if equal {
             self.known = true;
         } else {
-            self.face.node.wrong_token(&plan.name, self.client).await;
+            self.listener.node.wrong_token(&plan.name, self.client).await;
         }
         equal
     }
 
-    async fn hello(&mut self, command: Command<'_>) {
+    async fn hello(&mut self, command: RespCommand<'_>) {
         let resp3 = match command.get(1).map(integer) {
             None => self.answers.resp3,
             Some(Some(2)) => false,
@@ -380,15 +386,20 @@ impl<'f> Session<'f> {
     }
 
     fn pipeline(&self, name: &[u8]) -> Result<Arc<Pipeline>, String> {
-        let name = if name == LISTENERS_OWN { self.face.plan.pipeline.as_bytes() } else { name };
+        let name = if name == LISTENERS_OWN { self.listener.plan.pipeline.as_bytes() } else { name };
         let name = String::from_utf8_lossy(name);
-        self.face.node.pipeline(Some(&name)).map_err(|failure| event::failed(&failure))
+        self.listener.node.pipeline(Some(&name)).map_err(|failure| event::failed(&failure))
     }
 
     /// The event of a command whose words from one on are its fields.
-    async fn event(&self, command: Command<'_>, from: usize, lookups: Lookups) -> Result<Submitted, String> {
+    async fn event(
+        &self,
+        command: RespCommand<'_>,
+        from: usize,
+        lookups: LookupMode,
+    ) -> Result<SubmittedEvent, String> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
-        let (node, arrival) = (&self.face.node, self.face.node.now());
+        let (node, arrival) = (&self.listener.node, self.listener.node.now());
         let reading = async {
             let bytes = command.from(from).map(<[u8]>::len).sum();
             let (event, warnings) = if bytes <= INLINE_BYTES_MAX {
@@ -405,13 +416,13 @@ impl<'f> Session<'f> {
             }?;
             let id = event.id.clone();
             let prepared = node.prepare(&pipeline, event, arrival, lookups).await.map_err(late)?;
-            Ok(Submitted { id, prepared, warnings })
+            Ok(SubmittedEvent { id, prepared, warnings })
         };
-        self.face.deadline().bound(asked_by(self.caller(), reading)).await
+        self.listener.deadline().bound(asked_by(self.caller(), reading)).await
     }
 
-    async fn decide_later(&mut self, command: Command<'_>) -> Result<(), String> {
-        let event = self.event(command, 2, Lookups::Configured).await?;
+    async fn decide_later(&mut self, command: RespCommand<'_>) -> Result<(), String> {
+        let event = self.event(command, 2, LookupMode::Configured).await?;
         if !self.takes.is_empty() || self.events.len() >= EVENTS_MAX {
             self.settle().await;
         }
@@ -422,7 +433,7 @@ impl<'f> Session<'f> {
     async fn decide(&mut self) {
         let started = Instant::now();
         let events = std::mem::take(&mut self.events).into_iter();
-        let (events, warnings): (Vec<Prepared>, Vec<Vec<String>>) =
+        let (events, warnings): (Vec<PreparedEvent>, Vec<Vec<String>>) =
             events.map(|event| (event.prepared, event.warnings)).unzip();
         let pipelines: Vec<Arc<Pipeline>> = events.iter().map(|event| Arc::clone(event.pipeline())).collect();
         let decided = self.at_work(|engine| async move { engine.decide(events).await }).await;
@@ -430,31 +441,32 @@ impl<'f> Session<'f> {
         match decided {
             Ok(decisions) => {
                 for (decision, warnings) in decisions.iter().zip(warnings) {
-                    self.told(Ok(api::Decision { warnings, ..decision.into() }));
+                    self.respond(Ok(api::DecisionJson { warnings, ..decision.into() }));
                 }
             }
             // What that means the pipelines say.
             Err(why) => {
-                let node = &self.face.node;
+                let node = &self.listener.node;
                 for (pipeline, warnings) in pipelines.into_iter().zip(warnings) {
                     node.metrics.undecided(&pipeline.name);
                     let decision = node.engine.undecided(&pipeline, node.now(), &why);
                     let error = Some(why.clone());
-                    self.told(Ok(api::Decision { error, warnings, ..(&decision).into() }));
+                    self.respond(Ok(api::DecisionJson { error, warnings, ..(&decision).into() }));
                 }
             }
         }
     }
 
-    async fn observe(&mut self, command: Command<'_>) -> Result<api::Explanation, String> {
-        let Submitted { prepared, warnings, .. } = self.event(command, 2, Lookups::Configured).await?;
+    async fn observe(&mut self, command: RespCommand<'_>) -> Result<api::ExplanationJson, String> {
+        let SubmittedEvent { prepared, warnings, .. } =
+            self.event(command, 2, LookupMode::Configured).await?;
         let seen = self.at_work(|engine| async move { engine.observe(prepared).await }).await?;
-        Ok(api::Explanation { warnings, ..api::Explanation::from(&seen) })
+        Ok(api::ExplanationJson { warnings, ..api::ExplanationJson::from(&seen) })
     }
 
     /// `WAITAOF`, as Redis answers it: how many of this node and of its replicas have all on disk by now. What does not sync,
     /// or not in time, is none.
-    async fn wait_sync(&mut self, command: Command<'_>) -> Result<(), String> {
+    async fn wait_sync(&mut self, command: RespCommand<'_>) -> Result<(), String> {
         const WRONG: &str = "ERR value is not an integer or out of range";
         let number = |at: usize| command.get(at).and_then(integer).filter(|number| *number >= 0);
         let local = number(1).ok_or(WRONG)?;
@@ -476,10 +488,10 @@ impl<'f> Session<'f> {
         Ok(())
     }
 
-    async fn stats(&mut self, command: Command<'_>) -> Result<api::Timeline, String> {
+    async fn stats(&mut self, command: RespCommand<'_>) -> Result<api::TimelineJson, String> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
         let text = |index| String::from_utf8_lossy(command.get(index).unwrap_or_default()).into_owned();
-        let (kind, value, now, of) = (text(2), text(3), self.face.node.now(), Arc::clone(&pipeline));
+        let (kind, value, now, of) = (text(2), text(3), self.listener.node.now(), Arc::clone(&pipeline));
         let work = |engine: Arc<Engine>| async move {
             // Buckets may be on disk alone.
             blocking(move || {
@@ -489,28 +501,30 @@ impl<'f> Session<'f> {
             .await
         };
         let (kind, known) = self.at_work(work).await?;
-        Ok(api::Timeline::new(&pipeline.name, &kind, &known))
+        Ok(api::TimelineJson::new(&pipeline.name, &kind, &known))
     }
 
-    async fn learn(&mut self, command: Command<'_>) -> Result<api::Said, String> {
-        let plan = &self.face.plan;
+    async fn learn(&mut self, command: RespCommand<'_>) -> Result<api::FeedbackOutcomeJson, String> {
+        let plan = &self.listener.plan;
         if !plan.learn && plan.password.is_none() {
             return Err(
                 "NOPERM nothing is learned here: set `learn`, or a `password`, for this listener".to_owned()
             );
         }
         let class = String::from_utf8_lossy(command.get(2).unwrap_or_default()).into_owned();
-        let Submitted { id, prepared, warnings } = self.event(command, 3, Lookups::None).await?;
+        let SubmittedEvent { id, prepared, warnings } = self.event(command, 3, LookupMode::None).await?;
         // Without an id the same fields are the same event.
         let mut same = Vec::new();
         for word in command.from(3) {
             same.extend_from_slice(&(word.len() as u64).to_le_bytes());
             same.extend_from_slice(word);
         }
-        let (node, said) = (Arc::clone(&self.face.node), class.clone());
-        let work = |_| async move { node.learn(prepared, id, &same, Said { class: &said, by: None }).await };
+        let (node, said) = (Arc::clone(&self.listener.node), class.clone());
+        let work = |_| async move {
+            node.learn(prepared, id, &same, FeedbackInput { class: &said, by: None }).await
+        };
         let (id, outcome) = self.at_work(work).await?;
-        Ok(api::Said { warnings, ..api::Said::new(id, class, outcome) })
+        Ok(api::FeedbackOutcomeJson { warnings, ..api::FeedbackOutcomeJson::new(id, class, outcome) })
     }
 
     /// Has the engine do something in time, if there is a place for it, in a task of its own: the deadline ends the
@@ -520,18 +534,18 @@ impl<'f> Session<'f> {
         T: Send + 'static,
         W: Future<Output = Result<T, EngineError>> + Send + 'static,
     {
-        let place = self.face.place(self.caller()).map_err(|_| BUSY.to_owned())?;
-        let work = work(Arc::clone(&self.face.node.engine));
+        let place = self.listener.place(self.caller()).map_err(|_| BUSY.to_owned())?;
+        let work = work(Arc::clone(&self.listener.node.engine));
         let work = async move {
             let done = work.await;
             drop(place);
             done
         };
-        match self.face.in_patience(work).await {
-            Ok(done) => done.map_err(|error| event::failed(&Failure::from(error))),
+        match self.listener.within_timeout(work).await {
+            Ok(done) => done.map_err(|error| event::failed(&HttpFailure::from(error))),
             Err(trouble) => {
-                let listener = &self.face.plan.name;
-                self.face.node.metrics.listener_trouble(listener, trouble.word());
+                let listener = &self.listener.plan.name;
+                self.listener.node.metrics.listener_failure(listener, trouble.name());
                 Err(format!("TRYAGAIN {trouble}"))
             }
         }
@@ -540,7 +554,7 @@ impl<'f> Session<'f> {
 
 /// Has the engine do something in time, if there is a place for it. What is not done by then is left.
 pub(super) async fn in_time<'e, T, W>(
-    face: &'e Face,
+    face: &'e ListenerContext,
     caller: Caller,
     work: impl FnOnce(&'e Engine, Time) -> W,
 ) -> Result<T, String>
@@ -549,9 +563,9 @@ where
 {
     let _place = face.place(caller).map_err(|_| BUSY.to_owned())?;
     let node = &face.node;
-    timeout(face.patience(), work(&node.engine, node.now())).await.map_err(|_| {
-        let trouble = Trouble::Slow;
-        node.metrics.listener_trouble(&face.plan.name, trouble.word());
+    timeout(face.timeout(), work(&node.engine, node.now())).await.map_err(|_| {
+        let trouble = DecisionFailure::Slow;
+        node.metrics.listener_failure(&face.plan.name, trouble.name());
         format!("TRYAGAIN {trouble}")
     })
 }
@@ -566,7 +580,7 @@ fn late(late: Late) -> String {
 
 /// Returns whether an unknown command is a line of a request of HTTP. What follows it are lines of a body, which any page may
 /// have chosen; Redis, too, closes on these.
-fn is_http(command: Command<'_>) -> bool {
+fn is_http(command: RespCommand<'_>) -> bool {
     let name = command.get(0).unwrap_or_default();
     let last = command.get(command.len() - 1).unwrap_or_default();
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"HOST:") || last.starts_with(b"HTTP/")
@@ -597,7 +611,7 @@ pub(super) fn integer(word: &[u8]) -> Option<i64> {
     if negative { Some(number) } else { number.checked_neg() }
 }
 
-fn unknown(command: Command<'_>) -> String {
+fn unknown(command: RespCommand<'_>) -> String {
     const ARGUMENTS_SHOWN: usize = 3;
     let name = quoted(command.get(0).unwrap_or_default());
     let mut error = format!("ERR unknown command '{name}', with args beginning with: ");
@@ -616,7 +630,7 @@ mod tests {
 
     use super::*;
     use crate::node::Node;
-    use crate::resp::codec::Decoder;
+    use crate::resp::codec::RespDecoder;
 
     /// A client that has pipelined events does not keep its thread from others until all of them are read.
     #[tokio::test]
@@ -628,7 +642,7 @@ mod tests {
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let plan = engine.plan();
         let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new());
-        let face = Arc::new(Face::new(Arc::new(node), plan.node.listeners[0].clone()));
+        let face = Arc::new(ListenerContext::new(Arc::new(node), plan.node.listeners[0].clone()));
 
         // Those that are refused take as long to read.
         for client in ["192.0.2.1", "x"] {
@@ -640,10 +654,10 @@ mod tests {
                     yield_now().await;
                 }
             });
-            let mut decoder = Decoder::default();
+            let mut decoder = RespDecoder::default();
             let line = format!("TOLL.DECIDE web client.ip {client}\r\n");
             decoder.room().extend_from_slice(line.repeat(EVENTS_MAX / 2).as_bytes());
-            let (mut session, mut commands) = (Session::new(&face, None), 0);
+            let (mut session, mut commands) = (RespSession::new(&face, None), 0);
             while let Some(command) = decoder.next_command(session.limits()).unwrap() {
                 assert!(session.take_in(command, &plan).await.is_continue());
                 commands += 1;

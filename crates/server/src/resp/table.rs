@@ -1,10 +1,10 @@
 //! The commands: the one list from which they are found, checked, and told to clients (`COMMAND`).
 
-use super::answer::Answers;
+use super::answer::ReplyBuffer;
 
 /// What a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(super) enum CommandName {
     Throttle,
     Take,
     Peek,
@@ -31,7 +31,7 @@ pub(super) enum Name {
 
 /// An argument, as `COMMAND DOCS` describes it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Argument {
+pub(super) struct CommandArgument {
     name: &'static str,
     /// `key`, `string`, `integer` or `pure-token`.
     kind: &'static str,
@@ -40,26 +40,26 @@ pub(super) struct Argument {
     multiple: bool,
 }
 
-const fn argument(name: &'static str, kind: &'static str) -> Argument {
-    Argument { name, kind, token: None, optional: false, multiple: false }
+const fn argument(name: &'static str, kind: &'static str) -> CommandArgument {
+    CommandArgument { name, kind, token: None, optional: false, multiple: false }
 }
 
-const fn optional(name: &'static str, kind: &'static str) -> Argument {
-    Argument { optional: true, ..argument(name, kind) }
+const fn optional(name: &'static str, kind: &'static str) -> CommandArgument {
+    CommandArgument { optional: true, ..argument(name, kind) }
 }
 
-const fn several(name: &'static str, kind: &'static str) -> Argument {
-    Argument { multiple: true, ..argument(name, kind) }
+const fn several(name: &'static str, kind: &'static str) -> CommandArgument {
+    CommandArgument { multiple: true, ..argument(name, kind) }
 }
 
-const fn after(token: &'static str, of: Argument) -> Argument {
-    Argument { token: Some(token), ..of }
+const fn after(token: &'static str, of: CommandArgument) -> CommandArgument {
+    CommandArgument { token: Some(token), ..of }
 }
 
 /// A command, as `COMMAND` tells it.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) name: Name,
+pub(super) struct CommandSpec {
+    pub(super) name: CommandName,
     /// As it is written in lower case.
     pub(super) word: &'static str,
     /// How many words it has; negative for at least so many.
@@ -70,7 +70,7 @@ pub(super) struct Entry {
     group: &'static str,
     summary: &'static str,
     complexity: &'static str,
-    arguments: &'static [Argument],
+    arguments: &'static [CommandArgument],
 }
 
 const WRITE: &[&str] = &["write", "denyoom", "fast"];
@@ -79,15 +79,15 @@ const STRANGER: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "
 const OWN: &[&str] = &["noscript", "loading", "stale"];
 const PLAIN: &[&str] = &["loading", "stale", "fast"];
 
-const LIMIT: Argument = argument("limit", "string");
-const KEYS: Argument = several("key", "key");
-const PIPELINE: Argument = argument("pipeline", "string");
-const FIELDS: Argument = several("field value", "string");
+const LIMIT: CommandArgument = argument("limit", "string");
+const KEYS: CommandArgument = several("key", "key");
+const PIPELINE: CommandArgument = argument("pipeline", "string");
+const FIELDS: CommandArgument = several("field value", "string");
 
 macro_rules! entry {
     ($name:ident $word:literal $arity:literal $flags:ident $keys:expr, $group:literal $complexity:literal $summary:literal [$($argument:expr),*]) => {
-        Entry {
-            name: Name::$name,
+        CommandSpec {
+            name: CommandName::$name,
             word: $word,
             arity: $arity,
             flags: $flags,
@@ -104,7 +104,7 @@ const NONE: (i64, i64, i64) = (0, 0, 0);
 
 /// All commands. Those that are asked most come first.
 #[rustfmt::skip]
-pub(super) static COMMANDS: &[Entry] = &[
+pub(super) static COMMANDS: &[CommandSpec] = &[
     entry!(Throttle "cl.throttle" -5 WRITE (1, 1, 1), "limits" "O(1)"
         "Takes from a token bucket (GCRA) whose rate is given, as redis-cell does"
         [argument("key", "key"), argument("max_burst", "integer"), argument("count", "integer"), argument("period", "integer"), optional("quantity", "integer")]),
@@ -168,14 +168,14 @@ const NAMES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 16;
 
 /// The command of this name, in any case.
-pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
     COMMANDS.iter().find(|entry| entry.word.as_bytes().eq_ignore_ascii_case(name))
 }
 
-impl Entry {
+impl CommandSpec {
     /// Returns whether it may have so many words, its name included.
     pub(super) fn takes(&self, words: usize) -> bool {
         let words = i64::try_from(words).unwrap_or(i64::MAX);
@@ -188,7 +188,7 @@ impl Entry {
     }
 
     /// As `COMMAND INFO` of Redis 7 tells it.
-    fn tell(&self, answers: &mut Answers) {
+    fn tell(&self, answers: &mut ReplyBuffer) {
         answers.array(10);
         answers.bulk(self.word.as_bytes());
         answers.integer(self.arity);
@@ -206,7 +206,7 @@ impl Entry {
         }
     }
 
-    fn tell_docs(&self, answers: &mut Answers) {
+    fn tell_docs(&self, answers: &mut ReplyBuffer) {
         answers.bulk(self.word.as_bytes());
         answers.map(5);
         for (name, value) in [
@@ -244,7 +244,7 @@ impl Entry {
 }
 
 /// Answers `COMMAND` and its subcommands.
-pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &mut Answers) {
+pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &mut ReplyBuffer) {
     let Some(subcommand) = words.next() else { return tell_all(answers) };
     let names: Vec<&[u8]> = words.collect();
     // A short question is to have no long answer.
@@ -272,7 +272,7 @@ pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &m
         }
         b"docs" => {
             let named = names.iter().filter_map(|name| find(name));
-            let entries: Vec<&Entry> =
+            let entries: Vec<&CommandSpec> =
                 if names.is_empty() { COMMANDS.iter().collect() } else { named.collect() };
             answers.map(entries.len());
             for entry in entries {
@@ -283,7 +283,7 @@ pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &m
     }
 }
 
-fn tell_all(answers: &mut Answers) {
+fn tell_all(answers: &mut ReplyBuffer) {
     answers.array(COMMANDS.len());
     for entry in COMMANDS {
         entry.tell(answers);

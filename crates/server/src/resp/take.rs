@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use engine::limit::{BucketError, FIELDS_MAX, LimitKey, LimitPlan, Take, Taken};
+use engine::limit::{BucketError, FIELDS_MAX, LimitKey, LimitPlan, Take, TakeResult};
 use engine::{Engine, Plan};
 use event::Span;
 
-use super::answer::{Answers, quoted};
-use super::codec::Command;
+use super::answer::{ReplyBuffer, quoted};
+use super::codec::RespCommand;
 use super::session::integer;
 
 /// What is to be taken, until it is.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct TakeRequest {
     limit: Arc<LimitPlan>,
     key: LimitKey,
     cost: u64,
-    form: Form,
+    form: TakeReplyForm,
 }
 
 /// How a take is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum TakeReplyForm {
     /// As redis-cell does: five numbers.
     Cell,
     /// The same and three more.
@@ -30,7 +30,7 @@ enum Form {
 
 /// What a command on a configured limit asks.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct TakeArguments {
     pub(super) limit: Arc<LimitPlan>,
     pub(super) key: LimitKey,
     pub(super) amount: u64,
@@ -43,10 +43,10 @@ pub(super) struct Words {
 
 /// Limits of `CL.THROTTLE`, the latest first: most calls have the same numbers as one before.
 #[derive(Debug, Default)]
-pub(super) struct Buckets(Vec<(Numbers, Arc<LimitPlan>)>);
+pub(super) struct BucketCache(Vec<(BucketParameters, Arc<LimitPlan>)>);
 
 /// What a call says of its limit: burst, count, seconds.
-type Numbers = (i64, i64, i64);
+type BucketParameters = (i64, i64, i64);
 
 /// Limits that a connection keeps.
 const BUCKETS_MAX: usize = 16;
@@ -56,8 +56,8 @@ const CELL: &str = "cl.throttle";
 const SECOND: i64 = 1_000_000;
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 
-impl Buckets {
-    fn limit(&mut self, numbers: Numbers) -> Result<Arc<LimitPlan>, BucketError> {
+impl BucketCache {
+    fn limit(&mut self, numbers: BucketParameters) -> Result<Arc<LimitPlan>, BucketError> {
         if let Some(at) = self.0.iter().position(|(known, _)| *known == numbers) {
             return Ok(Arc::clone(&self.0[at].1));
         }
@@ -72,16 +72,16 @@ impl Buckets {
     }
 }
 
-impl Asked {
+impl TakeRequest {
     /// `CL.THROTTLE key max_burst count period [quantity]`.
     ///
     /// # Errors
     /// What is wrong with the words, for an answer.
     pub(super) fn cell(
-        command: Command<'_>,
-        buckets: &mut Buckets,
+        command: RespCommand<'_>,
+        buckets: &mut BucketCache,
         engine: &Engine,
-    ) -> Result<Asked, String> {
+    ) -> Result<TakeRequest, String> {
         let number = |index| match command.get(index).map(integer) {
             None => Ok(1),
             Some(Some(number)) if number >= 0 => Ok(number),
@@ -97,13 +97,13 @@ impl Asked {
         })?;
         let key = engine.limit_key_of_bytes(&limit, command.get(1).unwrap_or_default());
         let cost = u64::try_from(quantity).unwrap_or(0);
-        Ok(Asked { limit, key, cost, form: Form::Cell })
+        Ok(TakeRequest { limit, key, cost, form: TakeReplyForm::Cell })
     }
 
     /// Returns what a `TOLL.TAKE` asks that takes nothing else with it.
-    pub(super) fn toll(words: Words) -> Asked {
-        let Words { limit, key, amount, .. } = words;
-        Asked { limit, key, cost: amount, form: Form::Toll }
+    pub(super) fn toll(words: TakeArguments) -> TakeRequest {
+        let TakeArguments { limit, key, amount, .. } = words;
+        TakeRequest { limit, key, cost: amount, form: TakeReplyForm::Toll }
     }
 
     pub(super) fn take(&self) -> Take<'_> {
@@ -111,20 +111,20 @@ impl Asked {
     }
 
     /// Answers what came of it.
-    pub(super) fn answer(&self, taken: &Taken, answers: &mut Answers) {
+    pub(super) fn answer(&self, taken: &TakeResult, answers: &mut ReplyBuffer) {
         match self.form {
-            Form::Cell => {
+            TakeReplyForm::Cell => {
                 answers.array(5);
                 five(taken, answers);
             }
-            Form::Toll => toll(taken, answers),
+            TakeReplyForm::Toll => toll(taken, answers),
         }
     }
 }
 
 /// The answer of `TOLL.TAKE` and `TOLL.PEEK`: the numbers of redis-cell, whether it is silently refused, whether it is over the
 /// limit whatever is told, and what was charged.
-pub(super) fn toll(taken: &Taken, answers: &mut Answers) {
+pub(super) fn toll(taken: &TakeResult, answers: &mut ReplyBuffer) {
     answers.array(8);
     five(taken, answers);
     answers.integer(i64::from(taken.silent));
@@ -134,7 +134,7 @@ pub(super) fn toll(taken: &Taken, answers: &mut Answers) {
 
 /// 1 for limited, the most that can be taken at once, what is left, seconds until it can be tried again (-1 if it was allowed,
 /// or never can be), and seconds until all is left.
-fn five(taken: &Taken, answers: &mut Answers) {
+fn five(taken: &TakeResult, answers: &mut ReplyBuffer) {
     answers.integer(i64::from(!taken.allowed));
     answers.integer(whole(taken.quota));
     answers.integer(whole(taken.remaining));
@@ -155,18 +155,18 @@ fn text(word: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(word).map_err(|_| format!("ERR '{}': expected UTF-8", quoted(word)))
 }
 
-impl Words {
+impl TakeArguments {
     /// Reads `limit key... [COST n] [PEEK]`: as many words of key as the limit has fields. `amount` is what the number is
     /// called.
     ///
     /// # Errors
     /// What is wrong with the words, for an answer.
     pub(super) fn read(
-        command: Command<'_>,
+        command: RespCommand<'_>,
         amount: &str,
         engine: &Engine,
         plan: &Plan,
-    ) -> Result<Words, String> {
+    ) -> Result<TakeArguments, String> {
         let name = text(command.get(1).unwrap_or_default())?;
         let Some(limit) = plan.limit(name) else {
             let known: Vec<&str> = plan.limits.iter().take(20).map(|limit| &*limit.name).collect();
@@ -193,8 +193,14 @@ impl Words {
             also.push((Arc::clone(other), key(other)?));
         }
         let own = key(limit)?;
-        let mut words =
-            Words { limit: Arc::clone(limit), key: own, amount: limit.cost, given: false, peek: false, also };
+        let mut words = TakeArguments {
+            limit: Arc::clone(limit),
+            key: own,
+            amount: limit.cost,
+            given: false,
+            peek: false,
+            also,
+        };
         let mut at = 2 + limit.key.len();
         while let Some(option) = command.get(at) {
             match command.get(at + 1).map(integer) {

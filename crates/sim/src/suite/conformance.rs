@@ -1,7 +1,10 @@
 //! What every home of statistics must do. Each check uses keys of its own, so that one ledger serves all of them.
 
 use event::{Kind, Shingle, Span};
-use stats::{Add, Amounts, Bucket, Ledger, LedgerError, Observation, Quality, Reading, Request};
+use stats::{
+    Addition, CounterAmounts, Ledger, LedgerError, Observation, ObserveRequest, Quality, Reading,
+    TimelineBucket,
+};
 
 use super::*;
 
@@ -123,7 +126,8 @@ fn windows_are_strict_and_fold(ledger: &dyn Ledger) {
     let timeline = pollster::block_on(ledger.timeline(key)).unwrap().unwrap();
     assert_eq!((timeline.first, timeline.last), (at(1201), at(1290)));
     assert_eq!(timeline.counters, ["seen", "spam"]);
-    let bucket = |start, width, counts: [u64; 2]| Bucket { start: at(start), width, counts: counts.to_vec() };
+    let bucket =
+        |start, width, counts: [u64; 2]| TimelineBucket { start: at(start), width, counts: counts.to_vec() };
     let expected = [bucket(1200, Span::minutes(1), [1, 0]), bucket(1290, Span::seconds(10), [0, 4])];
     assert_eq!(timeline.buckets, expected);
 }
@@ -152,12 +156,12 @@ fn what_does_not_fit_is_refused_whole(ledger: &dyn Ledger) {
     let strange = Shingle(!pair(owner, 1).0);
     let mut unknown = good.clone();
     unknown.key.kind = Kind(77);
-    let counters = Add::Counters(Amounts::default());
+    let counters = Addition::Counters(CounterAmounts::default());
     let bad = [
         (unknown, "no statistic is configured for kind 77 of space 3"),
         (add(key(MASS, 700), at(1000), [(2, 1)]), "statistic `mass`: there are fewer counters"),
         (
-            Observation { key: owner, time: at(1000), add: Add::Distinct { pair: strange } },
+            Observation { key: owner, time: at(1000), add: Addition::Distinct { pair: strange } },
             "statistic `rcpts`: the pair is not routed like its owner: make it with `Secret::pair`",
         ),
         (
@@ -176,7 +180,7 @@ fn what_does_not_fit_is_refused_whole(ledger: &dyn Ledger) {
     marked.once.as_mut().unwrap().key.kind = MASS;
     let refused = pollster::block_on(ledger.observe(&[marked])).unwrap_err();
     assert_eq!(refused.to_string(), "statistic `mass`: it holds no marks of requests");
-    let huge = request(vec![good.clone(); Request::OBSERVATIONS_MAX + 1]);
+    let huge = request(vec![good.clone(); ObserveRequest::OBSERVATIONS_MAX + 1]);
     let refused = pollster::block_on(ledger.observe(&[huge])).unwrap_err();
     assert!(matches!(refused, LedgerError::TooLarge(_)), "{refused}");
     assert_eq!(pollster::block_on(ledger.timeline(good.key)).unwrap(), None, "nothing of it was added");
@@ -184,7 +188,7 @@ fn what_does_not_fit_is_refused_whole(ledger: &dyn Ledger) {
 
 fn large_batches_are_applied_in_order(ledger: &dyn Ledger) {
     let hot = key(MASS, 800);
-    let requests: Vec<Request> = (0..3000)
+    let requests: Vec<ObserveRequest> = (0..3000)
         .map(|number| {
             request(vec![add(hot, at(1000), [(0, 1)]), add(key(VISITS, 10_000 + number), at(1000), [(0, 1)])])
         })
@@ -197,7 +201,7 @@ fn large_batches_are_applied_in_order(ledger: &dyn Ledger) {
 }
 
 fn the_hottest_come_first(ledger: &dyn Ledger) {
-    let requests: Vec<Request> = (0..20)
+    let requests: Vec<ObserveRequest> = (0..20)
         .map(|number| request(vec![add(key(MASS, 900 + number), at(50_000), [(1, 100 + number)])]))
         .collect();
     observe(ledger, &requests);

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use event::{Key, Kind, Span, Time};
-use stats::limit::{Flow, Take, interpolated};
+use stats::limit::{GcraOperation, WindowTake, interpolated};
 use stats::random::Random;
-use stats::{Add, Catalog, Ledger, Measure, Observation, Quality, Reading, Statistic};
+use stats::{Addition, Catalog, Ledger, Measure, Observation, Quality, Reading, Statistic};
 
 use super::{SPACE, at, key, observe_one, request, statistic};
 
@@ -33,12 +33,12 @@ pub fn catalog(exact: bool) -> Catalog {
 
 /// What of a key over windows is used, by sub-window, and the time of its latest take.
 #[derive(Default)]
-struct Log {
+struct TakeLog {
     used: BTreeMap<i64, u64>,
     last: Option<Time>,
 }
 
-impl Log {
+impl TakeLog {
     fn since(&self, bucket: i64) -> u64 {
         self.used.range(bucket..).map(|(_, used)| used).sum()
     }
@@ -51,7 +51,7 @@ impl Log {
 pub fn check(ledger: &dyn Ledger, seed: u64) {
     let mut random = Random::new(seed);
     let mut now = at(100_000);
-    let mut logs: BTreeMap<Key, Log> = BTreeMap::new();
+    let mut logs: BTreeMap<Key, TakeLog> = BTreeMap::new();
     let mut moments: BTreeMap<Key, i64> = BTreeMap::new();
     for step in 0..300 {
         now = now + jump(&mut random);
@@ -62,7 +62,7 @@ pub fn check(ledger: &dyn Ledger, seed: u64) {
             flow(
                 ledger,
                 &mut random,
-                Observation { key, time: now, add: Add::Nothing },
+                Observation { key, time: now, add: Addition::Nothing },
                 &mut moments,
                 &context,
             );
@@ -99,14 +99,14 @@ fn take(
     key: Key,
     now: Time,
     parts: u32,
-    log: &mut Log,
+    log: &mut TakeLog,
     context: &str,
 ) {
     let width = Span(WINDOW.0.div_euclid(i64::from(parts)) + i64::from(WINDOW.0 % i64::from(parts) > 0));
     let as_of = log.last.map_or(now, |last| last.max(now));
     if random.one_in(8) {
         let amount = 1 + random.below(4);
-        let add = Add::GiveBack { amount, taken: Some(as_of) };
+        let add = Addition::GiveBack { amount, taken: Some(as_of) };
         reading(ledger, Observation { key, time: now, add }, context);
         if let Some(used) = log.used.get_mut(&as_of.bucket(width)) {
             *used = used.saturating_sub(amount);
@@ -114,9 +114,13 @@ fn take(
         return;
     }
     let (counts_all, is_shared) = (random.one_in(2), parts > 1 && random.one_in(2));
-    let take =
-        Take { cost: random.below(4), limit: 1 + random.below(20), counts_all, interpolated: is_shared };
-    let add = if random.one_in(6) { Add::Take(take).look() } else { Add::Take(take) };
+    let take = WindowTake {
+        cost: random.below(4),
+        limit: 1 + random.below(20),
+        counts_all,
+        interpolated: is_shared,
+    };
+    let add = if random.one_in(6) { Addition::Take(take).look() } else { Addition::Take(take) };
     let adds = add.adds();
     let found = reading(ledger, Observation { key, time: now, add }, context);
     let oldest = (as_of - WINDOW).bucket(width);
@@ -144,7 +148,7 @@ fn flow(
     let (key, now) = (look.key, look.time.0 * 1000);
     let (cost, burst) = (CELL * (1 + random.below(3) as i64), CELL * 5);
     let counts_all = random.one_in(3);
-    let add = Add::Flow(Flow::Take { cost, burst, counts_all });
+    let add = Addition::Flow(GcraOperation::Take { cost, burst, counts_all });
     let found = reading(ledger, Observation { add, ..look }, context);
     let before = moments.get(&key).copied();
     assert_eq!(found.last.map(|_| found.sum(0, 0).cast_signed()), before, "{context}: {key:?}");

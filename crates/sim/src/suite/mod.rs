@@ -6,7 +6,10 @@ pub mod limits;
 pub mod model;
 
 use event::{Key, Kind, Secret, Shingle, Space, Span, Time};
-use stats::{Add, Amounts, Catalog, Layout, Ledger, Measure, Observation, Once, Outcome, Request, Statistic};
+use stats::{
+    Addition, Catalog, CounterAmounts, DedupeMark, Layout, Ledger, Measure, Observation, ObserveOutcome,
+    ObserveRequest, Statistic,
+};
 
 /// Where all keys are.
 pub const SPACE: Space = Space(3);
@@ -70,34 +73,38 @@ pub fn pair(owner: Key, value: u64) -> Shingle {
 
 /// Adds to counters.
 pub fn add<const N: usize>(key: Key, time: Time, amounts: [(u8, u64); N]) -> Observation {
-    Observation { key, time, add: Add::Counters(Amounts::from(amounts)) }
+    Observation { key, time, add: Addition::Counters(CounterAmounts::from(amounts)) }
 }
 
 /// Adds a value.
 pub fn distinct(owner: Key, time: Time, value: u64) -> Observation {
-    Observation { key: owner, time, add: Add::Distinct { pair: pair(owner, value) } }
+    Observation { key: owner, time, add: Addition::Distinct { pair: pair(owner, value) } }
 }
 
 /// Adds nothing.
 pub fn peek(key: Key, time: Time) -> Observation {
-    Observation { key, time, add: Add::Nothing }
+    Observation { key, time, add: Addition::Nothing }
 }
 
 /// One without a mark.
-pub fn request(observations: Vec<Observation>) -> Request {
-    Request { observations, ..Request::default() }
+pub fn request(observations: Vec<Observation>) -> ObserveRequest {
+    ObserveRequest { observations, ..ObserveRequest::default() }
 }
 
 /// One with the mark of a number.
-pub fn once(number: u64, time: Time, observations: Vec<Observation>) -> Request {
-    Request { once: Some(Once { key: key(ONCE, number), time }), observations, ..Request::default() }
+pub fn once(number: u64, time: Time, observations: Vec<Observation>) -> ObserveRequest {
+    ObserveRequest {
+        once: Some(DedupeMark { key: key(ONCE, number), time }),
+        observations,
+        ..ObserveRequest::default()
+    }
 }
 
 /// The outcomes of requests.
 ///
 /// # Panics
 /// If the ledger does not answer.
-pub fn observe(ledger: &dyn Ledger, requests: &[Request]) -> Vec<Outcome> {
+pub fn observe(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> Vec<ObserveOutcome> {
     pollster::block_on(ledger.observe(requests)).unwrap().outcomes().collect()
 }
 
@@ -105,6 +112,6 @@ pub fn observe(ledger: &dyn Ledger, requests: &[Request]) -> Vec<Outcome> {
 ///
 /// # Panics
 /// If the ledger does not answer.
-pub fn observe_one(ledger: &dyn Ledger, request: Request) -> Outcome {
+pub fn observe_one(ledger: &dyn Ledger, request: ObserveRequest) -> ObserveOutcome {
     observe(ledger, &[request]).remove(0)
 }

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use event::{Key, Kind, Span, Time};
 use stats::random::Random;
-use stats::{Add, Bucket, Ledger, Measure, Outcome, Quality, Request, Shape, Timeline};
+use stats::{
+    Addition, CellShape, Ledger, Measure, ObserveOutcome, ObserveRequest, Quality, Timeline, TimelineBucket,
+};
 
 use super::*;
 
 /// A home under test, which has the [`catalog`] and is empty.
-pub trait Subject {
+pub trait HomeUnderTest {
     /// It.
     fn ledger(&self) -> &dyn Ledger;
 
@@ -37,23 +39,23 @@ pub trait Subject {
 }
 
 /// When, and how much was added to which counters.
-type Seen = (Time, Vec<(u8, u64)>);
+type CountedAmounts = (Time, Vec<(u8, u64)>);
 
 #[derive(Clone, Default)]
-struct Model {
-    cells: BTreeMap<Key, Vec<Seen>>,
+struct HistoryOracle {
+    cells: BTreeMap<Key, Vec<CountedAmounts>>,
     horizon: i64,
     keeps_marks: bool,
 }
 
-fn shape(kind: Kind) -> (Shape, Vec<String>) {
+fn shape(kind: Kind) -> (CellShape, Vec<String>) {
     let catalog = catalog();
     let measure = &catalog.get(SPACE, Kind(kind.0 & 0x7fff)).unwrap().measure;
     let shape = match measure {
         Measure::Windows(layout) => layout.shape().clone(),
-        Measure::Distinct { tier, .. } => Shape::new(1, &[*tier], None).unwrap(),
+        Measure::Distinct { tier, .. } => CellShape::new(1, &[*tier], None).unwrap(),
         Measure::Once { window } => {
-            Shape::new(1, &[stats::Tier { width: *window, buckets: 1 }], None).unwrap()
+            CellShape::new(1, &[stats::Tier { width: *window, buckets: 1 }], None).unwrap()
         }
         _ => unreachable!("{kind:?}"),
     };
@@ -70,8 +72,8 @@ fn readings(kind: Kind) -> Vec<(usize, i64, i64, bool)> {
     }
 }
 
-impl Model {
-    fn live(&mut self, key: Key) -> &mut Vec<Seen> {
+impl HistoryOracle {
+    fn live(&mut self, key: Key) -> &mut Vec<CountedAmounts> {
         let horizon = if self.keeps_marks && key.kind == ONCE { i64::MIN } else { self.horizon };
         let events = self.cells.entry(key).or_default();
         let last = events.iter().map(|(time, _)| *time).max();
@@ -137,14 +139,14 @@ impl Model {
             let width =
                 if tier == 0 { shape.fine().width } else { shape.coarse().unwrap_or(shape.fine()).width };
             for ((_, bucket), counts) in kept.iter().filter(|((of, _), _)| *of == tier) {
-                buckets.push(Bucket { start: Time(bucket * width.0), width, counts: counts.clone() });
+                buckets.push(TimelineBucket { start: Time(bucket * width.0), width, counts: counts.clone() });
             }
         }
         Some(Timeline { counters, first, last, buckets })
     }
 
     /// Applies a request and checks what the ledger answered.
-    fn observe(&mut self, request: &Request, outcome: &Outcome, context: &str) {
+    fn observe(&mut self, request: &ObserveRequest, outcome: &ObserveOutcome, context: &str) {
         let mut duplicate = false;
         if let Some(once) = &request.once {
             let near = |bucket: i64| (bucket - once.time.bucket(Span::minutes(1))).abs() <= 1;
@@ -176,21 +178,21 @@ impl Model {
             );
             assert_eq!(reading.quality, Quality::Exact, "{context}");
             match &observation.add {
-                Add::Value(_)
-                | Add::Lower(_)
-                | Add::Evidence(_)
-                | Add::Take(_)
-                | Add::GiveBack { .. }
-                | Add::Flow(_) => {
+                Addition::Value(_)
+                | Addition::Lower(_)
+                | Addition::Evidence(_)
+                | Addition::Take(_)
+                | Addition::GiveBack { .. }
+                | Addition::Flow(_) => {
                     unreachable!("the catalog has no tracks, no classifiers and no limits")
                 }
-                Add::Nothing => assert!(!reading.fresh, "{context}"),
-                Add::Counters(amounts) => {
+                Addition::Nothing => assert!(!reading.fresh, "{context}"),
+                Addition::Counters(amounts) => {
                     if !duplicate {
                         self.live(key).push((time, amounts.iter().collect()));
                     }
                 }
-                Add::Distinct { pair } => {
+                Addition::Distinct { pair } => {
                     let pair = Key { kind: Kind(key.kind.0 | 0x8000), shingle: *pair, ..key };
                     let bucket = time.bucket(Span::minutes(1));
                     let head = self.live(pair).iter().map(|(time, _)| time.bucket(Span::minutes(1))).max();
@@ -217,7 +219,7 @@ fn universe() -> Vec<Key> {
 }
 
 /// Whether a ledger holds what the model holds.
-fn agrees(ledger: &dyn Ledger, model: &mut Model) -> Result<(), String> {
+fn agrees(ledger: &dyn Ledger, model: &mut HistoryOracle) -> Result<(), String> {
     for key in universe() {
         let (found, expected) = (pollster::block_on(ledger.timeline(key)).unwrap(), model.timeline(key));
         if found != expected {
@@ -227,7 +229,7 @@ fn agrees(ledger: &dyn Ledger, model: &mut Model) -> Result<(), String> {
     Ok(())
 }
 
-fn random_request(random: &mut Random, now: i64) -> Request {
+fn random_request(random: &mut Random, now: i64) -> ObserveRequest {
     let time = |random: &mut Random| {
         at(now - 60 + random.below(80) as i64 - (random.below(5) / 4 * random.below(600)) as i64)
     };
@@ -251,9 +253,10 @@ fn random_request(random: &mut Random, now: i64) -> Request {
 ///
 /// # Panics
 /// If the home does not agree with the model.
-pub fn check(seed: u64, home: &mut dyn Subject) {
+pub fn check(seed: u64, home: &mut dyn HomeUnderTest) {
     let mut random = Random::new(seed);
-    let mut model = Model { horizon: i64::MIN, keeps_marks: !home.marks_expire(), ..Model::default() };
+    let mut model =
+        HistoryOracle { horizon: i64::MIN, keeps_marks: !home.marks_expire(), ..HistoryOracle::default() };
     // What a crash may leave: the states since the last one that is certainly on disk.
     let mut possible = vec![model.clone()];
     let mut now = 10_000;
@@ -261,7 +264,7 @@ pub fn check(seed: u64, home: &mut dyn Subject) {
         let context = format!("seed {seed}, step {step}");
         match random.below(100) {
             0..80 => {
-                let requests: Vec<Request> =
+                let requests: Vec<ObserveRequest> =
                     (0..1 + random.below(4)).map(|_| random_request(&mut random, now)).collect();
                 let outcomes = observe(home.ledger(), &requests);
                 assert_eq!(outcomes.len(), requests.len());

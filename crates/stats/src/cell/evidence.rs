@@ -13,7 +13,7 @@
 
 use event::{Span, Time};
 
-use super::{Room, ensure};
+use super::{CellBuffer, ensure};
 use crate::ledger::Evidence;
 
 const NARROW: u64 = 1;
@@ -31,15 +31,15 @@ pub(crate) struct EvidencePlan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct EvidenceCell {
     last: i64,
     sums: Evidence,
     is_wide: bool,
 }
 
-impl State {
+impl EvidenceCell {
     #[inline]
-    fn read(words: &[u64]) -> Option<State> {
+    fn read(words: &[u64]) -> Option<EvidenceCell> {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         match word(0) & 3 {
             0 => None,
@@ -50,12 +50,12 @@ impl State {
                     good: signed(packed >> WEIGHT_BITS, COUNT_BITS),
                     weight: signed(packed, WEIGHT_BITS),
                 };
-                Some(State { last: (word(0) >> 12).cast_signed(), sums, is_wide: false })
+                Some(EvidenceCell { last: (word(0) >> 12).cast_signed(), sums, is_wide: false })
             }
             _ => {
                 let [bad, good, weight] = [2, 3, 4].map(|at| word(at).cast_signed());
                 let sums = Evidence { bad, good, weight };
-                Some(State { last: word(1).cast_signed(), sums, is_wide: true })
+                Some(EvidenceCell { last: word(1).cast_signed(), sums, is_wide: true })
             }
         }
     }
@@ -117,8 +117,8 @@ impl EvidencePlan {
     }
 
     #[inline]
-    pub(super) fn add(&self, room: &mut impl Room, time: Time, evidence: Evidence) {
-        let mut state = State::read(room.words()).unwrap_or(State {
+    pub(super) fn add(&self, room: &mut impl CellBuffer, time: Time, evidence: Evidence) {
+        let mut state = EvidenceCell::read(room.words()).unwrap_or(EvidenceCell {
             last: i64::MIN,
             sums: Evidence::default(),
             is_wide: false,
@@ -130,8 +130,8 @@ impl EvidencePlan {
         state.write(room.words_mut());
     }
 
-    pub(super) fn merge(&self, room: &mut impl Room, other: &[u64]) {
-        if let Some(State { last, sums, .. }) = State::read(other) {
+    pub(super) fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
+        if let Some(EvidenceCell { last, sums, .. }) = EvidenceCell::read(other) {
             self.add(room, Time(last), sums);
         }
     }
@@ -144,16 +144,16 @@ impl EvidencePlan {
 
     /// All that a cell says, spelled out.
     pub(super) fn sums(&self, words: &[u64]) -> Option<Evidence> {
-        State::read(words).map(|state| state.sums)
+        EvidenceCell::read(words).map(|state| state.sums)
     }
 
     /// The first time is not kept: both are the last.
     pub(super) fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
-        State::read(words).map(|state| (Time(state.last), Time(state.last)))
+        EvidenceCell::read(words).map(|state| (Time(state.last), Time(state.last)))
     }
 
     pub(super) fn check(&self, words: &[u64]) -> bool {
-        let Some(state) = State::read(words) else { return words.iter().all(|word| *word == 0) };
+        let Some(state) = EvidenceCell::read(words) else { return words.iter().all(|word| *word == 0) };
         let mut again = [0; WIDE_WORDS];
         state.write(&mut again);
         (0..words.len().max(WIDE_WORDS))

@@ -14,8 +14,8 @@
 
 use event::Time;
 
-use super::{Room, ensure};
-use crate::limit::Flow;
+use super::{CellBuffer, ensure};
+use crate::limit::GcraOperation;
 
 const SIGN: u64 = 1 << 63;
 
@@ -35,7 +35,7 @@ impl GcraPlan {
 
     /// Makes it the cell of a moment.
     #[inline]
-    pub(super) fn set(room: &mut impl Room, moment: i64) {
+    pub(super) fn set(room: &mut impl CellBuffer, moment: i64) {
         ensure(room, 1);
         if let Some(word) = room.words_mut().first_mut() {
             *word = moment.max(i64::MIN + 1).cast_unsigned() ^ SIGN;
@@ -43,13 +43,13 @@ impl GcraPlan {
     }
 
     #[inline]
-    pub(super) fn apply(room: &mut impl Room, now: Time, flow: &Flow) {
+    pub(super) fn apply(room: &mut impl CellBuffer, now: Time, flow: &GcraOperation) {
         if let Some(moment) = flow.after(GcraPlan::moment(room.words()), now) {
             GcraPlan::set(room, moment);
         }
     }
 
-    pub(super) fn merge(room: &mut impl Room, other: &[u64]) {
+    pub(super) fn merge(room: &mut impl CellBuffer, other: &[u64]) {
         if let Some(moment) = GcraPlan::moment(other) {
             GcraPlan::set(room, GcraPlan::moment(room.words()).map_or(moment, |own| own.max(moment)));
         }
@@ -81,18 +81,18 @@ mod tests {
 
     use super::*;
     use crate::catalog::Measure;
-    use crate::cell::Plan;
+    use crate::cell::CellPlan;
 
-    fn plan() -> Plan {
-        Plan::new(&Measure::Gcra).unwrap()
+    fn plan() -> CellPlan {
+        CellPlan::new(&Measure::Gcra).unwrap()
     }
 
     #[test]
     fn a_bucket_lets_its_burst_through_and_then_its_rate() {
         let plan = plan();
-        let take = |counts_all| Flow::Take { cost: 10_000, burst: 30_000, counts_all };
+        let take = |counts_all| GcraOperation::Take { cost: 10_000, burst: 30_000, counts_all };
         let mut cell = Vec::new();
-        let moment = |cell: &mut Vec<u64>, now, flow: &Flow| {
+        let moment = |cell: &mut Vec<u64>, now, flow: &GcraOperation| {
             plan.flow(cell, Time(now), flow);
             GcraPlan::moment(cell)
         };
@@ -104,13 +104,15 @@ mod tests {
         assert_eq!(moment(&mut cell, 110, &take(false)), Some(140_000));
         // Where all counts a refused one fills it.
         assert_eq!(moment(&mut cell, 115, &take(true)), Some(145_000));
-        assert_eq!(moment(&mut cell, 115, &Flow::Back { cost: 5_000 }), Some(140_000));
-        assert_eq!(moment(&mut cell, 115, &Flow::Back { cost: i64::MAX }), Some(115_000));
-        assert_eq!(moment(&mut cell, 115, &Flow::Set { ahead: 7 }), Some(115_007));
+        assert_eq!(moment(&mut cell, 115, &GcraOperation::Back { cost: 5_000 }), Some(140_000));
+        assert_eq!(moment(&mut cell, 115, &GcraOperation::Back { cost: i64::MAX }), Some(115_000));
+        assert_eq!(moment(&mut cell, 115, &GcraOperation::Set { ahead: 7 }), Some(115_007));
         assert_eq!(plan.times(&cell), Some((Time(116), Time(116))));
         assert_eq!(plan.expires(&cell), Time(116));
         let mut none = Vec::new();
-        for flow in [Flow::Back { cost: 5 }, Flow::Set { ahead: 0 }, Flow::Add { cost: 0 }] {
+        for flow in
+            [GcraOperation::Back { cost: 5 }, GcraOperation::Set { ahead: 0 }, GcraOperation::Add { cost: 0 }]
+        {
             assert_eq!(moment(&mut none, 115, &flow), None, "{flow:?} makes nothing");
         }
     }
@@ -140,11 +142,11 @@ mod tests {
             // No numbers make it panic, and a take never moves it back.
             for counts_all in [false, true] {
                 let mut taken = merged.clone();
-                plan.flow(&mut taken, Time(now), &Flow::Take { cost, burst, counts_all });
+                plan.flow(&mut taken, Time(now), &GcraOperation::Take { cost, burst, counts_all });
                 prop_assert!(GcraPlan::moment(&taken) >= GcraPlan::moment(&merged));
-                plan.flow(&mut taken, Time(now), &Flow::Back { cost });
-                plan.flow(&mut taken, Time(now), &Flow::Set { ahead: burst });
-                plan.flow(&mut taken, Time(now), &Flow::Add { cost });
+                plan.flow(&mut taken, Time(now), &GcraOperation::Back { cost });
+                plan.flow(&mut taken, Time(now), &GcraOperation::Set { ahead: burst });
+                plan.flow(&mut taken, Time(now), &GcraOperation::Add { cost });
                 prop_assert!(plan.check(&taken));
             }
         }

@@ -12,7 +12,7 @@
 //! Word 0 of a cell that has seen anything is never zero. A head only ever gets longer, so the words after it rarely
 //! move.
 
-use super::{Room, ensure};
+use super::{CellBuffer, ensure};
 
 const SHORT: u64 = 1;
 const LONG: u64 = 2;
@@ -25,7 +25,7 @@ pub(super) const LONG_WORDS: usize = 3;
 
 /// First and last event, and the form of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct CellHead {
     pub(super) last: i64,
     pub(super) first: i64,
     pub(super) dense: bool,
@@ -37,17 +37,17 @@ pub(super) struct Head {
     pub(super) at: usize,
 }
 
-impl Head {
+impl CellHead {
     /// The head of a cell that sees its first event.
-    pub(super) fn fresh(first: i64, last: i64) -> Head {
-        let mut head = Head { last, first, dense: false, lane: 0, count: 0, at: 1 };
+    pub(super) fn fresh(first: i64, last: i64) -> CellHead {
+        let mut head = CellHead { last, first, dense: false, lane: 0, count: 0, at: 1 };
         head.at = head.fit();
         head
     }
 
     /// Reads it; `None` if nothing was seen.
     #[inline]
-    pub(super) fn read(words: &[u64]) -> Option<Head> {
+    pub(super) fn read(words: &[u64]) -> Option<CellHead> {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let zero = word(0);
         let lane = (zero >> 3 & 3) as u32;
@@ -58,12 +58,12 @@ impl Head {
                 let two = zero & TWO != 0;
                 let first = if two { word(1).cast_signed() } else { last };
                 let count = (zero >> 5) as usize & SHORT_COUNT_MAX;
-                Some(Head { last, first, dense: false, lane, count, at: 1 + usize::from(two) })
+                Some(CellHead { last, first, dense: false, lane, count, at: 1 + usize::from(two) })
             }
             form => {
                 let [last, first] = [word(1).cast_signed(), word(2).cast_signed()];
                 let count = (zero >> 12) as usize;
-                Some(Head { last, first, dense: form == DENSE, lane, count, at: LONG_WORDS })
+                Some(CellHead { last, first, dense: form == DENSE, lane, count, at: LONG_WORDS })
             }
         }
     }
@@ -110,7 +110,7 @@ impl Head {
 
     /// Makes room for what it needs by now, and for so many words after it.
     #[inline]
-    pub(super) fn settle(&mut self, room: &mut impl Room, body: usize, wanted: usize) {
+    pub(super) fn settle(&mut self, room: &mut impl CellBuffer, body: usize, wanted: usize) {
         let to = self.fit();
         ensure(room, to + wanted.max(body));
         if to != self.at {

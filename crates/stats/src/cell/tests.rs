@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{Layout, Tier, Track, Value, Weight};
+use crate::layout::{AggregateLayout, AggregateValue, DecayWeight, Layout, Tier};
 
 /// A room that gives more than asked.
 #[derive(Clone, Default)]
 struct Generous(Vec<u64>);
 
-impl Room for Generous {
+impl CellBuffer for Generous {
     fn words(&self) -> &[u64] {
         &self.0
     }
@@ -94,12 +94,12 @@ fn windowed(counters: usize, tiers: &[Tier], windows: &[i64]) -> Measure {
     Measure::Windows(Layout::new(names, tiers, windows, None).unwrap())
 }
 
-fn track(columns: &[Column]) -> Measure {
-    Measure::Track(Track::new(columns.to_vec(), Span(1000)).unwrap())
+fn track(columns: &[AggregateColumn]) -> Measure {
+    Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).unwrap())
 }
 
-fn decayed(half_life: i64, weight: Weight) -> Column {
-    Column::Decayed { half_life: Span(half_life), weight }
+fn decayed(half_life: i64, weight: DecayWeight) -> AggregateColumn {
+    AggregateColumn::Decayed { half_life: Span(half_life), weight }
 }
 
 fn measures() -> Vec<Measure> {
@@ -122,14 +122,14 @@ fn measures() -> Vec<Measure> {
         distinct(tier(60, 3), &[60, 180, 240]),
         distinct(tier(1, 1), &[]),
         Measure::Once { window: Span(9) },
-        track(&[Column::First, Column::Last, Column::Count]),
-        track(&[Column::Count, Column::Sum, Column::Min, Column::Max]),
+        track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
+        track(&[AggregateColumn::Count, AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max]),
         track(&[
-            Column::Last,
-            Column::Max,
-            decayed(10, Weight::One),
-            decayed(1000, Weight::Value),
-            decayed(1_000_000, Weight::Value),
+            AggregateColumn::Last,
+            AggregateColumn::Max,
+            decayed(10, DecayWeight::One),
+            decayed(1000, DecayWeight::Value),
+            decayed(1_000_000, DecayWeight::Value),
         ]),
         approx(tier(100, 2), &[100, 200, 300], 10),
         approx(tier(1, 100), &[1, 101, 40], 12),
@@ -138,7 +138,7 @@ fn measures() -> Vec<Measure> {
     ]
 }
 
-fn apply(plan: &Plan, room: &mut impl Room, event: &Seen) {
+fn apply(plan: &CellPlan, room: &mut impl CellBuffer, event: &Seen) {
     let time = Time(event.time);
     plan.add(room, time, event.amounts.iter().copied());
     plan.add_value(room, time, event.value);
@@ -152,37 +152,37 @@ fn evidence(event: &Seen) -> Evidence {
     Evidence { bad: value % 3, good: (value >> 3) % 2, weight: value.wrapping_mul(1000) }
 }
 
-fn cell_of(plan: &Plan, events: &[Seen]) -> Vec<u64> {
+fn cell_of(plan: &CellPlan, events: &[Seen]) -> Vec<u64> {
     let mut words = Vec::new();
     events.iter().for_each(|event| apply(plan, &mut words, event));
     words
 }
 
-fn merged(plan: &Plan, a: &[u64], b: &[u64]) -> Vec<u64> {
+fn merged(plan: &CellPlan, a: &[u64], b: &[u64]) -> Vec<u64> {
     let mut both = a.to_vec();
     plan.merge(&mut both, b);
     both
 }
 
-fn reading(plan: &Plan, words: &[u64], now: i64) -> Vec<u64> {
+fn reading(plan: &CellPlan, words: &[u64], now: i64) -> Vec<u64> {
     let mut out = vec![7; plan.reading()];
     plan.read(words, Time(now), &mut out);
     out
 }
 
 /// All that can be learnt from a cell. Decayed sums, which are rounded, are compared by [`same`].
-fn learnt(plan: &Plan, words: &[u64], now: i64) -> (Option<(Time, Time)>, Vec<Bucket>, Vec<u64>) {
+fn learnt(plan: &CellPlan, words: &[u64], now: i64) -> (Option<(Time, Time)>, Vec<TimelineBucket>, Vec<u64>) {
     assert!(plan.check(words), "{words:x?}");
     (plan.times(words), plan.rows(words), reading(plan, words, now))
 }
 
-fn same(plan: &Plan, a: &[u64], b: &[u64], now: i64) {
+fn same(plan: &CellPlan, a: &[u64], b: &[u64], now: i64) {
     let (a, b) = (learnt(plan, a, now), learnt(plan, b, now));
     assert_eq!((&a.0, &a.1, a.2.len()), (&b.0, &b.1, b.2.len()));
     for (number, (a, b)) in a.2.iter().zip(&b.2).enumerate() {
-        let column = plan.track_columns().get(number).copied().unwrap_or(Column::Count);
+        let column = plan.aggregate_columns().get(number).copied().unwrap_or(AggregateColumn::Count);
         match (column.value(*a), column.value(*b)) {
-            (Value::Real(a), Value::Real(b)) => near(a, b, a.abs().max(b.abs())),
+            (AggregateValue::Real(a), AggregateValue::Real(b)) => near(a, b, a.abs().max(b.abs())),
             (a, b) => assert_eq!(a, b, "value {number}"),
         }
     }
@@ -195,7 +195,7 @@ fn near(a: f64, b: f64, scale: f64) {
 }
 
 /// Kept counts by tier and bucket, straight from the definition.
-fn kept(shape: &Shape, counters: usize, events: &[Seen]) -> [BTreeMap<i128, Vec<u64>>; 2] {
+fn kept(shape: &CellShape, counters: usize, events: &[Seen]) -> [BTreeMap<i128, Vec<u64>>; 2] {
     let bucket = |time: i64, width: Span| i128::from(time).div_euclid(i128::from(width.0));
     let mut tiers = [BTreeMap::new(), BTreeMap::new()];
     let fine = shape.fine();
@@ -245,37 +245,39 @@ fn sums(measure: &Measure, events: &[Seen], now: i64) -> Vec<u64> {
 }
 
 /// What a track must answer.
-fn values(columns: &[Column], events: &[Seen], now: i64) -> Vec<(Value, f64)> {
+fn values(columns: &[AggregateColumn], events: &[Seen], now: i64) -> Vec<(AggregateValue, f64)> {
     let last = events.iter().map(|event| event.time).max();
     let given = || events.iter().filter_map(|event| event.value);
-    let value = |column: &Column| match column {
-        Column::First => {
+    let value = |column: &AggregateColumn| match column {
+        AggregateColumn::First => {
             let first = events.iter().map(|event| event.time).min();
-            Value::Time(first.filter(|first| *first != i64::MAX).map(Time))
+            AggregateValue::Time(first.filter(|first| *first != i64::MAX).map(Time))
         }
-        Column::Last => Value::Time(last.filter(|last| *last != i64::MIN).map(Time)),
-        Column::Count => Value::Count(events.len() as u64),
-        Column::Sum => {
+        AggregateColumn::Last => AggregateValue::Time(last.filter(|last| *last != i64::MIN).map(Time)),
+        AggregateColumn::Count => AggregateValue::Count(events.len() as u64),
+        AggregateColumn::Sum => {
             let sum: i128 = given().map(i128::from).sum();
-            Value::Integer(Some(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
+            AggregateValue::Integer(Some(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64))
         }
-        Column::Min => Value::Integer(given().min().filter(|value| *value != i64::MAX)),
-        Column::Max => Value::Integer(given().max().filter(|value| *value != i64::MIN)),
-        Column::Decayed { .. } => Value::Real(0.0),
+        AggregateColumn::Min => AggregateValue::Integer(given().min().filter(|value| *value != i64::MAX)),
+        AggregateColumn::Max => AggregateValue::Integer(given().max().filter(|value| *value != i64::MIN)),
+        AggregateColumn::Decayed { .. } => AggregateValue::Real(0.0),
     };
-    let decay = |column: &Column| match column {
-        Column::Decayed { half_life, weight } => events.iter().fold((0.0, 0.0), |(sum, scale), event| {
-            let age = i128::from(now.max(last.unwrap_or(now))) - i128::from(event.time);
-            let value = if *weight == Weight::One { 1.0 } else { event.value.unwrap_or(0) as f64 };
-            let value = value * (-(age as f64) / half_life.0 as f64).exp2();
-            (sum + value, scale + value.abs())
-        }),
+    let decay = |column: &AggregateColumn| match column {
+        AggregateColumn::Decayed { half_life, weight } => {
+            events.iter().fold((0.0, 0.0), |(sum, scale), event| {
+                let age = i128::from(now.max(last.unwrap_or(now))) - i128::from(event.time);
+                let value = if *weight == DecayWeight::One { 1.0 } else { event.value.unwrap_or(0) as f64 };
+                let value = value * (-(age as f64) / half_life.0 as f64).exp2();
+                (sum + value, scale + value.abs())
+            })
+        }
         _ => (0.0, 0.0),
     };
     columns
         .iter()
         .map(|column| match (value(column), decay(column)) {
-            (Value::Real(_), (sum, scale)) => (Value::Real(sum), scale),
+            (AggregateValue::Real(_), (sum, scale)) => (AggregateValue::Real(sum), scale),
             (value, _) => (value, 0.0),
         })
         .collect()
@@ -287,7 +289,7 @@ proptest! {
     #[test]
     fn a_cell_is_what_its_events_say(events in events(), nows in proptest::collection::vec(prop_oneof![3 => -100i64..600, 1 => any::<i64>()], 4)) {
         for measure in measures() {
-            let plan = Plan::new(&measure).unwrap();
+            let plan = CellPlan::new(&measure).unwrap();
             let words = cell_of(&plan, &events);
             prop_assert!(plan.check(&words));
             let times = events.iter().map(|event| Time(event.time));
@@ -327,11 +329,11 @@ proptest! {
                     prop_assert_eq!(reading(&plan, &back, 0), [0; 3]);
                     prop_assert_eq!(plan.times(&back), plan.times(&words));
                 }
-                Measure::Track(track) => for now in nows {
+                Measure::Aggregate(track) => for now in nows {
                     let found = reading(&plan, &words, now);
                     for ((word, column), (expected, scale)) in found.iter().zip(track.columns()).zip(values(track.columns(), &events, now)) {
                         match (column.value(*word), expected) {
-                            (Value::Real(found), Value::Real(expected)) => near(found, expected, scale),
+                            (AggregateValue::Real(found), AggregateValue::Real(expected)) => near(found, expected, scale),
                             (found, expected) => prop_assert_eq!(found, expected, "{:?}", column),
                         }
                     }
@@ -359,10 +361,10 @@ proptest! {
     #[test]
     fn merging_is_commutative_and_associative(a in events(), b in events(), c in events(), turn in any::<prop::sample::Index>(), now in -100i64..600) {
         for measure in measures() {
-            let plan = Plan::new(&measure).unwrap();
+            let plan = CellPlan::new(&measure).unwrap();
             let [x, y, z] = [&a, &b, &c].map(|events| cell_of(&plan, events));
             // Large values that cancel each other leave only their rounding: compare decayed sums of small ones.
-            if plan.track_columns().len() == 5 && [&a, &b, &c].into_iter().flatten().any(|event| event.value.is_some_and(|value| value.unsigned_abs() > 100)) {
+            if plan.aggregate_columns().len() == 5 && [&a, &b, &c].into_iter().flatten().any(|event| event.value.is_some_and(|value| value.unsigned_abs() > 100)) {
                 continue;
             }
             same(&plan, &merged(&plan, &x, &y), &merged(&plan, &y, &x), now);
@@ -384,16 +386,16 @@ proptest! {
     #[test]
     fn what_is_idempotent_can_be_merged_twice(a in events(), b in events(), now in -100i64..600) {
         for measure in measures() {
-            let plan = Plan::new(&measure).unwrap();
+            let plan = CellPlan::new(&measure).unwrap();
             let [x, y] = [&a, &b].map(|events| cell_of(&plan, events));
             let once = merged(&plan, &x, &y);
             let twice = merged(&plan, &merged(&plan, &once, &y), &x);
             prop_assert_eq!(plan.times(&once), plan.times(&twice));
             match measure {
                 Measure::Approx { .. } => same(&plan, &once, &twice, now),
-                Measure::Track(track) => {
+                Measure::Aggregate(track) => {
                     for ((a, b), column) in reading(&plan, &once, now).iter().zip(reading(&plan, &twice, now)).zip(track.columns()) {
-                        if matches!(column, Column::First | Column::Last | Column::Min | Column::Max) {
+                        if matches!(column, AggregateColumn::First | AggregateColumn::Last | AggregateColumn::Min | AggregateColumn::Max) {
                             prop_assert_eq!(*a, b, "{:?}", column);
                         }
                     }
@@ -406,7 +408,7 @@ proptest! {
     #[test]
     fn zero_words_at_the_end_mean_nothing(events in events(), other in events(), now in -100i64..600) {
         for measure in measures() {
-            let plan = Plan::new(&measure).unwrap();
+            let plan = CellPlan::new(&measure).unwrap();
             let (mut exact, mut generous, mut short) = (Vec::new(), Generous::default(), Vec::new());
             for event in &events {
                 apply(&plan, &mut exact, event);
@@ -434,7 +436,7 @@ proptest! {
     ) {
         events.truncate(40);
         for measure in measures() {
-            let plan = Plan::new(&measure).unwrap();
+            let plan = CellPlan::new(&measure).unwrap();
             let mut flipped = cell_of(&plan, &events);
             for (at, bit) in &flips {
                 if !flipped.is_empty() {
@@ -449,7 +451,7 @@ proptest! {
     }
 }
 
-fn exercise(plan: &Plan, words: &[u64], events: &[Seen]) {
+fn exercise(plan: &CellPlan, words: &[u64], events: &[Seen]) {
     if !plan.check(words) {
         return;
     }
@@ -462,7 +464,7 @@ fn exercise(plan: &Plan, words: &[u64], events: &[Seen]) {
     let mut cell = words.to_vec();
     for event in events {
         apply(plan, &mut cell, event);
-        assert!(cell.len() <= Shape::WORDS_MAX);
+        assert!(cell.len() <= CellShape::WORDS_MAX);
     }
     let mut other = cell_of(plan, events);
     plan.merge(&mut other, words);
@@ -475,14 +477,14 @@ fn exercise(plan: &Plan, words: &[u64], events: &[Seen]) {
 fn a_cell_never_outgrows_its_bound() {
     for (counters, tiers) in [(1, [tier(1, 32_000), tier(2, 33_000)]), (60, [tier(1, 500), tier(10, 500)])] {
         let measure = windowed(counters, &tiers, &[]);
-        let plan = Plan::new(&measure).unwrap();
+        let plan = CellPlan::new(&measure).unwrap();
         let mut words = Vec::new();
         for step in 0..30_000u64 {
             let amount = if step % 3 == 0 { u64::MAX } else { mix(step) >> (step % 60) };
             let time = Time((step + mix(step) % 50) as i64);
             plan.add(&mut words, time, [((mix(step) % counters as u64) as u8, amount)]);
         }
-        assert!(plan.check(&words) && words.len() <= Shape::WORDS_MAX, "{}", words.len());
+        assert!(plan.check(&words) && words.len() <= CellShape::WORDS_MAX, "{}", words.len());
         plan.add(&mut words, Time(1 << 40), [(0, 1)]);
         assert!(plan.check(&words) && words.len() < 20, "{}", words.len());
     }
@@ -491,7 +493,7 @@ fn a_cell_never_outgrows_its_bound() {
 #[test]
 fn long_histories_agree_with_a_list_of_events() {
     let measure = windowed(5, &[tier(10, 144), tier(1440, 14)], &[60, 1440, 20_160, 1500]);
-    let plan = Plan::new(&measure).unwrap();
+    let plan = CellPlan::new(&measure).unwrap();
     for seed in 0..6u64 {
         let (mut words, mut events, mut now) = (Vec::new(), Vec::new(), 0i64);
         for step in 0..1500u64 {
@@ -521,7 +523,7 @@ fn long_histories_agree_with_a_list_of_events() {
 }
 
 /// Root of the mean squared relative error of estimates of so many values, and the worst of them.
-fn errors(plan: &Plan, count: u64) -> (f64, f64) {
+fn errors(plan: &CellPlan, count: u64) -> (f64, f64) {
     let seeds = 24;
     let errors: Vec<f64> = (0..seeds)
         .map(|seed| {
@@ -539,7 +541,7 @@ fn errors(plan: &Plan, count: u64) -> (f64, f64) {
 fn estimates_are_as_good_as_promised() {
     for precision in [10, 12, 14] {
         let measure = Measure::Approx { tier: tier(1, 1), windows: vec![], precision };
-        let plan = Plan::new(&measure).unwrap();
+        let plan = CellPlan::new(&measure).unwrap();
         let standard = 1.04 / f64::from(1 << precision).sqrt();
         for count in [1, 2, 5, 20, 100, 700, 3000, 10_000, 40_000] {
             let (typical, worst) = errors(&plan, count);
@@ -556,7 +558,7 @@ fn unions_of_periods_count_a_value_once() {
     let windows = vec![Span(10), Span(50), Span(80)];
     for precision in [10, 13] {
         let measure = Measure::Approx { tier: tier(10, 7), windows: windows.clone(), precision };
-        let plan = Plan::new(&measure).unwrap();
+        let plan = CellPlan::new(&measure).unwrap();
         for each in [3u64, 40, 300, 6000] {
             let mut words = Vec::new();
             // Half of a period's values come again in the next one.
@@ -582,7 +584,7 @@ fn unions_of_periods_count_a_value_once() {
 fn cells_are_as_small_as_they_should_be() {
     let day = 86_400_000_000;
     let measure = windowed(6, &[tier(600_000_000, 144), tier(day, 14)], &[]);
-    let plan = Plan::new(&measure).unwrap();
+    let plan = CellPlan::new(&measure).unwrap();
     let start = 1_700_000_000_000_000i64;
     let words = |events: i64, apart: i64, amounts: &[(u8, u64)]| {
         let mut words = Vec::new();
@@ -601,21 +603,21 @@ fn cells_are_as_small_as_they_should_be() {
     let ordinary: Vec<(u8, u64)> = (0..6).map(|counter| (counter, 9)).collect();
     assert!(8 * words(2100, 600_000_000, &ordinary) < 1300, "every bucket, counts of a byte");
 
-    let times = [Column::First, Column::Last, Column::Count];
-    let of = |columns: &[Column], time: i64| {
-        let plan = Plan::new(&track(columns)).unwrap();
+    let times = [AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count];
+    let of = |columns: &[AggregateColumn], time: i64| {
+        let plan = CellPlan::new(&track(columns)).unwrap();
         let mut words = Vec::new();
         plan.add_value(&mut words, Time(start), Some(-7));
         plan.add_value(&mut words, Time(time), Some(i64::MIN));
         words.len()
     };
     assert_eq!(of(&times, start + 365 * day), 2);
-    let values = [&times[..], &[Column::Sum, Column::Min, Column::Max]].concat();
+    let values = [&times[..], &[AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max]].concat();
     assert_eq!(of(&values, start + 365 * day), 6);
     assert_eq!(of(&values, -1), 7);
 
     let measure = Measure::Approx { tier: tier(day, 7), windows: vec![], precision: 12 };
-    let plan = Plan::new(&measure).unwrap();
+    let plan = CellPlan::new(&measure).unwrap();
     let mut words = Vec::new();
     plan.add_hash(&mut words, Time(start), 12345);
     assert_eq!(words.len(), 2);
@@ -625,7 +627,7 @@ fn cells_are_as_small_as_they_should_be() {
 #[test]
 fn the_packed_forms_are_as_drawn() {
     let shape = [tier(10, 6), tier(30, 3)];
-    let plan = Plan::new(&windowed(3, &shape, &[])).unwrap();
+    let plan = CellPlan::new(&windowed(3, &shape, &[])).unwrap();
     let mut words = Vec::new();
     plan.add(&mut words, Time(1105), [(0, 1)]);
     assert_eq!(words, [1105 << 12 | 3 << 3 | 1]);
@@ -656,9 +658,15 @@ fn the_packed_forms_are_as_drawn() {
         [1000 | 1000 << 16 | 1000 << 32 | 1000 << 48, 1000 | 1005 << 16 | 1000 << 32]
     );
 
-    let columns =
-        [Column::First, Column::Last, Column::Count, Column::Sum, Column::Max, decayed(10, Weight::Value)];
-    let plan = Plan::new(&track(&columns)).unwrap();
+    let columns = [
+        AggregateColumn::First,
+        AggregateColumn::Last,
+        AggregateColumn::Count,
+        AggregateColumn::Sum,
+        AggregateColumn::Max,
+        decayed(10, DecayWeight::Value),
+    ];
+    let plan = CellPlan::new(&track(&columns)).unwrap();
     let mut words = Vec::new();
     plan.add_value(&mut words, Time(1000), Some(-8));
     plan.add_value(&mut words, Time(1010), Some(3));
@@ -670,7 +678,7 @@ fn the_packed_forms_are_as_drawn() {
     assert_eq!(words[3..], values);
 
     let measure = Measure::Approx { tier: tier(10, 3), windows: vec![], precision: 10 };
-    let plan = Plan::new(&measure).unwrap();
+    let plan = CellPlan::new(&measure).unwrap();
     let mut words = Vec::new();
     plan.add_hash(&mut words, Time(1025), 0xffff_0000_0000_0000 | 5 << 38 | 1 << 30);
     plan.add_hash(&mut words, Time(1025), 4 << 38);
@@ -685,7 +693,7 @@ fn the_packed_forms_are_as_drawn() {
 fn approximate_counts_survive_all_their_forms() {
     let windows: Vec<Span> = [10, 30, 80].map(Span).to_vec();
     let measure = Measure::Approx { tier: tier(10, 7), windows: windows.clone(), precision: 10 };
-    let plan = Plan::new(&measure).unwrap();
+    let plan = CellPlan::new(&measure).unwrap();
     for seed in 0..12u64 {
         let (mut words, mut half, mut short) = (Vec::new(), Vec::new(), Vec::new());
         let mut kept: BTreeMap<i64, BTreeSet<u64>> = BTreeMap::new();
@@ -767,7 +775,7 @@ proptest! {
             (vec![tier(10, 40), tier(100, 30)], vec![10, 400, 105, 3000, 2000]),
             (vec![tier(7, 400)], vec![7, 2800, 70]),
         ] {
-            let plan = Plan::new(&with_taken(&tiers, &windows)).unwrap();
+            let plan = CellPlan::new(&with_taken(&tiers, &windows)).unwrap();
             prop_assert_eq!((plan.columns(), plan.reading()), (3, 3 * windows.len()));
             let taken = |counter: u8| 5 - counter;
             let once = kept.iter().copied();
@@ -794,7 +802,7 @@ proptest! {
 
 #[test]
 fn more_taken_back_than_counted_is_none() {
-    let plan = Plan::new(&with_taken(&[tier(10, 4)], &[40])).unwrap();
+    let plan = CellPlan::new(&with_taken(&[tier(10, 4)], &[40])).unwrap();
     let mut words = Vec::new();
     plan.add(&mut words, Time(5), [(0, 2), (1, 3), (4, 9)]);
     assert_eq!(reading(&plan, &words, 5), [2, 0, 0]);

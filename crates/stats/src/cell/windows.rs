@@ -31,15 +31,15 @@ use std::collections::BTreeMap;
 use event::{Span, Time};
 
 use super::divisor::Divisor;
-use super::head::{Head, LONG_WORDS};
+use super::head::{CellHead, LONG_WORDS};
 use super::lanes;
-use super::{Room, ensure, fit_down};
-use crate::layout::{Layout, Shape, Trail};
-use crate::ledger::Bucket;
+use super::{CellBuffer, ensure, fit_down};
+use crate::layout::{CellShape, Layout, WindowBuckets};
+use crate::ledger::TimelineBucket;
 
 /// Size of entries that says: no entry, one event, 1 in counter 0.
 const SINGLE: u32 = 3;
-const COLUMNS_MAX: usize = 2 * Shape::COUNTERS_MAX;
+const COLUMNS_MAX: usize = 2 * CellShape::COUNTERS_MAX;
 /// Windows of a dense cell that are read together.
 const FEW: usize = 4;
 /// Sizes of columns in a word.
@@ -47,18 +47,18 @@ const CODES: usize = 16;
 
 /// The operations on cells of one shape.
 #[derive(Clone, Debug)]
-pub(crate) struct Windows {
-    shape: Shape,
+pub(crate) struct WindowsPlan {
+    shape: CellShape,
     counters: usize,
     /// Counters that readings have: the first ones.
     shown: usize,
     /// For each counter after those the one of which it was taken back.
     taken: Vec<u8>,
-    fine: Ring,
-    coarse: Option<Ring>,
+    fine: BucketRing,
+    coarse: Option<BucketRing>,
     /// Fine buckets in a coarse one.
     ratio: Divisor,
-    windows: Vec<Window>,
+    windows: Vec<TrailingWindow>,
     /// Low bits of an entry that hold the counter, and the place: counter and slot.
     counter_bits: u32,
     place_bits: u32,
@@ -71,33 +71,33 @@ pub(crate) struct Windows {
 
 /// The kept buckets of one tier.
 #[derive(Clone, Copy, Debug)]
-struct Ring {
+struct BucketRing {
     width: Divisor,
     /// The number of slots, kept buckets beside the current one and that.
     slots: Divisor,
-    words: Sizes,
+    words: ColumnSizes,
 }
 
 /// Words of a column by its code; there are no codes above 4.
-type Sizes = [u32; 8];
+type ColumnSizes = [u32; 8];
 
 /// A trailing window: so many whole buckets before the current one, and a part of one.
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct TrailingWindow {
     coarse: bool,
     whole: i64,
     part: i64,
-    trail: Trail,
+    trail: WindowBuckets,
 }
 
 /// A range of distances from the newest bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Reach {
+struct BucketRange {
     from: i64,
     to: i64,
 }
 
-impl Reach {
+impl BucketRange {
     #[inline]
     fn holds(&self, distance: i64) -> bool {
         (self.from..self.to).contains(&distance)
@@ -106,7 +106,7 @@ impl Reach {
 
 /// A moment, as readings need it.
 #[derive(Clone, Copy)]
-struct Moment {
+struct WindowMoment {
     /// The number of buckets that the cell's newest one is ahead of the moment's, in either tier.
     ahead: [i64; 2],
     /// The moment's distance from the beginning of its bucket.
@@ -118,11 +118,11 @@ struct Moment {
     newest: [i64; 2],
 }
 
-impl Ring {
-    fn new(width: Span, buckets: u32) -> Ring {
+impl BucketRing {
+    fn new(width: Span, buckets: u32) -> BucketRing {
         let slots = i64::from(buckets) + 1;
         let words = [0, 1, 2, 4, 8, 0, 0, 0].map(|bytes| (slots as u32 * bytes).div_ceil(8));
-        Ring { width: Divisor::new(width.0), slots: Divisor::new(slots), words }
+        BucketRing { width: Divisor::new(width.0), slots: Divisor::new(slots), words }
     }
 
     fn len(&self) -> i64 {
@@ -149,26 +149,26 @@ impl Ring {
 
     /// The kept ones of a range of distances, the greatest included.
     #[inline]
-    fn reach(&self, least: i64, greatest: i64) -> Reach {
-        Reach { from: least.max(0), to: (greatest + 1).min(self.len()) }
+    fn reach(&self, least: i64, greatest: i64) -> BucketRange {
+        BucketRange { from: least.max(0), to: (greatest + 1).min(self.len()) }
     }
 }
 
-impl Windows {
-    pub(super) fn new(shape: &Shape, taken: Vec<u8>, trails: &[Trail]) -> Windows {
+impl WindowsPlan {
+    pub(super) fn new(shape: &CellShape, taken: Vec<u8>, trails: &[WindowBuckets]) -> WindowsPlan {
         let counters = shape.counters();
-        let ring = |tier: crate::Tier| Ring::new(tier.width, tier.buckets);
+        let ring = |tier: crate::Tier| BucketRing::new(tier.width, tier.buckets);
         let (fine, coarse) = (ring(shape.fine()), shape.coarse().map(ring));
         let slots = fine.len() + coarse.map_or(0, |coarse| coarse.len());
         let bits = |values: u64| u64::BITS - (values - 1).leading_zeros();
         let counter_bits = bits(counters as u64);
-        let windows = trails.iter().map(|trail| Window {
+        let windows = trails.iter().map(|trail| TrailingWindow {
             coarse: trail.tier == 1,
             whole: trail.window.0 / trail.width.0 - trail.skip,
             part: trail.window.0 % trail.width.0,
             trail: *trail,
         });
-        let mut plan = Windows {
+        let mut plan = WindowsPlan {
             shape: shape.clone(),
             counters,
             shown: counters - taken.len(),
@@ -189,7 +189,7 @@ impl Windows {
         plan
     }
 
-    pub(crate) fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &CellShape {
         &self.shape
     }
 
@@ -216,9 +216,16 @@ impl Windows {
     }
 
     #[inline]
-    pub(super) fn add(&self, room: &mut impl Room, time: Time, amounts: impl IntoIterator<Item = (u8, u64)>) {
+    pub(super) fn add(
+        &self,
+        room: &mut impl CellBuffer,
+        time: Time,
+        amounts: impl IntoIterator<Item = (u8, u64)>,
+    ) {
         let bucket = self.bucket(time);
-        let Some(mut head) = Head::read(room.words()) else { return self.begin(room, time, bucket, amounts) };
+        let Some(mut head) = CellHead::read(room.words()) else {
+            return self.begin(room, time, bucket, amounts);
+        };
         let newest = self.see(room, &mut head, time.0, time.0);
         if let Some(slot) = self.slot_of(bucket, newest) {
             for (counter, amount) in amounts {
@@ -233,12 +240,12 @@ impl Windows {
     /// Adds the first event.
     fn begin(
         &self,
-        room: &mut impl Room,
+        room: &mut impl CellBuffer,
         time: Time,
         bucket: i64,
         amounts: impl IntoIterator<Item = (u8, u64)>,
     ) {
-        let mut head = Head::fresh(time.0, time.0);
+        let mut head = CellHead::fresh(time.0, time.0);
         let mut amounts = amounts.into_iter();
         let early = [amounts.next(), amounts.next()];
         if early == [Some((0, 1)), None] && head.at == 1 {
@@ -256,8 +263,8 @@ impl Windows {
         head.write(room.words_mut());
     }
 
-    pub(super) fn merge(&self, room: &mut impl Room, other: &[u64]) {
-        let Some(seen) = Head::read(other) else { return };
+    pub(super) fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
+        let Some(seen) = CellHead::read(other) else { return };
         let (mut head, newest) = self.open(room, seen.first, seen.last);
         let theirs = self.fine.width.floor(seen.last);
         self.for_each(other, &seen, |slot, counter, amount| {
@@ -276,17 +283,17 @@ impl Windows {
     /// dropped.
     pub(super) fn translate(
         &self,
-        room: &mut impl Room,
+        room: &mut impl CellBuffer,
         words: &[u64],
-        old: &Windows,
+        old: &WindowsPlan,
         sources: &[Option<usize>],
         multiples: bool,
     ) {
-        let Some(seen) = Head::read(words) else { return };
+        let Some(seen) = CellHead::read(words) else { return };
         let (mut head, newest) = self.open(room, seen.first, seen.last);
         let theirs = old.fine.width.floor(seen.last);
         let target = |width: i64| {
-            let fits = |ring: &Ring| {
+            let fits = |ring: &BucketRing| {
                 let to = ring.width.by();
                 if multiples { to % width == 0 } else { to == width }
             };
@@ -314,14 +321,14 @@ impl Windows {
     }
 
     /// Widens the times of a cell, which is made if there is none: for [`Windows::put_row`].
-    pub(crate) fn widen_times(&self, room: &mut impl Room, first: Time, last: Time) {
+    pub(crate) fn widen_times(&self, room: &mut impl CellBuffer, first: Time, last: Time) {
         let (head, _) = self.open(room, first.0, last.0);
         head.write(room.words_mut());
     }
 
     /// Adds a bucket's counts to a tier, or to where they belong by now.
-    pub(crate) fn put_row(&self, room: &mut impl Room, coarse: bool, bucket: i64, counts: &[u64]) {
-        let Some(mut head) = Head::read(room.words()) else { return };
+    pub(crate) fn put_row(&self, room: &mut impl CellBuffer, coarse: bool, bucket: i64, counts: &[u64]) {
+        let Some(mut head) = CellHead::read(room.words()) else { return };
         let (first, last) = (head.first, head.last);
         let newest = self.see(room, &mut head, first, last);
         let slot = if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
@@ -338,13 +345,13 @@ impl Windows {
     /// Puts buckets, which may come from anywhere, into an empty room.
     pub(super) fn restore(
         &self,
-        room: &mut impl Room,
+        room: &mut impl CellBuffer,
         first: Time,
         last: Time,
-        buckets: &[Bucket],
+        buckets: &[TimelineBucket],
     ) -> Result<(), &'static str> {
         self.widen_times(room, first, last);
-        for Bucket { start, width, counts } in buckets {
+        for TimelineBucket { start, width, counts } in buckets {
             let coarse = self.shape.coarse().filter(|tier| tier.width == *width);
             let fine = self.shape.fine();
             let tier =
@@ -368,7 +375,7 @@ impl Windows {
 
     /// Takes back of the first counter, into that which holds what was taken back of it: no more of a bucket than is left
     /// there.
-    pub(super) fn give_back(&self, room: &mut impl Room, now: Time, amount: u64, at: Option<Time>) {
+    pub(super) fn give_back(&self, room: &mut impl CellBuffer, now: Time, amount: u64, at: Option<Time>) {
         let [0] = self.taken[..] else { return };
         let Some(window) = self.windows.first() else { return };
         let (oldest, _) = window.trail.buckets(now);
@@ -403,7 +410,7 @@ impl Windows {
     #[inline]
     pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
         out.fill(0);
-        let Some(head) = Head::read(words) else { return };
+        let Some(head) = CellHead::read(words) else { return };
         let moment = self.moment(head.last, now.0);
         if head.lane == SINGLE {
             let mut at = 0;
@@ -422,7 +429,7 @@ impl Windows {
         // Few at a time, so that their reaches stay near.
         let mut out = out;
         for windows in self.windows.chunks(FEW) {
-            let mut reaches = [[Reach::default(); 2]; FEW];
+            let mut reaches = [[BucketRange::default(); 2]; FEW];
             for (reaches, window) in reaches.iter_mut().zip(windows) {
                 *reaches = self.reaches(window, &moment);
             }
@@ -444,9 +451,9 @@ impl Windows {
     fn take_back(
         &self,
         words: &[u64],
-        head: &Head,
+        head: &CellHead,
         newest: [i64; 2],
-        reaches: &[[Reach; 2]],
+        reaches: &[[BucketRange; 2]],
         out: &mut [u64],
     ) {
         let mut taken = [[0u64; FEW]; Layout::TAKEN_MAX];
@@ -485,9 +492,9 @@ impl Windows {
     fn read_sparse(
         &self,
         words: &[u64],
-        head: &Head,
+        head: &CellHead,
         newest: [i64; 2],
-        reaches: &[[Reach; 2]],
+        reaches: &[[BucketRange; 2]],
         out: &mut [u64],
     ) -> bool {
         let mask = (1 << self.counter_bits) - 1;
@@ -511,13 +518,19 @@ impl Windows {
 
     /// Reads, and returns whether something was taken back.
     #[inline]
-    fn read_dense(&self, words: &[u64], newest: [i64; 2], reaches: &[[Reach; 2]], out: &mut [u64]) -> bool {
-        let mut columns = Columns::new(self, words);
+    fn read_dense(
+        &self,
+        words: &[u64],
+        newest: [i64; 2],
+        reaches: &[[BucketRange; 2]],
+        out: &mut [u64],
+    ) -> bool {
+        let mut columns = DenseColumns::new(self, words);
         for counter in 0..self.shown {
             for (tier, ring) in [Some(&self.fine), self.coarse.as_ref()].into_iter().enumerate() {
                 let Some(ring) = ring else { continue };
                 let (column, code) = columns.next(&ring.words);
-                let mut memo = Memo::default();
+                let mut memo = WindowMemo::default();
                 let mut at = counter;
                 for reach in reaches {
                     let reach = reach[tier];
@@ -536,12 +549,12 @@ impl Windows {
     }
 
     #[inline]
-    fn moment(&self, last: i64, now: i64) -> Moment {
+    fn moment(&self, last: i64, now: i64) -> WindowMoment {
         // Distances beyond this reach no bucket, and can be added to without care.
         const FAR: i64 = 1 << 60;
         let newest = self.fine.width.floor(last);
         let (bucket, rest) = self.fine.width.split(now);
-        let mut moment = Moment {
+        let mut moment = WindowMoment {
             ahead: [newest.saturating_sub(bucket).clamp(-FAR, FAR), 0],
             rest: [rest, 0],
             place: 0,
@@ -562,7 +575,7 @@ impl Windows {
 
     /// The fine and the coarse buckets in a window.
     #[inline]
-    fn reaches(&self, window: &Window, moment: &Moment) -> [Reach; 2] {
+    fn reaches(&self, window: &TrailingWindow, moment: &WindowMoment) -> [BucketRange; 2] {
         let tier = usize::from(window.coarse);
         let before = window.whole + i64::from(moment.rest[tier] < window.part);
         match &self.coarse {
@@ -574,13 +587,13 @@ impl Windows {
                     ring.reach(coarse_ahead, coarse_ahead + before),
                 ]
             }
-            _ => [self.fine.reach(moment.ahead[0], moment.ahead[0] + before), Reach::default()],
+            _ => [self.fine.reach(moment.ahead[0], moment.ahead[0] + before), BucketRange::default()],
         }
     }
 
     /// Returns whether a fine bucket holds anything, and whether it would be kept.
     pub(super) fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
-        let Some(head) = Head::read(words) else { return (false, true) };
+        let Some(head) = CellHead::read(words) else { return (false, true) };
         let newest = self.fine.width.floor(head.last);
         let distance = newest.saturating_sub(bucket);
         if distance >= self.fine.len() {
@@ -595,7 +608,7 @@ impl Windows {
         let slot = self.fine.slot(bucket);
         let mut held = false;
         if head.dense {
-            let mut columns = Columns::new(self, words);
+            let mut columns = DenseColumns::new(self, words);
             for _ in 0..self.counters {
                 let (column, code) = columns.next(&self.fine.words);
                 held |= lanes::get(column, code, slot as usize) > 0;
@@ -611,7 +624,7 @@ impl Windows {
 
     /// Returns whether all operations are safe on these words.
     pub(super) fn check(&self, words: &[u64]) -> bool {
-        let Some(head) = Head::read(words) else { return words.iter().all(|word| *word == 0) };
+        let Some(head) = CellHead::read(words) else { return words.iter().all(|word| *word == 0) };
         if !head.check(words) || (head.lane == SINGLE && (head.at != 1 || head.count != 0)) {
             return false;
         }
@@ -632,7 +645,7 @@ impl Windows {
                 return false;
             }
             // Lanes after the last bucket of a column belong to no bucket.
-            let mut column = Columns::new(self, words);
+            let mut column = DenseColumns::new(self, words);
             for _ in 0..self.counters {
                 for ring in [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten() {
                     let (lanes, code) = column.next(&ring.words);
@@ -661,12 +674,12 @@ impl Windows {
             }
             head.at + body(head.lane, head.count)
         };
-        end <= Shape::WORDS_MAX && words.iter().skip(end).all(|word| *word == 0)
+        end <= CellShape::WORDS_MAX && words.iter().skip(end).all(|word| *word == 0)
     }
 
     /// Returns what each bucket holds, by tier (coarse first) and number.
     pub(super) fn rows(&self, words: &[u64]) -> Vec<(bool, i64, Vec<u64>)> {
-        let Some(head) = Head::read(words) else { return Vec::new() };
+        let Some(head) = CellHead::read(words) else { return Vec::new() };
         let newest = self.fine.width.floor(head.last);
         let mut rows: BTreeMap<(bool, i64), Vec<u64>> = BTreeMap::new();
         self.for_each(words, &head, |slot, counter, amount| {
@@ -728,14 +741,14 @@ impl Windows {
     }
 
     /// The head of a cell that has seen these times, too; and its newest bucket.
-    fn open(&self, room: &mut impl Room, first: i64, last: i64) -> (Head, i64) {
-        match Head::read(room.words()) {
+    fn open(&self, room: &mut impl CellBuffer, first: i64, last: i64) -> (CellHead, i64) {
+        match CellHead::read(room.words()) {
             Some(mut head) => {
                 let newest = self.see(room, &mut head, first, last);
                 (head, newest)
             }
             None => {
-                let head = Head::fresh(first, last);
+                let head = CellHead::fresh(first, last);
                 ensure(room, head.at);
                 (head, self.fine.width.floor(last))
             }
@@ -744,7 +757,7 @@ impl Windows {
 
     /// Widens the times, and lets buckets age if that moves the head. Afterwards the cell is no single.
     #[inline]
-    fn see(&self, room: &mut impl Room, head: &mut Head, first: i64, last: i64) -> i64 {
+    fn see(&self, room: &mut impl CellBuffer, head: &mut CellHead, first: i64, last: i64) -> i64 {
         let mut newest = self.fine.width.floor(head.last);
         if head.lane == SINGLE {
             head.lane = 0;
@@ -770,7 +783,7 @@ impl Windows {
     }
 
     #[inline(never)]
-    fn age(&self, room: &mut impl Room, head: &mut Head, from: i64, to: i64) {
+    fn age(&self, room: &mut impl CellBuffer, head: &mut CellHead, from: i64, to: i64) {
         if head.dense {
             self.age_dense(room, head, from, to);
         } else if head.count > 0
@@ -782,7 +795,7 @@ impl Windows {
     }
 
     /// Folds and drops what the head moves away from; whether there was any.
-    fn age_sparse(&self, room: &mut impl Room, head: &mut Head, from: i64, to: i64) -> bool {
+    fn age_sparse(&self, room: &mut impl CellBuffer, head: &mut CellHead, from: i64, to: i64) -> bool {
         let words = &mut room.words_mut()[head.at..];
         let before = head.count;
         let coarse = self.coarse.as_ref().map(|ring| (ring, self.ratio.floor(from), self.ratio.floor(to)));
@@ -828,7 +841,7 @@ impl Windows {
         head.count < before
     }
 
-    fn age_dense(&self, room: &mut impl Room, head: &mut Head, from: i64, to: i64) {
+    fn age_dense(&self, room: &mut impl CellBuffer, head: &mut CellHead, from: i64, to: i64) {
         let total = self.columns(room.words()).at;
         ensure(room, total);
         let coarse = self.coarse.as_ref().map(|ring| {
@@ -869,7 +882,7 @@ impl Windows {
     }
 
     #[inline]
-    fn put(&self, room: &mut impl Room, head: &mut Head, place: u64, amount: u64) {
+    fn put(&self, room: &mut impl CellBuffer, head: &mut CellHead, place: u64, amount: u64) {
         if head.dense {
             return self.put_dense(room, place, amount);
         }
@@ -908,7 +921,7 @@ impl Windows {
 
     /// Adds an entry that fits.
     #[inline]
-    fn append(&self, room: &mut impl Room, head: &mut Head, place: u64, amount: u64) {
+    fn append(&self, room: &mut impl CellBuffer, head: &mut CellHead, place: u64, amount: u64) {
         let [now, wanted] = [head.count, head.count + 1].map(|count| body(head.lane, count));
         let needed = head.at + wanted;
         // Now and then is often enough, as long as the bound holds.
@@ -926,7 +939,7 @@ impl Windows {
 
     /// Makes entries large enough for an amount, or the cell dense.
     #[cold]
-    fn enlarge(&self, room: &mut impl Room, head: &mut Head, amount: u64) {
+    fn enlarge(&self, room: &mut impl CellBuffer, head: &mut CellHead, amount: u64) {
         let lane = (head.lane..2).find(|lane| self.fits(*lane, amount)).unwrap_or(2);
         let [now, wanted] = [head.lane, lane].map(|lane| body(lane, head.count));
         let needed = head.at + wanted;
@@ -943,7 +956,7 @@ impl Windows {
     }
 
     #[cold]
-    fn make_dense(&self, room: &mut impl Room, head: &mut Head) {
+    fn make_dense(&self, room: &mut impl CellBuffer, head: &mut CellHead) {
         let mut all = Vec::with_capacity(head.count);
         self.entries(room.words(), head, |place, amount| all.push((place, amount)));
         let codes = self.codes(room.words(), head);
@@ -961,7 +974,7 @@ impl Windows {
 
     /// Makes a dense cell sparse, if that is smaller.
     #[cold]
-    fn make_sparse(&self, room: &mut impl Room, head: &mut Head) {
+    fn make_sparse(&self, room: &mut impl CellBuffer, head: &mut CellHead) {
         let mut all = Vec::new();
         self.for_each(room.words(), head, |slot, counter, amount| {
             all.push((self.place(slot, counter), amount));
@@ -982,7 +995,7 @@ impl Windows {
     }
 
     /// The least size of each column that holds a sparse cell's entries.
-    fn codes(&self, words: &[u64], head: &Head) -> [usize; COLUMNS_MAX] {
+    fn codes(&self, words: &[u64], head: &CellHead) -> [usize; COLUMNS_MAX] {
         let mut codes = [0; COLUMNS_MAX];
         self.entries(words, head, |place, amount| {
             let counter = (place & ((1 << self.counter_bits) - 1)) as usize;
@@ -993,7 +1006,7 @@ impl Windows {
         codes
     }
 
-    fn dense_words(&self, words: &[u64], head: &Head) -> usize {
+    fn dense_words(&self, words: &[u64], head: &CellHead) -> usize {
         let codes = self.codes(words, head);
         let fine = |code: usize| self.fine.column(code);
         let columns =
@@ -1006,7 +1019,7 @@ impl Windows {
     }
 
     #[inline]
-    fn put_dense(&self, room: &mut impl Room, place: u64, amount: u64) {
+    fn put_dense(&self, room: &mut impl CellBuffer, place: u64, amount: u64) {
         let counter = (place & ((1 << self.counter_bits) - 1)) as usize;
         let slot = (place >> self.counter_bits) as i64;
         let (number, slot, ring) = match &self.coarse {
@@ -1050,7 +1063,7 @@ impl Windows {
     /// Where a column begins, and its code.
     #[inline]
     fn column(&self, words: &[u64], number: usize) -> (usize, usize) {
-        let mut columns = Columns::new(self, words);
+        let mut columns = DenseColumns::new(self, words);
         match &self.coarse {
             None => (0..number).for_each(|_| columns.skip(&self.fine.words)),
             Some(ring) => {
@@ -1067,8 +1080,8 @@ impl Windows {
     }
 
     /// Past the last column.
-    fn columns<'a>(&self, words: &'a [u64]) -> Columns<'a> {
-        let mut columns = Columns::new(self, words);
+    fn columns<'a>(&self, words: &'a [u64]) -> DenseColumns<'a> {
+        let mut columns = DenseColumns::new(self, words);
         for _ in 0..self.counters {
             columns.skip(&self.fine.words);
             if let Some(ring) = &self.coarse {
@@ -1079,7 +1092,7 @@ impl Windows {
     }
 
     /// Calls with slot, counter and amount of whatever is not zero.
-    fn for_each(&self, words: &[u64], head: &Head, mut each: impl FnMut(i64, usize, u64)) {
+    fn for_each(&self, words: &[u64], head: &CellHead, mut each: impl FnMut(i64, usize, u64)) {
         if !head.dense {
             let mask = (1 << self.counter_bits) - 1;
             if head.lane == SINGLE {
@@ -1089,7 +1102,7 @@ impl Windows {
                 each((place >> self.counter_bits) as i64, (place & mask) as usize, amount);
             });
         }
-        let mut columns = Columns::new(self, words);
+        let mut columns = DenseColumns::new(self, words);
         for counter in 0..self.counters {
             let mut base = 0;
             for ring in [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten() {
@@ -1107,7 +1120,7 @@ impl Windows {
 
     /// Calls with place and amount of every entry.
     #[inline]
-    fn entries(&self, words: &[u64], head: &Head, mut each: impl FnMut(u64, u64)) {
+    fn entries(&self, words: &[u64], head: &CellHead, mut each: impl FnMut(u64, u64)) {
         let words = words.get(head.at..).unwrap_or_default();
         let (mask, bits) = ((1 << self.place_bits) - 1, self.place_bits);
         match head.lane {
@@ -1163,7 +1176,7 @@ impl Windows {
 
     /// The newest are looked at first: that is where events go.
     #[inline]
-    fn find(&self, words: &[u64], head: &Head, place: u64) -> Option<usize> {
+    fn find(&self, words: &[u64], head: &CellHead, place: u64) -> Option<usize> {
         if head.lane == 0 {
             let mask = (1 << self.place_bits) - 1;
             for at in (0..head.count.div_ceil(2)).rev() {
@@ -1181,7 +1194,7 @@ impl Windows {
     }
 
     /// Takes an entry out; the last one takes its place.
-    fn remove(&self, words: &mut [u64], head: &mut Head, at: usize) {
+    fn remove(&self, words: &mut [u64], head: &mut CellHead, at: usize) {
         head.count -= 1;
         let (place, amount) = self.get(words, head.lane, head.count);
         self.set(words, head.lane, head.count, 0, 0);
@@ -1190,7 +1203,7 @@ impl Windows {
         }
     }
 
-    fn retain(&self, words: &mut [u64], head: &mut Head, kept: impl Fn(u64) -> bool) {
+    fn retain(&self, words: &mut [u64], head: &mut CellHead, kept: impl Fn(u64) -> bool) {
         let mut at = 0;
         while at < head.count {
             if kept(self.get(words, head.lane, at).0) {
@@ -1214,7 +1227,7 @@ fn body(lane: u32, count: usize) -> usize {
 }
 
 /// A dense cell's columns, one after the other.
-struct Columns<'a> {
+struct DenseColumns<'a> {
     words: &'a [u64],
     at: usize,
     number: usize,
@@ -1222,11 +1235,11 @@ struct Columns<'a> {
     codes: u64,
 }
 
-impl<'a> Columns<'a> {
+impl<'a> DenseColumns<'a> {
     #[inline]
-    fn new(plan: &Windows, words: &'a [u64]) -> Columns<'a> {
+    fn new(plan: &WindowsPlan, words: &'a [u64]) -> DenseColumns<'a> {
         let codes = words.get(LONG_WORDS).copied().unwrap_or(0);
-        Columns { words, at: plan.columns_at, number: 0, codes }
+        DenseColumns { words, at: plan.columns_at, number: 0, codes }
     }
 
     #[inline]
@@ -1235,7 +1248,7 @@ impl<'a> Columns<'a> {
     }
 
     #[inline]
-    fn skip(&mut self, sizes: &Sizes) {
+    fn skip(&mut self, sizes: &ColumnSizes) {
         self.at += sizes[self.code()] as usize;
         self.number += 1;
         self.codes = if self.number.is_multiple_of(CODES) {
@@ -1247,7 +1260,7 @@ impl<'a> Columns<'a> {
 
     /// The words that are there of the next column, and its code.
     #[inline]
-    fn next(&mut self, sizes: &Sizes) -> (&'a [u64], usize) {
+    fn next(&mut self, sizes: &ColumnSizes) -> (&'a [u64], usize) {
         let (at, code) = (self.at, self.code());
         self.skip(sizes);
         let there = |at: usize| at.min(self.words.len());
@@ -1257,14 +1270,21 @@ impl<'a> Columns<'a> {
 
 /// The sum over the last window that was asked for: a longer one of the same end goes on from there.
 #[derive(Default)]
-struct Memo {
-    reach: Reach,
+struct WindowMemo {
+    reach: BucketRange,
     sum: u64,
 }
 
-impl Memo {
+impl WindowMemo {
     #[inline]
-    fn sum(&mut self, column: &[u64], code: usize, ring: &Ring, newest: i64, reach: Reach) -> u64 {
+    fn sum(
+        &mut self,
+        column: &[u64],
+        code: usize,
+        ring: &BucketRing,
+        newest: i64,
+        reach: BucketRange,
+    ) -> u64 {
         let from = if reach.from == self.reach.from && reach.to >= self.reach.to {
             self.reach.to.max(reach.from)
         } else {

@@ -14,16 +14,19 @@ use std::ops::Range;
 
 use event::Time;
 use hashbrown::HashMap;
-use store::{CellMut, Cold, Hash, Keys, Record, Run, Store, Vacancy};
+use store::{CellMut, ColdKey, KeyHash, LogRecord, ShardGuard, Store, StoreRun, Vacancy};
 
-use super::Inner;
-use super::sketches::Overflow;
-use super::world::{PAIR, Planned, World};
-use crate::cell::Room;
+use super::EmbeddedCore;
+use super::compiled_catalog::{CompiledCatalog, CompiledStatistic, PAIR};
+use super::sketches::OverflowSketch;
+use crate::cell::CellBuffer;
 use crate::definition;
-use crate::ledger::{Add, Brief, LedgerError, Observation, Once, Origin, Outcomes, Quality, Request};
+use crate::ledger::{
+    Addition, DedupeMark, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin, PackedReading,
+    Quality,
+};
 
-impl Room for CellMut<'_> {
+impl CellBuffer for CellMut<'_> {
     #[inline(always)]
     fn words(&self) -> &[u64] {
         CellMut::words(self)
@@ -45,53 +48,59 @@ const NEW_WORDS: usize = 2;
 
 /// A key that a run touches.
 #[derive(Clone, Copy)]
-struct Place {
-    hash: Hash,
+struct TouchedKey {
+    hash: KeyHash,
     /// Where its cell was found.
-    found: Option<store::Place>,
+    found: Option<store::CellLocation>,
     plan: u16,
-    role: Role,
+    role: KeyRole,
     request: u32,
     observation: u32,
 }
 
-impl Place {
+impl TouchedKey {
     /// Of no key.
-    const NONE: Place =
-        Place { hash: Hash::ZERO, found: None, plan: 0, role: Role::Observed, request: 0, observation: 0 };
+    const NONE: TouchedKey = TouchedKey {
+        hash: KeyHash::ZERO,
+        found: None,
+        plan: 0,
+        role: KeyRole::Observed,
+        request: 0,
+        observation: 0,
+    };
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum KeyRole {
     Observed,
     Pair,
     Mark,
 }
 
 /// An image that was read for a run; `None` if it cannot be read.
-type Images = HashMap<(usize, Hash), (store::Position, Option<Record>)>;
+type LoadedImages = HashMap<(usize, KeyHash), (store::Position, Option<LogRecord>)>;
 
 /// Memory that runs use one after the other.
 #[derive(Default)]
-pub(super) struct Scratch {
-    places: Vec<Place>,
-    groups: Groups,
+pub(super) struct ApplyScratch {
+    places: Vec<TouchedKey>,
+    groups: ShardGroups,
     starts: Vec<u32>,
 }
 
-impl Inner {
+impl EmbeddedCore {
     /// Applies requests that were checked against `world`, with the places of their plans. Answers the epoch.
     pub(super) fn apply(
         &self,
-        world: &World,
-        requests: &[Request],
+        world: &CompiledCatalog,
+        requests: &[ObserveRequest],
         plans: &[u16],
-        scratch: &mut Scratch,
-        outcomes: &mut Outcomes,
+        scratch: &mut ApplyScratch,
+        outcomes: &mut ObserveOutcomes,
     ) -> Result<u64, LedgerError> {
         scratch.arrange(world, requests, plans);
-        let adds = requests.iter().any(Request::adds);
-        let mut images = Images::new();
+        let adds = requests.iter().any(ObserveRequest::adds);
+        let mut images = LoadedImages::new();
         loop {
             let run = self.store.run();
             if adds {
@@ -115,26 +124,32 @@ impl Inner {
     }
 
     /// Finds all cells and keeps them where they are; answers those that have to be read first.
-    fn find(&self, world: &World, run: &Run<'_>, scratch: &mut Scratch, images: &mut Images) -> Vec<Cold> {
-        let Scratch { places, groups, .. } = scratch;
+    fn find(
+        &self,
+        world: &CompiledCatalog,
+        run: &StoreRun<'_>,
+        scratch: &mut ApplyScratch,
+        images: &mut LoadedImages,
+    ) -> Vec<ColdKey> {
+        let ApplyScratch { places, groups, .. } = scratch;
         let mut missing = Vec::new();
         groups.visit(run, |shard, group, mut keys| {
             keys.pin();
             for place in &mut places[group.clone()] {
                 place.found = match keys.find(place.hash) {
-                    store::Found::Hot(found) => Some(found),
-                    store::Found::Absent => {
+                    store::KeyLookup::Hot(found) => Some(found),
+                    store::KeyLookup::Absent => {
                         if let Some(sketch) = &world.plans[usize::from(place.plan)].sketch {
                             sketch.touch(sketch.line(place.hash.part(shard), place.hash.bits()));
                         }
                         None
                     }
-                    store::Found::Cold(_, position, words) => {
+                    store::KeyLookup::Cold(_, position, words) => {
                         match images.get(&(shard, place.hash)) {
                             Some((at, record)) if *at == position => {
                                 self.load(world, &mut keys, place, position, record.as_ref());
                             }
-                            _ => missing.push(Cold { shard, hash: place.hash, position, words }),
+                            _ => missing.push(ColdKey { shard, hash: place.hash, position, words }),
                         }
                         None
                     }
@@ -150,11 +165,11 @@ impl Inner {
 
     fn load(
         &self,
-        world: &World,
-        keys: &mut Keys<'_>,
-        place: &Place,
+        world: &CompiledCatalog,
+        keys: &mut ShardGuard<'_>,
+        place: &TouchedKey,
         position: store::Position,
-        record: Option<&Record>,
+        record: Option<&LogRecord>,
     ) {
         let planned = &world.plans[usize::from(place.plan)];
         let sound = record.filter(|record| {
@@ -168,7 +183,7 @@ impl Inner {
             Some(record) => keys.load(place.hash, position, record.tag, Some(&record.words)),
             None => {
                 self.counts.damaged.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let pair = if place.role == Role::Pair { PAIR } else { 0 };
+                let pair = if place.role == KeyRole::Pair { PAIR } else { 0 };
                 keys.load(place.hash, position, planned.number | pair, None);
             }
         }
@@ -176,11 +191,11 @@ impl Inner {
 
     fn add(
         &self,
-        world: &World,
-        run: &Run<'_>,
-        requests: &[Request],
-        scratch: &mut Scratch,
-        outcomes: &mut Outcomes,
+        world: &CompiledCatalog,
+        run: &StoreRun<'_>,
+        requests: &[ObserveRequest],
+        scratch: &mut ApplyScratch,
+        outcomes: &mut ObserveOutcomes,
     ) {
         let horizon = self.horizon.load(std::sync::atomic::Ordering::Acquire);
         let (first_request, first_reading) = (outcomes.requests.len(), outcomes.readings.len());
@@ -191,20 +206,21 @@ impl Inner {
             end += request.observations.len() as u32;
             outcomes.requests.push((end, false));
         }
-        outcomes.readings.resize(end as usize, Brief::NEW);
+        outcomes.readings.resize(end as usize, PackedReading::NEW);
         for (request, outcome) in requests.iter().zip(&mut outcomes.requests[first_request..]) {
             if let Some(once) = &request.once {
                 outcome.1 = !mark(world, run, horizon, &self.overflow, once);
             }
         }
-        let room = |place: &Place| world.plans[usize::from(place.plan)].reading;
+        let room = |place: &TouchedKey| world.plans[usize::from(place.plan)].reading;
         let room = scratch.places.iter().map(room).sum();
-        let mut values = Values::new(&mut outcomes.values, room);
+        let mut values = ReadingValues::new(&mut outcomes.values, room);
         scratch.groups.visit(run, |shard, group, keys| {
             let overflow = &self.overflow;
-            let mut cells = Cells { world, horizon, shard, keys, overflow, values: &mut values };
+            let mut cells =
+                ShardCells { catalog: world, horizon, shard, keys, overflow, values: &mut values };
             cells.keys.unpin();
-            for place in scratch.places[group].iter().filter(|place| place.role == Role::Observed) {
+            for place in scratch.places[group].iter().filter(|place| place.role == KeyRole::Observed) {
                 let request = place.request as usize;
                 let Some(each) = requests.get(request) else { continue };
                 let adds = !outcomes.requests[first_request + request].1 && each.origin != Origin::Look;
@@ -218,9 +234,9 @@ impl Inner {
     }
 }
 
-impl Scratch {
+impl ApplyScratch {
     /// Lists the places of a run by shard. Within a shard, and so for any one key, the order stays.
-    fn arrange(&mut self, world: &World, requests: &[Request], plans: &[u16]) {
+    fn arrange(&mut self, world: &CompiledCatalog, requests: &[ObserveRequest], plans: &[u16]) {
         let counts = &mut self.groups.0;
         counts.fill(0);
         each_place(world, requests, plans, |shard, _| counts[shard + 1] += 1);
@@ -229,14 +245,14 @@ impl Scratch {
         }
         let mut next = *counts;
         // Every place is written below.
-        self.places.resize(next[Store::SHARDS] as usize, Place::NONE);
+        self.places.resize(next[Store::SHARDS] as usize, TouchedKey::NONE);
         each_place(world, requests, plans, |shard, place| {
             self.places[next[shard] as usize] = place;
             next[shard] += 1;
         });
     }
 
-    fn ask(&self, run: &Run<'_>) {
+    fn ask(&self, run: &StoreRun<'_>) {
         for (shard, group) in self.groups.iter() {
             // It is not worth waiting for.
             if let Some(keys) = run.try_shard(shard) {
@@ -246,23 +262,23 @@ impl Scratch {
     }
 
     /// Ends what [`Inner::find`] has begun.
-    fn let_go(&self, run: &Run<'_>) {
+    fn let_go(&self, run: &StoreRun<'_>) {
         self.groups.visit(run, |_, _, mut keys| keys.unpin());
     }
 }
 
 /// Where the places of each shard begin, and where the last ones end.
-struct Groups([u32; Store::SHARDS + 1]);
+struct ShardGroups([u32; Store::SHARDS + 1]);
 
-impl Default for Groups {
-    fn default() -> Groups {
-        Groups([0; Store::SHARDS + 1])
+impl Default for ShardGroups {
+    fn default() -> ShardGroups {
+        ShardGroups([0; Store::SHARDS + 1])
     }
 }
 
 const _: () = assert!(Store::SHARDS <= 64, "a word has a bit for each shard");
 
-impl Groups {
+impl ShardGroups {
     /// The shards that have places, and which.
     fn iter(&self) -> impl Iterator<Item = (usize, Range<usize>)> {
         let group = |shard: usize| (shard, self.0[shard] as usize..self.0[shard + 1] as usize);
@@ -271,7 +287,7 @@ impl Groups {
 
     /// Goes through the shards that have places, each locked meanwhile: first those that nobody else has locked, so
     /// that flushes and runs wait for one another as little as can be.
-    fn visit<'r>(&self, run: &'r Run<'r>, mut each: impl FnMut(usize, Range<usize>, Keys<'r>)) {
+    fn visit<'r>(&self, run: &'r StoreRun<'r>, mut each: impl FnMut(usize, Range<usize>, ShardGuard<'r>)) {
         let mut later = 0u64;
         for (shard, group) in self.iter() {
             match run.try_shard(shard) {
@@ -287,38 +303,51 @@ impl Groups {
 
 /// Calls `each` with the places of requests and their shards, in the order of the requests.
 #[inline(always)]
-fn each_place(world: &World, requests: &[Request], plans: &[u16], mut each: impl FnMut(usize, Place)) {
+fn each_place(
+    world: &CompiledCatalog,
+    requests: &[ObserveRequest],
+    plans: &[u16],
+    mut each: impl FnMut(usize, TouchedKey),
+) {
     let mut plans = plans.iter();
     for (request, number) in requests.iter().zip(0..) {
-        if let Some(Once { key, .. }) = &request.once
+        if let Some(DedupeMark { key, .. }) = &request.once
             && let Ok(plan) = world.find(key.space, key.kind)
         {
-            let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
-            each(shard, Place { hash, plan, role: Role::Mark, request: number, ..Place::NONE });
+            let (shard, hash) = KeyHash::of(key.space.0, key.kind.0, key.shingle.0);
+            each(shard, TouchedKey { hash, plan, role: KeyRole::Mark, request: number, ..TouchedKey::NONE });
         }
         for ((observation, plan), at) in request.observations.iter().zip(&mut plans).zip(0..) {
             let key = &observation.key;
-            let (shard, hash) = Hash::of(key.space.0, key.kind.0, key.shingle.0);
-            let place = Place { hash, plan: *plan, request: number, observation: at, ..Place::NONE };
+            let (shard, hash) = KeyHash::of(key.space.0, key.kind.0, key.shingle.0);
+            let place =
+                TouchedKey { hash, plan: *plan, request: number, observation: at, ..TouchedKey::NONE };
             each(shard, place);
-            if let Add::Distinct { pair } = &observation.add
+            if let Addition::Distinct { pair } = &observation.add
                 && !world.plans[usize::from(*plan)].is_approx
             {
-                let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
-                each(shard, Place { hash, role: Role::Pair, ..place });
+                let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+                each(shard, TouchedKey { hash, role: KeyRole::Pair, ..place });
             }
         }
     }
 }
 
 /// Leaves a mark; false if it was there. Where there is no place for it none is left: its request counts again if it comes again.
-fn mark(world: &World, run: &Run<'_>, horizon: i64, overflow: &Overflow, once: &Once) -> bool {
+fn mark(
+    world: &CompiledCatalog,
+    run: &StoreRun<'_>,
+    horizon: i64,
+    overflow: &OverflowSketch,
+    once: &DedupeMark,
+) -> bool {
     let Ok(number) = world.find(once.key.space, once.key.kind) else { return true };
     let planned = &world.plans[usize::from(number)];
-    let (shard, hash) = Hash::of(once.key.space.0, once.key.kind.0, once.key.shingle.0);
+    let (shard, hash) = KeyHash::of(once.key.space.0, once.key.kind.0, once.key.shingle.0);
     let mut none = Vec::new();
-    let mut values = Values::new(&mut none, 0);
-    let mut cells = Cells { world, horizon, shard, keys: run.shard(shard), overflow, values: &mut values };
+    let mut values = ReadingValues::new(&mut none, 0);
+    let mut cells =
+        ShardCells { catalog: world, horizon, shard, keys: run.shard(shard), overflow, values: &mut values };
     let bucket = planned.plan.bucket(once.time);
     let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
     let seen = cells.find(hash, None, planned, 0, |cell, _| {
@@ -334,7 +363,7 @@ fn mark(world: &World, run: &Run<'_>, horizon: i64, overflow: &Overflow, once: &
 }
 
 /// A live cell.
-struct Found<'a> {
+struct LiveCell<'a> {
     words: &'a [u64],
     /// First and last event.
     times: Option<(Time, Time)>,
@@ -343,26 +372,26 @@ struct Found<'a> {
 }
 
 /// One shard while a run is applied to it.
-struct Cells<'a, 'v> {
-    world: &'a World,
+struct ShardCells<'a, 'v> {
+    catalog: &'a CompiledCatalog,
     horizon: i64,
     shard: usize,
-    keys: Keys<'a>,
-    overflow: &'a Overflow,
-    values: &'v mut Values<'a>,
+    keys: ShardGuard<'a>,
+    overflow: &'a OverflowSketch,
+    values: &'v mut ReadingValues<'a>,
 }
 
-impl Cells<'_, '_> {
+impl ShardCells<'_, '_> {
     /// Looks at a live cell, brought to its definition in force; answers its place and what `look` makes of it.
     #[inline]
     fn find<T>(
         &mut self,
-        hash: Hash,
-        mut before: Option<store::Place>,
-        planned: &Planned,
+        hash: KeyHash,
+        mut before: Option<store::CellLocation>,
+        planned: &CompiledStatistic,
         pair: u16,
-        look: impl FnOnce(Found<'_>, &mut Values<'_>) -> T,
-    ) -> Option<(store::Place, T)> {
+        look: impl FnOnce(LiveCell<'_>, &mut ReadingValues<'_>) -> T,
+    ) -> Option<(store::CellLocation, T)> {
         loop {
             let at = self.keys.again(hash, before)?;
             let (tag, is_missing, words) = self.keys.visit(at);
@@ -376,15 +405,22 @@ impl Cells<'_, '_> {
                 self.keys.forget(at);
                 return None;
             }
-            return Some((at, look(Found { words, times, is_missing }, self.values)));
+            return Some((at, look(LiveCell { words, times, is_missing }, self.values)));
         }
     }
 
     #[cold]
-    fn translate(&mut self, at: store::Place, hash: Hash, tag: u16, planned: &Planned, pair: u16) {
+    fn translate(
+        &mut self,
+        at: store::CellLocation,
+        hash: KeyHash,
+        tag: u16,
+        planned: &CompiledStatistic,
+        pair: u16,
+    ) {
         let old = self.keys.words(at).to_vec();
         let mut new = Vec::new();
-        if let Some(defined) = self.world.defined(tag) {
+        if let Some(defined) = self.catalog.defined(tag) {
             definition::translated(&old, defined, &planned.defined, &mut new);
         }
         let mut cell = self.keys.change(at, hash);
@@ -398,10 +434,10 @@ impl Cells<'_, '_> {
     #[inline]
     fn change(
         &mut self,
-        hash: Hash,
-        planned: &Planned,
+        hash: KeyHash,
+        planned: &CompiledStatistic,
         pair: u16,
-        change: impl FnOnce(&Planned, &mut CellMut<'_>),
+        change: impl FnOnce(&CompiledStatistic, &mut CellMut<'_>),
     ) {
         let at = match self.find(hash, None, planned, pair, |_, _| ()) {
             Some((at, ())) => at,
@@ -412,13 +448,13 @@ impl Cells<'_, '_> {
 
     /// All of it for a key of a track whose cell is there and keeps its size; false if it is otherwise, and nothing was done.
     #[inline(always)]
-    fn observe_track(
+    fn observe_aggregate(
         &mut self,
-        place: &Place,
-        planned: &Planned,
+        place: &TouchedKey,
+        planned: &CompiledStatistic,
         time: Time,
         value: Option<i64>,
-        brief: &mut Brief,
+        brief: &mut PackedReading,
     ) -> bool {
         let Some(at) = self.keys.again(place.hash, place.found) else { return false };
         let (horizon, out) = (self.horizon, self.values.next(planned));
@@ -435,17 +471,17 @@ impl Cells<'_, '_> {
     #[inline]
     fn observe(
         &mut self,
-        place: &Place,
+        place: &TouchedKey,
         Observation { key, time, add }: &Observation,
         (adds, origin): (bool, Origin),
-        brief: &mut Brief,
+        brief: &mut PackedReading,
     ) {
-        let world = self.world;
+        let world = self.catalog;
         let planned = &world.plans[usize::from(place.plan)];
         brief.columns = planned.columns;
-        if let Add::Value(value) = add
+        if let Addition::Value(value) = add
             && adds
-            && self.observe_track(place, planned, *time, *value, brief)
+            && self.observe_aggregate(place, planned, *time, *value, brief)
         {
             return;
         }
@@ -461,11 +497,11 @@ impl Cells<'_, '_> {
             values.fill(planned, cell.words, add.as_of(*time, cell.times.map(|(_, last)| last)), brief);
         });
         let found = found.map(|(at, ())| at);
-        if found.is_none() && planned.is_track {
+        if found.is_none() && planned.is_aggregate {
             self.values.fill(planned, &[], *time, brief);
         }
         let adds = adds && add.adds();
-        let sees = adds && !matches!(add, Add::Lower(_));
+        let sees = adds && !matches!(add, Addition::Lower(_));
         let mut sightings = 0;
         if found.is_none()
             && let Some(sketch) = &planned.sketch
@@ -481,50 +517,51 @@ impl Cells<'_, '_> {
             let admits = sees && origin.admits(sightings, planned.admit_after);
             // One that was seen more often would have a cell: a sketch that is full sees too much.
             sightings = sightings.min(planned.admit_after.saturating_sub(1));
-            self.tell_estimate(sightings, planned, add, brief);
+            self.set_estimate(sightings, planned, add, brief);
             if !admits {
-                brief.fresh = matches!(add, Add::Distinct { .. }) && !planned.is_approx && sightings == 0;
+                brief.fresh =
+                    matches!(add, Addition::Distinct { .. }) && !planned.is_approx && sightings == 0;
                 return;
             }
         }
         if found.is_none() {
-            let makes = sees && !matches!(add, Add::GiveBack { .. });
+            let makes = sees && !matches!(add, Addition::GiveBack { .. });
             match self.placement(place.hash, planned, *time, makes) {
-                Placement::Free => {}
-                Placement::Admitted(seen) => self.tell_estimate(sightings.max(seen), planned, add, brief),
-                Placement::Nowhere(seen) => {
+                KeyPlacement::Free => {}
+                KeyPlacement::Admitted(seen) => self.set_estimate(sightings.max(seen), planned, add, brief),
+                KeyPlacement::Nowhere(seen) => {
                     brief.quality = Quality::Estimated;
-                    return self.tell_estimate(sightings.max(seen), planned, add, brief);
+                    return self.set_estimate(sightings.max(seen), planned, add, brief);
                 }
             }
         }
         if !adds {
-            if let Add::Distinct { pair } = add {
+            if let Addition::Distinct { pair } = add {
                 brief.fresh =
                     !planned.is_approx && self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
             }
             return;
         }
         match add {
-            Add::Nothing => {}
-            Add::Counters(amounts) => {
+            Addition::Nothing => {}
+            Addition::Counters(amounts) => {
                 let at = self.at(found, place, planned);
                 // What a sketch has seen of it goes with it: a count does not start again.
                 let before = if origin == Origin::Event { sightings } else { 0 };
                 planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.times(before + 1));
             }
-            Add::Value(value) => {
+            Addition::Value(value) => {
                 let at = self.at(found, place, planned);
                 let mut cell = self.keys.change(at, place.hash);
                 (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
                 planned.plan.add_value(&mut cell, *time, *value);
             }
-            Add::Lower(value) => {
+            Addition::Lower(value) => {
                 if let Some(at) = found {
                     planned.plan.lower(self.keys.words_mut(at, place.hash), *value);
                 }
             }
-            Add::Take(take) => {
+            Addition::Take(take) => {
                 let as_of = add.as_of(*time, Some(Time(brief.last)));
                 let used = planned.plan.used(self.values.of(brief), as_of, take.interpolated);
                 if take.counts_all || take.is_within(used) {
@@ -532,33 +569,33 @@ impl Cells<'_, '_> {
                     planned.plan.add(&mut self.keys.change(at, place.hash), as_of, [(0, take.cost)]);
                 }
             }
-            Add::GiveBack { amount, taken } => {
+            Addition::GiveBack { amount, taken } => {
                 if let Some(at) = found {
                     let as_of = add.as_of(*time, Some(Time(brief.last)));
                     planned.plan.give_back(&mut self.keys.change(at, place.hash), as_of, *amount, *taken);
                 }
             }
-            Add::Flow(flow) => {
+            Addition::Flow(flow) => {
                 let moment = found.and_then(|_| self.values.of(brief).first().map(|word| word.cast_signed()));
                 if flow.after(moment, *time).is_some() {
                     let at = self.at(found, place, planned);
                     planned.plan.flow(&mut self.keys.change(at, place.hash), *time, flow);
                 }
             }
-            Add::Evidence(evidence) => {
+            Addition::Evidence(evidence) => {
                 let at = self.at(found, place, planned);
                 planned.plan.add_evidence(&mut self.keys.change(at, place.hash), *time, *evidence);
             }
-            Add::Distinct { pair } if planned.is_approx => {
+            Addition::Distinct { pair } if planned.is_approx => {
                 let at = self.at(found, place, planned);
                 planned.plan.add_hash(&mut self.keys.change(at, place.hash), *time, pair.0);
             }
-            Add::Distinct { pair } => {
+            Addition::Distinct { pair } => {
                 brief.fresh = self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
                 if brief.fresh {
-                    let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+                    let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
                     match self.placement_of_pair(hash, planned, *time) {
-                        Placement::Nowhere(_) => brief.quality = Quality::Estimated,
+                        KeyPlacement::Nowhere(_) => brief.quality = Quality::Estimated,
                         _ => self.change(hash, planned, PAIR, |planned, cell| {
                             planned.plan.add(cell, *time, [(0, 1)])
                         }),
@@ -573,7 +610,12 @@ impl Cells<'_, '_> {
     }
 
     #[inline]
-    fn at(&mut self, found: Option<store::Place>, place: &Place, planned: &Planned) -> store::Place {
+    fn at(
+        &mut self,
+        found: Option<store::CellLocation>,
+        place: &TouchedKey,
+        planned: &CompiledStatistic,
+    ) -> store::CellLocation {
         match found {
             Some(at) => at,
             None => self.keys.create(place.hash, planned.number, NEW_WORDS),
@@ -586,11 +628,11 @@ impl Cells<'_, '_> {
         &mut self,
         pair: event::Shingle,
         time: Time,
-        planned: &Planned,
+        planned: &CompiledStatistic,
         key: &event::Key,
         quality: &mut Quality,
     ) -> bool {
-        let (_, hash) = Hash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+        let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
         let bucket = planned.plan.bucket(time);
         let seen = self.find(hash, None, planned, PAIR, |cell, _| {
             (cell.is_missing, planned.plan.fine(cell.words, bucket))
@@ -614,12 +656,18 @@ impl Cells<'_, '_> {
 
     /// Tells how often a key without a cell was seen lately, if it was: as the count of a track, and as what counters would
     /// have if each time had added the same as this one.
-    fn tell_estimate(&mut self, sightings: u32, planned: &Planned, add: &Add, brief: &mut Brief) {
+    fn set_estimate(
+        &mut self,
+        sightings: u32,
+        planned: &CompiledStatistic,
+        add: &Addition,
+        brief: &mut PackedReading,
+    ) {
         if sightings == 0 {
             return;
         }
         brief.quality = Quality::Estimated;
-        if let Add::Counters(_) = add
+        if let Addition::Counters(_) = add
             && brief.width == 0
         {
             self.values.fill(planned, &[], Time(0), brief);
@@ -628,36 +676,38 @@ impl Cells<'_, '_> {
     }
 
     /// Returns whether a key that has no cell gets one, if one is made for it; a sighting that finds no place is counted.
-    fn placement(&self, hash: Hash, planned: &Planned, time: Time, makes: bool) -> Placement {
+    fn placement(&self, hash: KeyHash, planned: &CompiledStatistic, time: Time, makes: bool) -> KeyPlacement {
         let (part, bits) = (hash.part(self.shard), hash.bits());
         if !makes {
             return match self.overflow.estimate(part, bits, time) {
-                Some(seen @ 1..) => Placement::Nowhere(seen),
-                _ => Placement::Free,
+                Some(seen @ 1..) => KeyPlacement::Nowhere(seen),
+                _ => KeyPlacement::Free,
             };
         }
         match self.keys.vacancy(hash, planned.is_reserved) {
-            Vacancy::Free => Placement::Free,
+            Vacancy::Free => KeyPlacement::Free,
             Vacancy::Scarce => match self.overflow.see(part, bits, time) {
                 // A sketch of its own has admitted it already.
-                seen if seen + 1 >= Overflow::AFTER || planned.sketch.is_some() => Placement::Admitted(seen),
-                seen => Placement::Nowhere(seen),
+                seen if seen + 1 >= OverflowSketch::AFTER || planned.sketch.is_some() => {
+                    KeyPlacement::Admitted(seen)
+                }
+                seen => KeyPlacement::Nowhere(seen),
             },
-            Vacancy::None => Placement::Nowhere(self.overflow.see(part, bits, time)),
+            Vacancy::None => KeyPlacement::Nowhere(self.overflow.see(part, bits, time)),
         }
     }
 
     /// Returns whether a pair gets a cell, which was found to be new.
-    fn placement_of_pair(&mut self, hash: Hash, planned: &Planned, time: Time) -> Placement {
+    fn placement_of_pair(&mut self, hash: KeyHash, planned: &CompiledStatistic, time: Time) -> KeyPlacement {
         match self.keys.again(hash, None) {
-            Some(_) => Placement::Free,
+            Some(_) => KeyPlacement::Free,
             None => self.placement(hash, planned, time, true),
         }
     }
 }
 
 /// Where a new key goes.
-enum Placement {
+enum KeyPlacement {
     /// A cell is made for it.
     Free,
     /// A cell is made for it, and it was seen about so often while it had none.
@@ -667,47 +717,47 @@ enum Placement {
 }
 
 /// Values of readings: a list that has room for those of a whole run.
-struct Values<'a> {
+struct ReadingValues<'a> {
     list: &'a mut Vec<u64>,
     used: usize,
 }
 
-impl<'a> Values<'a> {
-    fn new(list: &'a mut Vec<u64>, room: usize) -> Values<'a> {
+impl<'a> ReadingValues<'a> {
+    fn new(list: &'a mut Vec<u64>, room: usize) -> ReadingValues<'a> {
         let used = list.len();
         list.resize(used + room, 0);
-        Values { list, used }
+        ReadingValues { list, used }
     }
 
     /// Appends those of a reading.
     #[inline]
-    fn fill(&mut self, planned: &Planned, words: &[u64], time: Time, brief: &mut Brief) {
+    fn fill(&mut self, planned: &CompiledStatistic, words: &[u64], time: Time, brief: &mut PackedReading) {
         planned.plan.read(words, time, self.next(planned));
         self.take(planned, brief);
     }
 
     /// Room for those of the next reading.
     #[inline(always)]
-    fn next(&mut self, planned: &Planned) -> &mut [u64] {
+    fn next(&mut self, planned: &CompiledStatistic) -> &mut [u64] {
         &mut self.list[self.used..self.used + planned.reading]
     }
 
     /// Makes it a reading's.
     #[inline(always)]
-    fn take(&mut self, planned: &Planned, brief: &mut Brief) {
+    fn take(&mut self, planned: &CompiledStatistic, brief: &mut PackedReading) {
         brief.start = self.used as u32;
         brief.width = planned.reading as u16;
         self.used += planned.reading;
     }
 
     /// Those of a reading.
-    fn of(&mut self, brief: &Brief) -> &mut [u64] {
+    fn of(&mut self, brief: &PackedReading) -> &mut [u64] {
         let start = brief.start as usize;
         &mut self.list[start..start + usize::from(brief.width)]
     }
 }
 
-impl Drop for Values<'_> {
+impl Drop for ReadingValues<'_> {
     fn drop(&mut self) {
         self.list.truncate(self.used);
     }

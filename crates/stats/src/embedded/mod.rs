@@ -13,10 +13,10 @@
 //! answered is on disk, what was not is refused, readings go on.
 
 mod apply;
-mod portable;
+mod compiled_catalog;
+mod import_export;
 mod sketches;
 mod upgrade;
-mod world;
 
 use std::fmt;
 use std::path::Path;
@@ -31,14 +31,17 @@ use event_listener::Event;
 use store::{Device, RecordKey, Recovery, Store, StoreError, Verification};
 
 use crate::catalog::Catalog;
-use crate::cell::Plan;
-use crate::definition::{self, Registry};
-use crate::hottest::Hottest;
-use crate::ledger::{Answer, Census, IsOver, Ledger, LedgerError, Outcomes, Request, Timeline};
-use apply::Scratch;
-pub use portable::{Exported, Imported, Importer, MergeState};
-use sketches::Overflow;
-use world::{DEFINITIONS, OWNER, World};
+use crate::cell::CellPlan;
+use crate::definition::{self, DefinitionRegistry};
+use crate::hottest_keys::HottestKeys;
+use crate::ledger::{
+    CancellationCheck, Ledger, LedgerCensus, LedgerError, LedgerFuture, ObserveOutcomes, ObserveRequest,
+    Timeline,
+};
+use apply::ApplyScratch;
+use compiled_catalog::{CompiledCatalog, DEFINITIONS, OWNER};
+pub use import_export::{LedgerExportReport, LedgerImportReport, LedgerImporter, MergeState};
+use sketches::OverflowSketch;
 
 /// Requests are applied in runs of about this many observations: enough to have many cells on their way from memory at
 /// once, few enough for a flush, which waits for them.
@@ -116,18 +119,18 @@ pub struct Options {
 }
 
 /// Statistics in this process: in memory, and on disk behind it.
-pub struct Embedded {
-    inner: Arc<Inner>,
+pub struct EmbeddedLedger {
+    inner: Arc<EmbeddedCore>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held while the catalog is replaced.
     changing: Mutex<()>,
 }
 
-struct Inner {
+struct EmbeddedCore {
     store: Store,
     dirty_bytes_max: u64,
     durability: Durability,
-    world: RwLock<Arc<World>>,
+    catalog: RwLock<Arc<CompiledCatalog>>,
     /// The time at or before which what expires is gone.
     horizon: AtomicI64,
     /// One past the epoch up to which all is as safe as the durability asks for.
@@ -144,17 +147,17 @@ struct Inner {
     poison: OnceLock<Arc<str>>,
     closed: AtomicBool,
     /// For keys that find no place in the directory.
-    overflow: Overflow,
+    overflow: OverflowSketch,
     /// Memory of runs that are over.
-    scratch: Mutex<Vec<Scratch>>,
-    signal: Mutex<Signal>,
+    scratch: Mutex<Vec<ApplyScratch>>,
+    signal: Mutex<FlushSignal>,
     signalled: Condvar,
     share: AtomicUsize,
-    counts: Counts,
+    counts: EmbeddedCounters,
 }
 
 #[derive(Default)]
-struct Signal {
+struct FlushSignal {
     flush: bool,
     /// The next flush is synced, whatever the durability.
     sync: bool,
@@ -164,14 +167,14 @@ struct Signal {
 }
 
 #[derive(Default)]
-struct Counts {
+struct EmbeddedCounters {
     loads: AtomicU64,
     damaged: AtomicU64,
 }
 
 /// Findings of [`Embedded::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct LedgerVerification {
     /// Of the files.
     pub files: Verification,
     /// Keys, pairs included.
@@ -184,7 +187,7 @@ pub struct Verified {
     pub ahead: Ahead,
 }
 
-impl Verified {
+impl LedgerVerification {
     /// Returns whether all is as it should be.
     pub fn is_sound(&self) -> bool {
         self.files.losses.is_empty()
@@ -207,13 +210,13 @@ pub struct Ahead {
     pub forgotten: Span,
 }
 
-impl fmt::Debug for Embedded {
+impl fmt::Debug for EmbeddedLedger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Embedded").finish_non_exhaustive()
     }
 }
 
-impl Embedded {
+impl EmbeddedLedger {
     /// Opens the home over a device, bringing an older format up to date, and starts its threads.
     ///
     /// # Errors
@@ -222,7 +225,7 @@ impl Embedded {
         device: Arc<dyn Device>,
         catalog: Catalog,
         options: Options,
-    ) -> Result<(Embedded, Recovery), LedgerError> {
+    ) -> Result<(EmbeddedLedger, Recovery), LedgerError> {
         upgrade::upgrade(&device, options.segment_bytes)?;
         let mut definitions = Vec::new();
         let store_options = store::Options {
@@ -236,7 +239,7 @@ impl Embedded {
         })?;
         definitions.sort_unstable();
         definitions.dedup();
-        let mut registry = Registry::default();
+        let mut registry = DefinitionRegistry::default();
         for key in definitions {
             match store.get(key) {
                 Ok(Some((_, words))) => registry.restore(key.shingle as u16, &words)?,
@@ -251,24 +254,24 @@ impl Embedded {
                 Err(error) => return Err(error.into()),
             }
         }
-        let world = World::new(catalog, registry, &store, None)?;
+        let world = CompiledCatalog::new(catalog, registry, &store, None)?;
         let is_new = recovery.records == 0 && recovery.losses.is_empty();
         sketches::restore(&world, &store, is_new)?;
         sketches::note(&world, &store, false)?;
-        let inner = Arc::new(Inner::new(store, world, options));
+        let inner = Arc::new(EmbeddedCore::new(store, world, options));
         let waits = Arc::downgrade(&inner);
         inner.store.on_relief(move || {
             if let Some(inner) = waits.upgrade() {
                 inner.progress.notify(usize::MAX);
             }
         });
-        let embedded = Embedded { inner, threads: Mutex::default(), changing: Mutex::default() };
-        embedded.spawn("ledger-flush", Inner::flush_on)?;
-        embedded.spawn("ledger-merge", Inner::merge_on)?;
+        let embedded = EmbeddedLedger { inner, threads: Mutex::default(), changing: Mutex::default() };
+        embedded.spawn("ledger-flush", EmbeddedCore::flush_on)?;
+        embedded.spawn("ledger-merge", EmbeddedCore::merge_on)?;
         Ok((embedded, recovery))
     }
 
-    fn spawn(&self, name: &str, run: fn(&Inner)) -> Result<(), LedgerError> {
+    fn spawn(&self, name: &str, run: fn(&EmbeddedCore)) -> Result<(), LedgerError> {
         let inner = self.inner.clone();
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
@@ -283,12 +286,12 @@ impl Embedded {
     ///
     /// # Errors
     /// [`LedgerError::Catalog`].
-    pub fn in_memory(catalog: Catalog, memory_bytes: usize) -> Result<Embedded, LedgerError> {
+    pub fn in_memory(catalog: Catalog, memory_bytes: usize) -> Result<EmbeddedLedger, LedgerError> {
         let store = Store::in_memory(store::Options::new(memory_bytes));
-        let world = World::new(catalog, Registry::default(), &store, None)?;
+        let world = CompiledCatalog::new(catalog, DefinitionRegistry::default(), &store, None)?;
         let options = Options { memory_bytes, segment_bytes: 0, durability: Durability::None };
-        let inner = Arc::new(Inner::new(store, world, options));
-        Ok(Embedded { inner, threads: Mutex::default(), changing: Mutex::default() })
+        let inner = Arc::new(EmbeddedCore::new(store, world, options));
+        Ok(EmbeddedLedger { inner, threads: Mutex::default(), changing: Mutex::default() })
     }
 
     /// Ties the ledger to the secret of its shingles, by the secret's fingerprint: a ledger that is tied to another is of no use,
@@ -312,7 +315,7 @@ impl Embedded {
 
     /// The catalog in force.
     pub fn catalog(&self) -> Catalog {
-        self.inner.world().catalog.clone()
+        self.inner.catalog().catalog.clone()
     }
 
     /// Writes and syncs what is dirty, and makes `target`, which must be missing or empty, a directory with a copy of
@@ -321,8 +324,8 @@ impl Embedded {
     /// # Errors
     /// The store's. The home goes on.
     pub fn snapshot(&self, target: &Path) -> Result<(), LedgerError> {
-        sketches::keep(&self.inner.world(), &self.inner.store, None)?;
-        Ok(self.inner.store.snapshot(target, || self.inner.world())?)
+        sketches::keep(&self.inner.catalog(), &self.inner.store, None)?;
+        Ok(self.inner.store.snapshot(target, || self.inner.catalog())?)
     }
 
     /// Reads all files and checks every checksum, that every key has its image, and that its words are a sound cell.
@@ -335,10 +338,10 @@ impl Embedded {
         &self,
         latest: Option<Time>,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<Verified, LedgerError> {
+    ) -> Result<LedgerVerification, LedgerError> {
         let (files, keys_lost) = self.inner.store.verify(progress)?;
         let (mut keys, mut unsound, mut ahead) = (0, 0, Ahead::default());
-        let world = self.inner.world();
+        let world = self.inner.catalog();
         let floor = Time(self.inner.store.floor());
         ahead.forgotten =
             latest.map_or(Span::ZERO, |latest| Span(floor.0.saturating_sub(latest.0)).max(Span::ZERO));
@@ -352,7 +355,7 @@ impl Embedded {
                 ahead.most = ahead.most.max(far.unwrap_or(Span::ZERO));
             }
         })?;
-        Ok(Verified { files, keys, keys_lost, unsound, ahead })
+        Ok(LedgerVerification { files, keys, keys_lost, unsound, ahead })
     }
 
     /// Writes damaged segments anew as far as they can be read, by name, and lets go of all keys whose latest event lies behind
@@ -362,7 +365,7 @@ impl Embedded {
     /// # Errors
     /// The store's.
     pub fn repair(&self, segments: Vec<String>, latest: Option<Time>) -> Result<u64, LedgerError> {
-        let world = self.inner.world();
+        let world = self.inner.catalog();
         let mut keys = Vec::new();
         if let Some(latest) = latest {
             self.inner.store.each(&*world, &mut |key, tag, words| {
@@ -376,24 +379,24 @@ impl Embedded {
         }
         let freed = keys.len() as u64;
         let repair = store::Repair { segments, keys, floor_max: latest.map(|latest| latest.0) };
-        self.inner.store.repair(&repair, || self.inner.world())?;
+        self.inner.store.repair(&repair, || self.inner.catalog())?;
         Ok(freed)
     }
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedLedger {
     /// Closes. Whoever wants to know of a failure closes first.
     fn drop(&mut self) {
         self.close().unwrap_or_default();
     }
 }
 
-impl Ledger for Embedded {
-    fn observe<'a>(&'a self, requests: &'a [Request]) -> Answer<'a, Outcomes> {
+impl Ledger for EmbeddedLedger {
+    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
         Box::pin(self.inner.observe(requests))
     }
 
-    fn timeline<'a>(&'a self, key: Key) -> Answer<'a, Option<Timeline>> {
+    fn timeline<'a>(&'a self, key: Key) -> LedgerFuture<'a, Option<Timeline>> {
         Box::pin(async move { self.inner.timeline(key) })
     }
 
@@ -404,16 +407,16 @@ impl Ledger for Embedded {
         window: Span,
         now: Time,
         limit: usize,
-        is_over: IsOver<'a>,
-    ) -> Answer<'a, Vec<(Key, u64)>> {
+        is_over: CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
         Box::pin(async move { self.inner.hottest(of, counter, window, now, limit, is_over) })
     }
 
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
         let _only = lock(&self.changing);
-        let before = self.inner.world();
-        let new = World::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
-        *self.inner.world.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        let before = self.inner.catalog();
+        let new = CompiledCatalog::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
+        *self.inner.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
         Ok(())
     }
 
@@ -424,13 +427,13 @@ impl Ledger for Embedded {
         let shares = (inner.store.usage().keys / SWEEP_KEYS + 1) as usize;
         let turn = inner.share.fetch_add(1, Ordering::Relaxed);
         let share = turn % shares;
-        inner.store.forget_expired(horizon, share, shares, &*inner.world());
+        inner.store.forget_expired(horizon, share, shares, &*inner.catalog());
         inner.flush(inner.durability != Durability::None)?;
         inner.keep_sketches(Some(turn))?;
         inner.merge(MERGE_BYTES)
     }
 
-    fn sync(&self) -> Answer<'_, ()> {
+    fn sync(&self) -> LedgerFuture<'_, ()> {
         Box::pin(self.inner.sync())
     }
 
@@ -447,13 +450,13 @@ impl Ledger for Embedded {
         closed
     }
 
-    fn census(&self) -> Census {
+    fn census(&self) -> LedgerCensus {
         let inner = &self.inner;
         let usage = inner.store.usage();
-        Census {
+        LedgerCensus {
             cells: usage.hot,
             memory_bytes: usage.memory_bytes
-                + sketches::memory_bytes(&inner.world())
+                + sketches::memory_bytes(&inner.catalog())
                 + inner.overflow.memory_bytes(),
             dirty_bytes: usage.dirty_bytes,
             keys: usage.keys,
@@ -474,12 +477,12 @@ impl Ledger for Embedded {
     }
 }
 
-impl Inner {
-    fn new(store: Store, world: World, options: Options) -> Inner {
-        Inner {
+impl EmbeddedCore {
+    fn new(store: Store, world: CompiledCatalog, options: Options) -> EmbeddedCore {
+        EmbeddedCore {
             dirty_bytes_max: (options.memory_bytes as u64 / 8).clamp(64 << 10, 256 << 20),
             durability: options.durability,
-            world: RwLock::new(Arc::new(world)),
+            catalog: RwLock::new(Arc::new(world)),
             horizon: AtomicI64::new(store.floor()),
             store,
             finished: AtomicU64::new(0),
@@ -490,24 +493,24 @@ impl Inner {
             is_full: AtomicBool::new(false),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
-            overflow: Overflow::new(options.memory_bytes / OVERFLOW_SHARE),
+            overflow: OverflowSketch::new(options.memory_bytes / OVERFLOW_SHARE),
             scratch: Mutex::default(),
             signal: Mutex::default(),
             signalled: Condvar::new(),
             share: AtomicUsize::new(0),
-            counts: Counts::default(),
+            counts: EmbeddedCounters::default(),
         }
     }
 
-    fn world(&self) -> Arc<World> {
-        self.world.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn catalog(&self) -> Arc<CompiledCatalog> {
+        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    async fn observe(&self, requests: &[Request]) -> Result<Outcomes, LedgerError> {
-        let world = self.world();
+    async fn observe(&self, requests: &[ObserveRequest]) -> Result<ObserveOutcomes, LedgerError> {
+        let world = self.catalog();
         let mut plans = Vec::with_capacity(requests.iter().map(|request| request.observations.len()).sum());
         requests.iter().try_for_each(|request| world.check(request, &mut plans))?;
-        let mut outcomes = Outcomes::default();
+        let mut outcomes = ObserveOutcomes::default();
         outcomes.requests.reserve_exact(requests.len());
         outcomes.readings.reserve_exact(plans.len());
         outcomes.values.reserve_exact(plans.iter().map(|plan| world.plans[usize::from(*plan)].reading).sum());
@@ -526,7 +529,7 @@ impl Inner {
             let observations = run.iter().map(|request| request.observations.len()).sum();
             let (run_plans, tail_plans) = rest_plans.split_at(observations);
             (rest, rest_plans) = (tail, tail_plans);
-            let adds = run.iter().any(Request::adds);
+            let adds = run.iter().any(ObserveRequest::adds);
             if adds {
                 self.room().await?;
             }
@@ -631,7 +634,7 @@ impl Inner {
             let interval = if self.is_full.load(Ordering::Acquire) { interval.min(RETRY) } else { interval };
             let sync = {
                 let signal = lock(&self.signal);
-                let idle = |signal: &mut Signal| !signal.flush && !signal.stop;
+                let idle = |signal: &mut FlushSignal| !signal.flush && !signal.stop;
                 let mut signal = if interval == Duration::MAX {
                     self.signalled.wait_while(signal, idle).unwrap_or_else(PoisonError::into_inner)
                 } else {
@@ -656,7 +659,7 @@ impl Inner {
     fn merge_on(&self) {
         loop {
             let budget = {
-                let idle = |signal: &mut Signal| signal.merge == 0 && !signal.stop;
+                let idle = |signal: &mut FlushSignal| signal.merge == 0 && !signal.stop;
                 let woken = self.signalled.wait_while(lock(&self.signal), idle);
                 let mut signal = woken.unwrap_or_else(PoisonError::into_inner);
                 if signal.stop {
@@ -674,7 +677,7 @@ impl Inner {
     fn flush(&self, sync: bool) -> Result<(), LedgerError> {
         self.check_poison()?;
         let dirty = self.store.dirty_bytes();
-        match self.store.flush(sync, || self.world()) {
+        match self.store.flush(sync, || self.catalog()) {
             // Closed in between, which has written all.
             Err(StoreError::Failed(_)) if self.closed.load(Ordering::SeqCst) => return Ok(()),
             flushed => self.flushed(flushed, sync)?,
@@ -720,7 +723,7 @@ impl Inner {
         }
         self.check_poison()?;
         let horizon = self.horizon.load(Ordering::Acquire);
-        match self.store.merge(horizon, budget, || self.world()) {
+        match self.store.merge(horizon, budget, || self.catalog()) {
             Ok(_) => Ok(()),
             // It will be tried again; whether additions are refused is for flushes to say.
             Err(error @ StoreError::Full { .. }) => Err(LedgerError::Full { why: error.to_string().into() }),
@@ -732,7 +735,7 @@ impl Inner {
 
     /// Writes images of sketches.
     fn keep_sketches(&self, turn: Option<usize>) -> Result<(), LedgerError> {
-        match sketches::keep(&self.world(), &self.store, turn) {
+        match sketches::keep(&self.catalog(), &self.store, turn) {
             // It will be tried again, when that shard's turn comes.
             Err(LedgerError::Store(StoreError::Full { .. })) => Ok(()),
             // Closed in between.
@@ -744,16 +747,16 @@ impl Inner {
 
     fn close(&self) -> Result<(), LedgerError> {
         self.check_poison()?;
-        let world = self.world();
+        let world = self.catalog();
         let kept = sketches::keep(&world, &self.store, None);
         if let Err(error) = kept.and_then(|()| sketches::note(&world, &self.store, true)) {
             tracing::warn!(%error, "admission sketches could not be written: sightings start to count anew");
         }
-        self.flushed(self.store.close(|| self.world()).map(|()| u64::MAX), true)
+        self.flushed(self.store.close(|| self.catalog()).map(|()| u64::MAX), true)
     }
 
     fn timeline(&self, key: Key) -> Result<Option<Timeline>, LedgerError> {
-        let world = self.world();
+        let world = self.catalog();
         let planned = world.planned(key.space, key.kind)?;
         let record = RecordKey { space: key.space.0, kind: key.kind.0, shingle: key.shingle.0 };
         let Some((tag, words)) = self.store.get(record)? else { return Ok(None) };
@@ -777,11 +780,11 @@ impl Inner {
         window: Span,
         now: Time,
         limit: usize,
-        is_over: IsOver<'_>,
+        is_over: CancellationCheck<'_>,
     ) -> Result<Vec<(Key, u64)>, LedgerError> {
-        let world = self.world();
+        let world = self.catalog();
         let planned = world.planned(space, kind)?;
-        let mut hottest = Hottest::new(&planned.statistic, counter, window, now, limit)?;
+        let mut hottest = HottestKeys::new(&planned.statistic, counter, window, now, limit)?;
         let horizon = Time(self.horizon.load(Ordering::Acquire));
         self.store.each_until(&*world, is_over, &mut |record, tag, words| {
             if (record.space, record.kind) != (space.0, kind.0) {
@@ -806,7 +809,7 @@ impl Inner {
     }
 }
 
-fn timeline(counters: &[String], plan: &Plan, words: &[u64], horizon: i64) -> Option<Timeline> {
+fn timeline(counters: &[String], plan: &CellPlan, words: &[u64], horizon: i64) -> Option<Timeline> {
     let (first, last) = plan.times(words)?;
     if plan.expires_after(last).0 <= horizon {
         return None;

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use event::{Shingle, Span, Time};
 use hashbrown::HashSet;
-use store::{Hash, RecordKey, Store, StoreError};
+use store::{KeyHash, RecordKey, Store, StoreError};
 
-use super::world::{SKETCHES, World};
+use super::compiled_catalog::{CompiledCatalog, SKETCHES};
 use crate::ledger::LedgerError;
 use crate::sketch::{Sketch, SketchOptions};
 
@@ -23,7 +23,7 @@ const GROUP_WORDS: usize = 512 << 10;
 pub(super) const TURNS: usize = 60;
 
 /// Each sketch once, with its number.
-fn each(world: &World) -> impl Iterator<Item = (u32, &Arc<Sketch>)> {
+fn each(world: &CompiledCatalog) -> impl Iterator<Item = (u32, &Arc<Sketch>)> {
     let mut seen = HashSet::new();
     world.plans.iter().filter_map(move |planned| {
         let (sketch, admit) = (planned.sketch.as_ref()?, planned.statistic.admit?);
@@ -32,16 +32,16 @@ fn each(world: &World) -> impl Iterator<Item = (u32, &Arc<Sketch>)> {
 }
 
 /// Notes that other keys were seen elsewhere, whose sightings the sketches do not have.
-pub(super) fn forget(world: &World) {
+pub(super) fn forget(world: &CompiledCatalog) {
     each(world).for_each(|(_, sketch)| sketch.forget());
 }
 
 /// Returns whether a sketch may have sightings of keys of these shingles.
-pub(super) fn may_have(world: &World, shingles: &std::collections::HashSet<Shingle>) -> bool {
+pub(super) fn may_have(world: &CompiledCatalog, shingles: &std::collections::HashSet<Shingle>) -> bool {
     world.plans.iter().any(|planned| {
         planned.sketch.as_ref().is_some_and(|sketch| {
             shingles.iter().any(|shingle| {
-                let (shard, hash) = Hash::of(planned.space.0, planned.kind.0, shingle.0);
+                let (shard, hash) = KeyHash::of(planned.space.0, planned.kind.0, shingle.0);
                 // As of a time that is never ahead of the sketch's: whatever there is.
                 sketch.estimate(hash.part(shard), hash.bits(), Time(i64::MIN)) > 0
             })
@@ -49,12 +49,12 @@ pub(super) fn may_have(world: &World, shingles: &std::collections::HashSet<Shing
     })
 }
 
-pub(super) fn memory_bytes(world: &World) -> u64 {
+pub(super) fn memory_bytes(world: &CompiledCatalog) -> u64 {
     each(world).map(|(_, sketch)| sketch.memory_bytes() as u64).sum()
 }
 
 /// Writes the images of shards that have changed, of one in [`TURNS`] or of all.
-pub(super) fn keep(world: &World, store: &Store, turn: Option<usize>) -> Result<(), LedgerError> {
+pub(super) fn keep(world: &CompiledCatalog, store: &Store, turn: Option<usize>) -> Result<(), LedgerError> {
     let (first, step) = turn.map_or((0, 1), |turn| (turn % TURNS, TURNS));
     for (of, sketch) in each(world) {
         let mut shards = (first..sketch.shards()).step_by(step).peekable();
@@ -80,7 +80,7 @@ pub(super) fn keep(world: &World, store: &Store, turn: Option<usize>) -> Result<
 
 /// Puts what was kept into the sketches. What is missing since a crash, or was never there, they know from then on; of a
 /// ledger that is new nothing is missing.
-pub(super) fn restore(world: &World, store: &Store, is_new: bool) -> Result<(), LedgerError> {
+pub(super) fn restore(world: &CompiledCatalog, store: &Store, is_new: bool) -> Result<(), LedgerError> {
     if is_new || each(world).next().is_none() {
         return Ok(());
     }
@@ -112,7 +112,7 @@ const OPEN: u64 = 1;
 const CLOSED: u64 = 2;
 
 /// Notes, durably, that sightings are made that are not written, or that all of them are.
-pub(super) fn note(world: &World, store: &Store, is_closed: bool) -> Result<(), LedgerError> {
+pub(super) fn note(world: &CompiledCatalog, store: &Store, is_closed: bool) -> Result<(), LedgerError> {
     if each(world).next().is_none() {
         return Ok(());
     }
@@ -143,26 +143,27 @@ fn run() -> RecordKey {
 /// The sketch that stands before cells once the directory of keys is as large as it may be: a sketch for keys of all kinds. It is made
 /// when it is first needed.
 #[derive(Default)]
-pub(super) struct Overflow {
+pub(super) struct OverflowSketch {
     bytes: usize,
     sketch: OnceLock<Sketch>,
     /// Observations that were answered by it.
     pub(super) answered: AtomicU64,
 }
 
-impl Overflow {
+impl OverflowSketch {
     /// The longest time for which a sighting counts.
     const ROTATE: Span = Span::hours(6);
     /// The sighting with which a key gets one of the places that others have left.
     pub(super) const AFTER: u32 = 3;
 
-    pub(super) fn new(bytes: usize) -> Overflow {
-        Overflow { bytes, ..Overflow::default() }
+    pub(super) fn new(bytes: usize) -> OverflowSketch {
+        OverflowSketch { bytes, ..OverflowSketch::default() }
     }
 
     /// Counts a key, and returns how often it was seen lately before this, about.
     pub(super) fn see(&self, part: usize, hash: u64, time: Time) -> u32 {
-        let options = SketchOptions { shards: Store::PARTS, bytes: self.bytes, rotate: Overflow::ROTATE };
+        let options =
+            SketchOptions { shards: Store::PARTS, bytes: self.bytes, rotate: OverflowSketch::ROTATE };
         let sketch = self.sketch.get_or_init(|| {
             tracing::warn!("the directory of keys has reached its bound: new keys are estimated");
             Sketch::new(options)

@@ -6,17 +6,17 @@ use hashbrown::HashMap;
 use store::log;
 use store::{Device, RecordKey, v1};
 
-use super::world::{DEFINITIONS, PAIR};
-use crate::definition::Registry;
+use super::compiled_catalog::{DEFINITIONS, PAIR};
+use crate::definition::DefinitionRegistry;
 use crate::ledger::LedgerError;
 
 /// Upgrades the device if it has to be. Cells that cannot be read are left out and said.
 pub(super) fn upgrade(device: &Arc<dyn Device>, segment_bytes: u32) -> Result<(), LedgerError> {
-    let mut registry = Registry::default();
+    let mut registry = DefinitionRegistry::default();
     // By the number that cells name it by: its number from now on.
     let mut numbers: HashMap<u32, u16> = HashMap::new();
     let mut lost = 0u64;
-    let options = log::Options { segment_bytes };
+    let options = log::LogOptions { segment_bytes };
     let definitions = |key: &[u8; v1::KEY_BYTES]| key.starts_with(&[0xff; 4]);
     let upgraded = v1::upgrade(device, options, &definitions, &mut |image, writer| {
         let key = key_of(&image.key);
@@ -49,7 +49,7 @@ pub(super) fn upgrade(device: &Arc<dyn Device>, segment_bytes: u32) -> Result<()
         }
     })?;
     if upgraded.segments > 0 {
-        let v1::Upgraded { images, segments, .. } = upgraded;
+        let v1::UpgradeReport { images, segments, .. } = upgraded;
         tracing::info!(images, segments, "the ledger was brought to the present format");
     }
     if lost > 0 || !upgraded.losses.is_empty() {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use event::{Kind, Span, Time};
-use stats::limit::Take;
-use stats::{Add, Catalog, Embedded, Ledger, LedgerError, Measure, Observation, Quality, Request};
+use stats::limit::WindowTake;
+use stats::{
+    Addition, Catalog, EmbeddedLedger, Ledger, LedgerError, Measure, Observation, ObserveRequest, Quality,
+};
 use store::MemoryDevice;
 
 use crate::support::*;
@@ -24,8 +26,8 @@ fn bounded() -> Catalog {
 }
 
 fn take(number: u64) -> Observation {
-    let take = Take { cost: 1, limit: 1_000, counts_all: false, interpolated: false };
-    Observation { key: key(LIMIT, number), time: at(1000), add: Add::Take(take) }
+    let take = WindowTake { cost: 1, limit: 1_000, counts_all: false, interpolated: false };
+    Observation { key: key(LIMIT, number), time: at(1000), add: Addition::Take(take) }
 }
 
 fn seen(number: u64, time: Time) -> Observation {
@@ -38,11 +40,11 @@ fn a_flood_of_new_keys_is_estimated_and_leaves_memory_limits_and_hot_keys_as_the
     let memory_bytes = 4 << 20;
     let open = || {
         let options = stats::Options { segment_bytes: 8 << 20, ..options(memory_bytes, "1h") };
-        Embedded::open(Arc::new(device.clone()), bounded(), options).unwrap().0
+        EmbeddedLedger::open(Arc::new(device.clone()), bounded(), options).unwrap().0
     };
     let ledger = open();
     let mut taken = 0;
-    let mut turn = |ledger: &Embedded| {
+    let mut turn = |ledger: &EmbeddedLedger| {
         taken += 1;
         let outcome = observe_one(ledger, request((0..200).map(take).collect()));
         let used = outcome
@@ -57,7 +59,7 @@ fn a_flood_of_new_keys_is_estimated_and_leaves_memory_limits_and_hot_keys_as_the
             turn(&ledger);
             ledger.maintain(at(1000)).unwrap();
         }
-        let requests: Vec<Request> = (0..4)
+        let requests: Vec<ObserveRequest> = (0..4)
             .map(|part| {
                 request((0..500).map(|number| seen(1000 + batch + part * 500 + number, at(1000))).collect())
             })
@@ -72,7 +74,7 @@ fn a_flood_of_new_keys_is_estimated_and_leaves_memory_limits_and_hot_keys_as_the
 
     // Those who are new are estimated. A few find the last places.
     let new = |number: u64| 1 << 40 | number;
-    let estimated = |ledger: &Embedded, time, round: u64| {
+    let estimated = |ledger: &EmbeddedLedger, time, round: u64| {
         let observations = (0..100).map(|number| seen(new(number), time)).collect();
         let readings = observe_one(ledger, request(observations)).readings;
         let is_estimated = |reading: &&stats::Reading| reading.quality == Quality::Estimated;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use event::Kind;
-use stats::{Catalog, Embedded, Ledger, LedgerError, Measure};
+use stats::{Catalog, EmbeddedLedger, Ledger, LedgerError, Measure};
 use store::MemoryDevice;
 
 use crate::support::*;
@@ -14,20 +14,20 @@ fn with_mass(measure: Measure) -> Catalog {
     builder.build()
 }
 
-fn open(device: &MemoryDevice, catalog: Catalog) -> Result<Embedded, LedgerError> {
-    let (ledger, _) = Embedded::open(Arc::new(device.clone()), catalog, options(1 << 20, "sync"))?;
+fn open(device: &MemoryDevice, catalog: Catalog) -> Result<EmbeddedLedger, LedgerError> {
+    let (ledger, _) = EmbeddedLedger::open(Arc::new(device.clone()), catalog, options(1 << 20, "sync"))?;
     Ok(ledger)
 }
 
 /// Counts under one layout and reads the timeline under another, with a restart in between and without one.
 fn check(before: Measure, after: Measure, expected: &[(i64, &str, &[u64])]) {
     let key = key(MASS, 1);
-    let count = |ledger: &Embedded| {
+    let count = |ledger: &EmbeddedLedger| {
         let observations =
             [1200, 1215, 1290, 1300].map(|time| add(key, at(time), [(0, 1), (1, 10)])).to_vec();
         observe(ledger, &[request(observations)]);
     };
-    let compare = |ledger: &Embedded| {
+    let compare = |ledger: &EmbeddedLedger| {
         let timeline = pollster::block_on(ledger.timeline(key)).unwrap().unwrap();
         assert_eq!((timeline.first, timeline.last), (at(1200), at(1300)));
         let found: Vec<(i64, String, Vec<u64>)> = timeline

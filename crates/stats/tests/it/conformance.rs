@@ -1,14 +1,14 @@
 //! What every home of statistics must do.
 
 use sim::suite::conformance::check;
-use stats::Embedded;
+use stats::EmbeddedLedger;
 use store::MemoryDevice;
 
 use crate::support::*;
 
 #[test]
 fn in_memory_conforms() {
-    check(&Embedded::in_memory(catalog(), 64 << 20).unwrap(), u64::MAX);
+    check(&EmbeddedLedger::in_memory(catalog(), 64 << 20).unwrap(), u64::MAX);
 }
 
 #[test]
@@ -26,6 +26,6 @@ fn embedded_conforms_under_every_durability() {
 
 #[test]
 fn nobody_dates_himself_out_of_a_limit() {
-    let ledger = Embedded::in_memory(limits::catalog(false), 64 << 20).unwrap();
+    let ledger = EmbeddedLedger::in_memory(limits::catalog(false), 64 << 20).unwrap();
     (0..40).for_each(|seed| limits::check(&ledger, seed));
 }

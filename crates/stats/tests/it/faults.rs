@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use stats::{Embedded, Ledger, LedgerError, Quality, Request};
+use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Quality};
 use store::log::Log;
 use store::{MemoryDevice, RecordKey};
 
@@ -47,7 +47,7 @@ fn memory_and_unwritten_bytes_stay_bounded() {
     let ledger = embedded(&device, 1 << 20, "1h");
     for round in 0..2u64 {
         for batch in 0..240u64 {
-            let requests: Vec<Request> = (0..500)
+            let requests: Vec<ObserveRequest> = (0..500)
                 .map(|number| request(vec![add(key(MASS, batch * 500 + number), at(1000), [(0, 1)])]))
                 .collect();
             for outcome in observe(&ledger, &requests) {
@@ -66,7 +66,7 @@ fn memory_and_unwritten_bytes_stay_bounded() {
 
 #[test]
 fn without_a_disk_the_coldest_are_lost_and_counted() {
-    let ledger = Embedded::in_memory(catalog(), 1 << 20).unwrap();
+    let ledger = EmbeddedLedger::in_memory(catalog(), 1 << 20).unwrap();
     let hot = key(MASS, 0);
     for batch in 0..400u64 {
         let mut requests = vec![request(vec![add(hot, at(1000), [(0, 1)])])];
@@ -126,7 +126,8 @@ fn an_unreadable_image_is_said_and_counted() {
     }
     // A definition that nobody knows.
     let record = RecordKey { space: key.space.0, kind: key.kind.0, shingle: key.shingle.0 };
-    let (log, _) = Log::open(Arc::new(device.clone()), store::log::Options::default(), &mut |_| {}).unwrap();
+    let (log, _) =
+        Log::open(Arc::new(device.clone()), store::log::LogOptions::default(), &mut |_| {}).unwrap();
     let mut writer = log.begin().unwrap();
     writer.push(record, 0x1234, i64::MAX, &[1, 2, 3]).unwrap();
     writer.commit(true).unwrap();

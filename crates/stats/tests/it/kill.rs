@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use stats::{Embedded, Ledger};
+use stats::{EmbeddedLedger, Ledger};
 use store::FileDevice;
 
 use crate::support::*;
@@ -22,9 +22,9 @@ use crate::support::*;
 const DIRECTORY: &str = "TOLLHOUSE_KILL_DIRECTORY";
 const DURABILITY: &str = "TOLLHOUSE_KILL_DURABILITY";
 
-fn open(path: &Path, durability: &str) -> Embedded {
+fn open(path: &Path, durability: &str) -> EmbeddedLedger {
     let device = FileDevice::open(path).unwrap();
-    Embedded::open(Arc::new(device), catalog(), options(16 << 10, durability)).unwrap().0
+    EmbeddedLedger::open(Arc::new(device), catalog(), options(16 << 10, durability)).unwrap().0
 }
 
 /// The counts of the three keys: requests, requests again, and distinct values.

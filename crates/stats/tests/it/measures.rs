@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use event::{Kind, Span};
 use stats::{
-    Add, Admit, Amounts, Catalog, Column, Embedded, Layout, Ledger, Measure, Observation, Origin, Quality,
-    Request, Sketch, Statistic, Track, Value, Weight,
+    Addition, Admission, AggregateColumn, AggregateLayout, AggregateValue, Catalog, CounterAmounts,
+    DecayWeight, EmbeddedLedger, Layout, Ledger, Measure, Observation, ObserveRequest, Origin, Quality,
+    Sketch, Statistic,
 };
 use store::MemoryDevice;
 
@@ -18,20 +19,28 @@ const COUNTED: Kind = Kind(4);
 const VALUES: Kind = Kind(5);
 
 fn measures() -> Catalog {
-    let decayed = Column::Decayed { half_life: Span::minutes(1), weight: Weight::Value };
-    let columns =
-        vec![Column::First, Column::Last, Column::Count, Column::Sum, Column::Min, Column::Max, decayed];
-    let track = |columns| Measure::Track(Track::new(columns, Span::days(30)).unwrap());
+    let decayed = AggregateColumn::Decayed { half_life: Span::minutes(1), weight: DecayWeight::Value };
+    let columns = vec![
+        AggregateColumn::First,
+        AggregateColumn::Last,
+        AggregateColumn::Count,
+        AggregateColumn::Sum,
+        AggregateColumn::Min,
+        AggregateColumn::Max,
+        decayed,
+    ];
+    let track = |columns| Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap());
     let users =
         Measure::Approx { tier: "1h x 2".parse().unwrap(), windows: vec![Span::hours(1)], precision: 12 };
-    let admit = Admit {
-        sketch: Admit::sketch_of("rare"),
+    let admit = Admission {
+        sketch: Admission::sketch_of("rare"),
         after: 4,
         rotate: Span::days(3),
         bytes: Sketch::bytes_for(100_000, 0.01),
     };
-    let rare = Statistic { admit: Some(admit), ..statistic("rare", "screen", track(vec![Column::Count])) };
-    let twice = Admit { sketch: Admit::sketch_of("twice"), after: 3, ..admit };
+    let rare =
+        Statistic { admit: Some(admit), ..statistic("rare", "screen", track(vec![AggregateColumn::Count])) };
+    let twice = Admission { sketch: Admission::sketch_of("twice"), after: 3, ..admit };
     let counts = Layout::new(
         vec!["seen".to_owned(), "said".to_owned()],
         &["1h x 48".parse().unwrap()],
@@ -51,19 +60,19 @@ fn measures() -> Catalog {
     builder.build()
 }
 
-fn open(device: &MemoryDevice, memory_bytes: usize) -> Embedded {
-    Embedded::open(Arc::new(device.clone()), measures(), options(memory_bytes, "sync")).unwrap().0
+fn open(device: &MemoryDevice, memory_bytes: usize) -> EmbeddedLedger {
+    EmbeddedLedger::open(Arc::new(device.clone()), measures(), options(memory_bytes, "sync")).unwrap().0
 }
 
 fn value(kind: Kind, number: u64, seconds: i64, value: Option<i64>) -> Observation {
-    Observation { key: key(kind, number), time: at(seconds), add: Add::Value(value) }
+    Observation { key: key(kind, number), time: at(seconds), add: Addition::Value(value) }
 }
 
 #[test]
 fn tracks_keep_their_columns_over_a_restart() {
     let device = MemoryDevice::new();
     let columns = match &measures().get(SPACE, VISITOR).unwrap().measure {
-        Measure::Track(track) => track.columns().to_vec(),
+        Measure::Aggregate(track) => track.columns().to_vec(),
         _ => unreachable!(),
     };
     // With the small budget the cell is read back from disk each time.
@@ -71,12 +80,17 @@ fn tracks_keep_their_columns_over_a_restart() {
         let number = memory_bytes as u64;
         let ledger = open(&device, memory_bytes);
         let first = observe_one(&ledger, request(vec![value(VISITOR, number, 60, Some(-5))]));
-        let values = |reading: &stats::Reading| -> Vec<Value> {
+        let values = |reading: &stats::Reading| -> Vec<AggregateValue> {
             columns.iter().zip(0..).map(|(column, at)| column.value(reading.sum(0, at))).collect()
         };
         assert_eq!(
             values(&first.readings[0])[2..6],
-            [Value::Count(0), Value::Integer(Some(0)), Value::Integer(None), Value::Integer(None),]
+            [
+                AggregateValue::Count(0),
+                AggregateValue::Integer(Some(0)),
+                AggregateValue::Integer(None),
+                AggregateValue::Integer(None),
+            ]
         );
         observe(
             &ledger,
@@ -88,13 +102,13 @@ fn tracks_keep_their_columns_over_a_restart() {
         assert_eq!(
             values(reading),
             [
-                Value::Time(Some(at(0))),
-                Value::Time(Some(at(120))),
-                Value::Count(3),
-                Value::Integer(Some(15)),
-                Value::Integer(Some(-5)),
-                Value::Integer(Some(20)),
-                Value::Real(20.0 / 2.0 - 5.0 / 4.0),
+                AggregateValue::Time(Some(at(0))),
+                AggregateValue::Time(Some(at(120))),
+                AggregateValue::Count(3),
+                AggregateValue::Integer(Some(15)),
+                AggregateValue::Integer(Some(-5)),
+                AggregateValue::Integer(Some(20)),
+                AggregateValue::Real(20.0 / 2.0 - 5.0 / 4.0),
             ]
         );
         assert_eq!((reading.first, reading.last), (Some(at(0)), Some(at(120))));
@@ -104,8 +118,8 @@ fn tracks_keep_their_columns_over_a_restart() {
 #[test]
 fn a_greatest_value_can_be_taken_back() {
     let device = MemoryDevice::new();
-    let lower = |kind, number, to| Observation { add: Add::Lower(to), ..value(kind, number, 500, None) };
-    let read = |ledger: &Embedded, number| {
+    let lower = |kind, number, to| Observation { add: Addition::Lower(to), ..value(kind, number, 500, None) };
+    let read = |ledger: &EmbeddedLedger, number| {
         let reading =
             observe_one(ledger, request(vec![peek(key(VISITOR, number), at(180))])).readings.remove(0);
         (reading.sum(0, 5).cast_signed(), reading.sum(0, 2), reading.last)
@@ -153,7 +167,7 @@ fn approximate_counts_say_that_they_are() {
 #[test]
 fn a_key_gets_a_cell_after_some_sightings_also_over_a_restart() {
     let device = MemoryDevice::new();
-    let see = |ledger: &Embedded, seconds| {
+    let see = |ledger: &EmbeddedLedger, seconds| {
         let reading = observe_one(ledger, request(vec![value(RARE, 7, seconds, None)])).readings.remove(0);
         (reading.quality, reading.sum(0, 0), reading.first)
     };
@@ -179,7 +193,7 @@ fn a_key_gets_a_cell_after_some_sightings_also_over_a_restart() {
 #[test]
 fn a_sketch_survives_a_crash_and_says_what_it_may_have_forgotten() {
     let device = MemoryDevice::new();
-    let see = |ledger: &Embedded, number, seconds| {
+    let see = |ledger: &EmbeddedLedger, number, seconds| {
         let outcome = observe_one(ledger, request(vec![value(RARE, number, seconds, None)]));
         (outcome.readings[0].quality, outcome.readings[0].sum(0, 0))
     };
@@ -209,11 +223,11 @@ fn a_sketch_survives_a_crash_and_says_what_it_may_have_forgotten() {
 
 #[test]
 fn counters_go_on_from_what_the_sketch_has_seen() {
-    let ledger = Embedded::in_memory(measures(), 16 << 20).unwrap();
+    let ledger = EmbeddedLedger::in_memory(measures(), 16 << 20).unwrap();
     let add = |number, origin, amounts: &[(u8, u64)]| {
-        let add = Add::Counters(amounts.iter().copied().collect::<Amounts>());
+        let add = Addition::Counters(amounts.iter().copied().collect::<CounterAmounts>());
         let observations = vec![Observation { key: key(COUNTED, number), time: at(100), add }];
-        let request = Request { once: None, origin, observations };
+        let request = ObserveRequest { once: None, origin, observations };
         let reading = observe_one(&ledger, request).readings.remove(0);
         (reading.quality, reading.sum(0, 0), reading.sum(1, 0), reading.sum(0, 1))
     };
@@ -235,11 +249,11 @@ fn counters_go_on_from_what_the_sketch_has_seen() {
 
 #[test]
 fn values_are_counted_of_owners_that_are_admitted() {
-    let ledger = Embedded::in_memory(measures(), 16 << 20).unwrap();
+    let ledger = EmbeddedLedger::in_memory(measures(), 16 << 20).unwrap();
     let see = |owner: u64, number: u64| {
         let key = key(VALUES, owner);
         let pair = secret().pair(key.shingle, secret().shingle(&number.to_le_bytes()));
-        let observed = Observation { key, time: at(100), add: Add::Distinct { pair } };
+        let observed = Observation { key, time: at(100), add: Addition::Distinct { pair } };
         let reading = observe_one(&ledger, request(vec![observed])).readings.remove(0);
         (reading.quality, reading.sum(0, 0), reading.fresh)
     };
@@ -254,7 +268,7 @@ fn values_are_counted_of_owners_that_are_admitted() {
 
 #[test]
 fn a_flood_of_new_keys_leaves_cells_alone() {
-    let ledger = Embedded::in_memory(measures(), 8 << 20).unwrap();
+    let ledger = EmbeddedLedger::in_memory(measures(), 8 << 20).unwrap();
     let known: Vec<u64> = (0..1000).collect();
     for _ in 0..4 {
         let observations = known.iter().map(|number| value(RARE, *number, 10, None)).collect();

@@ -1,7 +1,7 @@
 //! Random histories against a model that keeps every event in a list.
 
-use sim::suite::model::{Subject, check};
-use stats::{Embedded, Ledger};
+use sim::suite::model::{HomeUnderTest, check};
+use stats::{EmbeddedLedger, Ledger};
 use store::MemoryDevice;
 
 use crate::support::*;
@@ -18,7 +18,7 @@ struct Home {
     kept: Kept,
     memory_bytes: usize,
     device: MemoryDevice,
-    ledger: Option<Embedded>,
+    ledger: Option<EmbeddedLedger>,
 }
 
 impl Home {
@@ -31,7 +31,7 @@ impl Home {
     fn open(&mut self) {
         let open = |durability| embedded(&self.device, self.memory_bytes, durability);
         self.ledger = Some(match self.kept {
-            Kept::Memory => Embedded::in_memory(catalog(), 64 << 20).unwrap(),
+            Kept::Memory => EmbeddedLedger::in_memory(catalog(), 64 << 20).unwrap(),
             Kept::Sync => open("sync"),
             Kept::Interval => open("1h"),
             Kept::None => open("none"),
@@ -39,7 +39,7 @@ impl Home {
     }
 }
 
-impl Subject for Home {
+impl HomeUnderTest for Home {
     fn ledger(&self) -> &dyn Ledger {
         self.ledger.as_ref().unwrap()
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use event::{Key, Kind, Shingle, Span, Time};
-use stats::portable::{Content, Decoder, Portable};
+use stats::cell_export::{CellContent, CellDecoder, ExportedCell};
 use stats::{
-    Add, Catalog, Column, Embedded, Evidence, Ledger, Measure, MergeState, Observation, Outcome, Request,
-    Timeline, Track, Weight,
+    Addition, AggregateColumn, AggregateLayout, Catalog, DecayWeight, EmbeddedLedger, Evidence, Ledger,
+    Measure, MergeState, Observation, ObserveOutcome, ObserveRequest, Timeline,
 };
 use store::MemoryDevice;
 
@@ -27,35 +27,39 @@ fn all_forms() -> Catalog {
     for (space, kind, statistic) in catalog().iter() {
         builder.add(space, kind, (**statistic).clone()).unwrap();
     }
-    let plain = Track::new(vec![Column::First, Column::Last, Column::Count], Span::hours(1)).unwrap();
-    let decayed = |weight| Column::Decayed { half_life: Span::seconds(30), weight };
+    let plain = AggregateLayout::new(
+        vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count],
+        Span::hours(1),
+    )
+    .unwrap();
+    let decayed = |weight| AggregateColumn::Decayed { half_life: Span::seconds(30), weight };
     let columns = vec![
-        Column::Count,
-        Column::Sum,
-        Column::Min,
-        Column::Max,
-        decayed(Weight::One),
-        decayed(Weight::Value),
+        AggregateColumn::Count,
+        AggregateColumn::Sum,
+        AggregateColumn::Min,
+        AggregateColumn::Max,
+        decayed(DecayWeight::One),
+        decayed(DecayWeight::Value),
     ];
-    let full = Track::new(columns, Span::hours(1)).unwrap();
+    let full = AggregateLayout::new(columns, Span::hours(1)).unwrap();
     let approx = Measure::Approx {
         tier: "1m x 3".parse().unwrap(),
         windows: vec![Span::minutes(1), Span::minutes(4)],
         precision: 10,
     };
-    builder.add(SPACE, TRACK, statistic("seen", "user", Measure::Track(plain))).unwrap();
-    builder.add(SPACE, FULL_TRACK, statistic("amount", "card", Measure::Track(full))).unwrap();
+    builder.add(SPACE, TRACK, statistic("seen", "user", Measure::Aggregate(plain))).unwrap();
+    builder.add(SPACE, FULL_TRACK, statistic("amount", "card", Measure::Aggregate(full))).unwrap();
     builder.add(SPACE, APPROX, statistic("links", "from.link", approx)).unwrap();
     let evidence = Measure::Evidence { keep: Span::hours(1) };
     builder.add(SPACE, EVIDENCE, statistic("learned", "token", evidence)).unwrap();
     builder.build()
 }
 
-fn open(device: &MemoryDevice, catalog: Catalog) -> Embedded {
-    Embedded::open(Arc::new(device.clone()), catalog, options(64 << 10, "none")).unwrap().0
+fn open(device: &MemoryDevice, catalog: Catalog) -> EmbeddedLedger {
+    EmbeddedLedger::open(Arc::new(device.clone()), catalog, options(64 << 10, "none")).unwrap().0
 }
 
-fn event(random: &mut Random, number: u64, keys: u64, step: i64) -> Request {
+fn event(random: &mut Random, number: u64, keys: u64, step: i64) -> ObserveRequest {
     let time = at(10_000 + number as i64 * step + random.below(90) as i64 - 45);
     let owner = |kind, random: &mut Random| key(kind, random.below(keys));
     let mut observations = Vec::new();
@@ -68,37 +72,41 @@ fn event(random: &mut Random, number: u64, keys: u64, step: i64) -> Request {
             DISTINCT => distinct(key, time, random.below(6)),
             APPROX => {
                 let pair = crate::support::pair(key, random.below(5000));
-                Observation { key, time, add: Add::Distinct { pair } }
+                Observation { key, time, add: Addition::Distinct { pair } }
             }
             EVIDENCE => {
                 let few = |random: &mut Random| random.below(3) as i64 - 1;
                 let (bad, good) = (few(random), few(random));
                 // Some weights need the wide form.
                 let weight = (random.below(1 << 20) as i64 - (1 << 19)) << (8 * random.below(3));
-                Observation { key, time, add: Add::Evidence(Evidence { bad, good, weight }) }
+                Observation { key, time, add: Addition::Evidence(Evidence { bad, good, weight }) }
             }
             _ => {
                 let value = (random.below(4) > 0).then(|| random.below(2000) as i64 - 1000);
-                Observation { key, time, add: Add::Value(value) }
+                Observation { key, time, add: Addition::Value(value) }
             }
         });
     }
     once(random.below(200), time, observations)
 }
 
-fn events(seed: u64, count: u64, keys: u64, step: i64) -> Vec<Request> {
+fn events(seed: u64, count: u64, keys: u64, step: i64) -> Vec<ObserveRequest> {
     let mut random = Random(seed);
     (0..count).map(|number| event(&mut random, number, keys, step)).collect()
 }
 
-fn exported(ledger: &Embedded) -> (Decoder, Vec<Portable>) {
+fn exported(ledger: &EmbeddedLedger) -> (CellDecoder, Vec<ExportedCell>) {
     let mut cells = Vec::new();
     let exported = ledger.export(&mut |cell| cells.push(cell)).unwrap();
     assert_eq!((exported.cells, exported.lost), (cells.len() as u64, 0));
-    (Decoder::new(ledger.definitions()).unwrap(), cells)
+    (CellDecoder::new(ledger.definitions()).unwrap(), cells)
 }
 
-fn import(ledger: &Embedded, decoder: &Decoder, cells: &[Portable]) -> stats::Imported {
+fn import(
+    ledger: &EmbeddedLedger,
+    decoder: &CellDecoder,
+    cells: &[ExportedCell],
+) -> stats::LedgerImportReport {
     let mut importer = ledger.importer(decoder).unwrap();
     for cells in cells.chunks(17) {
         let decoded: Vec<_> = cells.iter().map(|cell| decoder.decode(cell).unwrap()).collect();
@@ -108,7 +116,7 @@ fn import(ledger: &Embedded, decoder: &Decoder, cells: &[Portable]) -> stats::Im
 }
 
 /// All that can be asked of keys at a time.
-fn answers(ledger: &Embedded, keys: u64, now: Time) -> (Vec<Outcome>, Vec<Option<Timeline>>) {
+fn answers(ledger: &EmbeddedLedger, keys: u64, now: Time) -> (Vec<ObserveOutcome>, Vec<Option<Timeline>>) {
     let asked: Vec<Key> = KINDS.iter().flat_map(|kind| (0..keys).map(|number| key(*kind, number))).collect();
     let mut timelines: Vec<_> =
         asked.iter().map(|key| pollster::block_on(ledger.timeline(*key)).unwrap()).collect();
@@ -119,9 +127,9 @@ fn answers(ledger: &Embedded, keys: u64, now: Time) -> (Vec<Outcome>, Vec<Option
         _ => peek(*key, now),
     });
     // A distinct observation adds, unless its request was marked.
-    let peeks: Vec<Request> = peeks
+    let peeks: Vec<ObserveRequest> = peeks
         .map(|observation| match observation.add {
-            Add::Nothing => request(vec![observation]),
+            Addition::Nothing => request(vec![observation]),
             _ => request(vec![peek(observation.key, now)]),
         })
         .collect();
@@ -164,11 +172,11 @@ fn a_ledger_that_was_moved_answers_alike() {
 }
 
 /// Everything but exact distinct counts, whose owners do not add up.
-fn without_distinct(requests: Vec<Request>) -> Vec<Request> {
+fn without_distinct(requests: Vec<ObserveRequest>) -> Vec<ObserveRequest> {
     let fits = |observation: &Observation| observation.key.kind != DISTINCT;
-    let strip = |request: Request| Request {
+    let strip = |request: ObserveRequest| ObserveRequest {
         observations: request.observations.into_iter().filter(fits).collect(),
-        ..Request::default()
+        ..ObserveRequest::default()
     };
     requests.into_iter().map(strip).collect()
 }
@@ -180,9 +188,9 @@ fn what_two_have_counted_adds_up_to_what_one_would_have() {
     for (number, event) in without_distinct(events(5, 2000, 30, 1)).into_iter().enumerate() {
         // Decayed sums are rounded, in an order of their own.
         let exact = |observation: &Observation| observation.key.kind != FULL_TRACK;
-        let event = Request {
+        let event = ObserveRequest {
             observations: event.observations.into_iter().filter(exact).collect(),
-            ..Request::default()
+            ..ObserveRequest::default()
         };
         observe(&both, std::slice::from_ref(&event));
         observe(if number % 2 == 0 { &left } else { &right }, &[event]);
@@ -275,7 +283,7 @@ fn what_is_no_cell_is_refused_and_nothing_panics() {
                 3 => cell.pair = !cell.pair,
                 4 => cell.key.shingle = Shingle(random.below(u64::MAX)),
                 _ => match &mut cell.content {
-                    Content::Buckets(buckets) => {
+                    CellContent::Buckets(buckets) => {
                         for bucket in buckets {
                             match random.below(4) {
                                 0 => bucket.start = Time(wild(&mut random)),
@@ -285,15 +293,15 @@ fn what_is_no_cell_is_refused_and_nothing_panics() {
                             }
                         }
                     }
-                    Content::Evidence(evidence) => evidence.bad = wild(&mut random),
-                    Content::Moment(moment) => *moment = wild(&mut random),
-                    Content::Totals(totals) => match random.below(4) {
+                    CellContent::Evidence(evidence) => evidence.bad = wild(&mut random),
+                    CellContent::Moment(moment) => *moment = wild(&mut random),
+                    CellContent::Totals(totals) => match random.below(4) {
                         0 => totals.count = wild(&mut random) as u64,
                         1 => totals.decayed.push(f64::NAN),
                         2 => totals.min = Some(wild(&mut random)),
                         _ => totals.sum = Some(i128::MAX),
                     },
-                    Content::Registers(periods) => {
+                    CellContent::Registers(periods) => {
                         for period in periods {
                             match random.below(3) {
                                 0 => period.start = Time(wild(&mut random)),
@@ -315,7 +323,7 @@ fn what_is_no_cell_is_refused_and_nothing_panics() {
     // What was taken in can be read, and given out again.
     let mut spelled = Vec::new();
     assert_eq!(target.export(&mut |cell| spelled.push(cell)).unwrap().lost, 0);
-    let decoder = Decoder::new(target.definitions()).unwrap();
+    let decoder = CellDecoder::new(target.definitions()).unwrap();
     for cell in &spelled {
         decoder.decode(cell).unwrap_or_else(|why| panic!("{why}: {cell:?}"));
     }

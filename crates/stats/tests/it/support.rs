@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 pub(crate) use sim::suite::*;
-use stats::{Embedded, Options};
+use stats::{EmbeddedLedger, Options};
 use store::MemoryDevice;
 
 /// SplitMix64.
@@ -22,6 +22,6 @@ pub(crate) fn options(memory_bytes: usize, durability: &str) -> Options {
     Options { memory_bytes, segment_bytes: 8_000, durability: durability.parse().unwrap() }
 }
 
-pub(crate) fn embedded(device: &MemoryDevice, memory_bytes: usize, durability: &str) -> Embedded {
-    Embedded::open(Arc::new(device.clone()), catalog(), options(memory_bytes, durability)).unwrap().0
+pub(crate) fn embedded(device: &MemoryDevice, memory_bytes: usize, durability: &str) -> EmbeddedLedger {
+    EmbeddedLedger::open(Arc::new(device.clone()), catalog(), options(memory_bytes, durability)).unwrap().0
 }

@@ -88,7 +88,7 @@ impl StoreError {
 
 /// A stretch of a segment that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRange {
     /// The file's name.
     pub segment: String,
     /// First byte.
@@ -99,9 +99,9 @@ pub struct Damage {
 
 /// What a reading had to leave out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Where, for at most [`Losses::RANGES_MAX`] stretches.
-    pub ranges: Vec<Damage>,
+pub struct LogLosses {
+    /// Where, for at most [`LogLosses::RANGES_MAX`] stretches.
+    pub ranges: Vec<DamagedRange>,
     /// Stretches that are not listed.
     pub ranges_unlisted: u64,
     /// Bytes of all stretches.
@@ -112,7 +112,7 @@ pub struct Losses {
     pub missing: Vec<String>,
 }
 
-impl Losses {
+impl LogLosses {
     /// Most stretches that are listed.
     pub const RANGES_MAX: usize = 1000;
 
@@ -126,8 +126,8 @@ impl Losses {
         let segment = segment_name(id);
         if let Some(last) = self.ranges.last_mut().filter(|last| last.to == from && last.segment == segment) {
             last.to = to;
-        } else if self.ranges.len() < Losses::RANGES_MAX {
-            self.ranges.push(Damage { segment, from, to });
+        } else if self.ranges.len() < LogLosses::RANGES_MAX {
+            self.ranges.push(DamagedRange { segment, from, to });
         } else {
             self.ranges_unlisted += 1;
         }

@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::format::{
     Position, RECORD_HEADER_BYTES, WORDS_MAX, read_record, read_words, record_bytes, u16_at,
 };
-use super::{Record, Segment, lock};
+use super::{LogRecord, Segment, lock};
 use crate::device::read_full;
 
 /// Threads that read besides the caller's: about the depth at which a flash disk reaches its speed.
@@ -19,7 +19,11 @@ const GAP_BYTES: u64 = 4 << 10;
 const READ_BYTES: u64 = 256 << 10;
 
 /// Reads one record. One read if it has at most `words_hint` words, else two.
-pub(crate) fn fetch(segment: &Segment, position: Position, words_hint: usize) -> Result<Record, StoreError> {
+pub(crate) fn fetch(
+    segment: &Segment,
+    position: Position,
+    words_hint: usize,
+) -> Result<LogRecord, StoreError> {
     let offset = position.offset();
     if offset >= segment.size.load(Ordering::Acquire) {
         return Err(StoreError::Missing { slot: position.slot(), offset });
@@ -51,9 +55,9 @@ pub(crate) fn fetch(segment: &Segment, position: Position, words_hint: usize) ->
     decode(&bytes).ok_or_else(|| damaged(segment, offset))
 }
 
-fn decode(bytes: &[u8]) -> Option<Record> {
+fn decode(bytes: &[u8]) -> Option<LogRecord> {
     let (header, words) = read_record(bytes)?;
-    let mut record = Record {
+    let mut record = LogRecord {
         key: header.key,
         tag: header.tag,
         expires_minutes: header.expires_minutes,
@@ -68,7 +72,7 @@ fn damaged(segment: &Segment, offset: u64) -> StoreError {
 }
 
 /// One read of the device.
-struct Job {
+struct FetchJob {
     segment: Arc<Segment>,
     from: u64,
     to: u64,
@@ -76,8 +80,8 @@ struct Job {
     wanted: Vec<(usize, Position, usize)>,
 }
 
-impl Job {
-    fn run(&self, each: &mut dyn FnMut(usize, Result<Record, StoreError>)) {
+impl FetchJob {
+    fn run(&self, each: &mut dyn FnMut(usize, Result<LogRecord, StoreError>)) {
         if let [(index, position, hint)] = self.wanted[..] {
             each(index, fetch(&self.segment, position, hint));
             return;
@@ -94,47 +98,47 @@ impl Job {
 }
 
 /// The jobs of one call, taken by whoever is free.
-struct Batch {
-    jobs: Vec<Job>,
+struct FetchBatch {
+    jobs: Vec<FetchJob>,
     next: AtomicUsize,
 }
 
-impl Batch {
+impl FetchBatch {
     fn has_more(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.jobs.len()
     }
 
-    fn run(&self, each: &mut dyn FnMut(usize, Result<Record, StoreError>)) {
+    fn run(&self, each: &mut dyn FnMut(usize, Result<LogRecord, StoreError>)) {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             job.run(each);
         }
     }
 }
 
-type Answers = mpsc::Sender<(usize, Result<Record, StoreError>)>;
+type FetchSender = mpsc::Sender<(usize, Result<LogRecord, StoreError>)>;
 
 /// Threads that wait for batches.
-pub(crate) struct Pool {
-    queue: Arc<Queue>,
+pub(crate) struct FetchPool {
+    queue: Arc<FetchQueue>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
+struct FetchQueue {
+    waiting: Mutex<FetchQueueState>,
     ready: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
-    batches: std::collections::VecDeque<(Arc<Batch>, Answers)>,
+struct FetchQueueState {
+    batches: std::collections::VecDeque<(Arc<FetchBatch>, FetchSender)>,
     closed: bool,
 }
 
-impl Pool {
+impl FetchPool {
     /// As many threads as the system grants.
-    pub(crate) fn start() -> Pool {
-        let queue = Arc::new(Queue::default());
+    pub(crate) fn start() -> FetchPool {
+        let queue = Arc::new(FetchQueue::default());
         let spawn = |number| {
             let queue = queue.clone();
             std::thread::Builder::new()
@@ -143,11 +147,11 @@ impl Pool {
                 .ok()
         };
         let threads = (0..THREADS).map_while(spawn).collect();
-        Pool { queue, threads }
+        FetchPool { queue, threads }
     }
 }
 
-impl Queue {
+impl FetchQueue {
     fn serve(&self) {
         let mut waiting = lock(&self.waiting);
         while !waiting.closed {
@@ -168,7 +172,7 @@ impl Queue {
     }
 }
 
-impl Drop for Pool {
+impl Drop for FetchPool {
     fn drop(&mut self) {
         let mut waiting = lock(&self.queue.waiting);
         waiting.closed = true;
@@ -187,12 +191,12 @@ impl Drop for Pool {
 pub(crate) fn fetch_many<'p>(
     wanted: &[(Position, usize)],
     segment: impl Fn(u16) -> Option<Arc<Segment>>,
-    pool: impl FnOnce() -> &'p Pool,
-    each: &mut dyn FnMut(usize, Result<Record, StoreError>),
+    pool: impl FnOnce() -> &'p FetchPool,
+    each: &mut dyn FnMut(usize, Result<LogRecord, StoreError>),
 ) {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_unstable_by_key(|index| wanted[*index].0);
-    let mut jobs: Vec<Job> = Vec::new();
+    let mut jobs: Vec<FetchJob> = Vec::new();
     for index in order {
         let (position, hint) = wanted[index];
         let from = position.offset();
@@ -205,14 +209,14 @@ pub(crate) fn fetch_many<'p>(
             job.to = job.to.max(to);
             job.wanted.push((index, position, hint));
         } else if let Some(segment) = segment(position.slot()) {
-            jobs.push(Job { segment, from, to, wanted: vec![(index, position, hint)] });
+            jobs.push(FetchJob { segment, from, to, wanted: vec![(index, position, hint)] });
         } else {
             each(index, Err(StoreError::Missing { slot: position.slot(), offset: from }));
         }
     }
     let helpers = jobs.len().saturating_sub(2).min(THREADS);
     let records: usize = jobs.iter().map(|job| job.wanted.len()).sum();
-    let batch = Arc::new(Batch { jobs, next: AtomicUsize::new(0) });
+    let batch = Arc::new(FetchBatch { jobs, next: AtomicUsize::new(0) });
     if helpers == 0 {
         batch.run(each);
         return;

@@ -152,7 +152,7 @@ pub(crate) struct SegmentHeader {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HeaderError {
+pub(crate) enum SegmentHeaderError {
     Damaged,
     /// An intact header of an earlier format.
     Older(u16),
@@ -173,9 +173,9 @@ impl SegmentHeader {
     }
 
     /// `id` is the one in the file's name.
-    pub(crate) fn decode(bytes: &[u8], id: u32) -> Result<SegmentHeader, HeaderError> {
+    pub(crate) fn decode(bytes: &[u8], id: u32) -> Result<SegmentHeader, SegmentHeaderError> {
         if !bytes.starts_with(&SEGMENT_MAGIC) || bytes.len() < 16 {
-            return Err(HeaderError::Damaged);
+            return Err(SegmentHeaderError::Damaged);
         }
         let version = u16_at(bytes, 8);
         if version != FORMAT {
@@ -189,16 +189,16 @@ impl SegmentHeader {
             };
             return Err(match version {
                 _ if said(FORMAT, SEGMENT_HEADER_BYTES) || said(1, SEGMENT_HEADER_BYTES - 8) => {
-                    HeaderError::Damaged
+                    SegmentHeaderError::Damaged
                 }
-                0 => HeaderError::Damaged,
-                older if older < FORMAT => HeaderError::Older(older),
-                newer => HeaderError::Newer(newer),
+                0 => SegmentHeaderError::Damaged,
+                older if older < FORMAT => SegmentHeaderError::Older(older),
+                newer => SegmentHeaderError::Newer(newer),
             });
         }
-        let header: &[u8; SEGMENT_HEADER_BYTES] = bytes.first_chunk().ok_or(HeaderError::Damaged)?;
+        let header: &[u8; SEGMENT_HEADER_BYTES] = bytes.first_chunk().ok_or(SegmentHeaderError::Damaged)?;
         if segment_crc(header) != u32_at(header, 12) || u64_at(header, 16) != u64::from(id) {
-            return Err(HeaderError::Damaged);
+            return Err(SegmentHeaderError::Damaged);
         }
         Ok(SegmentHeader { id, floor: u64_at(header, 24).cast_signed(), sequence: u64_at(header, 32) })
     }
@@ -401,13 +401,17 @@ mod tests {
         for bit in 0..8 * SEGMENT_HEADER_BYTES {
             let mut bytes = whole;
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(SegmentHeader::decode(&bytes, 7).err(), Some(HeaderError::Damaged), "bit {bit}");
+            assert_eq!(
+                SegmentHeader::decode(&bytes, 7).err(),
+                Some(SegmentHeaderError::Damaged),
+                "bit {bit}"
+            );
         }
         let mut later = whole;
         later[8] = 3;
         later[12] ^= 1;
-        assert_eq!(SegmentHeader::decode(&later, 7).err(), Some(HeaderError::Newer(3)));
-        assert_eq!(SegmentHeader::decode(&whole, 8).err(), Some(HeaderError::Damaged));
+        assert_eq!(SegmentHeader::decode(&later, 7).err(), Some(SegmentHeaderError::Newer(3)));
+        assert_eq!(SegmentHeader::decode(&whole, 8).err(), Some(SegmentHeaderError::Damaged));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::format::{
     FORMAT, FRAME_HEADER_BYTES, FrameHeader, RECORD_ENTRY_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,
     address, hint_name, offset_in, record_bytes, u16_at, u32_at, u64_at,
 };
-use super::reader::Reader;
+use super::reader::SegmentReader;
 use crate::device::{Blob, Device, read_full};
 
 const MAGIC: [u8; 8] = *b"TOLLHNT\n";
@@ -32,15 +32,16 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// Where a hint ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct End {
+struct HintTrailer {
     covers: u64,
     group_end: u64,
     frame: u64,
     frame_crc: u32,
 }
 
-impl End {
-    const NONE: End = End { covers: SEGMENT_HEADER_BYTES as u64, group_end: 0, frame: 0, frame_crc: 0 };
+impl HintTrailer {
+    const NONE: HintTrailer =
+        HintTrailer { covers: SEGMENT_HEADER_BYTES as u64, group_end: 0, frame: 0, frame_crc: 0 };
 
     fn encode(&self) -> [u8; END_BYTES] {
         let mut bytes = [0; END_BYTES];
@@ -54,11 +55,11 @@ impl End {
         bytes
     }
 
-    fn decode(bytes: &[u8; END_BYTES]) -> Option<End> {
+    fn decode(bytes: &[u8; END_BYTES]) -> Option<HintTrailer> {
         if bytes[..4] != END_MARK || crc32fast::hash(&bytes[8..]) != u32_at(bytes, 4) {
             return None;
         }
-        Some(End {
+        Some(HintTrailer {
             covers: u64_at(bytes, 8),
             group_end: u64_at(bytes, 16),
             frame: u64_at(bytes, 24),
@@ -87,7 +88,7 @@ pub(crate) struct HintWriter {
     /// `None` once something has failed.
     blob: Option<Box<dyn Blob>>,
     buffer: Vec<u8>,
-    end: End,
+    end: HintTrailer,
     /// Where the end of the hint that this one goes on with begins: it stays good until more is written.
     resumed_at: Option<u64>,
 }
@@ -104,7 +105,7 @@ impl HintWriter {
             id,
             blob,
             buffer: header(id).to_vec(),
-            end: End::NONE,
+            end: HintTrailer::NONE,
             resumed_at: None,
         }
     }
@@ -116,7 +117,7 @@ impl HintWriter {
             id,
             blob: None,
             buffer: Vec::new(),
-            end: End::NONE,
+            end: HintTrailer::NONE,
             resumed_at: None,
         }
     }
@@ -159,7 +160,7 @@ impl HintWriter {
         self.buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
         let covers = self.end.covers + frame.len() as u64;
         let group_end = if header.last { covers } else { self.end.group_end };
-        self.end = End { covers, group_end, frame: self.end.covers, frame_crc: u32_at(head, 4) };
+        self.end = HintTrailer { covers, group_end, frame: self.end.covers, frame_crc: u32_at(head, 4) };
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush();
         }
@@ -177,7 +178,7 @@ impl HintWriter {
 
     /// Ends the hint. All that it covers is durable.
     pub(crate) fn finish(&mut self) {
-        if self.end.covers == End::NONE.covers {
+        if self.end.covers == HintTrailer::NONE.covers {
             self.give_up();
         } else if self.resumed_at.is_none() || !self.buffer.is_empty() {
             self.buffer.extend_from_slice(&self.end.encode());
@@ -196,14 +197,14 @@ impl HintWriter {
 }
 
 /// What a hint keeps of a record.
-pub(crate) type Entry = [u8; RECORD_ENTRY_BYTES];
+pub(crate) type HintEntry = [u8; RECORD_ENTRY_BYTES];
 
 /// A finished hint that fits its segment.
 pub(crate) struct Hint {
     blob: Box<dyn Blob>,
     /// Bytes before its end.
     size: u64,
-    end: End,
+    end: HintTrailer,
 }
 
 impl Hint {
@@ -220,7 +221,7 @@ impl Hint {
         read_full(&*blob, 0, &mut head)?;
         let mut tail = [0; END_BYTES];
         read_full(&*blob, size, &mut tail)?;
-        let Some(end) = End::decode(&tail).filter(|_| head == header(id)) else { return Ok(None) };
+        let Some(end) = HintTrailer::decode(&tail).filter(|_| head == header(id)) else { return Ok(None) };
         // The same id and length do not make the same segment: its last frame has to be the one that was covered.
         let mut frame = [0; FRAME_HEADER_BYTES];
         read_full(segment, end.frame, &mut frame)?;
@@ -242,7 +243,7 @@ impl Hint {
         read_full(&*blob, 0, &mut head)?;
         let mut tail = [0; END_BYTES];
         read_full(&*blob, size, &mut tail)?;
-        Ok(End::decode(&tail).filter(|_| head == header(id)).map(|end| end.covers))
+        Ok(HintTrailer::decode(&tail).filter(|_| head == header(id)).map(|end| end.covers))
     }
 
     /// How much of the segment it covers. All of that is durable.
@@ -261,9 +262,9 @@ impl Hint {
         &self,
         id: u32,
         buffer: &mut Vec<u8>,
-        mut each: impl FnMut(u64, &FrameHeader, &[Entry]),
+        mut each: impl FnMut(u64, &FrameHeader, &[HintEntry]),
     ) -> u64 {
-        let mut reader = Reader::new(&*self.blob, self.size, buffer);
+        let mut reader = SegmentReader::new(&*self.blob, self.size, buffer);
         let (mut at, mut offset) = (HEADER_BYTES as u64, SEGMENT_HEADER_BYTES as u64);
         while offset < self.end.covers {
             // A hint that cannot be read is as good as none.

@@ -18,21 +18,21 @@ const BYTES_MAX: u64 = 4 << 20;
 
 /// The segments by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Manifest {
+pub(crate) struct SegmentManifest {
     pub(crate) present: BTreeSet<u32>,
     pub(crate) lost: BTreeSet<u32>,
 }
 
-impl Manifest {
+impl SegmentManifest {
     /// The one of a directory; `None` if there is none that is intact.
-    pub(crate) fn read(device: &dyn Device) -> io::Result<Option<Manifest>> {
+    pub(crate) fn read(device: &dyn Device) -> io::Result<Option<SegmentManifest>> {
         let blob = match device.open(NAME) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
         let mut bytes = vec![0; blob.size()?.min(BYTES_MAX) as usize];
         read_full(&*blob, 0, &mut bytes)?;
-        Ok(Manifest::decode(&bytes))
+        Ok(SegmentManifest::decode(&bytes))
     }
 
     pub(crate) fn write(&self, device: &dyn Device) -> io::Result<()> {
@@ -51,9 +51,9 @@ impl Manifest {
         format!("{lines}crc {:08x}\n", crc32fast::hash(lines.as_bytes()))
     }
 
-    fn decode(bytes: &[u8]) -> Option<Manifest> {
+    fn decode(bytes: &[u8]) -> Option<SegmentManifest> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let mut manifest = Manifest::default();
+        let mut manifest = SegmentManifest::default();
         for line in text.lines() {
             match line.split_once(' ')? {
                 ("present", id) => _ = manifest.present.insert(id_in(id, "")?),
@@ -77,17 +77,20 @@ mod tests {
 
     #[test]
     fn a_manifest_reads_back_and_every_flipped_bit_is_noticed() {
-        let manifest = Manifest { present: [0, 7, u32::MAX].into(), lost: [3].into() };
+        let manifest = SegmentManifest { present: [0, 7, u32::MAX].into(), lost: [3].into() };
         let text = manifest.encode();
-        assert_eq!(Manifest::decode(text.as_bytes()), Some(manifest));
-        assert_eq!(Manifest::decode(Manifest::default().encode().as_bytes()), Some(Manifest::default()));
+        assert_eq!(SegmentManifest::decode(text.as_bytes()), Some(manifest));
+        assert_eq!(
+            SegmentManifest::decode(SegmentManifest::default().encode().as_bytes()),
+            Some(SegmentManifest::default())
+        );
         for bit in 0..text.len() * 8 {
             let mut bytes = text.clone().into_bytes();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Manifest::decode(&bytes), None, "bit {bit}");
+            assert_eq!(SegmentManifest::decode(&bytes), None, "bit {bit}");
         }
         for length in 0..text.len() {
-            assert_eq!(Manifest::decode(&text.as_bytes()[..length]), None, "{length}");
+            assert_eq!(SegmentManifest::decode(&text.as_bytes()[..length]), None, "{length}");
         }
     }
 }

@@ -34,10 +34,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-pub use error::{Damage, Losses, StoreError};
+pub use error::{DamagedRange, LogLosses, StoreError};
 pub use format::{NEVER, Position, RecordKey, WORDS_MAX, micros, minutes_up, record_bytes, trimmed};
 pub use manifest::NAME as MANIFEST;
-pub use writer::Writer;
+pub use writer::LogWriter;
 
 use crate::device::{Blob, Device};
 use expiry::Expiries;
@@ -46,32 +46,32 @@ use format::{
     segment_name,
 };
 use hint::Hint;
-use reader::{Reader, Sink, Tally, walk};
-use writer::State;
+use reader::{RecordSink, SegmentReader, WalkSummary, walk};
+use writer::WriterState;
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LogOptions {
     /// A segment that has reached this length is sealed, synced and followed by a new one. At most
     /// [`Options::SEGMENT_BYTES_MAX`]; every segment costs an open file. While little counts, segments are shorter, down to
     /// a MiB: what is dead can only be let go of segment by segment.
     pub segment_bytes: u32,
 }
 
-impl Options {
+impl LogOptions {
     /// Longest [`Options::segment_bytes`].
     pub const SEGMENT_BYTES_MAX: u32 = SEGMENT_BYTES_MAX as u32;
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { segment_bytes: Options::SEGMENT_BYTES_MAX }
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { segment_bytes: LogOptions::SEGMENT_BYTES_MAX }
     }
 }
 
 /// A record without its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct VisitedRecord {
     /// What it is found by.
     pub key: RecordKey,
     /// As it was pushed.
@@ -86,16 +86,16 @@ pub struct Visit {
     pub has_expired: bool,
 }
 
-impl Visit {
-    fn new(position: Position, header: &RecordHeader) -> Visit {
+impl VisitedRecord {
+    fn new(position: Position, header: &RecordHeader) -> VisitedRecord {
         let RecordHeader { key, tag, expires_minutes, words } = *header;
-        Visit { key, tag, position, words: usize::from(words), expires_minutes, has_expired: false }
+        VisitedRecord { key, tag, position, words: usize::from(words), expires_minutes, has_expired: false }
     }
 }
 
 /// A record that was read and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct LogRecord {
     /// What it is found by.
     pub key: RecordKey,
     /// As it was pushed.
@@ -122,7 +122,7 @@ pub struct Recovery {
     /// Files beside the segments with what was cut off, by name, and their lengths.
     pub torn: Vec<(String, u64)>,
     /// What was skipped; everything else is served.
-    pub losses: Losses,
+    pub losses: LogLosses,
     /// Hints that were used instead of what they cover.
     pub hints: usize,
     /// Hints that were unfinished, damaged or did not fit, by name. The segment was read instead.
@@ -139,7 +139,7 @@ pub struct Verification {
     /// Intact records, superseded ones included.
     pub records: u64,
     /// What is damaged.
-    pub losses: Losses,
+    pub losses: LogLosses,
     /// Hints read.
     pub hints: usize,
     /// Hints of sealed segments that are missing, damaged or do not fit, by name. They cost time at the next start,
@@ -182,7 +182,7 @@ impl SegmentUsage {
 
 /// What a log takes up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct LogUsage {
     /// Segment files.
     pub segments: u64,
     /// Their length, hints left out.
@@ -232,15 +232,15 @@ impl Segment {
 }
 
 /// Live bytes by slot, apart from the segments so that accounting takes no lock.
-struct Live([OnceLock<Box<[AtomicI64; 256]>>; 256]);
+struct LiveBytes([OnceLock<Box<[AtomicI64; 256]>>; 256]);
 
-impl Default for Live {
-    fn default() -> Live {
-        Live([const { OnceLock::new() }; 256])
+impl Default for LiveBytes {
+    fn default() -> LiveBytes {
+        LiveBytes([const { OnceLock::new() }; 256])
     }
 }
 
-impl Live {
+impl LiveBytes {
     fn of(&self, slot: u16) -> &AtomicI64 {
         let [high, low] = slot.to_be_bytes().map(usize::from);
         &self.0[high].get_or_init(|| Box::new([const { AtomicI64::new(0) }; 256]))[low]
@@ -252,17 +252,17 @@ impl Live {
 /// Locks are taken in the order writer, slots. Only the writer's is held over I/O: it *is* the order of appends.
 pub struct Log {
     device: Arc<dyn Device>,
-    options: Options,
-    state: Mutex<State>,
+    options: LogOptions,
+    state: Mutex<WriterState>,
     slots: RwLock<Vec<Option<Arc<Segment>>>>,
-    live: Live,
+    live: LiveBytes,
     /// Length at which the present segment is sealed.
     segment_bytes: AtomicU64,
     /// Records that expire at or before this are gone for good, whatever the caller's clock says later. It is
     /// written with every frame, and before any file is removed: that keeps an older record of a forgotten key,
     /// which may still lie in an earlier segment, from coming back.
     floor: AtomicI64,
-    pool: OnceLock<fetch::Pool>,
+    pool: OnceLock<fetch::FetchPool>,
 }
 
 impl Log {
@@ -273,8 +273,8 @@ impl Log {
     /// [`StoreError::Newer`], [`StoreError::Older`], or the device's. Damage is no error: it is in the [`Recovery`].
     pub fn open(
         device: Arc<dyn Device>,
-        options: Options,
-        visit: &mut dyn FnMut(&Visit),
+        options: LogOptions,
+        visit: &mut dyn FnMut(&VisitedRecord),
     ) -> Result<(Log, Recovery), StoreError> {
         recovery::open(device, options, &[], visit)
     }
@@ -282,7 +282,7 @@ impl Log {
     /// Opens the log beside the segments with these numbers, which are of an earlier format.
     pub(crate) fn open_beside_older(
         device: Arc<dyn Device>,
-        options: Options,
+        options: LogOptions,
         older: &[u32],
     ) -> Result<(Log, Recovery), StoreError> {
         recovery::open(device, options, older, &mut |_| {})
@@ -290,8 +290,8 @@ impl Log {
 
     fn new(
         device: Arc<dyn Device>,
-        options: Options,
-        state: State,
+        options: LogOptions,
+        state: WriterState,
         slots: Vec<Option<Arc<Segment>>>,
         floor: i64,
     ) -> Log {
@@ -300,7 +300,7 @@ impl Log {
             options,
             state: Mutex::new(state),
             slots: RwLock::new(slots),
-            live: Live::default(),
+            live: LiveBytes::default(),
             segment_bytes: AtomicU64::new(0),
             floor: AtomicI64::new(floor),
             pool: OnceLock::new(),
@@ -311,8 +311,8 @@ impl Log {
     ///
     /// # Errors
     /// [`StoreError::Failed`] if an earlier write or sync has failed.
-    pub fn begin(&self) -> Result<Writer<'_>, StoreError> {
-        Writer::new(self, lock(&self.state))
+    pub fn begin(&self) -> Result<LogWriter<'_>, StoreError> {
+        LogWriter::new(self, lock(&self.state))
     }
 
     /// Whether a record that was pushed can be read already. Positions of groups that were not committed may be
@@ -336,7 +336,7 @@ impl Log {
     ///
     /// # Errors
     /// [`StoreError::Damaged`], [`StoreError::Missing`], or the device's.
-    pub fn read(&self, position: Position, words_hint: usize) -> Result<Record, StoreError> {
+    pub fn read(&self, position: Position, words_hint: usize) -> Result<LogRecord, StoreError> {
         match self.segment(position.slot()) {
             Some(segment) => fetch::fetch(&segment, position, words_hint),
             None => Err(StoreError::Missing { slot: position.slot(), offset: position.offset() }),
@@ -349,9 +349,9 @@ impl Log {
     pub fn read_many(
         &self,
         wanted: &[(Position, usize)],
-        each: &mut dyn FnMut(usize, Result<Record, StoreError>),
+        each: &mut dyn FnMut(usize, Result<LogRecord, StoreError>),
     ) {
-        let pool = || self.pool.get_or_init(fetch::Pool::start);
+        let pool = || self.pool.get_or_init(fetch::FetchPool::start);
         fetch::fetch_many(wanted, |slot| self.segment(slot), pool, each);
     }
 
@@ -384,8 +384,8 @@ impl Log {
     }
 
     /// What the log takes up.
-    pub fn usage(&self) -> Usage {
-        self.segments().iter().fold(Usage::default(), |sum, segment| Usage {
+    pub fn usage(&self) -> LogUsage {
+        self.segments().iter().fold(LogUsage::default(), |sum, segment| LogUsage {
             segments: sum.segments + 1,
             disk_bytes: sum.disk_bytes + segment.bytes,
             record_bytes: sum.record_bytes + segment.record_bytes,
@@ -398,22 +398,26 @@ impl Log {
     ///
     /// # Errors
     /// [`StoreError::Missing`] if there is no such segment, or the device's. Damage is in the answer.
-    pub fn scan(&self, slot: u16, each: &mut dyn FnMut(&Visit, &[u64])) -> Result<Losses, StoreError> {
-        struct Scan<'a>(Vec<u64>, &'a mut dyn FnMut(&Visit, &[u64]));
-        impl Sink for Scan<'_> {
+    pub fn scan(
+        &self,
+        slot: u16,
+        each: &mut dyn FnMut(&VisitedRecord, &[u64]),
+    ) -> Result<LogLosses, StoreError> {
+        struct ScanSink<'a>(Vec<u64>, &'a mut dyn FnMut(&VisitedRecord, &[u64]));
+        impl RecordSink for ScanSink<'_> {
             fn record(&mut self, position: Position, header: &RecordHeader, words: &[u8]) {
                 format::read_words(words, &mut self.0);
-                (self.1)(&Visit::new(position, header), &self.0);
+                (self.1)(&VisitedRecord::new(position, header), &self.0);
             }
         }
         let segment = self.segment(slot).ok_or(StoreError::Missing { slot, offset: 0 })?;
-        let mut losses = Losses::default();
+        let mut losses = LogLosses::default();
         let mut buffer = Vec::new();
         let size = segment.size.load(Ordering::Acquire);
-        let mut reader = Reader::new(&*segment.blob, size, &mut buffer);
+        let mut reader = SegmentReader::new(&*segment.blob, size, &mut buffer);
         let header = SEGMENT_HEADER_BYTES as u64;
-        let (at, mut sink) = ((segment.id, slot), Scan(Vec::new(), each));
-        walk(&mut reader, at, header, &mut sink, &mut Tally::new(), &mut losses)
+        let (at, mut sink) = ((segment.id, slot), ScanSink(Vec::new(), each));
+        walk(&mut reader, at, header, &mut sink, &mut WalkSummary::new(), &mut losses)
             .map_err(StoreError::io(segment.name()))?;
         Ok(losses)
     }
@@ -472,17 +476,17 @@ impl Log {
     pub fn verify(
         &self,
         progress: &mut dyn FnMut(u64, u64),
-        each: &mut dyn FnMut(&Visit),
+        each: &mut dyn FnMut(&VisitedRecord),
     ) -> Result<Verification, StoreError> {
-        struct Check<'a> {
-            each: &'a mut dyn FnMut(&Visit),
+        struct VerifySink<'a> {
+            each: &'a mut dyn FnMut(&VisitedRecord),
             progress: &'a mut dyn FnMut(u64, u64),
             done: u64,
             all: u64,
         }
-        impl Sink for Check<'_> {
+        impl RecordSink for VerifySink<'_> {
             fn record(&mut self, position: Position, header: &RecordHeader, _words: &[u8]) {
-                (self.each)(&Visit::new(position, header));
+                (self.each)(&VisitedRecord::new(position, header));
             }
 
             fn frame(&mut self, header: &FrameHeader, _frame: &[u8]) {
@@ -499,15 +503,15 @@ impl Log {
         segments.sort_unstable_by_key(|(segment, _)| segment.id);
         let lost = lock(&self.state).lost();
         let all = segments.iter().map(|(_, size)| size).sum();
-        let mut check = Check { each, progress, done: 0, all };
+        let mut check = VerifySink { each, progress, done: 0, all };
         let mut found = Verification { segments: segments.len(), ..Verification::default() };
         found.losses.missing = lost;
         let mut buffer = Vec::new();
         for (segment, size) in segments {
             let io = || StoreError::io(segment.name());
             let start = SEGMENT_HEADER_BYTES as u64;
-            let mut reader = Reader::new(&*segment.blob, size, &mut buffer);
-            let mut tally = Tally::new();
+            let mut reader = SegmentReader::new(&*segment.blob, size, &mut buffer);
+            let mut tally = WalkSummary::new();
             match SegmentHeader::decode(reader.at(0, SEGMENT_HEADER_BYTES).map_err(io())?, segment.id) {
                 Ok(header) => tally.sequence = Some(header.sequence),
                 Err(_) => found.losses.add(segment.id, 0, start.min(size)),

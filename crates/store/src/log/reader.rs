@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use super::error::Losses;
+use super::error::LogLosses;
 use super::format::{
     FRAME_HEADER_BYTES, FRAME_MARK, FrameHeader, Position, RECORD_HEADER_BYTES, RecordHeader, address,
     read_record, record_length,
@@ -19,7 +19,7 @@ const SHORT_BYTES: usize = 4 << 10;
 const PROBE_BYTES: u64 = 512 << 20;
 
 /// A file seen through a window that moves forward.
-pub(crate) struct Reader<'a> {
+pub(crate) struct SegmentReader<'a> {
     blob: &'a dyn Blob,
     size: u64,
     /// Where in the file the window begins.
@@ -29,10 +29,10 @@ pub(crate) struct Reader<'a> {
     buffer: &'a mut Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SegmentReader<'a> {
     /// Reads the first `size` bytes of the file. The buffer's content does not matter; it only saves allocations.
-    pub(crate) fn new(blob: &'a dyn Blob, size: u64, buffer: &'a mut Vec<u8>) -> Reader<'a> {
-        Reader { blob, size, start: 0, filled: 0, buffer }
+    pub(crate) fn new(blob: &'a dyn Blob, size: u64, buffer: &'a mut Vec<u8>) -> SegmentReader<'a> {
+        SegmentReader { blob, size, start: 0, filled: 0, buffer }
     }
 
     /// The bytes at `offset`: `length` of them, or as many as the file has.
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What a [`walk`] finds.
-pub(crate) trait Sink {
+pub(crate) trait RecordSink {
     /// An intact record; `words` are the bytes of its words.
     fn record(&mut self, position: Position, header: &RecordHeader, words: &[u8]);
     /// All records of a frame were intact and have been given.
@@ -107,7 +107,7 @@ pub(crate) trait Sink {
 
 /// What was learned on the way through one segment or several.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct WalkSummary {
     pub(crate) records: u64,
     pub(crate) groups: u64,
     pub(crate) floor: i64,
@@ -119,13 +119,13 @@ pub(crate) struct Tally {
     pub(crate) gap: u64,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Tally {
-        Tally { records: 0, groups: 0, floor: i64::MIN, group: None, sequence: None, gap: 0 }
+impl WalkSummary {
+    pub(crate) fn new() -> WalkSummary {
+        WalkSummary { records: 0, groups: 0, floor: i64::MIN, group: None, sequence: None, gap: 0 }
     }
 
     /// Takes note of a frame before which so many bytes were skipped.
-    pub(crate) fn frame(&mut self, header: &FrameHeader, skipped: u64, losses: &mut Losses) {
+    pub(crate) fn frame(&mut self, header: &FrameHeader, skipped: u64, losses: &mut LogLosses) {
         self.expect(header.sequence, skipped, losses);
         self.sequence = Some(header.sequence_end());
         self.floor = self.floor.max(header.floor);
@@ -134,7 +134,7 @@ impl Tally {
     }
 
     /// Takes note that the next record has this number.
-    pub(crate) fn expect(&mut self, sequence: u64, skipped: u64, losses: &mut Losses) {
+    pub(crate) fn expect(&mut self, sequence: u64, skipped: u64, losses: &mut LogLosses) {
         if let Some(expected) = self.sequence {
             // Records that were taken back leave no gap; what does not fit into the bytes is not believed.
             let fit = skipped / RECORD_HEADER_BYTES as u64;
@@ -150,12 +150,12 @@ impl Tally {
 /// # Errors
 /// Only what the device answers.
 pub(crate) fn walk(
-    reader: &mut Reader<'_>,
+    reader: &mut SegmentReader<'_>,
     (id, slot): (u32, u16),
     from: u64,
-    sink: &mut impl Sink,
-    tally: &mut Tally,
-    losses: &mut Losses,
+    sink: &mut impl RecordSink,
+    tally: &mut WalkSummary,
+    losses: &mut LogLosses,
 ) -> io::Result<bool> {
     let mut probes = PROBE_BYTES;
     let mut intact = true;

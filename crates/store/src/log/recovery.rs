@@ -18,15 +18,15 @@ use std::sync::atomic::Ordering;
 use super::error::StoreError;
 use super::expiry::Expiries;
 use super::format::{
-    FORMAT, FRAME_HEADER_BYTES, FrameHeader, HeaderError, Position, RecordHeader, SEGMENT_BYTES_MAX,
-    SEGMENT_HEADER_BYTES, SegmentHeader, hint_name, id_in, micros, offset_in, offset_of, record_bytes,
+    FORMAT, FRAME_HEADER_BYTES, FrameHeader, Position, RecordHeader, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES,
+    SegmentHeader, SegmentHeaderError, hint_name, id_in, micros, offset_in, offset_of, record_bytes,
     segment_name,
 };
-use super::hint::{Entry, Hint, HintWriter};
-use super::manifest::{self, Manifest, gone_name};
-use super::reader::{Reader, Sink, Tally, walk};
-use super::writer::{Resume, State, create_segment};
-use super::{Log, Options, Recovery, SLOTS, Segment, Visit};
+use super::hint::{Hint, HintEntry, HintWriter};
+use super::manifest::{self, SegmentManifest, gone_name};
+use super::reader::{RecordSink, SegmentReader, WalkSummary, walk};
+use super::writer::{ResumePoint, WriterState, create_segment};
+use super::{Log, LogOptions, Recovery, SLOTS, Segment, VisitedRecord};
 use crate::device::{Blob, Device, is_lack, read_full};
 
 /// What the name of a file ends in that has the cut off end of a segment.
@@ -34,7 +34,7 @@ const TORN: &str = ".torn";
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
-struct Found {
+struct FoundSegment {
     id: u32,
     blob: Box<dyn Blob>,
     /// As far as a position reaches.
@@ -45,13 +45,13 @@ struct Found {
     hint: Option<Hint>,
 }
 
-impl Found {
+impl FoundSegment {
     fn io(&self) -> impl FnOnce(io::Error) -> StoreError + use<> {
         StoreError::io(segment_name(self.id))
     }
 
     fn has_frames(&self, buffer: &mut Vec<u8>) -> Result<bool, StoreError> {
-        let mut reader = Reader::new(&*self.blob, self.size, buffer);
+        let mut reader = SegmentReader::new(&*self.blob, self.size, buffer);
         Ok(reader.next_frame(self.id, HEADER).map_err(self.io())?.is_some())
     }
 }
@@ -59,9 +59,9 @@ impl Found {
 /// Opens the log in a directory. The segments with the numbers in `pass` are left alone.
 pub(crate) fn open(
     device: Arc<dyn Device>,
-    options: Options,
+    options: LogOptions,
     pass: &[u32],
-    visit: &mut dyn FnMut(&Visit),
+    visit: &mut dyn FnMut(&VisitedRecord),
 ) -> Result<(Log, Recovery), StoreError> {
     let mut recovery = Recovery::default();
     let (mut found, hints, mut next_id) = list(&*device, pass)?;
@@ -72,7 +72,7 @@ pub(crate) fn open(
     // One that has become empty is as good as missing; its file is left alone.
     found.retain(|found| found.bytes > 0 || !listed.knows(found.id));
     let mut manifest =
-        Manifest { present: found.iter().map(|found| found.id).collect(), lost: BTreeSet::new() };
+        SegmentManifest { present: found.iter().map(|found| found.id).collect(), lost: BTreeSet::new() };
     for id in
         listed.present.union(&listed.lost).filter(|id| !manifest.present.contains(id) && !gone.contains(id))
     {
@@ -98,7 +98,7 @@ pub(crate) fn open(
     let end = find_end(&found, &mut buffer)?;
     let floors = found.iter().filter_map(|found| Some(found.header.as_ref()?.floor));
     let floor = floors.fold(end.floor, i64::max);
-    let mut tally = Tally::new();
+    let mut tally = WalkSummary::new();
     let mut table = Vec::new();
     let mut active = None;
     let mut previous = None;
@@ -133,7 +133,7 @@ pub(crate) fn open(
         let (id, slot) = (found.id, table.len() as u16);
         let io = found.io();
         let hint = found.hint.take();
-        let mut visitor = Visitor {
+        let mut visitor = RecoverySink {
             slot,
             visit: &mut *visit,
             floor,
@@ -170,13 +170,13 @@ pub(crate) fn open(
             None if needed && from == HEADER => Some(HintWriter::create(&device, id)),
             None => None,
         };
-        let mut reader = Reader::new(&*found.blob, kept, &mut buffer);
+        let mut reader = SegmentReader::new(&*found.blob, kept, &mut buffer);
         let intact = walk(&mut reader, (id, slot), from, &mut visitor, &mut tally, &mut recovery.losses)
             .map_err(io)?;
         if found.bytes > found.size {
             recovery.losses.add(id, found.size, found.bytes);
         }
-        let Visitor { record_bytes, expires_max, expiries, hint, .. } = visitor;
+        let RecoverySink { record_bytes, expires_max, expiries, hint, .. } = visitor;
         let mut hint = hint.unwrap_or_else(|| HintWriter::none(&device, id));
         if !intact {
             hint.give_up();
@@ -245,12 +245,12 @@ pub(crate) fn open(
         );
     }
     let group = tally.group.max(end.group).map_or(0, |group| group.wrapping_add(1));
-    let state = State::new(Resume { active, hint, group, sequence, floor, next_id, manifest });
+    let state = WriterState::new(ResumePoint { active, hint, group, sequence, floor, next_id, manifest });
     Ok((Log::new(device, options, state, table, floor), recovery))
 }
 
 /// The segments by their ids, the ids of the hints, and the first id that no segment has or is below.
-fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<Found>, HashSet<u32>, u32), StoreError> {
+fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<FoundSegment>, HashSet<u32>, u32), StoreError> {
     let names = device.list().map_err(StoreError::io("listing segments"))?;
     let hints = names.iter().filter_map(|name| id_in(name, ".hint")).collect();
     let mut ids: Vec<u32> = names.iter().filter_map(|name| id_in(name, ".seg")).collect();
@@ -270,38 +270,39 @@ fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<Found>, HashSet<u32>, 
         let count = read_full(&*blob, 0, &mut head).map_err(io())?;
         let header = match SegmentHeader::decode(&head[..count], id) {
             Ok(header) => Some(header),
-            Err(HeaderError::Damaged) => None,
-            Err(HeaderError::Older(found)) => return Err(StoreError::Older { segment, found }),
-            Err(HeaderError::Newer(found)) => {
+            Err(SegmentHeaderError::Damaged) => None,
+            Err(SegmentHeaderError::Older(found)) => return Err(StoreError::Older { segment, found }),
+            Err(SegmentHeaderError::Newer(found)) => {
                 return Err(StoreError::Newer { segment, found, supported: FORMAT });
             }
         };
-        found.push(Found { id, blob, size, bytes, header, hint: None });
+        found.push(FoundSegment { id, blob, size, bytes, header, hint: None });
     }
     Ok((found, hints, next))
 }
 
 /// The list of segments, if it is intact, and the numbers of those that were being removed.
-fn manifest_of(device: &dyn Device) -> Result<(Option<Manifest>, BTreeSet<u32>), StoreError> {
-    let known = Manifest::read(device).map_err(StoreError::io(manifest::NAME))?;
+fn manifest_of(device: &dyn Device) -> Result<(Option<SegmentManifest>, BTreeSet<u32>), StoreError> {
+    let known = SegmentManifest::read(device).map_err(StoreError::io(manifest::NAME))?;
     let names = device.list().map_err(StoreError::io("listing segments"))?;
     Ok((known, names.iter().filter_map(|name| id_in(name, ".gone")).collect()))
 }
 
 /// Whether there is a segment that the list on disk does not name: what is written there would not be missed.
-fn is_new(known: &Option<Manifest>, now: &Manifest) -> bool {
+fn is_new(known: &Option<SegmentManifest>, now: &SegmentManifest) -> bool {
     !known.as_ref().is_some_and(|known| now.present.is_subset(&known.present))
 }
 
 /// Removes a newest segment that was torn while it was being created: nothing was ever in it.
 fn remove_unborn(
     device: &dyn Device,
-    found: &mut Vec<Found>,
-    listed: &Manifest,
+    found: &mut Vec<FoundSegment>,
+    listed: &SegmentManifest,
     recovery: &mut Recovery,
 ) -> Result<(), StoreError> {
-    let is_unborn =
-        |newest: &mut Found| newest.header.is_none() && newest.size <= HEADER && !listed.knows(newest.id);
+    let is_unborn = |newest: &mut FoundSegment| {
+        newest.header.is_none() && newest.size <= HEADER && !listed.knows(newest.id)
+    };
     let unborn = found.pop_if(is_unborn);
     if let Some(unborn) = unborn {
         recovery.truncated_bytes += unborn.size;
@@ -312,7 +313,7 @@ fn remove_unborn(
 }
 
 /// Where the log ends.
-struct End {
+struct LogEnd {
     /// How many segments there are, and the index of the one in which it ends.
     segments: usize,
     segment: usize,
@@ -324,8 +325,8 @@ struct End {
 }
 
 /// Looks for the last group that counts, from the newest segment backwards; one segment is nearly always enough.
-fn find_end(found: &[Found], buffer: &mut Vec<u8>) -> Result<End, StoreError> {
-    let mut end = End { segments: found.len(), segment: 0, offset: HEADER, group: None, floor: i64::MIN };
+fn find_end(found: &[FoundSegment], buffer: &mut Vec<u8>) -> Result<LogEnd, StoreError> {
+    let mut end = LogEnd { segments: found.len(), segment: 0, offset: HEADER, group: None, floor: i64::MIN };
     for (index, segment) in found.iter().enumerate().rev() {
         let newest = index + 1 == found.len();
         if let Some(offset) = end_in(segment, newest, &mut end, buffer).map_err(segment.io())? {
@@ -337,13 +338,18 @@ fn find_end(found: &[Found], buffer: &mut Vec<u8>) -> Result<End, StoreError> {
 }
 
 /// Where the last group that counts ends in a segment, if one does.
-fn end_in(segment: &Found, newest: bool, end: &mut End, buffer: &mut Vec<u8>) -> io::Result<Option<u64>> {
+fn end_in(
+    segment: &FoundSegment,
+    newest: bool,
+    end: &mut LogEnd,
+    buffer: &mut Vec<u8>,
+) -> io::Result<Option<u64>> {
     let group_behind = end.group;
     let hint = segment.hint.as_ref().filter(|hint| hint.ends_group());
     let from = hint.map_or(HEADER, Hint::covers);
     let mut ends = hint.map(Hint::covers);
     let mut durable = if newest { segment.hint.as_ref().map_or(HEADER, Hint::covers) } else { u64::MAX };
-    let mut reader = Reader::new(&*segment.blob, segment.size, buffer);
+    let mut reader = SegmentReader::new(&*segment.blob, segment.size, buffer);
     if newest {
         let mut at = from;
         while let Some((offset, header)) = reader.next_frame(segment.id, at)? {
@@ -469,9 +475,9 @@ fn forget_torn(device: &dyn Device) {
 }
 
 /// Hands records on, and sums them up for their segment.
-struct Visitor<'a> {
+struct RecoverySink<'a> {
     slot: u16,
-    visit: &'a mut dyn FnMut(&Visit),
+    visit: &'a mut dyn FnMut(&VisitedRecord),
     floor: i64,
     record_bytes: u64,
     expires_max: u32,
@@ -479,8 +485,8 @@ struct Visitor<'a> {
     hint: Option<HintWriter>,
 }
 
-impl Visitor<'_> {
-    fn entries(&mut self, frame: u64, entries: &[Entry]) {
+impl RecoverySink<'_> {
+    fn entries(&mut self, frame: u64, entries: &[HintEntry]) {
         let mut offset = frame + FRAME_HEADER_BYTES as u64;
         for entry in entries {
             let header = RecordHeader::decode(entry);
@@ -495,11 +501,11 @@ impl Visitor<'_> {
         self.expires_max = self.expires_max.max(header.expires_minutes);
         self.expiries.add(header.expires_minutes, bytes);
         let has_expired = micros(header.expires_minutes) <= self.floor;
-        (self.visit)(&Visit { has_expired, ..Visit::new(position, header) });
+        (self.visit)(&VisitedRecord { has_expired, ..VisitedRecord::new(position, header) });
     }
 }
 
-impl Sink for Visitor<'_> {
+impl RecordSink for RecoverySink<'_> {
     fn record(&mut self, position: Position, header: &RecordHeader, _words: &[u8]) {
         self.give(position, header);
     }

@@ -13,12 +13,12 @@ use super::format::{
     record_bytes, segment_name, trimmed,
 };
 use super::hint::HintWriter;
-use super::manifest::{self, Manifest, gone_name};
+use super::manifest::{self, SegmentManifest, gone_name};
 use super::{Log, Segment};
 use crate::device::{Blob, Device, is_lack};
 
 /// What only the holder of the writer's lock may see.
-pub(crate) struct State {
+pub(crate) struct WriterState {
     active: Arc<Segment>,
     /// Bytes of the active segment that are written.
     size: u64,
@@ -47,16 +47,16 @@ pub(crate) struct State {
     durable: u64,
     unsynced: bool,
     next_id: u32,
-    manifest: Manifest,
+    manifest: SegmentManifest,
     /// Segments that were removed and are in the list that is on disk.
     removed: Vec<u32>,
     hint: HintWriter,
-    start: Start,
+    start: GroupStart,
     failed: Option<Arc<str>>,
 }
 
 /// Where the group began, to take it back.
-struct Start {
+struct GroupStart {
     segment: Arc<Segment>,
     size: u64,
     record_bytes: u64,
@@ -67,9 +67,9 @@ struct Start {
     filled: Vec<Arc<Segment>>,
 }
 
-impl Start {
-    fn of(segment: &Arc<Segment>, size: u64, sequence: u64, floor: i64) -> Start {
-        Start {
+impl GroupStart {
+    fn of(segment: &Arc<Segment>, size: u64, sequence: u64, floor: i64) -> GroupStart {
+        GroupStart {
             segment: segment.clone(),
             size,
             record_bytes: segment.record_bytes.load(Ordering::Relaxed),
@@ -82,23 +82,23 @@ impl Start {
 }
 
 /// What recovery hands on to the writer.
-pub(crate) struct Resume {
+pub(crate) struct ResumePoint {
     pub(crate) active: Arc<Segment>,
     pub(crate) hint: HintWriter,
     pub(crate) group: u64,
     pub(crate) sequence: u64,
     pub(crate) floor: i64,
     pub(crate) next_id: u32,
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: SegmentManifest,
 }
 
-impl State {
+impl WriterState {
     /// All of the active segment is durable.
-    pub(crate) fn new(resume: Resume) -> State {
-        let Resume { active, hint, group, sequence, floor, next_id, manifest } = resume;
+    pub(crate) fn new(resume: ResumePoint) -> WriterState {
+        let ResumePoint { active, hint, group, sequence, floor, next_id, manifest } = resume;
         let size = active.size.load(Ordering::Acquire);
-        State {
-            start: Start::of(&active, size, sequence, floor),
+        WriterState {
+            start: GroupStart::of(&active, size, sequence, floor),
             durable: address(active.id, size),
             active,
             size,
@@ -136,7 +136,7 @@ impl State {
         if self.manifest.lost.is_empty() {
             return Ok(());
         }
-        let manifest = Manifest { present: self.manifest.present.clone(), lost: BTreeSet::new() };
+        let manifest = SegmentManifest { present: self.manifest.present.clone(), lost: BTreeSet::new() };
         manifest.write(device).map_err(StoreError::of_device(manifest::NAME))?;
         self.manifest = manifest;
         Ok(())
@@ -166,7 +166,7 @@ impl State {
     }
 
     fn begin_group(&mut self) {
-        self.start = Start::of(&self.active, self.size, self.sequence, self.floor);
+        self.start = GroupStart::of(&self.active, self.size, self.sequence, self.floor);
         self.index = 0;
     }
 
@@ -219,19 +219,22 @@ impl State {
 }
 
 /// Appends groups. There is one at a time; dropping it takes back the group that was not committed.
-pub struct Writer<'a> {
+pub struct LogWriter<'a> {
     log: &'a Log,
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, WriterState>,
     /// The group was taken back.
     over: bool,
 }
 
-impl<'a> Writer<'a> {
-    pub(crate) fn new(log: &'a Log, mut state: MutexGuard<'a, State>) -> Result<Writer<'a>, StoreError> {
+impl<'a> LogWriter<'a> {
+    pub(crate) fn new(
+        log: &'a Log,
+        mut state: MutexGuard<'a, WriterState>,
+    ) -> Result<LogWriter<'a>, StoreError> {
         state.check()?;
         state.begin_group();
         state.start_frame(log.floor(), log.segment_bytes());
-        Ok(Writer { log, state, over: false })
+        Ok(LogWriter { log, state, over: false })
     }
 
     /// Adds a record to the group, without the zero words at its end. It expires at `expires`, in microseconds since
@@ -535,7 +538,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Drop for Writer<'_> {
+impl Drop for LogWriter<'_> {
     fn drop(&mut self) {
         self.abandon();
     }

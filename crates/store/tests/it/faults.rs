@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::log::{Log, Options, Position, RecordKey, StoreError, WORDS_MAX};
+use store::log::{Log, LogOptions, Position, RecordKey, StoreError, WORDS_MAX};
 use store::{FileDevice, MemoryDevice};
 
 use crate::support::{append, key, name, numbers, open, words};
@@ -171,7 +171,7 @@ fn reading_goes_on_beside_writing_and_removing() {
     let (log, ..) = open(&device, 4_000);
     let places = std::sync::Mutex::new(Vec::new());
     let done = std::sync::atomic::AtomicBool::new(false);
-    let check = |found: Result<store::log::Record, StoreError>, number: u64| match found {
+    let check = |found: Result<store::log::LogRecord, StoreError>, number: u64| match found {
         Ok(record) => assert_eq!((record.key, record.words), (key(number), words(number))),
         Err(StoreError::Missing { .. }) => {}
         Err(error) => panic!("{error}"),
@@ -316,7 +316,7 @@ fn a_directory_serves_one_process_and_its_snapshot_goes_its_own_way() {
         let device = Arc::new(FileDevice::open(path).unwrap());
         let mut found = Vec::new();
         let (log, recovery) =
-            Log::open(device, Options { segment_bytes: 300 }, &mut |visit| found.push(*visit)).unwrap();
+            Log::open(device, LogOptions { segment_bytes: 300 }, &mut |visit| found.push(*visit)).unwrap();
         assert!(recovery.losses.is_empty() && recovery.truncated_bytes == 0, "{recovery:?}");
         let numbers = numbers(&log, &found);
         (log, recovery, numbers)

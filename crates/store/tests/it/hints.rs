@@ -1,7 +1,7 @@
 //! Hints are a short cut: with them, without them and whatever they say, the same is found.
 
 use store::MemoryDevice;
-use store::log::Visit;
+use store::log::VisitedRecord;
 
 use crate::support::{append, hint, name, numbers, open};
 
@@ -36,7 +36,7 @@ fn copied(device: &MemoryDevice) -> MemoryDevice {
     copy
 }
 
-fn visits_of(device: &MemoryDevice) -> Vec<Visit> {
+fn visits_of(device: &MemoryDevice) -> Vec<VisitedRecord> {
     open(device, 700).2
 }
 

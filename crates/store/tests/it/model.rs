@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use store::MemoryDevice;
-use store::log::{Log, Options, Position, RecordKey, Visit, micros, minutes_up, record_bytes, trimmed};
+use store::log::{
+    Log, LogOptions, Position, RecordKey, VisitedRecord, micros, minutes_up, record_bytes, trimmed,
+};
 
 use crate::support::{HOUR, Random, key};
 
@@ -24,12 +26,12 @@ struct Store {
 impl Store {
     fn open(device: &MemoryDevice, segment_bytes: u32) -> Store {
         let mut places = BTreeMap::new();
-        let mut visit = |visit: &Visit| {
-            let Visit { key, position, words, expires_minutes, .. } = *visit;
+        let mut visit = |visit: &VisitedRecord| {
+            let VisitedRecord { key, position, words, expires_minutes, .. } = *visit;
             places.insert(key, Place { position, words, expires: expires_minutes });
         };
         let (log, recovery) =
-            Log::open(Arc::new(device.clone()), Options { segment_bytes }, &mut visit).unwrap();
+            Log::open(Arc::new(device.clone()), LogOptions { segment_bytes }, &mut visit).unwrap();
         assert!(recovery.losses.is_empty(), "{recovery:?}");
         places.retain(|_, place| micros(place.expires) > recovery.floor);
         for place in places.values() {

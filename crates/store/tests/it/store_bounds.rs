@@ -81,8 +81,8 @@ fn keys_that_come_again_outlast_a_flood_of_others() {
         let run = store.run();
         let kept = (0..hot).filter(|number| {
             let key = spread(*number);
-            let (shard, hash) = store::Hash::of(key.space, key.kind, key.shingle);
-            matches!(run.shard(shard).find(hash), store::Found::Hot(_))
+            let (shard, hash) = store::KeyHash::of(key.space, key.kind, key.shingle);
+            matches!(run.shard(shard).find(hash), store::KeyLookup::Hot(_))
         });
         let kept = kept.count() as u64;
         assert!(kept * 100 >= hot * 99, "{kept} of {hot} are in memory, durable {durable}");
@@ -134,7 +134,7 @@ fn memory_is_bounded_where_new_keys_heed_vacancies() {
     let (mut refused, mut most) = (0, 0);
     for number in 0..350_000 {
         let key = spread(number);
-        let (shard, hash) = store::Hash::of(key.space, key.kind, key.shingle);
+        let (shard, hash) = store::KeyHash::of(key.space, key.kind, key.shingle);
         let run = store.run();
         let mut keys = run.shard(shard);
         match keys.vacancy(hash, false) {

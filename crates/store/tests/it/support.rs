@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::log::{Log, Options, RecordKey, Recovery, Visit};
+use store::log::{Log, LogOptions, RecordKey, Recovery, VisitedRecord};
 use store::{MemoryDevice, StoreError};
 
 /// SplitMix64.
@@ -32,18 +32,18 @@ pub(crate) fn hint(id: u32) -> String {
 }
 
 /// Opens with short segments, and answers what was visited.
-pub(crate) fn open(device: &MemoryDevice, segment_bytes: u32) -> (Log, Recovery, Vec<Visit>) {
+pub(crate) fn open(device: &MemoryDevice, segment_bytes: u32) -> (Log, Recovery, Vec<VisitedRecord>) {
     try_open(device, segment_bytes).unwrap()
 }
 
 pub(crate) fn try_open(
     device: &MemoryDevice,
     segment_bytes: u32,
-) -> Result<(Log, Recovery, Vec<Visit>), StoreError> {
+) -> Result<(Log, Recovery, Vec<VisitedRecord>), StoreError> {
     let mut visits = Vec::new();
-    let options = Options { segment_bytes };
+    let options = LogOptions { segment_bytes };
     let (log, recovery) =
-        Log::open(Arc::new(device.clone()), options, &mut |visit: &Visit| visits.push(*visit))?;
+        Log::open(Arc::new(device.clone()), options, &mut |visit: &VisitedRecord| visits.push(*visit))?;
     Ok((log, recovery, visits))
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn words(number: u64) -> Vec<u64> {
 }
 
 /// The numbers of the visited records, each of which is read back and checked.
-pub(crate) fn numbers(log: &Log, visits: &[Visit]) -> Vec<u64> {
-    let check = |visit: &Visit| {
+pub(crate) fn numbers(log: &Log, visits: &[VisitedRecord]) -> Vec<u64> {
+    let check = |visit: &VisitedRecord| {
         let record = log.read(visit.position, visit.words).unwrap();
         assert_eq!((record.key, record.tag, record.words.len()), (visit.key, visit.tag, visit.words));
         let number = record.words[0] - 1;

@@ -25,7 +25,7 @@ fn filled(close: bool) -> (MemoryDevice, BTreeMap<RecordKey, String>) {
         store.close(|| Toy).unwrap();
     }
     let mut found = BTreeMap::new();
-    let mut seen = |visit: &store::Visit| _ = found.insert(visit.key, visit.position.slot());
+    let mut seen = |visit: &store::VisitedRecord| _ = found.insert(visit.key, visit.position.slot());
     drop(store);
     let copy = device.torn(usize::MAX);
     let (again, _) = Store::open(std::sync::Arc::new(copy), OPTIONS, &mut seen).unwrap();
@@ -138,7 +138,7 @@ fn damage_to_any_file_costs_what_lies_there_and_is_named() {
                 assert!(files.len() - before <= lost.len(), "{context}");
                 // After a repair nothing is damaged or missing any more, and nothing more is lost.
                 let found = store.verify(&mut |_, _| {}).unwrap().0;
-                let damaged = |losses: &store::Losses| {
+                let damaged = |losses: &store::LogLosses| {
                     losses.ranges.iter().map(|range| range.segment.clone()).collect::<Vec<_>>()
                 };
                 let segments = [damaged(&found.losses), damaged(&again.losses)].concat();

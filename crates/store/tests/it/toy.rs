@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use store::{
-    Cold, Found, Hash, Meaning, MemoryDevice, Options, Position, Record, RecordKey, Recovery, Store,
-    StoreError,
+    CellSemantics, ColdKey, KeyHash, KeyLookup, LogRecord, MemoryDevice, Options, Position, RecordKey,
+    Recovery, Store, StoreError,
 };
 
 /// The kind is the tag, and the first word says when a value expires.
 pub(crate) struct Toy;
 
-impl Meaning for Toy {
+impl CellSemantics for Toy {
     fn kind(&self, tag: u16) -> (u16, u16) {
         (1, tag)
     }
@@ -43,22 +43,22 @@ pub(crate) fn transact(
     floor: i64,
     mut change: impl FnMut(usize, &mut Vec<u64>),
 ) -> Result<u64, StoreError> {
-    let hashed: Vec<(usize, Hash)> =
-        keys.iter().map(|key| Hash::of(key.space, key.kind, key.shingle)).collect();
-    let mut images: HashMap<Hash, (Position, Option<Record>)> = HashMap::new();
+    let hashed: Vec<(usize, KeyHash)> =
+        keys.iter().map(|key| KeyHash::of(key.space, key.kind, key.shingle)).collect();
+    let mut images: HashMap<KeyHash, (Position, Option<LogRecord>)> = HashMap::new();
     loop {
         let run = store.run();
         let mut missing = Vec::new();
         for ((shard, hash), key) in hashed.iter().zip(keys) {
             let mut keys = run.shard(*shard);
             keys.pin();
-            if let Found::Cold(_, position, words) = keys.find(*hash) {
+            if let KeyLookup::Cold(_, position, words) = keys.find(*hash) {
                 match images.get(hash) {
                     Some((at, image)) if *at == position => {
                         let words = image.as_ref().map(|image| image.words.as_slice());
                         keys.load(*hash, position, key.kind, words);
                     }
-                    _ => missing.push(Cold { shard: *shard, hash: *hash, position, words }),
+                    _ => missing.push(ColdKey { shard: *shard, hash: *hash, position, words }),
                 }
             }
         }

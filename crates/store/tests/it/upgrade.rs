@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use store::log::{Log, Options, RecordKey};
+use store::log::{Log, LogOptions, RecordKey};
 use store::{Device, MemoryDevice, StoreError, v1};
 
 use crate::support::name;
@@ -65,9 +65,9 @@ fn filled() -> MemoryDevice {
 
 type Contents = BTreeMap<u64, u64>;
 
-fn upgrade(device: &MemoryDevice) -> Result<v1::Upgraded, StoreError> {
+fn upgrade(device: &MemoryDevice) -> Result<v1::UpgradeReport, StoreError> {
     let device: Arc<dyn Device> = Arc::new(device.clone());
-    v1::upgrade(&device, Options { segment_bytes: 200 }, &|_| false, &mut |image, writer| {
+    v1::upgrade(&device, LogOptions { segment_bytes: 200 }, &|_| false, &mut |image, writer| {
         let key = RecordKey { space: 0, kind: 0, shingle: u64::from(image.key[0]) };
         assert_eq!(image.expires, LATER);
         writer.push(key, 0, image.expires, &[image.value.len() as u64, u64::from(image.value[0])])?;
@@ -78,10 +78,12 @@ fn upgrade(device: &MemoryDevice) -> Result<v1::Upgraded, StoreError> {
 fn contents(device: &MemoryDevice) -> Contents {
     let mut visits = Vec::new();
     let (log, recovery) =
-        Log::open(Arc::new(device.clone()), Options { segment_bytes: 200 }, &mut |visit| visits.push(*visit))
-            .unwrap();
+        Log::open(Arc::new(device.clone()), LogOptions { segment_bytes: 200 }, &mut |visit| {
+            visits.push(*visit)
+        })
+        .unwrap();
     assert_eq!(recovery.floor, 2_000);
-    let value = |visit: &store::log::Visit| log.read(visit.position, visit.words).unwrap().words[0];
+    let value = |visit: &store::log::VisitedRecord| log.read(visit.position, visit.words).unwrap().words[0];
     let contents: Contents = visits.iter().map(|visit| (visit.key.shingle, value(visit))).collect();
     assert_eq!(contents.len(), visits.len());
     contents
@@ -96,14 +98,14 @@ fn the_newest_images_are_brought_over() {
     let device = filled();
     assert!(v1::present(&device).unwrap());
     assert!(matches!(
-        Log::open(Arc::new(device.clone()), Options::default(), &mut |_| {}),
+        Log::open(Arc::new(device.clone()), LogOptions::default(), &mut |_| {}),
         Err(StoreError::Older { found: 1, .. })
     ));
     let upgraded = upgrade(&device).unwrap();
     assert_eq!((upgraded.images, upgraded.segments), (5, 2));
     assert!(upgraded.losses.is_empty() && !v1::present(&device).unwrap());
     assert_eq!(contents(&device), expected());
-    assert_eq!(upgrade(&device).unwrap(), v1::Upgraded::default(), "there is nothing left to do");
+    assert_eq!(upgrade(&device).unwrap(), v1::UpgradeReport::default(), "there is nothing left to do");
     let untouched = MemoryDevice::new();
     assert_eq!((upgrade(&untouched).unwrap().segments, untouched.used()), (0, 0));
 }
@@ -152,7 +154,7 @@ fn what_convert_refuses_leaves_all_as_it_was() {
     let device = filled();
     let shared: Arc<dyn Device> = Arc::new(device.clone());
     let refused =
-        v1::upgrade(&shared, Options::default(), &|_| false, &mut |_, _| Err(StoreError::TooLarge("no")));
+        v1::upgrade(&shared, LogOptions::default(), &|_| false, &mut |_, _| Err(StoreError::TooLarge("no")));
     assert!(refused.is_err());
     assert_eq!(device.read(&name(3)), filled().read(&name(3)));
     assert!(v1::present(&device).unwrap());
@@ -165,7 +167,7 @@ fn some_keys_can_be_given_before_the_others() {
     let shared: Arc<dyn Device> = Arc::new(filled());
     let mut keys = Vec::new();
     let upgraded =
-        v1::upgrade(&shared, Options::default(), &|key| matches!(key[0], 1 | 6), &mut |image, _| {
+        v1::upgrade(&shared, LogOptions::default(), &|key| matches!(key[0], 1 | 6), &mut |image, _| {
             keys.push(image.key[0]);
             Ok(())
         });
@@ -180,7 +182,7 @@ fn what_an_earlier_release_has_written_is_brought_over() {
     device.write(&name(0), &bytes.unwrap());
     let shared: Arc<dyn Device> = Arc::new(device.clone());
     let mut keys = Vec::new();
-    let upgraded = v1::upgrade(&shared, Options::default(), &|_| false, &mut |image, writer| {
+    let upgraded = v1::upgrade(&shared, LogOptions::default(), &|_| false, &mut |image, writer| {
         keys.push(image.key);
         writer.push(RecordKey::default(), 0, image.expires, &[image.value.len() as u64])?;
         Ok(())

@@ -6,21 +6,23 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::backtest::{Backtest, Quality, Question, Replay, ReplayError, Report, Side};
-use engine::journal::{Archive, Skipped};
+use engine::backtest::{
+    Backtest, BacktestPair, BacktestQuery, BacktestReport, ClassificationQuality, Replay, ReplayError,
+};
+use engine::journal::{JournalArchive, SkippedData};
 use engine::{Config, Directory, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
 use judge::{Action, Mode};
 use serde::Serialize;
 
-use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, colour, cut, help, say};
-use crate::exit::{Exit, Failure};
+use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, colour, cut, help, say};
+use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
+use crate::message_reader::ThreadsOption;
 use crate::options::{EngineOptions, JsonOption, time};
-use crate::ordered::map_ordered;
-use crate::reading::ThreadsOption;
+use crate::ordered_pool::map_ordered;
 
 /// Judge the journal's decisions anew, by other rules or models, and tell what changes
 #[derive(clap::Args)]
@@ -36,7 +38,7 @@ Reads each decision's facts and readings as they were, and changes nothing; a se
 directory. What needs a fact that was not logged is left out, and named. Precision, recall and the
 false positive rate are of the decisions on which somebody gave feedback. With --replay readings are
 not those that were logged: all events and feedback of the journal run through new statistics.")]
-pub(crate) struct Args {
+pub(crate) struct BacktestArgs {
     /// Configuration file with the rules to try, instead of the data directory's own
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
@@ -87,9 +89,9 @@ impl FromStr for ModelFile {
 
 /// The line of `--json`.
 #[derive(Serialize)]
-struct Line<'a> {
+struct BacktestLine<'a> {
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a BacktestReport,
     rows_per_second: f64,
     threads: usize,
 }
@@ -97,13 +99,13 @@ struct Line<'a> {
 /// Rules that changed most, as far as people are shown them.
 const RULES_SHOWN: usize = 40;
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let directory = args.engine.directory()?;
     let (plan, pipeline) = pipeline(&args, &directory)?;
-    let archive = Archive::open(&directory.journal_path())?;
+    let archive = JournalArchive::open(&directory.journal_path())?;
     let question =
-        Question { from: args.from, to: args.to, bad: args.bad.clone(), caught: args.caught.clone() };
+        BacktestQuery { from: args.from, to: args.to, bad: args.bad.clone(), caught: args.caught.clone() };
     let threads = if args.replay { 1 } else { args.threads.count() };
     let started = Instant::now();
     let descriptions = archive.descriptions()?;
@@ -116,7 +118,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let Some((report, skipped)) = report else { return Ok(Exit::Interrupted) };
     let rows_per_second = report.rows as f64 / started.elapsed().as_secs_f64();
     if out.is_json() {
-        out.json(&Line { report: &report, rows_per_second, threads })?;
+        out.json(&BacktestLine { report: &report, rows_per_second, threads })?;
     } else {
         show(&report, &mut out)?;
     }
@@ -145,15 +147,15 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// The pipeline that is tried.
-fn pipeline(args: &Args, directory: &Directory) -> Result<(Plan, Arc<Pipeline>), Failure> {
+fn pipeline(args: &BacktestArgs, directory: &Directory) -> Result<(Plan, Arc<Pipeline>), CommandError> {
     let path = args.rules.clone().or_else(|| args.engine.config.clone());
     let path = path.unwrap_or_else(|| directory.config_path());
     let mut config = Config::load(&path, &args.engine.overrides());
     for ModelFile { name, path } in &args.model {
-        let bytes =
-            std::fs::read(path).map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+        let bytes = std::fs::read(path)
+            .map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
         if !config.replace_model(args.pipeline.as_deref(), name, bytes) {
-            return Err(Failure::new(format_args!("the configuration has no model `{name}`"))
+            return Err(CommandError::new(format_args!("the configuration has no model `{name}`"))
                 .help(format!("add one to the rules: [[model]] with name = \"{name}\" and its file")));
         }
     }
@@ -161,23 +163,26 @@ fn pipeline(args: &Args, directory: &Directory) -> Result<(Plan, Arc<Pipeline>),
     let pipeline = plan.pipeline(args.pipeline.as_deref()).map(Arc::clone).ok_or_else(|| {
         let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
         let name = args.pipeline.as_deref().unwrap_or_default();
-        Failure::new(format_args!("{} has no pipeline `{name}`", path.display()))
+        CommandError::new(format_args!("{} has no pipeline `{name}`", path.display()))
             .help(format!("expected one of: {}", names.join(", ")))
     })?;
     Ok((plan, pipeline))
 }
 
 /// `None` if it was interrupted.
-fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<(Report, Skipped)>, Failure> {
+fn replay(
+    mut replay: Replay,
+    archive: &JournalArchive,
+) -> Result<Option<(BacktestReport, SkippedData)>, CommandError> {
     let interrupt = Interrupt::watch(None);
-    let mut unread = Skipped::default();
+    let mut unread = SkippedData::default();
     for block in archive.oldest_first() {
         if let Some(block) = unread.pass(block)? {
             unread.pass(replay.note(&block).map_err(|error| block.error(error)))?;
         }
     }
     let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedData::default();
     for block in archive.oldest_first() {
         if interrupt.raised() {
             return Ok(None);
@@ -185,7 +190,7 @@ fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<(Report, Skipp
         let Some(block) = skipped.pass(block)? else { continue };
         match pollster::block_on(replay.take(&block)) {
             Err(ReplayError::Segment(error)) => _ = skipped.pass(Err::<(), _>(block.error(error)))?,
-            taken => taken.map_err(Failure::new)?,
+            taken => taken.map_err(CommandError::new)?,
         }
         progress.set(replay.progress().1, bytes);
     }
@@ -202,16 +207,16 @@ fn replay(mut replay: Replay, archive: &Archive) -> Result<Option<(Report, Skipp
 /// `None` if it was interrupted.
 fn judge(
     backtest: &Backtest,
-    archive: &Archive,
+    archive: &JournalArchive,
     threads: usize,
-) -> Result<Option<(Report, Skipped)>, Failure> {
+) -> Result<Option<(BacktestReport, SkippedData)>, CommandError> {
     let interrupt = Interrupt::watch(None);
     let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
     let mut tally = backtest.tally();
     let judged = |block: Result<engine::journal::Block, engine::journal::JournalError>| {
         block.and_then(|block| backtest.judge(&block).map_err(|error| block.error(error)))
     };
-    let mut skipped = Skipped::default();
+    let mut skipped = SkippedData::default();
     let flow =
         map_ordered(threads, archive.newest_first(), judged, |judgement| match skipped.pass(judgement) {
             _ if interrupt.raised() => ControlFlow::Break(None),
@@ -220,7 +225,7 @@ fn judge(
                 progress.set(tally.bytes(), bytes);
                 ControlFlow::Continue(())
             }
-            Err(error) => ControlFlow::Break(Some(Failure::from(error))),
+            Err(error) => ControlFlow::Break(Some(CommandError::from(error))),
         });
     match flow {
         ControlFlow::Continue(()) => Ok(Some((tally.report(backtest, archive), skipped))),
@@ -229,7 +234,7 @@ fn judge(
     }
 }
 
-fn show(report: &Report, out: &mut Output) -> Result<(), Failure> {
+fn show(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
     out.line(format_args!(
         "{BOLD}{} of {} decisions change{BOLD:#}, {} have another score",
         HumanCount(report.changed),
@@ -237,12 +242,12 @@ fn show(report: &Report, out: &mut Output) -> Result<(), Failure> {
         HumanCount(report.rescored)
     ))?;
     if report.changed > 0 {
-        let mut table = Table::default();
+        let mut table = TextTable::default();
         for change in report.actions.iter().filter(|change| change.before != change.after) {
             table.row([
-                Cell::number(HumanCount(change.rows), BOLD),
-                Cell::text(change.before.name(), colour(change.before)),
-                Cell::text(format!("→ {}", change.after), colour(change.after)),
+                TableCell::number(HumanCount(change.rows), BOLD),
+                TableCell::text(change.before.name(), colour(change.before)),
+                TableCell::text(format!("→ {}", change.after), colour(change.after)),
             ]);
         }
         out.line(format_args!("{table}"))?;
@@ -275,37 +280,45 @@ fn show(report: &Report, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show_quality(labelled: u64, quality: &Side<Quality>, out: &mut Output) -> Result<(), Failure> {
+fn show_quality(
+    labelled: u64,
+    quality: &BacktestPair<ClassificationQuality>,
+    out: &mut Output,
+) -> Result<(), CommandError> {
     out.line(format_args!("\n{BOLD}Of {} with feedback{BOLD:#}", HumanCount(labelled)))?;
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let head = ["", "precision", "recall", "false positive rate", "caught bad", "caught good", "missed bad"];
-    table.row(head.map(|name| Cell::number(name, DIM)));
+    table.row(head.map(|name| TableCell::number(name, DIM)));
     for (name, side) in [("before", quality.before), ("after", quality.after)] {
         let share =
             |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0));
         let counts = side.counts;
         table.row([
-            Cell::text(name, DIM),
-            Cell::number(share(side.precision), BOLD),
-            Cell::number(share(side.recall), BOLD),
-            Cell::number(share(side.false_positive_rate), BOLD),
-            Cell::number(HumanCount(counts.true_positives), DIM),
-            Cell::number(HumanCount(counts.false_positives), DIM),
-            Cell::number(HumanCount(counts.false_negatives), DIM),
+            TableCell::text(name, DIM),
+            TableCell::number(share(side.precision), BOLD),
+            TableCell::number(share(side.recall), BOLD),
+            TableCell::number(share(side.false_positive_rate), BOLD),
+            TableCell::number(HumanCount(counts.true_positives), DIM),
+            TableCell::number(HumanCount(counts.false_positives), DIM),
+            TableCell::number(HumanCount(counts.false_negatives), DIM),
         ]);
     }
     out.line(format_args!("{table}"))
 }
 
-fn show_rules(report: &Report, out: &mut Output) -> Result<(), Failure> {
+fn show_rules(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
     let mut changed: Vec<_> = report.rules.iter().filter(|rule| rule.before != rule.after).collect();
     changed.sort_by_key(|rule| std::cmp::Reverse(rule.before.abs_diff(rule.after)));
     if changed.is_empty() {
         return Ok(());
     }
     out.line(format_args!("\n{BOLD}Rules that fire more or less often{BOLD:#}"))?;
-    let mut table = Table::default();
-    table.row([Cell::number("before", DIM), Cell::number("after", DIM), Cell::text("rule", DIM)]);
+    let mut table = TextTable::default();
+    table.row([
+        TableCell::number("before", DIM),
+        TableCell::number("after", DIM),
+        TableCell::text("rule", DIM),
+    ]);
     for rule in changed.iter().take(RULES_SHOWN) {
         let mode = match rule.mode {
             Some(Mode::Enforce) => String::new(),
@@ -313,9 +326,9 @@ fn show_rules(report: &Report, out: &mut Output) -> Result<(), Failure> {
             None => " (gone)".to_owned(),
         };
         table.row([
-            Cell::number(HumanCount(rule.before), DIM),
-            Cell::number(HumanCount(rule.after), DIM),
-            Cell::text(format!("{}{mode}", rule.rule), BOLD),
+            TableCell::number(HumanCount(rule.before), DIM),
+            TableCell::number(HumanCount(rule.after), DIM),
+            TableCell::text(format!("{}{mode}", rule.rule), BOLD),
         ]);
     }
     out.line(format_args!("{table}"))?;

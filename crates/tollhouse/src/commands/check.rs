@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use engine::preset::Preset;
 use serde::Serialize;
-use server::api::{Decision, Reason};
+use server::api::{DecisionJson, ReasonJson};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::console::{Output, Progress, colour, cut, printable, say};
-use crate::exit::{Exit, Failure};
-use crate::input::messages::Message;
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::InputMessage;
+use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
-use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
-use crate::tally::Tally;
+use crate::tally::VerdictTally;
 
 /// Judge messages
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ sees what those before it left. A file that cannot be read is said on standard e
 over; the exit code is then 1. Nothing is looked up in name service without --dns, whose answers
 are those of today: old mail may have been signed by a key that is gone. Without --data (or
 TOLLHOUSE_DATA), --config and --server an engine in memory works by --preset, and nothing is kept.")]
-pub(crate) struct Args {
+pub(crate) struct CheckArgs {
     #[command(flatten)]
     messages: MessageOptions,
     /// Preset by which an engine in memory works [default: mail]
@@ -48,15 +48,15 @@ pub(crate) struct Args {
 
 /// A line of `--json`.
 #[derive(Serialize)]
-struct Line<'a> {
+struct CheckLine<'a> {
     file: &'a str,
     #[serde(flatten)]
-    decision: &'a Decision,
+    decision: &'a DecisionJson,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: CheckArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let mut tally = Tally::new("messages");
+    let mut tally = VerdictTally::new("messages");
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &client, &mut out, &mut tally)?,
         None => local(&args, &mut out, &mut tally)?,
@@ -66,17 +66,17 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn local(args: &Args, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failure> {
+fn local(args: &CheckArgs, out: &mut Output, tally: &mut VerdictTally) -> Result<Exit, CommandError> {
     let mut local = args.engine.open_or_ephemeral(args.preset, "mail", ASK_THE_SERVER)?;
     if args.dns {
         local.look_up()?;
     }
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     let progress = args.messages.progress();
-    let take = |ready: Ready<()>| {
+    let take = |ready: PreparedMessage<()>| {
         // One by one: what hangs on a message's verdict is counted before the next is judged.
         for decision in pollster::block_on(local.engine().decide(vec![ready.prepared]))? {
-            show(out, &progress, tally, &ready.name, &Decision::from(&decision))?;
+            show(out, &progress, tally, &ready.name, &DecisionJson::from(&decision))?;
         }
         Ok(())
     };
@@ -88,11 +88,17 @@ fn local(args: &Args, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failu
     Ok(exit)
 }
 
-fn remote(args: &Args, client: &Client, out: &mut Output, tally: &mut Tally) -> Result<Exit, Failure> {
+fn remote(
+    args: &CheckArgs,
+    client: &ApiClient,
+    out: &mut Output,
+    tally: &mut VerdictTally,
+) -> Result<Exit, CommandError> {
     let MessageOptions { envelope, pipeline, .. } = &args.messages;
-    let ask = |message: &Message, time| client.decide_message(pipeline.as_deref(), message, time, *envelope);
+    let ask =
+        |message: &InputMessage, time| client.decide_message(pipeline.as_deref(), message, time, *envelope);
     let progress = args.messages.progress();
-    let take = |name: &str, decision: Decision| show(out, &progress, tally, name, &decision);
+    let take = |name: &str, decision: DecisionJson| show(out, &progress, tally, name, &decision);
     let (exit, bad) = each_answer(&args.messages, &progress, ask, take)?;
     tally.bad = bad;
     Ok(exit)
@@ -101,14 +107,14 @@ fn remote(args: &Args, client: &Client, out: &mut Output, tally: &mut Tally) -> 
 fn show(
     out: &mut Output,
     progress: &Progress,
-    tally: &mut Tally,
+    tally: &mut VerdictTally,
     file: &str,
-    decision: &Decision,
-) -> Result<(), Failure> {
+    decision: &DecisionJson,
+) -> Result<(), CommandError> {
     tally.add(decision);
     progress.suspend(|| {
         if out.is_json() {
-            return out.json(&Line { file, decision });
+            return out.json(&CheckLine { file, decision });
         }
         let style = colour(decision.action);
         let reasons = reasons(&decision.reasons);
@@ -118,7 +124,7 @@ fn show(
 }
 
 /// The weightiest reasons by name.
-fn reasons(reasons: &[Reason]) -> String {
+fn reasons(reasons: &[ReasonJson]) -> String {
     const SHOWN: usize = 5;
     let mut text = String::new();
     for reason in reasons.iter().take(SHOWN) {

@@ -1,10 +1,10 @@
 //! `tollhouse config`: checks a configuration and shows what it says.
 
-use engine::{Config, Plan, Problem, Problems};
+use engine::{Config, ConfigProblem, ConfigProblems, Plan};
 use serde::Serialize;
 
 use crate::console::{BOLD, DIM, Output, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption};
 
 /// Check a configuration
@@ -14,14 +14,14 @@ use crate::options::{ConfigOptions, JsonOption};
 Examples:
   tollhouse config check data/tollhouse.toml
   tollhouse config check data/tollhouse.toml --effective")]
-pub(crate) struct Args {
+pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
-    Check(Check),
+enum ConfigCommand {
+    Check(ConfigCheckArgs),
 }
 
 /// Show everything that is wrong with a configuration, or that nothing is
@@ -34,7 +34,7 @@ Examples:
 
 Exit codes: 0 nothing is wrong, 1 something is. With --json there is one object for each problem,
 warnings among them, or with --effective one for each value.")]
-struct Check {
+struct ConfigCheckArgs {
     #[command(flatten)]
     config: ConfigOptions,
     /// Take warnings for errors
@@ -59,8 +59,8 @@ struct ProblemLine<'a> {
     help: Option<&'a str>,
 }
 
-impl<'a> From<&'a Problem> for ProblemLine<'a> {
-    fn from(problem: &'a Problem) -> ProblemLine<'a> {
+impl<'a> From<&'a ConfigProblem> for ProblemLine<'a> {
+    fn from(problem: &'a ConfigProblem) -> ProblemLine<'a> {
         let (line, column) = problem.origin.line_column();
         let (file, help) = (&*problem.origin.source.name, problem.help.as_deref());
         let severity = problem.severity.name();
@@ -77,8 +77,8 @@ struct ValueLine<'a> {
     origin: &'a str,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let Command::Check(check) = args.command;
+pub(crate) fn run(args: ConfigArgs) -> Result<Exit, CommandError> {
+    let ConfigCommand::Check(check) = args.command;
     let mut out = Output::new(check.json.json);
     let (name, config) = check.config.load()?;
     let checked = checked(Plan::compile(&config), check.strict, &mut out, !check.effective)?;
@@ -96,12 +96,12 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 /// Tells all that is wrong with a configuration or suspicious about it, on standard error, and with `--json` as
 /// objects too where `objects` says so. The plan, unless something is wrong, or with `strict` suspicious.
 pub(super) fn checked(
-    compiled: Result<Plan, Problems>,
+    compiled: Result<Plan, ConfigProblems>,
     strict: bool,
     out: &mut Output,
     objects: bool,
-) -> Result<Result<Plan, ()>, Failure> {
-    let mut tell = |problems: &Problems| {
+) -> Result<Result<Plan, ()>, CommandError> {
+    let mut tell = |problems: &ConfigProblems| {
         if problems.is_empty() {
             return Ok(());
         }
@@ -109,7 +109,7 @@ pub(super) fn checked(
             problems.list().iter().try_for_each(|problem| out.json(&ProblemLine::from(problem)))?;
         }
         say(problems);
-        Ok::<_, Failure>(())
+        Ok::<_, CommandError>(())
     };
     match compiled {
         Ok(plan) => {
@@ -120,7 +120,7 @@ pub(super) fn checked(
     }
 }
 
-fn effective(config: &Config, out: &mut Output) -> Result<(), Failure> {
+fn effective(config: &Config, out: &mut Output) -> Result<(), CommandError> {
     let mut scope = String::new();
     for value in config.effective() {
         if out.is_json() {

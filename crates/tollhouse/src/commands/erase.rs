@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use engine::{EraseError, Erased, PortableError};
+use engine::{EraseError, ErasureReport, StatisticsExchangeError};
 use event::Shingle;
 use indicatif::HumanCount;
 use serde::Serialize;
 
 use crate::console::{Output, Progress, help, say};
-use crate::exit::{Exit, Failure};
-use crate::home;
+use crate::exit::{CommandError, Exit};
+use crate::ledger_home;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
@@ -25,10 +25,10 @@ A KIND says how the value is normalised; what is erased are the keys of that pie
 pipeline, and every decision on an event that had one, with its feedback. No server may run on the
 directory. Snapshots keep what they have: remove those that are older. Of a cluster the statistics
 go there, and the decisions here: erase on every node.")]
-pub(crate) struct Args {
+pub(crate) struct EraseArgs {
     /// Whose keys: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
-    key: Vec<Subject>,
+    key: Vec<KeyArgument>,
     /// Pipeline that has the kinds, by default the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
@@ -43,50 +43,50 @@ pub(crate) struct Args {
 
 /// `KIND=VALUE`.
 #[derive(Clone, Debug)]
-struct Subject {
+struct KeyArgument {
     kind: String,
     value: String,
 }
 
-impl FromStr for Subject {
+impl FromStr for KeyArgument {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Subject, &'static str> {
+    fn from_str(text: &str) -> Result<KeyArgument, &'static str> {
         let (kind, value) = text.split_once('=').ok_or("expected KIND=VALUE")?;
-        Ok(Subject { kind: kind.to_owned(), value: value.to_owned() })
+        Ok(KeyArgument { kind: kind.to_owned(), value: value.to_owned() })
     }
 }
 
 /// The line of `--json`.
 #[derive(Serialize)]
-struct Line {
+struct EraseLine {
     erased: bool,
     keys: u64,
     decisions: u64,
     feedback: u64,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
     let pipeline = plan.pipeline(args.pipeline.as_deref()).ok_or_else(|| {
         let name = args.pipeline.as_deref().unwrap_or_default();
         let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-        Failure::new(format_args!("there is no pipeline `{name}`"))
+        CommandError::new(format_args!("there is no pipeline `{name}`"))
             .help(format!("expected one of: {}", names.join(", ")))
     })?;
     let secret = directory.secret()?;
     let mut shingles: HashSet<Shingle> = HashSet::new();
-    for Subject { kind, value } in &args.key {
+    for KeyArgument { kind, value } in &args.key {
         let plan = pipeline.kinds_and_reporters().find(|plan| plan.name == *kind).ok_or_else(|| {
             let names: Vec<&str> = pipeline.kinds_and_reporters().map(|plan| plan.name.as_str()).collect();
-            Failure::new(format_args!("there is no kind `{kind}`"))
+            CommandError::new(format_args!("there is no kind `{kind}`"))
                 .help(format!("expected one of: {}", names.join(", ")))
         })?;
         let found = plan.shingles(value, &secret);
         if found.is_empty() {
-            return Err(Failure::new(format_args!("`{value}` gives no piece of the kind `{kind}`")));
+            return Err(CommandError::new(format_args!("`{value}` gives no piece of the kind `{kind}`")));
         }
         shingles.extend(found);
     }
@@ -98,23 +98,25 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     };
     let erased = match &plan.node.cluster {
         Some(of) => directory.erase_over(&shingles, args.dry_run, |shingles, pretend| {
-            home::erase(&directory, &plan, of, shingles, pretend, &mut tell)
+            ledger_home::erase(&directory, &plan, of, shingles, pretend, &mut tell)
         }),
         None => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
     };
     drop(progress);
-    let Erased { keys, records } = erased.map_err(|error| match error {
-        EraseError::Statistics(PortableError::Open(error)) => {
+    let ErasureReport { keys, records } = erased.map_err(|error| match error {
+        EraseError::Statistics(StatisticsExchangeError::Open(error)) => {
             stopped(&error, "take what is to be erased from a copy")
         }
         EraseError::Damaged(_) => {
-            Failure::new(error).help("`tollhouse verify` says where; restore a snapshot first")
+            CommandError::new(error).help("`tollhouse verify` says where; restore a snapshot first")
         }
-        error => Failure::new(error).help("begin it again once that is mended: what was erased stays erased"),
+        error => {
+            CommandError::new(error).help("begin it again once that is mended: what was erased stays erased")
+        }
     })?;
     let (decisions, feedback) = (records.decisions, records.feedback);
     if out.is_json() {
-        out.json(&Line { erased: !args.dry_run, keys, decisions, feedback })?;
+        out.json(&EraseLine { erased: !args.dry_run, keys, decisions, feedback })?;
     }
     out.flush()?;
     say(format_args!(

@@ -1,13 +1,13 @@
 //! `tollhouse explain`: why a past decision was made.
 
 use engine::RecordId;
-use server::api::Explanation;
+use server::api::ExplanationJson;
 
 use crate::console::Output;
-use crate::draw;
-use crate::exit::{Exit, Failure};
-use crate::home;
-use crate::options::{EngineOptions, JsonOption, Local, ServerOptions, is_locked};
+use crate::exit::{CommandError, Exit};
+use crate::ledger_home;
+use crate::options::{EngineOptions, JsonOption, LocalEngine, ServerOptions, is_locked};
+use crate::rendering;
 
 /// Show what a past decision was made of
 #[derive(clap::Args)]
@@ -19,7 +19,7 @@ Examples:
 Facts and readings are those that were logged when it was decided, not what is known now. A server
 may run on the directory; then only --server tells what classifiers know by now of the tokens, and
 decisions of the last second.")]
-pub(crate) struct Args {
+pub(crate) struct ExplainArgs {
     /// The decision's id, 13 characters
     #[arg(value_name = "ID")]
     id: RecordId,
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let explanation = match args.server.client()? {
         Some(client) => client.explain(&args.id.to_string())?,
@@ -40,32 +40,32 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if out.is_json() {
         out.json(&explanation)?;
     } else {
-        draw::verdict(&mut out, &explanation)?;
-        draw::effects(&mut out, &explanation)?;
-        draw::closest(&mut out, &explanation)?;
-        draw::limits(&mut out, &explanation)?;
-        draw::models(&mut out, &explanation)?;
-        draw::classifiers(&mut out, &explanation)?;
-        draw::keys(&mut out, &explanation)?;
-        draw::facts(&mut out, &explanation)?;
+        rendering::verdict(&mut out, &explanation)?;
+        rendering::effects(&mut out, &explanation)?;
+        rendering::closest(&mut out, &explanation)?;
+        rendering::limits(&mut out, &explanation)?;
+        rendering::models(&mut out, &explanation)?;
+        rendering::classifiers(&mut out, &explanation)?;
+        rendering::keys(&mut out, &explanation)?;
+        rendering::facts(&mut out, &explanation)?;
     }
     out.flush()?;
     Ok(Exit::Fine)
 }
 
-fn local(args: &Args) -> Result<Explanation, Failure> {
+fn local(args: &ExplainArgs) -> Result<ExplanationJson, CommandError> {
     let directory = args.engine.directory()?;
-    match home::open(&directory, args.engine.plan(&directory)?) {
+    match ledger_home::open(&directory, args.engine.plan(&directory)?) {
         Ok(engine) => {
-            let local = Local::new(engine);
-            let explanation = Explanation::from(&local.engine().explain(args.id)?);
+            let local = LocalEngine::new(engine);
+            let explanation = ExplanationJson::from(&local.engine().explain(args.id)?);
             local.close()?;
             Ok(explanation)
         }
         // The journal needs no lock.
         Err(error) if is_locked(&error) => {
-            Ok(Explanation::from(&directory.explain(&args.engine.plan(&directory)?, args.id)?))
+            Ok(ExplanationJson::from(&directory.explain(&args.engine.plan(&directory)?, args.id)?))
         }
-        Err(error) => Err(Failure::new(error)),
+        Err(error) => Err(CommandError::new(error)),
     }
 }

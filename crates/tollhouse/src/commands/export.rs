@@ -3,16 +3,16 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use engine::journal::Archive;
-use engine::journal::export::{self, ExportError, Filter};
-use engine::{ClusterPlan, Directory, Plan, PortableError, Statistics};
+use engine::journal::JournalArchive;
+use engine::journal::export::{self, ExportError, ExportFilter};
+use engine::{ClusterPlan, Directory, ExportableStatistics, Plan, StatisticsExchangeError};
 use event::Time;
 use indicatif::HumanCount;
-use stats::Exported;
+use stats::LedgerExportReport;
 
 use crate::console::{Progress, say};
-use crate::exit::{Exit, Failure};
-use crate::home;
+use crate::exit::{CommandError, Exit};
+use crate::ledger_home;
 use crate::losses::say_losses;
 use crate::options::{EngineOptions, stopped, time};
 
@@ -30,13 +30,13 @@ decided, in flat columns that pandas, Polars, DuckDB and CatBoost read. Feedback
 however late it came. A server may run on the directory: what it decided in the last second is not
 yet there. With --ledger one line a key instead: all that is counted, for
 `tollhouse import`; of a cluster, if statistics live there. That wants the directory alone.")]
-pub(crate) struct Args {
+pub(crate) struct ExportArgs {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
     ledger: bool,
     /// How rows are written
-    #[arg(long, value_enum, default_value_t = Format::Ndjson, value_name = "FORMAT")]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Ndjson, value_name = "FORMAT")]
+    format: ExportFormat,
     /// Only events at this time or later
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Time>,
@@ -57,27 +57,28 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// One JSON object a line.
     Ndjson,
     /// One Parquet file, compressed with zstd.
     Parquet,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ExportArgs) -> Result<Exit, CommandError> {
     if args.ledger {
         return ledger(&args);
     }
-    let filter = Filter { from: args.from, to: args.to, pipeline: args.pipeline, labelled: args.labelled };
-    if args.format == Format::Parquet && args.output.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("Parquet is nothing for a terminal").help("name a file with -o"));
+    let filter =
+        ExportFilter { from: args.from, to: args.to, pipeline: args.pipeline, labelled: args.labelled };
+    if args.format == ExportFormat::Parquet && args.output.is_none() && io::stdout().is_terminal() {
+        return Err(CommandError::new("Parquet is nothing for a terminal").help("name a file with -o"));
     }
-    let archive = Archive::open(&args.engine.directory()?.journal_path())?;
+    let archive = JournalArchive::open(&args.engine.directory()?.journal_path())?;
     let table = match &args.output {
         Some(path) => {
-            let draft = disk::Draft::of_new(path).map_err(|error| unwritable(path, &error))?;
+            let draft = disk::AtomicFile::of_new(path).map_err(|error| unwritable(path, &error))?;
             let table = write(&archive, &filter, args.format, draft.file())?;
-            draft.place().map_err(|error| unwritable(path, &error))?;
+            draft.commit().map_err(|error| unwritable(path, &error))?;
             table
         }
         None => write(&archive, &filter, args.format, io::stdout())?,
@@ -96,7 +97,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn ledger(args: &Args) -> Result<Exit, Failure> {
+fn ledger(args: &ExportArgs) -> Result<Exit, CommandError> {
     let directory = args.engine.directory()?;
     let progress = Progress::new("keys", None);
     let mut told = 0;
@@ -106,8 +107,8 @@ fn ledger(args: &Args) -> Result<Exit, Failure> {
     };
     let (exported, others) = match cluster_plan(args, &directory)? {
         Some((plan, of)) => {
-            let statistics = home::Statistics::open(&directory, &plan, &of);
-            let mut statistics = statistics.map_err(Failure::new)?;
+            let statistics = ledger_home::ClusterStatistics::open(&directory, &plan, &of);
+            let mut statistics = statistics.map_err(CommandError::new)?;
             let exported = write_statistics(args, &directory, &mut statistics, &mut tell);
             (exported, statistics.others)
         }
@@ -118,11 +119,13 @@ fn ledger(args: &Args) -> Result<Exit, Failure> {
     };
     drop(progress);
     let instead = "make a snapshot with `tollhouse snapshot --server URL` and export that";
-    let Exported { cells, expired, lost } = exported.map_err(|error| match error {
-        PortableError::Write(error) if args.output.is_none() => Failure::output(error),
-        PortableError::Write(error) => unwritable(args.output.as_deref().unwrap_or(Path::new("")), &error),
-        PortableError::Open(error) => stopped(&error, instead),
-        other => Failure::new(other),
+    let LedgerExportReport { cells, expired, lost } = exported.map_err(|error| match error {
+        StatisticsExchangeError::Write(error) if args.output.is_none() => CommandError::output(error),
+        StatisticsExchangeError::Write(error) => {
+            unwritable(args.output.as_deref().unwrap_or(Path::new("")), &error)
+        }
+        StatisticsExchangeError::Open(error) => stopped(&error, instead),
+        other => CommandError::new(other),
     })?;
     say(format_args!(
         "{} keys exported, {} that have expired left out",
@@ -146,17 +149,17 @@ fn ledger(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn write_statistics(
-    args: &Args,
+    args: &ExportArgs,
     directory: &Directory,
-    home: &mut dyn Statistics,
+    home: &mut dyn ExportableStatistics,
     tell: &mut dyn FnMut(u64),
-) -> Result<Exported, PortableError> {
+) -> Result<LedgerExportReport, StatisticsExchangeError> {
     match &args.output {
         Some(path) => directory.export_statistics_to(home, path, tell),
         None => {
             let mut out = BufWriter::new(io::stdout().lock());
             let exported = directory.export_statistics(home, &mut out, tell)?;
-            out.flush().map_err(PortableError::Write)?;
+            out.flush().map_err(StatisticsExchangeError::Write)?;
             Ok(exported)
         }
     }
@@ -164,7 +167,10 @@ fn write_statistics(
 
 /// The cluster that the directory's statistics live in, with the plan in force, if they do. A snapshot may have no
 /// configuration.
-fn cluster_plan(args: &Args, directory: &Directory) -> Result<Option<(Plan, ClusterPlan)>, Failure> {
+fn cluster_plan(
+    args: &ExportArgs,
+    directory: &Directory,
+) -> Result<Option<(Plan, ClusterPlan)>, CommandError> {
     if args.engine.config.is_none() && !directory.config_path().exists() {
         return Ok(None);
     }
@@ -172,29 +178,29 @@ fn cluster_plan(args: &Args, directory: &Directory) -> Result<Option<(Plan, Clus
     if plan.node.cluster.is_none() {
         return Ok(None);
     }
-    let plan = plan.in_force(directory).map_err(Failure::new)?;
+    let plan = plan.in_force(directory).map_err(CommandError::new)?;
     Ok(plan.node.cluster.clone().map(|of| (plan, of)))
 }
 
 fn write(
-    archive: &Archive,
-    filter: &Filter,
-    format: Format,
+    archive: &JournalArchive,
+    filter: &ExportFilter,
+    format: ExportFormat,
     out: impl Write + Send,
-) -> Result<export::Table, Failure> {
+) -> Result<export::ExportSummary, CommandError> {
     let mut out = BufWriter::new(out);
     let table = match format {
-        Format::Ndjson => export::ndjson(archive, filter, &mut out),
-        Format::Parquet => export::parquet(archive, filter, &mut out),
+        ExportFormat::Ndjson => export::ndjson(archive, filter, &mut out),
+        ExportFormat::Parquet => export::parquet(archive, filter, &mut out),
     };
     let table = table.map_err(|error| match error {
-        ExportError::Write(error) => Failure::output(error),
+        ExportError::Write(error) => CommandError::output(error),
         other => other.into(),
     })?;
-    out.flush().map_err(Failure::output)?;
+    out.flush().map_err(CommandError::output)?;
     Ok(table)
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format_args!("{}: {error}", path.display()))
+fn unwritable(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::new(format_args!("{}: {error}", path.display()))
 }

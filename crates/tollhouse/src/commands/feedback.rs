@@ -5,15 +5,15 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use engine::RecordId;
-use server::api::{BatchError, Feedback, Said, SaidLine};
+use server::api::{BatchError, FeedbackJson, FeedbackLine, FeedbackOutcomeJson};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::clock;
 use crate::console::{Output, printable, say};
-use crate::exit::{Exit, Failure};
-use crate::input::lines::{Line, Lines};
+use crate::exit::{CommandError, Exit};
+use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
-use crate::options::{Backend, EngineOptions, JsonOption, Local, ServerOptions};
+use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
 
 /// Say of past decisions what the events were: of one, or of many by a file of labels
 #[derive(clap::Args)]
@@ -27,7 +27,7 @@ Examples:
 A file has a label a line: JSON objects {\"id\": ..., \"class\": ..., \"by\": ...}, or id,class and
 perhaps by between commas, with or without a line that names these columns. The same said twice
 counts once, so a file can be sent again; the class none takes back what was said.")]
-pub(crate) struct Args {
+pub(crate) struct FeedbackArgs {
     /// The decision's id, 13 characters
     #[arg(value_name = "ID", required_unless_present = "file", requires = "class")]
     id: Option<RecordId>,
@@ -53,15 +53,15 @@ const LABELS_MAX: usize = 1000;
 /// Bad labels that are named one by one.
 const NAMED_MAX: u64 = 20;
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let mut told = Told { out: Output::new(args.json.json), taken: 0, duplicates: 0, bad: 0 };
+pub(crate) fn run(args: FeedbackArgs) -> Result<Exit, CommandError> {
+    let mut told = FeedbackTally { out: Output::new(args.json.json), taken: 0, duplicates: 0, bad: 0 };
     let backend = Backend::open(&args.engine, &args.server)?;
     match (&args.file, args.id) {
         (Some(file), _) => from_file(&args, file, &backend, &mut told)?,
         (None, id) => {
             let id = id.map(|id| id.to_string()).unwrap_or_default();
             let class = args.class.clone().unwrap_or_default();
-            let label = Label { line: 1, said: Feedback { id, class, by: args.by.clone() } };
+            let label = LabelLine { line: 1, said: FeedbackJson { id, class, by: args.by.clone() } };
             told.send(&backend, vec![label])?;
         }
     }
@@ -69,31 +69,31 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         local.close()?;
     }
     told.out.flush()?;
-    let Told { taken, duplicates, bad, .. } = told;
+    let FeedbackTally { taken, duplicates, bad, .. } = told;
     say(format_args!("{taken} labels taken in, {duplicates} of them known before, {bad} refused"));
     Ok(if bad > 0 { Exit::Found } else { Exit::Fine })
 }
 
 /// A label, and the line that it was on.
-struct Label {
+struct LabelLine {
     line: u64,
-    said: Feedback,
+    said: FeedbackJson,
 }
 
 /// What came of labels.
-struct Told {
+struct FeedbackTally {
     out: Output,
     taken: u64,
     duplicates: u64,
     bad: u64,
 }
 
-impl Told {
-    fn send(&mut self, backend: &Backend, labels: Vec<Label>) -> Result<(), Failure> {
+impl FeedbackTally {
+    fn send(&mut self, backend: &Backend, labels: Vec<LabelLine>) -> Result<(), CommandError> {
         if labels.is_empty() {
             return Ok(());
         }
-        let (lines, said): (Vec<u64>, Vec<Feedback>) =
+        let (lines, said): (Vec<u64>, Vec<FeedbackJson>) =
             labels.into_iter().map(|label| (label.line, label.said)).unzip();
         let answers = match backend {
             Backend::Remote(client) => remote(client, &said)?,
@@ -124,53 +124,64 @@ impl Told {
     }
 }
 
-fn remote(client: &Client, said: &[Feedback]) -> Result<Vec<Result<Said, String>>, Failure> {
+fn remote(
+    client: &ApiClient,
+    said: &[FeedbackJson],
+) -> Result<Vec<Result<FeedbackOutcomeJson, String>>, CommandError> {
     let answers = client.feedback_all(said)?;
     let answer = |answer| match answer {
-        SaidLine::Said(said) => Ok(said),
-        SaidLine::Error(BatchError { error, .. }) => Err(error.detail),
+        FeedbackLine::Outcome(said) => Ok(said),
+        FeedbackLine::Error(BatchError { error, .. }) => Err(error.detail),
     };
     Ok(answers.into_iter().map(answer).collect())
 }
 
-fn taken_in(local: &Local, said: &[Feedback]) -> Result<Vec<Result<Said, String>>, Failure> {
+fn taken_in(
+    local: &LocalEngine,
+    said: &[FeedbackJson],
+) -> Result<Vec<Result<FeedbackOutcomeJson, String>>, CommandError> {
     let ids: Vec<Result<RecordId, String>> = said
         .iter()
         .map(|said| said.id.parse().map_err(|error: engine::RecordIdError| error.to_string()))
         .collect();
     let sound = ids.iter().zip(said).filter_map(|(id, said)| {
-        Some((*id.as_ref().ok()?, engine::Said { class: &said.class, by: said.by.as_deref() }))
+        Some((*id.as_ref().ok()?, engine::FeedbackInput { class: &said.class, by: said.by.as_deref() }))
     });
     let sound: Vec<_> = sound.collect();
     let mut outcomes = pollster::block_on(local.engine().feedback_all(&sound, clock::now()))?.into_iter();
-    let answer = |(id, said): (Result<RecordId, String>, &Feedback)| {
+    let answer = |(id, said): (Result<RecordId, String>, &FeedbackJson)| {
         let id = id?;
         let outcome = outcomes.next().unwrap_or(Err(engine::EngineError::NoDecision(id)));
         let outcome = outcome.map_err(|error| error.to_string())?;
-        Ok(Said::new(id.to_string(), said.class.clone(), outcome))
+        Ok(FeedbackOutcomeJson::new(id.to_string(), said.class.clone(), outcome))
     };
     Ok(ids.into_iter().zip(said).map(answer).collect())
 }
 
-fn from_file(args: &Args, file: &Path, backend: &Backend, told: &mut Told) -> Result<(), Failure> {
-    let unreadable = |error: io::Error| Failure::new(format_args!("{}: {error}", file.display()));
+fn from_file(
+    args: &FeedbackArgs,
+    file: &Path,
+    backend: &Backend,
+    told: &mut FeedbackTally,
+) -> Result<(), CommandError> {
+    let unreadable = |error: io::Error| CommandError::new(format_args!("{}: {error}", file.display()));
     let reader: Box<dyn BufRead> = match file.as_os_str() == STDIN {
         true => Box::new(BufReader::new(io::stdin())),
         false => Box::new(BufReader::new(File::open(file).map_err(unreadable)?)),
     };
-    let mut columns = Columns::default();
+    let mut columns = CsvColumns::default();
     let mut labels = Vec::new();
-    for line in Lines::new(reader) {
+    for line in InputLineIter::new(reader) {
         let (number, line) = line.map_err(unreadable)?;
         let label = match line {
-            Line::TooLong => Err("the line is too long".to_owned()),
-            Line::Bytes(bytes) => columns.label(&bytes),
+            InputLine::TooLong => Err("the line is too long".to_owned()),
+            InputLine::Bytes(bytes) => columns.label(&bytes),
         };
         match label {
             Ok(None) => {}
             Ok(Some(mut said)) => {
                 said.by = said.by.or_else(|| args.by.clone());
-                labels.push(Label { line: number, said });
+                labels.push(LabelLine { line: number, said });
             }
             Err(why) => told.refused(number, &why),
         }
@@ -183,7 +194,7 @@ fn from_file(args: &Args, file: &Path, backend: &Backend, told: &mut Told) -> Re
 
 /// Where labels between commas have what.
 #[derive(Debug)]
-struct Columns {
+struct CsvColumns {
     id: usize,
     class: usize,
     by: Option<usize>,
@@ -191,15 +202,15 @@ struct Columns {
     is_first: bool,
 }
 
-impl Default for Columns {
-    fn default() -> Columns {
-        Columns { id: 0, class: 1, by: Some(2), is_first: true }
+impl Default for CsvColumns {
+    fn default() -> CsvColumns {
+        CsvColumns { id: 0, class: 1, by: Some(2), is_first: true }
     }
 }
 
-impl Columns {
+impl CsvColumns {
     /// The label of a line; `None` for one that names the columns.
-    fn label(&mut self, line: &[u8]) -> Result<Option<Feedback>, String> {
+    fn label(&mut self, line: &[u8]) -> Result<Option<FeedbackJson>, String> {
         let is_first = std::mem::replace(&mut self.is_first, false);
         if line.first() == Some(&b'{') {
             return serde_json::from_slice(line).map(Some).map_err(|error| format!("no label: {error}"));
@@ -215,7 +226,7 @@ impl Columns {
         match (cell(self.id), cell(self.class)) {
             (Some(id), Some(class)) => {
                 let by = self.by.and_then(cell).map(str::to_owned);
-                Ok(Some(Feedback { id: id.to_owned(), class: class.to_owned(), by }))
+                Ok(Some(FeedbackJson { id: id.to_owned(), class: class.to_owned(), by }))
             }
             _ => Err("no label: expected id,class or a JSON object with these members".to_owned()),
         }
@@ -248,7 +259,7 @@ mod tests {
     #[test]
     fn labels_are_read_from_either_form() {
         let check = |lines: &[&str], expected: &[Option<(&str, &str, Option<&str>)>]| {
-            let mut columns = Columns::default();
+            let mut columns = CsvColumns::default();
             let read: Vec<_> = lines
                 .iter()
                 .filter_map(|line| columns.label(line.as_bytes()).transpose())
@@ -272,7 +283,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_line_is_a_label_or_none(line in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = Columns::default().label(&line);
+            let _ = CsvColumns::default().label(&line);
         }
     }
 }

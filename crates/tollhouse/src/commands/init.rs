@@ -7,7 +7,7 @@ use engine::Directory;
 use engine::preset::{self, Preset};
 
 use crate::console::{BOLD, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Make a data directory: a secret and a configuration
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ Examples:
 
 The secret keys every hash that is stored. It is made once, readable by you only, and nothing that
 was counted can be read without it: keep a copy in a safe place.")]
-pub(crate) struct Args {
+pub(crate) struct InitArgs {
     /// Preset that a pipeline extends; the first is that of the default pipeline
     #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = named)]
     presets: Vec<&'static Preset>,
@@ -35,11 +35,11 @@ pub(crate) fn named(name: &str) -> Result<&'static Preset, String> {
     })
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: InitArgs) -> Result<Exit, CommandError> {
     let mut presets: Vec<&Preset> = Vec::new();
     for preset in args.presets {
         if presets.iter().any(|other| other.name == preset.name) {
-            return Err(Failure::new(format_args!("--preset {} is given twice", preset.name)));
+            return Err(CommandError::new(format_args!("--preset {} is given twice", preset.name)));
         }
         presets.push(preset);
     }
@@ -47,7 +47,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let shown = args.data.display();
     say(format_args!("Made {BOLD}{shown}{BOLD:#}:"));
     let mut names: Vec<String> = fs::read_dir(directory.path())
-        .map_err(|error| Failure::new(format_args!("{shown}: {error}")))?
+        .map_err(|error| CommandError::new(format_args!("{shown}: {error}")))?
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
     names.sort_unstable();

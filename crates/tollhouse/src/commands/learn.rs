@@ -1,15 +1,15 @@
 //! `tollhouse learn`: says of messages what they are.
 
 use serde::Serialize;
-use server::api::Said;
+use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::console::{Output, say};
-use crate::exit::{Exit, Failure};
-use crate::input::messages::Message;
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::InputMessage;
+use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
-use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
 
 /// Say of messages what they are: spam or ham
 #[derive(clap::Args)]
@@ -24,7 +24,7 @@ message learned twice as the same class counts once, and learned as another clas
 learned as the first. Classifiers learn it, too: once, however often it is said; said as another
 class, it is taken back first, and `--class forget` or `--class none` takes it back altogether.
 For a message that was decided here, feedback on the decision's id is more exact.")]
-pub(crate) struct Args {
+pub(crate) struct LearnArgs {
     /// What they are: one of the pipeline's feedback classes, such as spam or ham; none takes back
     /// what was said of them
     #[arg(long, value_name = "CLASS")]
@@ -41,51 +41,51 @@ pub(crate) struct Args {
 
 /// A line of `--json`.
 #[derive(Serialize)]
-struct Line<'a> {
+struct LearnLine<'a> {
     file: &'a str,
     #[serde(flatten)]
-    said: &'a Said,
+    said: &'a FeedbackOutcomeJson,
 }
 
 /// What was learned so far.
 #[derive(Default)]
-struct Learned {
+struct LearnTally {
     messages: u64,
     duplicates: u64,
 }
 
-impl Learned {
-    fn add(&mut self, out: &mut Output, file: &str, said: &Said) -> Result<(), Failure> {
+impl LearnTally {
+    fn add(&mut self, out: &mut Output, file: &str, said: &FeedbackOutcomeJson) -> Result<(), CommandError> {
         self.messages += 1;
         self.duplicates += u64::from(said.duplicate);
-        if out.is_json() { out.json(&Line { file, said }) } else { Ok(()) }
+        if out.is_json() { out.json(&LearnLine { file, said }) } else { Ok(()) }
     }
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: LearnArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let mut learned = Learned::default();
+    let mut learned = LearnTally::default();
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &client, &mut out, &mut learned)?,
         None => local(&args, &mut out, &mut learned)?,
     };
     out.flush()?;
-    let Learned { messages, duplicates } = learned;
+    let LearnTally { messages, duplicates } = learned;
     say(format_args!("{messages} messages learned as {}, {duplicates} of them known before", args.class));
     Ok(exit)
 }
 
-fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, Failure> {
+fn local(args: &LearnArgs, out: &mut Output, learned: &mut LearnTally) -> Result<Exit, CommandError> {
     let local = args.engine.open(ASK_THE_SERVER)?;
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     // The name by which the server knows a message without one, too.
-    let digest = |message: &Message| -> String {
+    let digest = |message: &InputMessage| -> String {
         Sha256::digest(message.stored.message()).iter().map(|byte| format!("{byte:02x}")).collect()
     };
     let progress = args.messages.progress();
-    let take = |ready: Ready<String>| {
+    let take = |ready: PreparedMessage<String>| {
         let outcome = pollster::block_on(local.engine().learn(ready.prepared, &ready.also, &args.class))?;
-        let said = Said::new(ready.also, args.class.clone(), outcome);
+        let said = FeedbackOutcomeJson::new(ready.also, args.class.clone(), outcome);
         progress.suspend(|| learned.add(out, &ready.name, &said))
     };
     let messages = args.messages.messages();
@@ -94,13 +94,18 @@ fn local(args: &Args, out: &mut Output, learned: &mut Learned) -> Result<Exit, F
     Ok(exit)
 }
 
-fn remote(args: &Args, client: &Client, out: &mut Output, learned: &mut Learned) -> Result<Exit, Failure> {
+fn remote(
+    args: &LearnArgs,
+    client: &ApiClient,
+    out: &mut Output,
+    learned: &mut LearnTally,
+) -> Result<Exit, CommandError> {
     let MessageOptions { envelope, pipeline, .. } = &args.messages;
-    let ask = |message: &Message, time| {
+    let ask = |message: &InputMessage, time| {
         client.learn_message(&args.class, pipeline.as_deref(), message, time, *envelope)
     };
     let progress = args.messages.progress();
-    let take = |name: &str, said: Said| progress.suspend(|| learned.add(out, name, &said));
+    let take = |name: &str, said: FeedbackOutcomeJson| progress.suspend(|| learned.add(out, name, &said));
     let (exit, _) = each_answer(&args.messages, &progress, ask, take)?;
     Ok(exit)
 }

@@ -30,7 +30,7 @@ mod verify;
 
 use clap::{Parser, Subcommand};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Counts mail and web events by hashed keys over time windows, judges them by rules, and explains each verdict
 #[derive(Parser)]
@@ -51,71 +51,71 @@ Exit codes: 0 fine; 1 done, but some data is wrong; 2 could not be done; 130 int
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    Init(init::Args),
-    Serve(serve::Args),
+enum CliCommand {
+    Init(init::InitArgs),
+    Serve(serve::ServeArgs),
     Demo(demo::Args),
-    Check(check::Args),
-    Compare(compare::Args),
-    Learn(learn::Args),
-    Report(report::Args),
-    Feedback(feedback::Args),
-    Replay(replay::Args),
-    Follow(follow::Args),
-    Explain(explain::Args),
-    Stats(stats::Args),
-    Top(top::Args),
-    Export(export::Args),
-    Backtest(backtest::Args),
-    Import(import::Args),
-    Erase(erase::Args),
-    Verify(verify::Args),
-    Snapshot(snapshot::Args),
-    Restore(restore::Args),
-    Config(config::Args),
-    Rules(rules::Args),
-    Preset(preset::Args),
-    Plan(plan::Args),
-    Bench(bench::Args),
-    Completions(completions::Args),
-    Man(man::Args),
+    Check(check::CheckArgs),
+    Compare(compare::CompareArgs),
+    Learn(learn::LearnArgs),
+    Report(report::ReportArgs),
+    Feedback(feedback::FeedbackArgs),
+    Replay(replay::ReplayArgs),
+    Follow(follow::FollowArgs),
+    Explain(explain::ExplainArgs),
+    Stats(stats::StatsArgs),
+    Top(top::TopArgs),
+    Export(export::ExportArgs),
+    Backtest(backtest::BacktestArgs),
+    Import(import::ImportArgs),
+    Erase(erase::EraseArgs),
+    Verify(verify::VerifyArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Restore(restore::RestoreArgs),
+    Config(config::ConfigArgs),
+    Rules(rules::RulesArgs),
+    Preset(preset::PresetArgs),
+    Plan(plan::PlanArgs),
+    Bench(bench::BenchArgs),
+    Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 impl Cli {
     /// Runs the command that was given.
-    pub(crate) fn run(self) -> Result<Exit, Failure> {
+    pub(crate) fn run(self) -> Result<Exit, CommandError> {
         match self.command {
-            Command::Init(args) => init::run(args),
-            Command::Serve(args) => serve::run(args),
-            Command::Demo(args) => demo::run(args),
-            Command::Check(args) => check::run(args),
-            Command::Compare(args) => compare::run(args),
-            Command::Learn(args) => learn::run(args),
-            Command::Report(args) => report::run(args),
-            Command::Feedback(args) => feedback::run(args),
-            Command::Replay(args) => replay::run(args),
-            Command::Follow(args) => follow::run(args),
-            Command::Explain(args) => explain::run(args),
-            Command::Stats(args) => stats::run(args),
-            Command::Top(args) => top::run(args),
-            Command::Export(args) => export::run(args),
-            Command::Backtest(args) => backtest::run(args),
-            Command::Import(args) => import::run(args),
-            Command::Erase(args) => erase::run(args),
-            Command::Verify(args) => verify::run(args),
-            Command::Snapshot(args) => snapshot::run(args),
-            Command::Restore(args) => restore::run(args),
-            Command::Config(args) => config::run(args),
-            Command::Rules(args) => rules::run(args),
-            Command::Preset(args) => preset::run(args),
-            Command::Plan(args) => plan::run(args),
-            Command::Bench(args) => bench::run(args),
-            Command::Completions(args) => completions::run(args),
-            Command::Man(args) => man::run(args),
+            CliCommand::Init(args) => init::run(args),
+            CliCommand::Serve(args) => serve::run(args),
+            CliCommand::Demo(args) => demo::run(args),
+            CliCommand::Check(args) => check::run(args),
+            CliCommand::Compare(args) => compare::run(args),
+            CliCommand::Learn(args) => learn::run(args),
+            CliCommand::Report(args) => report::run(args),
+            CliCommand::Feedback(args) => feedback::run(args),
+            CliCommand::Replay(args) => replay::run(args),
+            CliCommand::Follow(args) => follow::run(args),
+            CliCommand::Explain(args) => explain::run(args),
+            CliCommand::Stats(args) => stats::run(args),
+            CliCommand::Top(args) => top::run(args),
+            CliCommand::Export(args) => export::run(args),
+            CliCommand::Backtest(args) => backtest::run(args),
+            CliCommand::Import(args) => import::run(args),
+            CliCommand::Erase(args) => erase::run(args),
+            CliCommand::Verify(args) => verify::run(args),
+            CliCommand::Snapshot(args) => snapshot::run(args),
+            CliCommand::Restore(args) => restore::run(args),
+            CliCommand::Config(args) => config::run(args),
+            CliCommand::Rules(args) => rules::run(args),
+            CliCommand::Preset(args) => preset::run(args),
+            CliCommand::Plan(args) => plan::run(args),
+            CliCommand::Bench(args) => bench::run(args),
+            CliCommand::Completions(args) => completions::run(args),
+            CliCommand::Man(args) => man::run(args),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! `tollhouse plan`: how large a cluster for statistics has to be.
 
-use cluster::sizing::{Demand, KEY_BYTES, Sizing};
+use cluster::sizing::{ClusterDemand, ClusterSizing, KEY_BYTES};
 use event::Span;
 
 use crate::console::Output;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
 /// Say how large a cluster for statistics has to be
@@ -16,7 +16,7 @@ use crate::options::JsonOption;
 Examples:
   tollhouse plan --keys-per-day 50000000 --updates-per-second 2000 --keep 14d
   tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --json")]
-pub(crate) struct Args {
+pub(crate) struct PlanArgs {
     /// Different keys that are seen a day
     #[arg(long, value_name = "KEYS")]
     keys_per_day: u64,
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let demand = Demand {
+pub(crate) fn run(args: PlanArgs) -> Result<Exit, CommandError> {
+    let demand = ClusterDemand {
         keys_per_day: args.keys_per_day,
         updates_per_second: args.updates_per_second,
         keep: args.keep,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     if out.is_json() {
         out.json(&sizing)?;
     } else {
-        let Sizing {
+        let ClusterSizing {
             keys,
             bytes,
             bytes_of_all,

@@ -4,7 +4,7 @@ use engine::preset::{self, Preset};
 use serde::Serialize;
 
 use crate::console::Output;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
 /// List and print the presets
@@ -14,13 +14,13 @@ use crate::options::JsonOption;
 Examples:
   tollhouse preset list
   tollhouse preset show mail | less")]
-pub(crate) struct Args {
+pub(crate) struct PresetArgs {
     #[command(subcommand)]
-    command: Command,
+    command: PresetCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum PresetCommand {
     /// List the presets
     List(JsonOption),
     /// Print a preset: a configuration that others extend
@@ -33,26 +33,26 @@ enum Command {
 
 /// A preset as `--json` has it.
 #[derive(Serialize)]
-struct Line {
+struct PresetLine {
     name: &'static str,
     summary: &'static str,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: PresetArgs) -> Result<Exit, CommandError> {
     match args.command {
-        Command::List(json) => {
+        PresetCommand::List(json) => {
             let mut out = Output::new(json.json);
             for preset in preset::ALL {
                 let (name, summary) = (preset.name, preset.summary());
                 if out.is_json() {
-                    out.json(&Line { name, summary })?;
+                    out.json(&PresetLine { name, summary })?;
                 } else {
                     out.line(format_args!("{name:<12} {summary}"))?;
                 }
             }
             out.flush()?;
         }
-        Command::Show { preset } => {
+        PresetCommand::Show { preset } => {
             let mut out = Output::new(false);
             out.line(preset.text.trim_end())?;
             out.flush()?;

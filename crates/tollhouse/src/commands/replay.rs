@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::preset::Preset;
-use engine::{Engine, Input, Pipeline, Prepared};
+use engine::{Engine, Pipeline, PipelineInput, PreparedEvent};
 use judge::Action;
 use serde::Serialize;
-use server::api::{BatchLine, Decision};
+use server::api::{BatchLine, DecisionJson};
 
-use crate::client::{Client, Held, LineForm};
+use crate::client::{ApiClient, BatchDurability, LineFormat};
 use crate::clock;
 use crate::console::{DIM, Output, Progress, colour, say};
-use crate::exit::{Exit, Failure};
-use crate::input::lines::{Line, Lines};
+use crate::exit::{CommandError, Exit};
+use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
-use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, Local, ServerOptions};
-use crate::ordered::map_ordered;
-use crate::reading::ThreadsOption;
-use crate::tally::Tally;
+use crate::message_reader::ThreadsOption;
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, LocalEngine, ServerOptions};
+use crate::ordered_pool::map_ordered;
+use crate::tally::VerdictTally;
 
 /// Judge events from a file, each at its own time
 #[derive(clap::Args)]
@@ -36,13 +36,13 @@ Examples:
 Event time drives the clock: an event arrives when it happened, one without a time now. Offline,
 256 events are decided as one batch; what hangs on verdicts is counted after each batch. A line
 that is no event is said and passed over; the exit code is then 1.")]
-pub(crate) struct Args {
+pub(crate) struct ReplayArgs {
     /// NDJSON events or an access log in combined format; - is standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
     /// How lines are read; `auto` looks at the first one
-    #[arg(long, value_enum, default_value_t = Format::Auto, value_name = "FORMAT")]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ReplayFormat::Auto, value_name = "FORMAT")]
+    format: ReplayFormat,
     /// Pipeline that judges, instead of the first that reads such lines
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
@@ -63,7 +63,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ReplayFormat {
     /// By the first line: an object begins with a brace.
     Auto,
     /// One JSON object a line.
@@ -74,10 +74,10 @@ pub(super) enum Format {
 
 /// A line of `--json`.
 #[derive(Serialize)]
-struct Row<'a> {
+struct ReplayLine<'a> {
     line: u64,
     #[serde(flatten)]
-    decision: &'a Decision,
+    decision: &'a DecisionJson,
 }
 
 /// Events that are decided as one batch.
@@ -91,14 +91,14 @@ const WARNED_MAX: u64 = 3;
 /// Rules that the summary names.
 const RULES_SHOWN: usize = 10;
 
-type Numbered = (u64, Line);
+type NumberedLine = (u64, InputLine);
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ReplayArgs) -> Result<Exit, CommandError> {
     let (reader, form) = open(&args.file, args.format)?;
-    let mut replay = Replay {
+    let mut replay = ReplayRun {
         out: Output::new(args.json.json),
         progress: Progress::new("events", None),
-        tally: Tally::new("events"),
+        tally: VerdictTally::new("events"),
         all: args.all,
         warned: 0,
     };
@@ -106,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         Some(client) => remote(&args, &client, form, reader, &mut replay)?,
         None => local(&args, form, reader, &mut replay)?,
     };
-    let Replay { mut out, progress, tally, warned, .. } = replay;
+    let ReplayRun { mut out, progress, tally, warned, .. } = replay;
     out.flush()?;
     drop(progress);
     say(&tally);
@@ -123,8 +123,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Opens the input and tells how its lines are read.
-pub(super) fn open(path: &Path, format: Format) -> Result<(Box<dyn BufRead + Send>, LineForm), Failure> {
-    let failed = |error: io::Error| Failure::new(format_args!("{}: {error}", path.display()));
+pub(super) fn open(
+    path: &Path,
+    format: ReplayFormat,
+) -> Result<(Box<dyn BufRead + Send>, LineFormat), CommandError> {
+    let failed = |error: io::Error| CommandError::new(format_args!("{}: {error}", path.display()));
     let stream: Box<dyn Read + Send> = if path.as_os_str() == STDIN {
         Box::new(io::stdin())
     } else {
@@ -132,13 +135,13 @@ pub(super) fn open(path: &Path, format: Format) -> Result<(Box<dyn BufRead + Sen
     };
     let mut reader = BufReader::with_capacity(256 << 10, stream);
     let form = match format {
-        Format::Ndjson => LineForm::Json,
-        Format::AccessLog => LineForm::AccessLog,
-        Format::Auto => loop {
+        ReplayFormat::Ndjson => LineFormat::Json,
+        ReplayFormat::AccessLog => LineFormat::AccessLog,
+        ReplayFormat::Auto => loop {
             match reader.fill_buf().map_err(failed)? {
-                [b'{', ..] => break LineForm::Json,
+                [b'{', ..] => break LineFormat::Json,
                 [byte, ..] if byte.is_ascii_whitespace() => reader.consume(1),
-                _ => break LineForm::AccessLog,
+                _ => break LineFormat::AccessLog,
             }
         },
     };
@@ -146,17 +149,17 @@ pub(super) fn open(path: &Path, format: Format) -> Result<(Box<dyn BufRead + Sen
 }
 
 /// What is done with decisions, wherever they are made.
-struct Replay {
+struct ReplayRun {
     out: Output,
     progress: Progress,
-    tally: Tally,
+    tally: VerdictTally,
     all: bool,
     /// Events with fields that nobody knows.
     warned: u64,
 }
 
-impl Replay {
-    fn decided(&mut self, line: u64, decision: &Decision) -> Result<(), Failure> {
+impl ReplayRun {
+    fn decided(&mut self, line: u64, decision: &DecisionJson) -> Result<(), CommandError> {
         self.tally.add(decision);
         if let Some(warning) = decision.warnings.first() {
             self.warned += 1;
@@ -167,10 +170,10 @@ impl Replay {
         if decision.action == Action::Accept && !self.all {
             return Ok(());
         }
-        let Replay { out, progress, .. } = self;
+        let ReplayRun { out, progress, .. } = self;
         progress.suspend(|| {
             if out.is_json() {
-                return out.json(&Row { line, decision });
+                return out.json(&ReplayLine { line, decision });
             }
             let style = colour(decision.action);
             let names: Vec<&str> = decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
@@ -195,12 +198,12 @@ impl Replay {
 }
 
 /// Cuts lines into batches by number and size.
-struct Batches<I> {
+struct LineBatchIter<I> {
     lines: I,
 }
 
-impl<I: Iterator<Item = io::Result<Numbered>>> Iterator for Batches<I> {
-    type Item = io::Result<Vec<Numbered>>;
+impl<I: Iterator<Item = io::Result<NumberedLine>>> Iterator for LineBatchIter<I> {
+    type Item = io::Result<Vec<NumberedLine>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut batch = Vec::new();
@@ -208,7 +211,7 @@ impl<I: Iterator<Item = io::Result<Numbered>>> Iterator for Batches<I> {
         while batch.len() < BATCH && bytes < BATCH_BYTES {
             match self.lines.next() {
                 Some(Ok(line)) => {
-                    bytes += if let Line::Bytes(line) = &line.1 { line.len() } else { 0 };
+                    bytes += if let InputLine::Bytes(line) = &line.1 { line.len() } else { 0 };
                     batch.push(line);
                 }
                 Some(Err(error)) => return Some(Err(error)),
@@ -224,31 +227,33 @@ const TOO_LONG: &str = "the line is longer than any event may be";
 fn parse(
     engine: &Engine,
     pipeline: &Pipeline,
-    form: LineForm,
-    line: &Line,
+    form: LineFormat,
+    line: &InputLine,
 ) -> Result<(event::Event, Vec<String>), String> {
-    let Line::Bytes(bytes) = line else { return Err(TOO_LONG.to_owned()) };
+    let InputLine::Bytes(bytes) = line else { return Err(TOO_LONG.to_owned()) };
     match form {
-        LineForm::Json => engine.read_json(pipeline, bytes, clock::now()).map_err(|error| error.to_string()),
-        LineForm::AccessLog => {
-            let event = content::log::event(bytes).map_err(|error| error.to_string())?;
+        LineFormat::Json => {
+            engine.read_json(pipeline, bytes, clock::now()).map_err(|error| error.to_string())
+        }
+        LineFormat::AccessLog => {
+            let event = content::access_log::event(bytes).map_err(|error| error.to_string())?;
             Ok((event, Vec::new()))
         }
     }
 }
 
 fn local(
-    args: &Args,
-    form: LineForm,
+    args: &ReplayArgs,
+    form: LineFormat,
     reader: Box<dyn BufRead + Send>,
-    replay: &mut Replay,
-) -> Result<Exit, Failure> {
+    replay: &mut ReplayRun,
+) -> Result<Exit, CommandError> {
     let local = args.engine.open_or_ephemeral(args.preset, "web", ASK_THE_SERVER)?;
-    let wanted = |pipeline: &Pipeline| form == LineForm::Json || pipeline.input == Input::AccessLog;
+    let wanted = |pipeline: &Pipeline| form == LineFormat::Json || pipeline.input == PipelineInput::AccessLog;
     let pipeline = local.pipeline(args.pipeline.as_deref(), wanted)?;
     if !wanted(&pipeline) {
         let input = pipeline.input.name();
-        return Err(Failure::new(format_args!(
+        return Err(CommandError::new(format_args!(
             "the pipeline `{}` reads {input}, not access logs",
             pipeline.name
         )));
@@ -267,9 +272,9 @@ fn local(
         }
         replay.progress.add(events.len() as u64);
         let decisions = pollster::block_on(local.engine().decide(events))?;
-        let answers = decisions.iter().map(Decision::from);
+        let answers = decisions.iter().map(DecisionJson::from);
         read.into_iter().zip(answers).try_for_each(|((number, warnings), answer)| {
-            replay.decided(number, &Decision { warnings, ..answer })
+            replay.decided(number, &DecisionJson { warnings, ..answer })
         })
     })?;
     local.close()?;
@@ -277,25 +282,25 @@ fn local(
 }
 
 /// Lines with their numbers, each ready to be decided or with what is wrong with it.
-pub(super) type Batch = Vec<(u64, Result<Ready, String>)>;
+pub(super) type PreparedBatch = Vec<(u64, Result<Ready, String>)>;
 
 /// An event that can be decided.
 pub(super) struct Ready {
-    pub(super) prepared: Prepared,
+    pub(super) prepared: PreparedEvent,
     /// What there is to warn of its fields.
     warnings: Vec<String>,
 }
 
 /// Reads lines and prepares their events on so many threads, and hands them over in batches in their order.
 pub(super) fn each_batch(
-    local: &Local,
+    local: &LocalEngine,
     pipeline: &Arc<Pipeline>,
-    form: LineForm,
+    form: LineFormat,
     reader: Box<dyn BufRead + Send>,
     threads: ThreadsOption,
-    mut take: impl FnMut(io::Result<Batch>) -> Result<(), Failure>,
-) -> Result<Exit, Failure> {
-    let prepare = |batch: io::Result<Vec<Numbered>>| -> io::Result<Batch> {
+    mut take: impl FnMut(io::Result<PreparedBatch>) -> Result<(), CommandError>,
+) -> Result<Exit, CommandError> {
+    let prepare = |batch: io::Result<Vec<NumberedLine>>| -> io::Result<PreparedBatch> {
         let prepared = batch?.into_iter().map(|(number, line)| {
             let event = parse(local.engine(), pipeline, form, &line);
             let ready = event.map(|(event, warnings)| {
@@ -306,7 +311,7 @@ pub(super) fn each_batch(
         });
         Ok(prepared.collect())
     };
-    let batches = Batches { lines: Lines::new(reader) };
+    let batches = LineBatchIter { lines: InputLineIter::new(reader) };
     let flow = map_ordered(threads.count(), batches, prepare, |batch| match take(batch) {
         Ok(()) if local.interrupt.raised() => ControlFlow::Break(Ok(Exit::Interrupted)),
         Ok(()) => ControlFlow::Continue(()),
@@ -319,28 +324,29 @@ pub(super) fn each_batch(
 }
 
 fn remote(
-    args: &Args,
-    client: &Client,
-    form: LineForm,
+    args: &ReplayArgs,
+    client: &ApiClient,
+    form: LineFormat,
     reader: Box<dyn BufRead + Send>,
-    replay: &mut Replay,
-) -> Result<Exit, Failure> {
+    replay: &mut ReplayRun,
+) -> Result<Exit, CommandError> {
     let interrupt = Interrupt::watch(None);
-    for batch in (Batches { lines: Lines::new(reader) }) {
+    for batch in (LineBatchIter { lines: InputLineIter::new(reader) }) {
         if interrupt.raised() {
             return Ok(Exit::Interrupted);
         }
         let (mut numbers, mut lines) = (Vec::new(), Vec::new());
         for (number, line) in batch.map_err(|error| unreadable(args, &error))? {
             match line {
-                Line::Bytes(bytes) => {
+                InputLine::Bytes(bytes) => {
                     numbers.push(number);
                     lines.push(bytes);
                 }
-                Line::TooLong => replay.bad(number, TOO_LONG),
+                InputLine::TooLong => replay.bad(number, TOO_LONG),
             }
         }
-        let answers = client.decide_lines(args.pipeline.as_deref(), form, Held::AsConfigured, &lines)?;
+        let answers =
+            client.decide_lines(args.pipeline.as_deref(), form, BatchDurability::AsConfigured, &lines)?;
         replay.progress.add(answers.len() as u64);
         for (number, answer) in numbers.into_iter().zip(answers) {
             match answer {
@@ -352,6 +358,6 @@ fn remote(
     Ok(Exit::Fine)
 }
 
-fn unreadable(args: &Args, error: &io::Error) -> Failure {
-    Failure::new(format_args!("{}: {error}", args.file.display()))
+fn unreadable(args: &ReplayArgs, error: &io::Error) -> CommandError {
+    CommandError::new(format_args!("{}: {error}", args.file.display()))
 }

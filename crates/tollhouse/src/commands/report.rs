@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use content::message::MESSAGE_BYTES_MAX;
 use serde::Serialize;
-use server::api::Reported;
+use server::api::MailReportJson;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::console::{Output, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
 /// Hand over mail in which people report mail: sent on, attached, or a feedback report (ARF)
@@ -23,7 +23,7 @@ Examples:
 A mail server hands over what comes for such an address by a pipe transport. Who reports is the user
 or the envelope sender, never what the mail says; [reports] says which senders may, and
 [report_addresses] what a mail to an address means.")]
-pub(crate) struct Args {
+pub(crate) struct ReportArgs {
     /// Files of one mail each, or - for standard input
     #[arg(required = true, value_name = "FILE|-")]
     files: Vec<PathBuf>,
@@ -51,20 +51,20 @@ pub(crate) struct Args {
 
 /// A line of `--json`.
 #[derive(Serialize)]
-struct Line<'a> {
+struct ReportLine<'a> {
     file: &'a str,
     #[serde(flatten)]
-    reported: &'a Reported,
+    reported: &'a MailReportJson,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ReportArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let client = Client::new(&args.server, args.token.as_deref())?;
+    let client = ApiClient::new(&args.server, args.token.as_deref())?;
     let to = args.to.join(", ");
     let (mut mails, mut duplicates, mut exit) = (0, 0, Exit::Fine);
     for file in &args.files {
         let name = file.display().to_string();
-        let mail = read(file).map_err(|error| Failure::new(format_args!("{name}: {error}")))?;
+        let mail = read(file).map_err(|error| CommandError::new(format_args!("{name}: {error}")))?;
         let mut headers = vec![("content-type", "message/rfc822")];
         headers.extend(args.from.as_deref().map(|from| ("tollhouse-mail-from", from)));
         headers.extend(args.user.as_deref().map(|user| ("tollhouse-user", user)));
@@ -82,7 +82,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         mails += reported.said.len();
         duplicates += reported.said.iter().filter(|said| said.duplicate).count();
         if out.is_json() {
-            out.json(&Line { file: &name, reported: &reported })?;
+            out.json(&ReportLine { file: &name, reported: &reported })?;
         }
     }
     out.flush()?;

@@ -6,7 +6,7 @@ use engine::{Directory, DirectoryError, RestoreError};
 
 use super::verify;
 use crate::console::{BOLD, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Make a data directory from a snapshot, once all of it was verified
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ Examples:
 
 The snapshot is copied and not changed. The directory must be missing or empty; it stays so if the
 snapshot is damaged.")]
-pub(crate) struct Args {
+pub(crate) struct RestoreArgs {
     /// The snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
@@ -26,22 +26,22 @@ pub(crate) struct Args {
     data: PathBuf,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: RestoreArgs) -> Result<Exit, CommandError> {
     let snapshot = args.snapshot.display();
     let mut progress = verify::progress();
     let restored = Directory::restore(&args.snapshot, &args.data, &mut progress);
     drop(progress);
     restored.map_err(|error| {
-        let failure = Failure::new(&error);
+        let failure = CommandError::new(&error);
         match &error {
             RestoreError::Directory(DirectoryError::Absent(_)) => {
-                Failure::new(format_args!("{snapshot} is no snapshot: there is no `secret` in it"))
+                CommandError::new(format_args!("{snapshot} is no snapshot: there is no `secret` in it"))
                     .help("`tollhouse snapshot` makes one; those of a server are in `snapshots` of its data directory")
             }
             RestoreError::NotEmpty(_) => failure.help("name another directory, or move that one away"),
             RestoreError::Damaged(verified) => {
                 verify::say_damage(verified);
-                Failure::new(format_args!("{snapshot}: {error}; nothing was restored")).help(
+                CommandError::new(format_args!("{snapshot}: {error}; nothing was restored")).help(
                     "take an older snapshot; or keep what can be read of this one: it is a data directory, copy and serve it",
                 )
             }

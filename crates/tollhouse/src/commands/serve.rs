@@ -10,8 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::console::say;
-use crate::exit::{Exit, Failure};
-use crate::options::{EngineOptions, Setting};
+use crate::exit::{CommandError, Exit};
+use crate::options::{EngineOptions, SettingOverride};
 
 /// Serve HTTP, and the protocols of mail servers
 #[derive(clap::Args)]
@@ -28,7 +28,7 @@ Mail servers ask on what the sections [[listener]] name; from here, for one of t
 SIGINT and SIGTERM end it gracefully: requests at work are answered and everything is written.
 SIGHUP takes over what the configuration's files say now; files that change are taken over anyhow.
 RUST_LOG sets what is logged, e.g. RUST_LOG=debug.")]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
     engine: EngineOptions,
     /// Address and port to listen on, instead of the configured ones
@@ -47,11 +47,11 @@ enum LogFormat {
     Json,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ServeArgs) -> Result<Exit, CommandError> {
     log(args.log_format);
     raise_file_limit();
     let mut options = args.engine;
-    options.set.extend(args.listen.map(|listen| Setting::new("server.listen", listen)));
+    options.set.extend(args.listen.map(|listen| SettingOverride::new("server.listen", listen)));
     let engine = options.open_engine("give this one another data directory with --data")?;
     let json = args.log_format == LogFormat::Json;
     serve(Arc::new(engine), |server| {
@@ -67,13 +67,14 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Serves until SIGINT or SIGTERM, and closes the engine.
-fn serve(engine: Arc<Engine>, listening: impl FnOnce(&Server)) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
+fn serve(engine: Arc<Engine>, listening: impl FnOnce(&Server)) -> Result<(), CommandError> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::new)?;
     runtime.block_on(async {
         // Signals are listened for first, so that none is missed while the server comes up.
-        let mut int = signal(SignalKind::interrupt()).map_err(Failure::new)?;
-        let mut term = signal(SignalKind::terminate()).map_err(Failure::new)?;
-        let mut hangup = signal(SignalKind::hangup()).map_err(Failure::new)?;
+        let mut int = signal(SignalKind::interrupt()).map_err(CommandError::new)?;
+        let mut term = signal(SignalKind::terminate()).map_err(CommandError::new)?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(CommandError::new)?;
         let clock = Clock::of(SystemClock, engine.newest_decision());
         let (reloaded, of_reloads) = (Arc::clone(&engine), clock.clone());
         tokio::spawn(async move {

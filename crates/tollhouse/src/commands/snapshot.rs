@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::console::{Output, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, stopped};
 
 /// Make a consistent copy of a data directory, while a server runs on it or not
@@ -19,7 +19,7 @@ Examples:
 
 A snapshot is a data directory itself, with the secret. Files that never change again are hard
 links where the file system can: only a copy on another disk is a backup.")]
-pub(crate) struct Args {
+pub(crate) struct SnapshotArgs {
     /// Where to make it; it must not exist
     #[arg(value_name = "TARGET", required_unless_present = "server")]
     target: Option<PathBuf>,
@@ -37,17 +37,17 @@ pub(crate) struct Args {
 
 /// The line of `--json`.
 #[derive(Serialize)]
-struct Line<'a> {
+struct SnapshotLine<'a> {
     name: &'a str,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SnapshotArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let server = args.server.as_deref().map(|url| Client::new(url, args.token.as_deref())).transpose()?;
+    let server = args.server.as_deref().map(|url| ApiClient::new(url, args.token.as_deref())).transpose()?;
     let name = match (server, &args.target) {
         (Some(client), _) => client.snapshot()?.name,
         (None, target) => {
-            let target = target.as_deref().ok_or_else(|| Failure::new("no target is named"))?;
+            let target = target.as_deref().ok_or_else(|| CommandError::new("no target is named"))?;
             let directory = args.data.directory()?;
             directory.snapshot(target).map_err(|error| {
                 stopped(&error, "let the server make it: `tollhouse snapshot --server URL`")
@@ -56,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         }
     };
     if out.is_json() {
-        out.json(&Line { name: &name })?;
+        out.json(&SnapshotLine { name: &name })?;
     } else {
         out.line(&name)?;
     }

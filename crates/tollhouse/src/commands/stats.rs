@@ -1,13 +1,13 @@
 //! `tollhouse stats`: what is known of one key.
 
 use event::Time;
-use server::api::Timeline;
+use server::api::TimelineJson;
 
 use crate::clock;
 use crate::console::Output;
-use crate::draw;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, time};
+use crate::rendering;
 
 /// Show all that is known of one sender, address, link, ...
 #[derive(clap::Args)]
@@ -19,7 +19,7 @@ Examples:
 
 The value is normalised as those of events are. `tollhouse preset show mail` lists the kinds of the
 preset `mail`.")]
-pub(crate) struct Args {
+pub(crate) struct StatsArgs {
     /// The kind of key, or the name of a distinct count
     #[arg(value_name = "KIND")]
     kind: String,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let name = args.pipeline.as_deref();
     let timeline = match Backend::open(&args.engine, &args.server)? {
@@ -50,13 +50,13 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             let at = args.at.unwrap_or_else(clock::now);
             let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &args.value, at))?;
             local.close()?;
-            Timeline::new(&pipeline.name, &args.kind, &known)
+            TimelineJson::new(&pipeline.name, &args.kind, &known)
         }
     };
     if out.is_json() {
         out.json(&timeline)?;
     } else {
-        draw::timeline(&mut out, &timeline)?;
+        rendering::timeline(&mut out, &timeline)?;
     }
     out.flush()?;
     Ok(Exit::Fine)

@@ -1,13 +1,13 @@
 //! `tollhouse top`: the hottest keys of a kind.
 
 use event::{Span, Time};
-use server::api::{Hot, Length, Top};
+use server::api::{HotKeyJson, Length, TopKeysJson};
 
 use crate::clock;
 use crate::console::Output;
-use crate::draw;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, span, time};
+use crate::rendering;
 
 /// Show which senders, addresses, links, ... are hottest
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ Examples:
   tollhouse top --server http://127.0.0.1:8377 link_domain --counter spam --window 14d --json
 
 Statistics keep hashes; a value is shown where a recent decision still has it.")]
-pub(crate) struct Args {
+pub(crate) struct TopArgs {
     /// The kind of key
     #[arg(value_name = "KIND")]
     kind: String,
@@ -45,9 +45,9 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: TopArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let Args { kind, counter, window, .. } = &args;
+    let TopArgs { kind, counter, window, .. } = &args;
     let (name, limit) = (args.pipeline.as_deref(), usize::try_from(args.limit).unwrap_or(usize::MAX));
     let top = match Backend::open(&args.engine, &args.server)? {
         Backend::Remote(client) => client.top(name, kind, counter, *window, limit)?,
@@ -56,16 +56,16 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
             let at = args.at.unwrap_or_else(clock::now);
             let asked = engine::Ranking { kind, counter, window: *window, limit };
             let hottest = local.engine().hottest(&pipeline, asked, at, &|| false);
-            let keys = pollster::block_on(hottest)?.iter().map(Hot::from).collect();
+            let keys = pollster::block_on(hottest)?.iter().map(HotKeyJson::from).collect();
             local.close()?;
             let (pipeline, kind, counter) = (pipeline.name.clone(), kind.clone(), counter.clone());
-            Top { pipeline, kind, counter, window: Length(*window), keys }
+            TopKeysJson { pipeline, kind, counter, window: Length(*window), keys }
         }
     };
     if out.is_json() {
         out.json(&top)?;
     } else {
-        draw::top(&mut out, &top)?;
+        rendering::top(&mut out, &top)?;
     }
     out.flush()?;
     Ok(Exit::Fine)

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::journal::Lack;
-use engine::{Exposed, Missing, Part, Repairs, Verified};
+use engine::journal::MissingRecords;
+use engine::{DirectoryPart, DirectoryVerification, LooseModes, Missing, Repairs};
 use event::Span;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde::Serialize;
 
 use crate::clock::now;
 use crate::console::{Output, Progress, error, help, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, stopped};
 
 /// Check every checksum of a data directory, and say what is damaged
@@ -32,7 +32,7 @@ while: their limits are open again, and all that was counted of them begins anew
 right before.
 
 Exit code 1 if anything is lost, or others than the owner can read files or replace them.")]
-pub(crate) struct Args {
+pub(crate) struct VerifyArgs {
     #[command(flatten)]
     data: DataOption,
     /// Write anew what can be had of damaged segments, which are kept, and let go of keys from the future
@@ -44,14 +44,14 @@ pub(crate) struct Args {
 
 /// The line of `--json`.
 #[derive(Serialize)]
-struct Line {
+struct VerifyLine {
     sound: bool,
     keys: u64,
     records: u64,
     torn_bytes: u64,
-    damage: Vec<Damage>,
+    damage: Vec<VerifyDamage>,
     /// Files with what was put aside before.
-    kept: Vec<Kept>,
+    kept: Vec<KeptFile>,
     /// Files that others can read or write, and directories whose names they can list or change.
     exposed: Vec<ExposedPath>,
 }
@@ -71,14 +71,14 @@ impl ExposedPath {
 
 /// A file that has what was cut off, or is damaged.
 #[derive(Serialize)]
-struct Kept {
+struct KeptFile {
     file: String,
     bytes: u64,
 }
 
 /// Something that is lost.
 #[derive(Serialize)]
-struct Damage {
+struct VerifyDamage {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,21 +88,21 @@ struct Damage {
     cost: String,
 }
 
-impl Damage {
-    fn of(cost: impl Into<String>) -> Damage {
-        Damage { file: None, from: None, to: None, cost: cost.into() }
+impl VerifyDamage {
+    fn of(cost: impl Into<String>) -> VerifyDamage {
+        VerifyDamage { file: None, from: None, to: None, cost: cost.into() }
     }
 
-    fn file(file: String) -> Damage {
-        Damage { file: Some(file), ..Damage::of("") }
+    fn file(file: String) -> VerifyDamage {
+        VerifyDamage { file: Some(file), ..VerifyDamage::of("") }
     }
 
-    fn at(file: String, from: u64, to: u64, cost: impl Into<String>) -> Damage {
-        Damage { file: Some(file), from: Some(from), to: Some(to), cost: cost.into() }
+    fn at(file: String, from: u64, to: u64, cost: impl Into<String>) -> VerifyDamage {
+        VerifyDamage { file: Some(file), from: Some(from), to: Some(to), cost: cost.into() }
     }
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: VerifyArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let directory = args.data.directory()?;
     let instead = "make a snapshot with `tollhouse snapshot --server URL` and verify that";
@@ -117,10 +117,18 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let torn_bytes = verified.ledger_torn_bytes + verified.journal.torn_bytes;
     if out.is_json() {
         let records = verified.journal.records;
-        let kept = kept(&verified).map(|(file, bytes)| Kept { file, bytes }).collect();
-        let Exposed { files, directories } = &verified.exposed;
+        let kept = kept(&verified).map(|(file, bytes)| KeptFile { file, bytes }).collect();
+        let LooseModes { files, directories } = &verified.exposed;
         let exposed = files.iter().chain(directories).map(ExposedPath::of).collect();
-        out.json(&Line { sound: verified.is_sound(), keys, records, torn_bytes, damage, kept, exposed })?;
+        out.json(&VerifyLine {
+            sound: verified.is_sound(),
+            keys,
+            records,
+            torn_bytes,
+            damage,
+            kept,
+            exposed,
+        })?;
     } else {
         for damage in &damage {
             out.line(shown(damage))?;
@@ -150,8 +158,8 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// Says what others than the owner can get at, and answers whether that is more than names.
-fn say_exposed(exposed: &Exposed) -> bool {
-    let Exposed { files, directories } = exposed;
+fn say_exposed(exposed: &LooseModes) -> bool {
+    let LooseModes { files, directories } = exposed;
     for (path, mode) in files {
         error(format_args!("{} can be read or written by others (mode {mode:03o})", path.display()));
     }
@@ -172,7 +180,7 @@ fn say_exposed(exposed: &Exposed) -> bool {
 }
 
 /// Files with what was put aside, and their bytes.
-fn kept(verified: &Verified) -> impl Iterator<Item = (String, u64)> {
+fn kept(verified: &DirectoryVerification) -> impl Iterator<Item = (String, u64)> {
     let named = |directory: &'static str| {
         move |(file, bytes): &(String, u64)| (format!("{directory}/{file}"), *bytes)
     };
@@ -199,7 +207,7 @@ fn say_repaired(repaired: &Repairs) {
     if repaired.ahead.forgotten > Span::ZERO {
         say("the ledger goes by the present time again, and keeps what ends after it");
     }
-    for engine::journal::Repaired { kept, records, skipped } in &repaired.journal {
+    for engine::journal::SegmentRepair { kept, records, skipped } in &repaired.journal {
         say(format_args!(
             "{} records written anew, without {skipped}; the damaged file is {}",
             HumanCount(*records),
@@ -214,13 +222,13 @@ fn shown_span(span: Span) -> String {
 }
 
 /// Shows how far the reading is.
-pub(crate) fn progress() -> impl FnMut(Part, u64, u64) {
-    let mut shown: Option<(Part, Progress)> = None;
+pub(crate) fn progress() -> impl FnMut(DirectoryPart, u64, u64) {
+    let mut shown: Option<(DirectoryPart, Progress)> = None;
     move |part, done, all| {
         if shown.as_ref().is_none_or(|(before, _)| *before != part) {
             let what = match part {
-                Part::Ledger => "bytes of the ledger",
-                Part::Journal => "bytes of the journal",
+                DirectoryPart::Ledger => "bytes of the ledger",
+                DirectoryPart::Journal => "bytes of the journal",
             };
             shown = Some((part, Progress::new(what, Some(all))));
         }
@@ -231,12 +239,12 @@ pub(crate) fn progress() -> impl FnMut(Part, u64, u64) {
 }
 
 /// What was found, a line each, for a command that refuses to go on.
-pub(crate) fn say_damage(verified: &Verified) {
+pub(crate) fn say_damage(verified: &DirectoryVerification) {
     damage(verified).iter().for_each(|damage| say(shown(damage)));
 }
 
-fn shown(damage: &Damage) -> String {
-    let Damage { file, from, to, cost } = damage;
+fn shown(damage: &VerifyDamage) -> String {
+    let VerifyDamage { file, from, to, cost } = damage;
     match (file, from, to) {
         (Some(file), Some(from), Some(to)) => format!("{file}: bytes {from} to {to}: {cost}"),
         (Some(file), ..) => format!("{file}: {cost}"),
@@ -244,43 +252,52 @@ fn shown(damage: &Damage) -> String {
     }
 }
 
-fn damage(verified: &Verified) -> Vec<Damage> {
-    let Verified { secret, ledger, ledger_error, ledger_skipped, journal, settings, missing, .. } = verified;
+fn damage(verified: &DirectoryVerification) -> Vec<VerifyDamage> {
+    let DirectoryVerification {
+        secret,
+        ledger,
+        ledger_error,
+        ledger_skipped,
+        journal,
+        settings,
+        missing,
+        ..
+    } = verified;
     let mut all = Vec::new();
-    all.extend(secret.as_ref().map(|error| Damage::of(format!("{error}; without it no key is found"))));
+    all.extend(secret.as_ref().map(|error| VerifyDamage::of(format!("{error}; without it no key is found"))));
     all.extend(
-        ledger_error.as_ref().map(|error| Damage::of(format!("the ledger cannot be opened: {error}"))),
+        ledger_error.as_ref().map(|error| VerifyDamage::of(format!("the ledger cannot be opened: {error}"))),
     );
     if let Some(ledger) = ledger {
         let losses = &ledger.files.losses;
         let skipped = ledger_skipped.ranges.iter().filter(|range| !losses.ranges.contains(range));
         for range in losses.ranges.iter().chain(skipped) {
             let cost = format!("{} cannot be read", HumanBytes(range.to - range.from));
-            all.push(Damage::at(format!("ledger/{}", range.segment), range.from, range.to, cost));
+            all.push(VerifyDamage::at(format!("ledger/{}", range.segment), range.from, range.to, cost));
         }
         for name in &losses.missing {
             let cost = "missing, with the statistics of the keys that were written there last".to_owned();
-            all.push(Damage { file: Some(format!("ledger/{name}")), from: None, to: None, cost });
+            all.push(VerifyDamage { file: Some(format!("ledger/{name}")), from: None, to: None, cost });
         }
         if losses.ranges_unlisted > 0 {
-            all.push(Damage::of(format!("{} more such stretches", losses.ranges_unlisted)));
+            all.push(VerifyDamage::of(format!("{} more such stretches", losses.ranges_unlisted)));
         }
         let records = losses.records.max(ledger_skipped.records);
         if records > 0 {
-            all.push(Damage::of(format!(
+            all.push(VerifyDamage::of(format!(
                 "ledger: {} images of keys are lost; some may have had a newer one",
                 HumanCount(records)
             )));
         }
         if ledger.keys_lost > 0 {
-            all.push(Damage::of(format!(
+            all.push(VerifyDamage::of(format!(
                 "ledger: {} keys have lost their statistics; their readings will say `missing`",
                 HumanCount(ledger.keys_lost)
             )));
         }
         let stats::Ahead { keys, most, forgotten } = ledger.ahead;
         if keys > 0 {
-            all.push(Damage::of(format!(
+            all.push(VerifyDamage::of(format!(
                 "ledger: {} keys had their newest event up to {} ahead of the clock: until then their limits may refuse and \
                  their counts stand still; `tollhouse verify --repair` lets go of them",
                 HumanCount(keys),
@@ -288,14 +305,14 @@ fn damage(verified: &Verified) -> Vec<Damage> {
             )));
         }
         if forgotten > Span::ZERO {
-            all.push(Damage::of(format!(
+            all.push(VerifyDamage::of(format!(
                 "ledger: statistics were forgotten up to a moment that is {} ahead of the clock: nothing that ends \
                  before it is kept; `tollhouse verify --repair` goes back to the present",
                 shown_span(forgotten)
             )));
         }
         if ledger.unsound > 0 {
-            all.push(Damage::of(format!(
+            all.push(VerifyDamage::of(format!(
                 "ledger: {} keys hold what is no statistic of theirs; their readings will say `missing`",
                 HumanCount(ledger.unsound)
             )));
@@ -308,36 +325,44 @@ fn damage(verified: &Verified) -> Vec<Damage> {
             true => "all can be read, but not by other programs".to_owned(),
             false => format!("{} decisions or more cannot be read", HumanCount(damage.records)),
         };
-        all.push(Damage::at(format!("journal/{}", damage.segment), damage.from, damage.to, cost));
+        all.push(VerifyDamage::at(format!("journal/{}", damage.segment), damage.from, damage.to, cost));
     }
-    for Lack { first, records, is_gone } in &journal.lacking {
+    for MissingRecords { first, records, is_gone } in &journal.lacking {
         let records = HumanCount(*records);
-        all.push(Damage::of(match is_gone {
+        all.push(VerifyDamage::of(match is_gone {
             true => format!("journal: segment {first} is missing, with {records} records or more"),
             false => format!("journal: segment {first} has {records} records less than were once in it"),
         }));
     }
     if journal.is_unlisted {
         let cost = "missing or damaged: whether a segment is missing cannot be known";
-        all.push(Damage { cost: cost.to_owned(), ..Damage::file("journal/segments.json".to_owned()) });
+        all.push(VerifyDamage {
+            cost: cost.to_owned(),
+            ..VerifyDamage::file("journal/segments.json".to_owned())
+        });
     }
     if journal.is_of_another_secret {
-        all.push(Damage::of("journal: its keys were made with another secret; restore that from a backup"));
+        all.push(VerifyDamage::of(
+            "journal: its keys were made with another secret; restore that from a backup",
+        ));
     }
     for file in &journal.side_files {
         let cost = "missing or damaged: the next start writes it anew, if it is of what is in force then";
-        all.push(Damage { cost: cost.to_owned(), ..Damage::file(format!("journal/{file}")) });
+        all.push(VerifyDamage { cost: cost.to_owned(), ..VerifyDamage::file(format!("journal/{file}")) });
     }
     for (path, why) in settings {
-        all.push(Damage { cost: why.clone(), ..Damage::file(path.display().to_string()) });
+        all.push(VerifyDamage { cost: why.clone(), ..VerifyDamage::file(path.display().to_string()) });
     }
     for Missing { file, cost } in missing {
-        all.push(Damage { cost: format!("missing, and with it {cost}"), ..Damage::file((*file).to_owned()) });
+        all.push(VerifyDamage {
+            cost: format!("missing, and with it {cost}"),
+            ..VerifyDamage::file((*file).to_owned())
+        });
     }
     for (version, rows) in &journal.undescribed {
         let file = Some(format!("journal/{version}.rows.json"));
         let cost = format!("missing or damaged: {} decisions cannot be explained", HumanCount(*rows));
-        all.push(Damage { file, from: None, to: None, cost });
+        all.push(VerifyDamage { file, from: None, to: None, cost });
     }
     all
 }

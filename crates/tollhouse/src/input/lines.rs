@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Read};
 use content::json::JSON_BYTES_MAX;
 
 /// One line, or what is wrong with it.
-pub(crate) enum Line {
+pub(crate) enum InputLine {
     /// Its bytes, without the line end.
     Bytes(Vec<u8>),
     /// It is longer than any event may be.
@@ -13,19 +13,19 @@ pub(crate) enum Line {
 }
 
 /// Reads numbered lines, from 1; empty ones are left out.
-pub(crate) struct Lines<R> {
+pub(crate) struct InputLineIter<R> {
     reader: R,
     number: u64,
     failed: bool,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> InputLineIter<R> {
     /// The lines of a stream.
-    pub(crate) fn new(reader: R) -> Lines<R> {
-        Lines { reader, number: 0, failed: false }
+    pub(crate) fn new(reader: R) -> InputLineIter<R> {
+        InputLineIter { reader, number: 0, failed: false }
     }
 
-    fn read(&mut self) -> io::Result<Option<(u64, Line)>> {
+    fn read(&mut self) -> io::Result<Option<(u64, InputLine)>> {
         loop {
             let mut bytes = Vec::new();
             let length =
@@ -36,20 +36,20 @@ impl<R: BufRead> Lines<R> {
             self.number += 1;
             if length > JSON_BYTES_MAX && !bytes.ends_with(b"\n") {
                 self.reader.skip_until(b'\n')?;
-                return Ok(Some((self.number, Line::TooLong)));
+                return Ok(Some((self.number, InputLine::TooLong)));
             }
             bytes.truncate(bytes.trim_ascii_end().len());
             if !bytes.is_empty() {
-                return Ok(Some((self.number, Line::Bytes(bytes))));
+                return Ok(Some((self.number, InputLine::Bytes(bytes))));
             }
         }
     }
 }
 
-impl<R: BufRead> Iterator for Lines<R> {
-    type Item = io::Result<(u64, Line)>;
+impl<R: BufRead> Iterator for InputLineIter<R> {
+    type Item = io::Result<(u64, InputLine)>;
 
-    fn next(&mut self) -> Option<io::Result<(u64, Line)>> {
+    fn next(&mut self) -> Option<io::Result<(u64, InputLine)>> {
         if self.failed {
             return None;
         }
@@ -68,10 +68,10 @@ mod tests {
         let mut text = b"{}\r\n\n  \n".to_vec();
         text.resize(text.len() + JSON_BYTES_MAX + 10, b'x');
         text.extend_from_slice(b"\nlast");
-        let read: Vec<(u64, String)> = Lines::new(text.as_slice())
+        let read: Vec<(u64, String)> = InputLineIter::new(text.as_slice())
             .map(|line| match line.unwrap() {
-                (number, Line::Bytes(bytes)) => (number, String::from_utf8(bytes).unwrap()),
-                (number, Line::TooLong) => (number, "too long".to_owned()),
+                (number, InputLine::Bytes(bytes)) => (number, String::from_utf8(bytes).unwrap()),
+                (number, InputLine::TooLong) => (number, "too long".to_owned()),
             })
             .collect();
         let expected = [(1, "{}"), (4, "too long"), (5, "last")];

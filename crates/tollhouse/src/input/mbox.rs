@@ -15,17 +15,17 @@ const ENVELOPE_BYTES_MAX: usize = 1024;
 
 /// A message as it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct StoredMessage {
     /// The bytes: the mailbox's own line, where there is one, and the message.
     pub(crate) bytes: Vec<u8>,
     /// Length of that line.
     pub(crate) envelope: usize,
 }
 
-impl Stored {
+impl StoredMessage {
     /// A message without a mailbox around it.
-    pub(crate) fn bare(bytes: Vec<u8>) -> Stored {
-        Stored { bytes, envelope: 0 }
+    pub(crate) fn bare(bytes: Vec<u8>) -> StoredMessage {
+        StoredMessage { bytes, envelope: 0 }
     }
 
     /// The message alone.
@@ -51,20 +51,20 @@ pub(crate) fn is_mbox(start: &[u8]) -> bool {
 }
 
 /// The messages of a mailbox, each no longer than content looks at; the rest of a longer one is passed over.
-pub(crate) struct Mbox<R> {
+pub(crate) struct MboxIter<R> {
     reader: R,
     /// The line that parts the last message from the next.
     envelope: Vec<u8>,
     done: bool,
 }
 
-impl<R: BufRead> Mbox<R> {
+impl<R: BufRead> MboxIter<R> {
     /// Reads a mailbox from its start.
-    pub(crate) fn new(reader: R) -> Mbox<R> {
-        Mbox { reader, envelope: Vec::new(), done: false }
+    pub(crate) fn new(reader: R) -> MboxIter<R> {
+        MboxIter { reader, envelope: Vec::new(), done: false }
     }
 
-    fn read(&mut self) -> io::Result<Option<Stored>> {
+    fn read(&mut self) -> io::Result<Option<StoredMessage>> {
         let mut bytes = std::mem::take(&mut self.envelope);
         let mut envelope = bytes.len();
         let (mut piece, mut starts_line, mut after_empty) = (Vec::new(), true, envelope == 0);
@@ -105,14 +105,14 @@ impl<R: BufRead> Mbox<R> {
                 break;
             }
         }
-        Ok(Some(Stored { bytes, envelope }))
+        Ok(Some(StoredMessage { bytes, envelope }))
     }
 }
 
-impl<R: BufRead> Iterator for Mbox<R> {
-    type Item = io::Result<Stored>;
+impl<R: BufRead> Iterator for MboxIter<R> {
+    type Item = io::Result<StoredMessage>;
 
-    fn next(&mut self) -> Option<io::Result<Stored>> {
+    fn next(&mut self) -> Option<io::Result<StoredMessage>> {
         if self.done {
             return None;
         }
@@ -145,7 +145,7 @@ mod tests {
     const LINE: &str = "From a@example.com Thu Oct  3 20:04:09 1991\n";
 
     fn check(text: &str, messages: &[&str]) {
-        let read: Vec<String> = Mbox::new(text.as_bytes())
+        let read: Vec<String> = MboxIter::new(text.as_bytes())
             .map(|stored| String::from_utf8(stored.unwrap().message().to_vec()).unwrap())
             .collect();
         assert_eq!(read, messages, "{text:?}");
@@ -174,7 +174,7 @@ mod tests {
         let mut text = LINE.as_bytes().to_vec();
         text.resize(MESSAGE_BYTES_MAX + 100_000, b'x');
         text.extend_from_slice(format!("\n\n{LINE}B: 2\n").as_bytes());
-        let messages: Vec<Stored> = Mbox::new(text.as_slice()).collect::<io::Result<_>>().unwrap();
+        let messages: Vec<StoredMessage> = MboxIter::new(text.as_slice()).collect::<io::Result<_>>().unwrap();
         assert_eq!(
             messages.iter().map(|stored| stored.message().len()).collect::<Vec<_>>(),
             [MESSAGE_BYTES_MAX, 5]
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_no_sender() {
-        let stored = |line: &str| Mbox::new(format!("{line}A: 1\n").as_bytes()).next().unwrap().unwrap();
+        let stored = |line: &str| MboxIter::new(format!("{line}A: 1\n").as_bytes()).next().unwrap().unwrap();
         assert_eq!(stored(LINE).with_sender(), format!("{LINE}A: 1\n").as_bytes());
         let folder = stored("From archive/spam Thu Oct  3 20:04:09 1991\n");
         assert_eq!((folder.origin(), folder.with_sender()), (Some("archive/spam"), b"A: 1\n".as_slice()));

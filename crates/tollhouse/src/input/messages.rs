@@ -9,25 +9,25 @@ use std::path::{Path, PathBuf};
 use content::message::{self, Envelope, MESSAGE_BYTES_MAX};
 use event::{Event, Time};
 
-use super::mbox::{self, Mbox, Stored};
+use super::mbox::{self, MboxIter, StoredMessage};
 
 /// A message and where it was found.
-pub(crate) struct Message {
+pub(crate) struct InputMessage {
     /// Its file; `#N` is the N-th message of a mailbox that holds more than one.
     pub(crate) name: String,
     /// Its bytes.
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoredMessage,
 }
 
 /// Something that cannot be read.
-pub(crate) struct Unreadable {
+pub(crate) struct UnreadableInput {
     /// The file or directory.
     pub(crate) name: String,
     /// Why.
     pub(crate) error: io::Error,
 }
 
-impl Message {
+impl InputMessage {
     /// When it says that it was received.
     pub(crate) fn time(&self) -> Option<Time> {
         message::time(&self.stored.bytes)
@@ -45,16 +45,16 @@ impl Message {
 }
 
 /// Reads messages. What cannot be read is said and passed over.
-pub(crate) struct Messages {
+pub(crate) struct InputMessageIter {
     /// Paths to come: the arguments, and within them directory in directory.
     pending: Vec<std::vec::IntoIter<PathBuf>>,
-    open: Option<Opened>,
+    open: Option<OpenMailbox>,
 }
 
 /// A mailbox that is being read.
-struct Opened {
+struct OpenMailbox {
     name: String,
-    mbox: std::iter::Peekable<Mbox<Box<dyn BufRead + Send>>>,
+    mbox: std::iter::Peekable<MboxIter<Box<dyn BufRead + Send>>>,
     /// Messages that were read of it.
     count: u64,
 }
@@ -62,27 +62,27 @@ struct Opened {
 /// The argument for standard input.
 pub(crate) const STDIN: &str = "-";
 
-impl Messages {
+impl InputMessageIter {
     /// The messages of files, directories and mailboxes; `-` is standard input.
-    pub(crate) fn new(paths: Vec<PathBuf>) -> Messages {
-        Messages { pending: vec![paths.into_iter()], open: None }
+    pub(crate) fn new(paths: Vec<PathBuf>) -> InputMessageIter {
+        InputMessageIter { pending: vec![paths.into_iter()], open: None }
     }
 
     /// The messages of a mailbox in memory.
-    pub(crate) fn of_mbox(name: &str, bytes: &'static [u8]) -> Messages {
-        let mut messages = Messages { pending: Vec::new(), open: None };
+    pub(crate) fn of_mbox(name: &str, bytes: &'static [u8]) -> InputMessageIter {
+        let mut messages = InputMessageIter { pending: Vec::new(), open: None };
         messages.open(name.to_owned(), Box::new(bytes));
         messages
     }
 
     fn open(&mut self, name: String, reader: Box<dyn BufRead + Send>) {
-        self.open = Some(Opened { name, mbox: Mbox::new(reader).peekable(), count: 0 });
+        self.open = Some(OpenMailbox { name, mbox: MboxIter::new(reader).peekable(), count: 0 });
     }
 
-    fn read(&mut self, path: &Path, name: String) -> Result<Option<Message>, Unreadable> {
+    fn read(&mut self, path: &Path, name: String) -> Result<Option<InputMessage>, UnreadableInput> {
         let argument = self.pending.len() == 1;
         let stdin = argument && path.as_os_str() == STDIN;
-        let read = (|| -> io::Result<Option<Stored>> {
+        let read = (|| -> io::Result<Option<StoredMessage>> {
             let file: Box<dyn Read + Send> = if stdin {
                 Box::new(io::stdin())
             } else {
@@ -110,19 +110,19 @@ impl Messages {
                     "it is empty: there is no message in it",
                 ));
             }
-            Ok(Some(Stored::bare(bytes)))
+            Ok(Some(StoredMessage::bare(bytes)))
         })();
         match read {
-            Ok(stored) => Ok(stored.map(|stored| Message { name, stored })),
-            Err(error) => Err(Unreadable { name, error }),
+            Ok(stored) => Ok(stored.map(|stored| InputMessage { name, stored })),
+            Err(error) => Err(UnreadableInput { name, error }),
         }
     }
 }
 
-impl Iterator for Messages {
-    type Item = Result<Message, Unreadable>;
+impl Iterator for InputMessageIter {
+    type Item = Result<InputMessage, UnreadableInput>;
 
-    fn next(&mut self) -> Option<Result<Message, Unreadable>> {
+    fn next(&mut self) -> Option<Result<InputMessage, UnreadableInput>> {
         loop {
             if let Some(open) = &mut self.open {
                 match open.mbox.next() {
@@ -131,12 +131,12 @@ impl Iterator for Messages {
                         let only = open.count == 1 && open.mbox.peek().is_none();
                         let name =
                             if only { open.name.clone() } else { format!("{}#{}", open.name, open.count) };
-                        return Some(Ok(Message { name, stored }));
+                        return Some(Ok(InputMessage { name, stored }));
                     }
                     Some(Err(error)) => {
                         let name = open.name.clone();
                         self.open = None;
-                        return Some(Err(Unreadable { name, error }));
+                        return Some(Err(UnreadableInput { name, error }));
                     }
                     None => self.open = None,
                 }
@@ -204,11 +204,11 @@ mod tests {
     use super::*;
 
     fn names(paths: Vec<PathBuf>) -> Vec<String> {
-        let shown = |item: Result<Message, Unreadable>| match item {
+        let shown = |item: Result<InputMessage, UnreadableInput>| match item {
             Ok(message) => message.name,
             Err(unreadable) => format!("unreadable {}", unreadable.name),
         };
-        Messages::new(paths).map(shown).collect()
+        InputMessageIter::new(paths).map(shown).collect()
     }
 
     #[test]

@@ -216,7 +216,7 @@ fn rules_and_models_are_measured_alone() {
 #[test]
 fn costly_messages_are_measured() {
     let measured = run(["bench", "costly", "--percent", "1", "--json"], "").expect(0).json();
-    assert_eq!(measured.len(), 8 + content::hostile::FAMILIES.len());
+    assert_eq!(measured.len(), 8 + content::worst_case::FAMILIES.len());
     for message in &measured {
         assert!(message["bytes"].as_u64().unwrap() > 1000 && message["action"].is_string(), "{message}");
         for member in ["read_cpu_ms", "key_cpu_ms", "decide_cpu_ms"] {

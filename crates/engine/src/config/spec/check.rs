@@ -3,13 +3,13 @@
 use event::Span;
 
 use super::value::{fact_value, file_mode, parse_size, print_size, time};
-use super::{Form, SECTIONS, Section, Setting, Shape, section};
-use crate::config::problem::{Origin, Problems, SourceKind, expected};
-use crate::config::tree::{Node, Table, Tree};
+use super::{SECTIONS, Section, SectionForm, SettingSpec, SettingType, section};
+use crate::config::problem::{ConfigOrigin, ConfigProblems, SourceKind, expected};
+use crate::config::tree::{TomlNode, TomlTable, TomlValue};
 use crate::plan::Endpoint;
 
 /// Checks a whole document against [`SECTIONS`]. `main` allows the node's sections.
-pub(in crate::config) fn check(root: &Table, main: bool, problems: &mut Problems) {
+pub(in crate::config) fn check(root: &TomlTable, main: bool, problems: &mut ConfigProblems) {
     let top = &SECTIONS[0];
     for entry in &root.entries {
         if let Some(setting) = top.setting(&entry.key) {
@@ -33,19 +33,19 @@ pub(in crate::config) fn check(root: &Table, main: bool, problems: &mut Problems
             continue;
         }
         match (section.form, &entry.node.value) {
-            (Form::List(_), Tree::List(items)) => {
+            (SectionForm::List(_), TomlValue::List(items)) => {
                 for item in items {
                     match &item.value {
-                        Tree::Table(table) => check_table(section, table, problems),
+                        TomlValue::Table(table) => check_table(section, table, problems),
                         other => wrong_type(&entry.key, &item.origin, other, "a table", problems),
                     }
                 }
             }
-            (Form::List(_), other) => {
+            (SectionForm::List(_), other) => {
                 let wanted = format!("a list of tables, written {}", section.heading());
                 wrong_type(&entry.key, &entry.node.origin, other, &wanted, problems);
             }
-            (_, Tree::Table(table)) => check_table(section, table, problems),
+            (_, TomlValue::Table(table)) => check_table(section, table, problems),
             (_, other) => {
                 let wanted = format!("a table, written {}", section.heading());
                 wrong_type(&entry.key, &entry.node.origin, other, &wanted, problems);
@@ -56,7 +56,7 @@ pub(in crate::config) fn check(root: &Table, main: bool, problems: &mut Problems
 
 /// What a text says that is laid over a pipeline's file at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::config) enum Layer {
+pub(in crate::config) enum OverlayKind {
     /// It may change all but what the pipeline is.
     Posted,
     /// It may change what is judged, and nothing that is counted.
@@ -67,7 +67,7 @@ pub(in crate::config) enum Layer {
 const JUDGING: [&str; 7] = ["constants", "expressions", "set", "model", "group", "rule", "band"];
 
 /// Checks a text that came from outside: what it may speak of, and that it names no files of this machine.
-pub(in crate::config) fn check_layer(root: &Table, layer: Layer, problems: &mut Problems) {
+pub(in crate::config) fn check_layer(root: &TomlTable, layer: OverlayKind, problems: &mut ConfigProblems) {
     check(root, false, problems);
     for entry in &root.entries {
         let Some(section) = section(&entry.key) else {
@@ -78,14 +78,14 @@ pub(in crate::config) fn check_layer(root: &Table, layer: Layer, problems: &mut 
             }
             continue;
         };
-        if layer == Layer::Candidate && !section.node && !JUDGING.contains(&section.name) {
+        if layer == OverlayKind::Candidate && !section.node && !JUDGING.contains(&section.name) {
             let message = format!("{} changes what is counted", section.heading());
             let help = "a candidate judges what the enforced rules judge: change the pipeline's file first";
             problems.add(&entry.key_origin, message, Some(help.to_owned()));
         }
-        let Tree::List(items) = &entry.node.value else { continue };
+        let TomlValue::List(items) = &entry.node.value else { continue };
         for item in items {
-            let Tree::Table(table) = &item.value else { continue };
+            let TomlValue::Table(table) = &item.value else { continue };
             if let Some(file) =
                 table.entries.iter().find(|entry| matches!(entry.key.as_str(), "file" | "files"))
             {
@@ -97,17 +97,17 @@ pub(in crate::config) fn check_layer(root: &Table, layer: Layer, problems: &mut 
     }
 }
 
-fn check_table(section: &Section, table: &Table, problems: &mut Problems) {
+fn check_table(section: &Section, table: &TomlTable, problems: &mut ConfigProblems) {
     let of = |key: &str| section.setting(key);
     check_entries(&section.heading(), section.settings, of, table, problems);
 }
 
 fn check_entries(
     heading: &str,
-    settings: &[Setting],
-    of: impl Fn(&str) -> Option<&'static Setting>,
-    table: &Table,
-    problems: &mut Problems,
+    settings: &[SettingSpec],
+    of: impl Fn(&str) -> Option<&'static SettingSpec>,
+    table: &TomlTable,
+    problems: &mut ConfigProblems,
 ) {
     for entry in &table.entries {
         match of(&entry.key) {
@@ -124,44 +124,53 @@ fn check_entries(
 /// Checks that nothing is missing from an entry of a list section, once all layers are merged.
 pub(in crate::config) fn check_complete(
     section: &Section,
-    table: &Table,
-    origin: &Origin,
-    problems: &mut Problems,
+    table: &TomlTable,
+    origin: &ConfigOrigin,
+    problems: &mut ConfigProblems,
 ) {
     complete(&section.heading(), section.settings, table, origin, problems);
 }
 
 /// Checks that a merged table has no setting that does nothing beside what else it says.
-pub(in crate::config) fn check_applies(section: &Section, table: &Table, problems: &mut Problems) {
+pub(in crate::config) fn check_applies(section: &Section, table: &TomlTable, problems: &mut ConfigProblems) {
     for setting in section.settings {
         let Some((only, entry)) =
             setting.only.zip(table.entries.iter().find(|entry| entry.key == setting.key))
         else {
             continue;
         };
-        let Some(Node { value: Tree::String(word), .. }) = table.get(only.key) else { continue };
-        if entry.node.origin.source.kind != SourceKind::Default && !only.words.contains(&word.as_str()) {
+        let Some(TomlNode { value: TomlValue::String(word), .. }) = table.get(only.key) else { continue };
+        if entry.node.origin.source.kind != SourceKind::Default && !only.values.contains(&word.as_str()) {
             let message = format!("`{}` does nothing where `{}` is `{word}`", setting.key, only.key);
-            let words = only.words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+            let words = only.values.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
             let help = format!("it applies to {words} alone: take it out");
             problems.add(&entry.key_origin, message, Some(help));
         }
     }
 }
 
-fn complete(heading: &str, settings: &[Setting], table: &Table, origin: &Origin, problems: &mut Problems) {
+fn complete(
+    heading: &str,
+    settings: &[SettingSpec],
+    table: &TomlTable,
+    origin: &ConfigOrigin,
+    problems: &mut ConfigProblems,
+) {
     for setting in settings {
         match (setting.shape, table.get(setting.key)) {
             (_, None) if setting.required => {
                 let message = format!("{heading} has no `{}`", setting.key);
                 problems.add(origin, message, Some(format!("add `{} = ...`: {}", setting.key, setting.doc)));
             }
-            (Shape::Table(settings), Some(Node { value: Tree::Table(inner), origin })) => {
+            (SettingType::Table(settings), Some(TomlNode { value: TomlValue::Table(inner), origin })) => {
                 complete(&format!("`{}`", setting.key), settings, inner, origin, problems);
             }
-            (Shape::List(Shape::Table(settings)), Some(Node { value: Tree::List(items), .. })) => {
+            (
+                SettingType::List(SettingType::Table(settings)),
+                Some(TomlNode { value: TomlValue::List(items), .. }),
+            ) => {
                 for item in items {
-                    let Tree::Table(inner) = &item.value else { continue };
+                    let TomlValue::Table(inner) = &item.value else { continue };
                     complete(&format!("`{}`", setting.key), settings, inner, &item.origin, problems);
                 }
             }
@@ -170,13 +179,19 @@ fn complete(heading: &str, settings: &[Setting], table: &Table, origin: &Origin,
     }
 }
 
-fn wrong_type(key: &str, origin: &Origin, found: &Tree, wanted: &str, problems: &mut Problems) {
+fn wrong_type(
+    key: &str,
+    origin: &ConfigOrigin,
+    found: &TomlValue,
+    wanted: &str,
+    problems: &mut ConfigProblems,
+) {
     let message = format!("`{key}` is {}", found.type_name());
     problems.add(origin, message, Some(format!("expected {wanted}")));
 }
 
-fn check_value(key: &str, node: &Node, shape: Shape, problems: &mut Problems) {
-    if let (Shape::Table(settings), Tree::Table(table)) = (shape, &node.value) {
+fn check_value(key: &str, node: &TomlNode, shape: SettingType, problems: &mut ConfigProblems) {
+    if let (SettingType::Table(settings), TomlValue::Table(table)) = (shape, &node.value) {
         let of = |key: &str| settings.iter().find(|setting| setting.key == key);
         check_entries(&format!("`{key}`"), settings, of, table, problems);
         return;
@@ -185,21 +200,21 @@ fn check_value(key: &str, node: &Node, shape: Shape, problems: &mut Problems) {
         Ok(()) => return,
         Err(wanted) => wanted,
     };
-    if let (Shape::List(inner), Tree::List(items)) = (shape, &node.value) {
+    if let (SettingType::List(inner), TomlValue::List(items)) = (shape, &node.value) {
         for item in items {
             check_value(key, item, *inner, problems);
         }
         return;
     }
     match &node.value {
-        Tree::String(_) if matches!(shape, Shape::Secret(_)) => {
+        TomlValue::String(_) if matches!(shape, SettingType::Secret(_)) => {
             problems.add(&node.origin, format!("`{key}` is too short"), Some(wanted))
         }
-        Tree::String(text) => {
+        TomlValue::String(text) => {
             let message = format!("`{key}` cannot be {}", excerpt(text));
             problems.add(&node.origin, message, Some(wanted));
         }
-        Tree::Integer(number) => {
+        TomlValue::Integer(number) => {
             problems.add(&node.origin, format!("`{key}` cannot be {number}"), Some(wanted))
         }
         other => problems.add(&node.origin, format!("`{key}` is {}", other.type_name()), Some(wanted)),
@@ -213,108 +228,108 @@ fn excerpt(text: &str) -> String {
 }
 
 /// Whether a value has a shape; if not, what was expected.
-fn fit(value: &Tree, shape: Shape) -> Result<(), String> {
+fn fit(value: &TomlValue, shape: SettingType) -> Result<(), String> {
     let text = match value {
-        Tree::String(text) => Some(text.as_str()),
+        TomlValue::String(text) => Some(text.as_str()),
         _ => None,
     };
     let (fits, wanted) = match shape {
-        Shape::Text => (text.is_some(), "expected a string".to_owned()),
-        Shape::Name => {
+        SettingType::Text => (text.is_some(), "expected a string".to_owned()),
+        SettingType::Name => {
             let fits = text.is_some_and(|text| {
                 (1..=64).contains(&text.len())
                     && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
             });
             (fits, "expected a name of letters, digits, `_`, `-` and `.`, at most 64 bytes".to_owned())
         }
-        Shape::Secret(least) => (
+        SettingType::Secret(least) => (
             text.is_some_and(|text| text.len() >= least),
             format!("expected a string of at least {least} bytes"),
         ),
-        Shape::Choice(words) => (
+        SettingType::Choice(words) => (
             text.is_some_and(|text| words.contains(&text)),
             expected(text.unwrap_or_default(), words.iter().copied()),
         ),
-        Shape::Integer(min, max) => (
-            matches!(value, Tree::Integer(number) if (min..=max).contains(number)),
+        SettingType::Integer(min, max) => (
+            matches!(value, TomlValue::Integer(number) if (min..=max).contains(number)),
             format!("expected an integer from {min} to {max}"),
         ),
-        Shape::Float => (matches!(value, Tree::Float(_) | Tree::Integer(_)), "expected a number".to_owned()),
-        Shape::Span => (
+        SettingType::Float => (matches!(value, TomlValue::Float(_) | TomlValue::Integer(_)), "expected a number".to_owned()),
+        SettingType::Span => (
             text.is_some_and(|text| text.parse::<Span>().is_ok_and(|span| span > Span::ZERO)),
             "expected a length of time such as \"90s\", \"10m\" or \"14d\"".to_owned(),
         ),
-        Shape::Durability => (
+        SettingType::Durability => (
             text.is_some_and(|text| {
                 matches!(text, "sync" | "none") || text.parse::<Span>().is_ok_and(|span| span > Span::ZERO)
             }),
             "expected \"sync\", \"none\" or a length of time such as \"1s\"".to_owned(),
         ),
-        Shape::Interval => (
+        SettingType::Interval => (
             text.is_some_and(|text| {
                 text == "off" || text.parse::<Span>().is_ok_and(|span| span >= Span(100_000))
             }),
             "expected \"off\", or a length of time such as \"2s\", at least \"100ms\"".to_owned(),
         ),
-        Shape::Size(max) => (
+        SettingType::Size(max) => (
             text.is_some_and(|text| parse_size(text).is_some_and(|bytes| (1024..=max).contains(&bytes))),
             format!("expected a number of bytes such as \"64MiB\", from 1KiB to {}", print_size(max)),
         ),
-        Shape::Socket => (
+        SettingType::Socket => (
             text.is_some_and(|text| text.parse::<std::net::SocketAddr>().is_ok()),
             "expected an IP address and a port such as \"127.0.0.1:8377\" or \"[::1]:8377\"".to_owned(),
         ),
-        Shape::Endpoint => (
+        SettingType::Endpoint => (
             text.is_some_and(|text| text.parse::<Endpoint>().is_ok()),
             "expected an address and a port such as \"127.0.0.1:11332\", or a path such as \"unix:/run/tollhouse/milter.sock\"".to_owned(),
         ),
-        Shape::FileMode => (
+        SettingType::FileMode => (
             text.is_some_and(|text| file_mode(text).is_some()),
             "expected permissions of a file as octal digits such as \"0660\"".to_owned(),
         ),
-        Shape::Network => (
+        SettingType::Network => (
             text.is_some_and(|text| text.parse::<judge::Network>().is_ok()),
             "expected an address or a network such as \"10.0.0.0/8\" or \"2001:db8::/32\"".to_owned(),
         ),
-        Shape::Sightings => {
-            let (least, most) = (*stats::Admit::AFTER.start(), *stats::Admit::AFTER.end());
+        SettingType::Sightings => {
+            let (least, most) = (*stats::Admission::AFTER.start(), *stats::Admission::AFTER.end());
             (
-                matches!(value, Tree::Integer(number) if (i64::from(least)..=i64::from(most)).contains(number)),
+                matches!(value, TomlValue::Integer(number) if (i64::from(least)..=i64::from(most)).contains(number)),
                 format!("counters have four bits: write an integer from {least} to {most}"),
             )
         }
-        Shape::Entry => (
-            matches!(value, Tree::String(_) | Tree::Integer(_)),
+        SettingType::Entry => (
+            matches!(value, TomlValue::String(_) | TomlValue::Integer(_)),
             "expected a string or an integer".to_owned(),
         ),
-        Shape::Bool => (matches!(value, Tree::Bool(_)), "expected true or false".to_owned()),
-        Shape::Time => (time(value).is_some(), "expected a time such as \"2026-12-01T00:00:00Z\"".to_owned()),
-        Shape::Constant => (
+        SettingType::Bool => (matches!(value, TomlValue::Bool(_)), "expected true or false".to_owned()),
+        SettingType::Time => (time(value).is_some(), "expected a time such as \"2026-12-01T00:00:00Z\"".to_owned()),
+        SettingType::Constant => (
             match value {
-                Tree::List(items) => items
+                TomlValue::List(items) => items
                     .iter()
-                    .all(|item| matches!(item.value, Tree::String(_) | Tree::Integer(_) | Tree::Float(_))),
-                other => matches!(other, Tree::String(_) | Tree::Integer(_) | Tree::Float(_) | Tree::Bool(_)),
+                    .all(|item| matches!(item.value, TomlValue::String(_) | TomlValue::Integer(_) | TomlValue::Float(_))),
+                other => matches!(other, TomlValue::String(_) | TomlValue::Integer(_) | TomlValue::Float(_) | TomlValue::Bool(_)),
             },
             "expected a number, a string, true or false, or a list of numbers and strings".to_owned(),
         ),
-        Shape::Facts => match value {
-            Tree::Table(table) => (
+        SettingType::Facts => match value {
+            TomlValue::Table(table) => (
                 table.entries.iter().all(|entry| fact_value(&entry.node.value).is_some()),
                 "expected numbers, strings, true, false, times and lists of strings".to_owned(),
             ),
             _ => (false, "expected a table, written { \"mail.size\" = 7 }".to_owned()),
         },
-        Shape::Table(settings) => {
+        SettingType::Table(settings) => {
             let needed = settings.iter().filter(|setting| setting.required);
             let needed: Vec<String> = needed.map(|setting| format!("{} = ...", setting.key)).collect();
             (false, format!("expected a table, written {{ {} }}", needed.join(", ")))
         }
-        Shape::List(inner) => match value {
-            Tree::List(items) if items.iter().all(|item| fit(&item.value, *inner).is_ok()) => {
+        SettingType::List(inner) => match value {
+            TomlValue::List(items) if items.iter().all(|item| fit(&item.value, *inner).is_ok()) => {
                 (true, String::new())
             }
-            Tree::List(_) => (false, String::new()),
+            TomlValue::List(_) => (false, String::new()),
             _ => (false, "expected a list, written [...]".to_owned()),
         },
     };

@@ -1,106 +1,110 @@
 //! Limits, and who asks for them.
 
-use super::{Form, Section, Setting, Shape, required, setting};
+use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 /// When a key is refused whatever it has used.
-const BAN: &[Setting] = &[
-    required("after", Shape::Integer(1, 1_000_000), "So many refusals ban a key"),
-    required("within", Shape::Span, "The time within which they come"),
-    required("for", Shape::Span, "How long the ban lasts"),
+const BAN: &[SettingSpec] = &[
+    required("after", SettingType::Integer(1, 1_000_000), "So many refusals ban a key"),
+    required("within", SettingType::Span, "The time within which they come"),
+    required("for", SettingType::Span, "How long the ban lasts"),
 ];
 
 /// A key for which a limit is another.
-const OVERRIDE: &[Setting] = &[
-    required("key", Shape::List(&Shape::Entry), "The key's values, in the order of the limit's `key`"),
-    setting("count", Shape::Integer(0, i64::MAX), None, "Most that this key may have"),
-    setting("exempt", Shape::Bool, None, "Whether this key is not limited"),
-    setting("until", Shape::Time, None, "When it ends; never without"),
+const OVERRIDE: &[SettingSpec] = &[
+    required(
+        "key",
+        SettingType::List(&SettingType::Entry),
+        "The key's values, in the order of the limit's `key`",
+    ),
+    setting("count", SettingType::Integer(0, i64::MAX), None, "Most that this key may have"),
+    setting("exempt", SettingType::Bool, None, "Whether this key is not limited"),
+    setting("until", SettingType::Time, None, "When it ends; never without"),
 ];
 
 pub(super) const LIMIT: Section = Section {
     name: "limit",
-    form: Form::List("name"),
+    form: SectionForm::List("name"),
     node: true,
     doc: "How much of something a key may have in a time. See [limits.md](limits.md).",
     settings: &[
-        required("name", Shape::Name, "Its name in requests and metrics"),
+        required("name", SettingType::Name, "Its name in requests and metrics"),
         required(
             "number",
-            Shape::Integer(1, crate::limit::NUMBER_MAX as i64),
+            SettingType::Integer(1, crate::limit::NUMBER_MAX as i64),
             "Number under which its keys are stored. It must never change its meaning",
         ),
-        setting("description", Shape::Text, Some("\"\""), "What it is for, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "What it is for, for people"),
         required(
             "key",
-            Shape::List(&Shape::Text),
+            SettingType::List(&SettingType::Text),
             "Fields of a request whose values together are the key, each with how it is normalised: `user`, `mail.from:address`, `client.ip:network` (an IPv6 address by its /64). Without any there is one key for all",
         ),
-        required("count", Shape::Integer(0, i64::MAX), "Most that a key may have"),
+        required("count", SettingType::Integer(0, i64::MAX), "Most that a key may have"),
         required(
             "per",
-            Shape::Text,
+            SettingType::Text,
             "In which time: a length of time such as `10m`, or `minute`, `hour`, `day`, `month` of the calendar",
         ),
         setting(
             "mode",
-            Shape::Choice(&["sliding", "interpolated", "calendar", "gcra"]),
+            SettingType::Choice(&["sliding", "interpolated", "calendar", "gcra"]),
             None,
             "How it is counted. Unless given: `calendar` where `per` is a period of the calendar, else `sliding`",
         ),
         setting(
             "windows",
-            Shape::Integer(1, 3600),
+            SettingType::Integer(1, 3600),
             Some("60"),
             "Sub-windows of a sliding window. The more, the less strict, and the more memory a key takes",
         ),
-        setting("zone", Shape::Text, Some("\"UTC\""), "Time zone of the calendar"),
+        setting("zone", SettingType::Text, Some("\"UTC\""), "Time zone of the calendar"),
         setting(
             "burst",
-            Shape::Integer(1, i64::MAX),
+            SettingType::Integer(1, i64::MAX),
             None,
             "For `gcra`: how much can be taken at once. Unless given: `count`",
         ),
-        setting("cost", Shape::Integer(1, i64::MAX), Some("1"), "What a take costs that does not say"),
+        setting("cost", SettingType::Integer(1, i64::MAX), Some("1"), "What a take costs that does not say"),
         setting(
             "counts",
-            Shape::Choice(&["all", "allowed"]),
+            SettingType::Choice(&["all", "allowed"]),
             None,
             "What counts: `all` takes, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
         ),
         setting(
             "enforcement",
-            Shape::Choice(&["enforce", "shadow_ban", "observe", "off"]),
+            SettingType::Choice(&["enforce", "shadow_ban", "observe", "off"]),
             Some("\"enforce\""),
             "`enforce`; `shadow_ban`: callers are told that all is well, and the application alone that it is not; `observe`: all is allowed, and told what would have been; `off`: nothing is counted",
         ),
         setting(
             "on_error",
-            Shape::Choice(&["open", "closed"]),
+            SettingType::Choice(&["open", "closed"]),
             Some("\"open\""),
             "When counts cannot be had: allow (`open`) or refuse (`closed`)",
         ),
         setting(
             "exact",
-            Shape::Bool,
+            SettingType::Bool,
             Some("false"),
             "With `home = \"cluster\"`: whether nodes decide together, by a call of the cluster for each take, so that they let no more through than one would. Where the ledger is the node's own every limit is exact",
         ),
-        setting("ban", Shape::Table(BAN), None, "When a key is refused whatever it has used"),
+        setting("ban", SettingType::Table(BAN), None, "When a key is refused whatever it has used"),
         setting(
             "when",
-            Shape::Text,
+            SettingType::Text,
             None,
             "Condition over what is known of an event before its statistics are read: an event for which it does not hold takes nothing, and rules read it as not over. Takes by name have no event, and do not ask",
         ),
         setting(
             "also",
-            Shape::List(&Shape::Name),
+            SettingType::List(&SettingType::Name),
             Some("[]"),
             "Limits that are taken with this one: a request must be within all of them",
         ),
         setting(
             "override",
-            Shape::List(&Shape::Table(OVERRIDE)),
+            SettingType::List(&SettingType::Table(OVERRIDE)),
             None,
             "Keys for which it is another, or none",
         ),
@@ -109,32 +113,32 @@ pub(super) const LIMIT: Section = Section {
 
 pub(super) const FORWARD_AUTH: Section = Section {
     name: "forward_auth",
-    form: Form::List("name"),
+    form: SectionForm::List("name"),
     node: true,
     doc: "What proxies ask before they hand a request on, at `/v1/auth/NAME`. See [limits.md](limits.md#in-front-of-a-site).",
     settings: &[
-        required("name", Shape::Name, "Its name in the URL"),
+        required("name", SettingType::Name, "Its name in the URL"),
         setting(
             "hops",
-            Shape::List(&Shape::Network),
+            SettingType::List(&SettingType::Network),
             Some("[\"127.0.0.0/8\", \"::1\"]"),
             "Networks of the proxies, the one that asks included: who may ask, and whose `X-Forwarded-For` is believed",
         ),
         setting(
             "limits",
-            Shape::List(&Shape::Name),
+            SettingType::List(&SettingType::Name),
             Some("[]"),
             "Limits that each request takes from, counted by `client.ip`, `http.host`, `http.method`, `http.path_normal`, `http.path`, `http.query`, `http.agent` and `http.referer`",
         ),
         setting(
             "pipeline",
-            Shape::Name,
+            SettingType::Name,
             None,
             "Pipeline that decides on requests within the limits; they have the same fields as events",
         ),
         setting(
             "refuse",
-            Shape::Integer(400, 499),
+            SettingType::Integer(400, 499),
             Some("429"),
             "Status of a request over a limit; nginx knows 401 and 403 only",
         ),
@@ -143,31 +147,31 @@ pub(super) const FORWARD_AUTH: Section = Section {
 
 pub(super) const ENVOY: Section = Section {
     name: "envoy",
-    form: Form::Table,
+    form: SectionForm::Table,
     node: true,
     doc: "Limits for Envoy, in the files of `envoyproxy/ratelimit`. See [envoy.md](envoy.md).",
     settings: &[
         setting(
             "config",
-            Shape::List(&Shape::Text),
+            SettingType::List(&SettingType::Text),
             Some("[]"),
             "Its files, or folders of them, relative to this file. They are read again like rules",
         ),
         setting(
             "merge_domains",
-            Shape::Bool,
+            SettingType::Bool,
             Some("false"),
             "Whether files may add to the domain of another (`MERGE_DOMAIN_CONFIG`)",
         ),
         setting(
             "response_headers",
-            Shape::Bool,
+            SettingType::Bool,
             Some("false"),
             "Whether answers carry `RateLimit-Limit`, `-Remaining` and `-Reset` of the limit with the least left (`LIMIT_RESPONSE_HEADERS_ENABLED`)",
         ),
         setting(
             "response_metadata",
-            Shape::Bool,
+            SettingType::Bool,
             Some("false"),
             "Whether answers carry the descriptors, and what of `quota_mode` is over, as dynamic metadata (`RESPONSE_DYNAMIC_METADATA`)",
         ),

@@ -2,23 +2,23 @@
 //! environment variables, `--effective` and the generated reference are all read off this list.
 
 mod check;
-mod counting;
+mod feedback;
 mod input;
-mod judging;
-mod learning;
 mod limits;
+mod listeners;
 mod node;
+mod rules;
+mod statistics;
 mod value;
-mod wires;
 
-pub(super) use check::{Layer, check, check_applies, check_complete, check_layer};
+pub(super) use check::{OverlayKind, check, check_applies, check_complete, check_layer};
 pub(super) use input::{CANDIDATE, INPUTS};
 pub(crate) use value::file_mode;
 pub(super) use value::{fact_value, parse_size, print_size, time};
 
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(super) enum SettingType {
     /// Any text.
     Text,
     /// A name: letters, digits, `_`, `-` and `.`, at most 64 bytes.
@@ -52,9 +52,9 @@ pub(super) enum Shape {
     /// How often a key is to be seen before it is admitted: what a sketch can count to.
     Sightings,
     /// A list of values of another shape.
-    List(&'static Shape),
+    List(&'static SettingType),
     /// A table with these keys, none of which has a default.
-    Table(&'static [Setting]),
+    Table(&'static [SettingSpec]),
     /// True or false.
     Bool,
     /// A point in time, as text or as TOML writes one.
@@ -67,36 +67,36 @@ pub(super) enum Shape {
 
 /// One key.
 #[derive(Debug, PartialEq)]
-pub(super) struct Setting {
+pub(super) struct SettingSpec {
     pub(super) key: &'static str,
-    pub(super) shape: Shape,
+    pub(super) shape: SettingType,
     /// In TOML. `None` where there is none: then the key is `required`, or absent means what `doc` says.
     pub(super) default: Option<&'static str>,
     pub(super) required: bool,
     /// Where it applies, if that is not everywhere.
-    pub(super) only: Option<Only>,
+    pub(super) only: Option<SettingCondition>,
     pub(super) doc: &'static str,
 }
 
 /// The values of another key of the same table with which a setting applies. With others it is refused, since whoever
 /// wrote it believes that it does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Only {
+pub(super) struct SettingCondition {
     pub(super) key: &'static str,
-    pub(super) words: &'static [&'static str],
+    pub(super) values: &'static [&'static str],
 }
 
-impl Setting {
+impl SettingSpec {
     /// The same, which applies only where another key has one of these values.
-    const fn only(mut self, key: &'static str, words: &'static [&'static str]) -> Setting {
-        self.only = Some(Only { key, words });
+    const fn only(mut self, key: &'static str, words: &'static [&'static str]) -> SettingSpec {
+        self.only = Some(SettingCondition { key, values: words });
         self
     }
 }
 
 /// How a section is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Form {
+pub(super) enum SectionForm {
     /// Keys at the top of the file.
     Top,
     /// `[name]`.
@@ -110,24 +110,24 @@ pub(super) enum Form {
 /// A group of keys.
 pub(super) struct Section {
     pub(super) name: &'static str,
-    pub(super) form: Form,
+    pub(super) form: SectionForm,
     /// Belongs to the node, not to a pipeline: stands in the main file only.
     pub(super) node: bool,
     pub(super) doc: &'static str,
-    pub(super) settings: &'static [Setting],
+    pub(super) settings: &'static [SettingSpec],
 }
 
 const fn setting(
     key: &'static str,
-    shape: Shape,
+    shape: SettingType,
     default: Option<&'static str>,
     doc: &'static str,
-) -> Setting {
-    Setting { key, shape, default, required: false, only: None, doc }
+) -> SettingSpec {
+    SettingSpec { key, shape, default, required: false, only: None, doc }
 }
 
-const fn required(key: &'static str, shape: Shape, doc: &'static str) -> Setting {
-    Setting { key, shape, default: None, required: true, only: None, doc }
+const fn required(key: &'static str, shape: SettingType, doc: &'static str) -> SettingSpec {
+    SettingSpec { key, shape, default: None, required: true, only: None, doc }
 }
 
 const ACTIONS: &[&str] =
@@ -144,33 +144,33 @@ pub(super) static SECTIONS: &[Section] = &[
     input::AUTH,
     input::DNSBL,
     input::FIELD,
-    counting::KIND,
-    counting::STATISTIC,
-    counting::DISTINCT,
-    counting::LABEL,
-    learning::CLASSIFIER,
-    counting::OBSERVE,
-    counting::SETTLE,
-    learning::FEEDBACK,
-    learning::REPORTS,
-    learning::REPORT_ADDRESSES,
-    judging::CONSTANTS,
-    judging::EXPRESSIONS,
-    judging::SET,
-    judging::PHRASES,
-    judging::MODEL,
-    judging::GROUP,
-    judging::RULE,
-    judging::BAND,
+    statistics::KIND,
+    statistics::STATISTIC,
+    statistics::DISTINCT,
+    statistics::LABEL,
+    feedback::CLASSIFIER,
+    statistics::OBSERVE,
+    statistics::SETTLE,
+    feedback::FEEDBACK,
+    feedback::REPORTS,
+    feedback::REPORT_ADDRESSES,
+    rules::CONSTANTS,
+    rules::EXPRESSIONS,
+    rules::SET,
+    rules::PHRASES,
+    rules::MODEL,
+    rules::GROUP,
+    rules::RULE,
+    rules::BAND,
     node::NODE,
     limits::LIMIT,
     limits::FORWARD_AUTH,
     node::LEDGER,
     node::JOURNAL,
     node::DNS,
-    wires::SERVER,
+    listeners::SERVER,
     limits::ENVOY,
-    wires::LISTENER,
+    listeners::LISTENER,
 ];
 
 /// The section of this name.
@@ -181,16 +181,16 @@ pub(super) fn section(name: &str) -> Option<&'static Section> {
 /// The key that tells the entries of a list section apart.
 pub(super) fn identity(section_name: &str) -> Option<&'static str> {
     match section(section_name)?.form {
-        Form::List(key) => Some(key),
+        SectionForm::List(key) => Some(key),
         _ => None,
     }
 }
 
 impl Section {
     /// The setting of this key.
-    pub(super) fn setting(&self, key: &str) -> Option<&'static Setting> {
+    pub(super) fn setting(&self, key: &str) -> Option<&'static SettingSpec> {
         match self.form {
-            Form::Map => self.settings.first(),
+            SectionForm::Map => self.settings.first(),
             _ => self.settings.iter().find(|setting| setting.key == key),
         }
     }
@@ -198,9 +198,9 @@ impl Section {
     /// `[[rule]]`, for messages.
     pub(super) fn heading(&self) -> String {
         match self.form {
-            Form::Top => "the top of the file".to_owned(),
-            Form::Table | Form::Map => format!("[{}]", self.name),
-            Form::List(_) => format!("[[{}]]", self.name),
+            SectionForm::Top => "the top of the file".to_owned(),
+            SectionForm::Table | SectionForm::Map => format!("[{}]", self.name),
+            SectionForm::List(_) => format!("[[{}]]", self.name),
         }
     }
 }

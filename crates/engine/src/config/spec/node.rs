@@ -1,28 +1,28 @@
 //! What a node keeps and where, and whom it asks.
 
-use super::{Form, Section, Shape, setting};
+use super::{Section, SectionForm, SettingType, setting};
 
 pub(super) const NODE: Section = Section {
     name: "node",
-    form: Form::Table,
+    form: SectionForm::Table,
     node: true,
     doc: "This node.",
     settings: &[
         setting(
             "pipelines",
-            Shape::List(&Shape::Text),
+            SettingType::List(&SettingType::Text),
             Some("[]"),
             "Files of further pipelines, relative to this file",
         ),
         setting(
             "watch",
-            Shape::Interval,
+            SettingType::Interval,
             Some("\"2s\""),
             "How often a server looks whether the configuration's files have changed, to take them over; or `off`",
         ),
         setting(
             "versions",
-            Shape::Integer(1, 1000),
+            SettingType::Integer(1, 1000),
             Some("20"),
             "Versions of each pipeline that are kept to be gone back to",
         ),
@@ -31,117 +31,117 @@ pub(super) const NODE: Section = Section {
 
 pub(super) const LEDGER: Section = Section {
     name: "ledger",
-    form: Form::Table,
+    form: SectionForm::Table,
     node: true,
     doc: "Where statistics live.",
     settings: &[
         setting(
             "home",
-            Shape::Choice(&["embedded", "cluster"]),
+            SettingType::Choice(&["embedded", "cluster"]),
             Some("\"embedded\""),
             "`embedded`: in the data directory; `cluster`: in a cluster of Redis, Valkey or Kvrocks, whose `nodes` are named here",
         ),
         setting(
             "durability",
-            Shape::Durability,
+            SettingType::Durability,
             Some("\"1s\""),
             "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash, as long as the disk takes no more than a quarter of it for a flush; `none`: written, never waited for",
         ),
         setting(
             "memory",
-            Shape::Size(1 << 50),
+            SettingType::Size(1 << 50),
             Some("\"1GiB\""),
             "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit are on disk alone; keys that do not fit into two thirds of it are only estimated",
         ),
         setting(
             "segment",
-            Shape::Size(1 << 30),
+            SettingType::Size(1 << 30),
             Some("\"64MiB\""),
             "Size at which a segment file is closed and the next begun",
         ),
         setting(
             "nodes",
-            Shape::List(&Shape::Text),
+            SettingType::List(&SettingType::Text),
             Some("[]"),
             "Some servers of the cluster, each `host:port`; the others are found by asking these",
         )
         .only("home", &["cluster"]),
-        setting("user", Shape::Text, None, "User of the cluster, where its servers have users").only("home", &["cluster"]),
-        setting("password", Shape::Secret(1), None, "Password for the cluster").only("home", &["cluster"]),
-        setting("tls", Shape::Bool, Some("false"), "Whether connections to the cluster are encrypted").only("home", &["cluster"]),
+        setting("user", SettingType::Text, None, "User of the cluster, where its servers have users").only("home", &["cluster"]),
+        setting("password", SettingType::Secret(1), None, "Password for the cluster").only("home", &["cluster"]),
+        setting("tls", SettingType::Bool, Some("false"), "Whether connections to the cluster are encrypted").only("home", &["cluster"]),
         setting(
             "tls_ca",
-            Shape::Text,
+            SettingType::Text,
             None,
             "File of the authorities that the servers' certificates must lead to, in PEM; without it those of the system",
         )
         .only("home", &["cluster"]),
         setting(
             "prefix",
-            Shape::Text,
+            SettingType::Text,
             Some("\"tollhouse:\""),
             "What the names of all keys in the cluster begin with, at most 64 bytes without braces",
         )
         .only("home", &["cluster"]),
         setting(
             "partitions",
-            Shape::Integer(1, 1 << 14),
+            SettingType::Integer(1, 1 << 14),
             Some("1024"),
             "Parts that keys are divided into, a power of two; fixed once the cluster has any. More make a moving slot smaller, fewer make batches larger",
         )
         .only("home", &["cluster"]),
         setting(
             "replicas",
-            Shape::Integer(0, 16),
+            SettingType::Integer(0, 16),
             Some("0"),
             "Replicas that must have a write before the node takes it as made. With 0 what a failing master had not passed on is sent again by the node that has it",
         )
         .only("home", &["cluster"]),
         setting(
             "flush",
-            Shape::Span,
+            SettingType::Span,
             Some("\"1s\""),
             "How often each partition's sums are sent to the cluster",
         )
         .only("home", &["cluster"]),
         setting(
             "fresh",
-            Shape::Span,
+            SettingType::Span,
             Some("\"1s\""),
             "How long what was read of a key is answered from memory, with what this node has added since",
         )
         .only("home", &["cluster"]),
         setting(
             "stale",
-            Shape::Span,
+            SettingType::Span,
             Some("\"10s\""),
             "How long it is answered while it is being read anew; after that decisions wait for the reading",
         )
         .only("home", &["cluster"]),
         setting(
             "timeout",
-            Shape::Span,
+            SettingType::Span,
             Some("\"250ms\""),
             "How long a decision waits for the cluster. What is not known by then is missing, and the pipeline's `on_error` decides",
         )
         .only("home", &["cluster"]),
         setting(
             "retain",
-            Shape::Span,
+            SettingType::Span,
             Some("\"30s\""),
             "How long what the cluster has acknowledged is kept by the node, for a replica that takes over without it",
         )
         .only("home", &["cluster"]),
         setting(
             "backlog",
-            Shape::Size(1 << 50),
+            SettingType::Size(1 << 50),
             Some("\"1GiB\""),
             "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
         )
         .only("home", &["cluster"]),
         setting(
             "sweep",
-            Shape::Integer(0, 1_000_000),
+            SettingType::Integer(0, 1_000_000),
             Some("1000"),
             "Keys of the cluster a second that this node looks at, so that those which are not written any more take less; 0 for none",
         )
@@ -151,31 +151,31 @@ pub(super) const LEDGER: Section = Section {
 
 pub(super) const JOURNAL: Section = Section {
     name: "journal",
-    form: Form::Table,
+    form: SectionForm::Table,
     node: true,
     doc: "The log of decisions.",
     settings: &[
         setting(
             "segment",
-            Shape::Size(1 << 30),
+            SettingType::Size(1 << 30),
             Some("\"64MiB\""),
             "Size at which a segment file is closed and the next begun",
         ),
         setting(
             "rotate",
-            Shape::Span,
+            SettingType::Span,
             Some("\"1d\""),
             "Span of arrivals after which a segment file is closed and the next begun",
         ),
         setting(
             "keep",
-            Shape::Span,
+            SettingType::Span,
             Some("\"30d\""),
             "Age at which a closed segment is deleted, counted from the latest arrival in it",
         ),
         setting(
             "keep_bytes",
-            Shape::Size(1 << 50),
+            SettingType::Size(1 << 50),
             Some("\"8GiB\""),
             "Size of the whole journal beyond which its oldest segments are deleted",
         ),
@@ -184,50 +184,50 @@ pub(super) const JOURNAL: Section = Section {
 
 pub(super) const DNS: Section = Section {
     name: "dns",
-    form: Form::Table,
+    form: SectionForm::Table,
     node: true,
     doc: "Name service, for authentication and DNS lists. Nothing is ever looked up unless resolvers are named.",
     settings: &[
         setting(
             "resolvers",
-            Shape::List(&Shape::Text),
+            SettingType::List(&SettingType::Text),
             Some("[]"),
             "Resolvers to ask: an address, or an address and a port, such as `127.0.0.1` or `[::1]:5353`; or `system` alone, for those of `/etc/resolv.conf`",
         ),
         setting(
             "timeout",
-            Shape::Span,
+            SettingType::Span,
             Some("\"3s\""),
             "Longest time that one decision waits for name service, at most half of the `timeout` of `[server]`. What is not known by then is decided without",
         ),
         setting(
             "ttl_min",
-            Shape::Span,
+            SettingType::Span,
             Some("\"10s\""),
             "How long an answer is kept at least, whatever it says",
         ),
         setting(
             "ttl_max",
-            Shape::Span,
+            SettingType::Span,
             Some("\"1d\""),
             "How long an answer is kept at most before it is asked for again",
         ),
         setting(
             "negative_max",
-            Shape::Span,
+            SettingType::Span,
             Some("\"15m\""),
             "The same for the answer that there is nothing",
         ),
         setting(
             "stale",
-            Shape::Span,
+            SettingType::Span,
             Some("\"1h\""),
             "How long after that an answer still stands in where the resolvers fail or are too slow",
         ),
-        setting("memory", Shape::Size(1 << 40), Some("\"16MiB\""), "Memory for answers"),
+        setting("memory", SettingType::Size(1 << 40), Some("\"16MiB\""), "Memory for answers"),
         setting(
             "queries_max",
-            Shape::Integer(1, 65_536),
+            SettingType::Integer(1, 65_536),
             Some("512"),
             "Most queries under way at once; what would need more fails",
         ),

@@ -2,32 +2,32 @@
 
 use event::{Time, Value};
 
-use crate::config::tree::Tree;
+use crate::config::tree::TomlValue;
 
 /// The point in time that a value is.
-pub(in crate::config) fn time(value: &Tree) -> Option<Time> {
+pub(in crate::config) fn time(value: &TomlValue) -> Option<Time> {
     match value {
-        Tree::String(text) | Tree::Date(text) => text.parse().ok(),
+        TomlValue::String(text) | TomlValue::Date(text) => text.parse().ok(),
         _ => None,
     }
 }
 
 /// The value of a fact that a value of the configuration is.
-pub(in crate::config) fn fact_value(value: &Tree) -> Option<Value> {
+pub(in crate::config) fn fact_value(value: &TomlValue) -> Option<Value> {
     Some(match value {
-        Tree::String(text) => Value::from(text.as_str()),
-        Tree::Integer(integer) => Value::from(*integer),
-        Tree::Float(float) => Value::from(*float),
-        Tree::Bool(truth) => Value::from(*truth),
-        Tree::Date(text) => Value::from(text.parse::<Time>().ok()?),
-        Tree::List(items) => {
+        TomlValue::String(text) => Value::from(text.as_str()),
+        TomlValue::Integer(integer) => Value::from(*integer),
+        TomlValue::Float(float) => Value::from(*float),
+        TomlValue::Bool(truth) => Value::from(*truth),
+        TomlValue::Date(text) => Value::from(text.parse::<Time>().ok()?),
+        TomlValue::List(items) => {
             let texts = items.iter().map(|item| match &item.value {
-                Tree::String(text) => Some(text.clone()),
+                TomlValue::String(text) => Some(text.clone()),
                 _ => None,
             });
             Value::from(texts.collect::<Option<Vec<String>>>()?)
         }
-        Tree::Table(_) => return None,
+        TomlValue::Table(_) => return None,
     })
 }
 

@@ -2,23 +2,23 @@
 
 use std::fs::File;
 
-use super::Columns;
-use super::read::Copy;
+use super::ColumnarSegment;
+use super::reader::IndexCopy;
 use crate::id::RecordId;
 use crate::journal::Record;
-use crate::journal::segment::{SegmentError, Stretch};
+use crate::journal::segment::{DamagedStretch, SegmentError};
 
 /// Gets the records of a group.
-type EachGroup<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
+type GroupVisitor<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
 
 /// Reads a whole file and checks every byte of it. `each` gets the records of intact groups, `progress` the bytes read.
 pub(in crate::journal) fn check(
     file: File,
     progress: &mut dyn FnMut(u64),
-    each: &mut EachGroup<'_>,
-) -> Result<Vec<Stretch>, SegmentError> {
+    each: &mut GroupVisitor<'_>,
+) -> Result<Vec<DamagedStretch>, SegmentError> {
     let length = file.metadata()?.len();
-    let columns = match Columns::open(file) {
+    let columns = match ColumnarSegment::open(file) {
         Ok(columns) => columns,
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => {
             return Ok(vec![damaged(0, length, 0)]);
@@ -27,7 +27,7 @@ pub(in crate::journal) fn check(
     };
     let mut stretches = Vec::new();
     // Where one copy is damaged the other serves.
-    stretches.extend(columns.damage_of(Copy::First)?.map(|(from, to)| damaged(from, to, 0)));
+    stretches.extend(columns.damage_of(IndexCopy::First)?.map(|(from, to)| damaged(from, to, 0)));
     for (number, group) in columns.index.groups.iter().enumerate() {
         progress(group.at);
         match columns.records(number, |_| true) {
@@ -54,12 +54,12 @@ pub(in crate::journal) fn check(
         stretches.push(damaged(footer, length, 0));
     } else {
         // It is found by the footer's length.
-        stretches.extend(columns.damage_of(Copy::Second)?.map(|(from, to)| damaged(from, to, 0)));
+        stretches.extend(columns.damage_of(IndexCopy::Second)?.map(|(from, to)| damaged(from, to, 0)));
     }
     progress(length);
     Ok(stretches)
 }
 
-fn damaged(from: u64, to: u64, records: u32) -> Stretch {
-    Stretch { from, to, records: u64::from(records), is_tail: false }
+fn damaged(from: u64, to: u64, records: u32) -> DamagedStretch {
+    DamagedStretch { from, to, records: u64::from(records), is_tail: false }
 }

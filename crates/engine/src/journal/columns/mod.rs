@@ -11,20 +11,20 @@
 
 mod check;
 mod pages;
-mod read;
-mod write;
+mod reader;
+mod writer;
 
 use std::collections::{HashMap, HashSet};
 
 use event::{Shingle, Time, Type};
 use serde::{Deserialize, Serialize};
 
-use super::{Description, Replaced};
+use super::{ReplacedReport, VersionDescription};
 use crate::id::RecordId;
 
 pub(super) use check::check;
-pub(crate) use read::Columns;
-pub(super) use write::Writer;
+pub(crate) use reader::ColumnarSegment;
+pub(super) use writer::ColumnarWriter;
 
 /// What a file of Parquet begins with.
 const PARQUET: [u8; 4] = *b"PAR1";
@@ -77,7 +77,7 @@ mod own {
     pub(super) const PIPELINE: usize = 2;
     pub(super) const VERSION: usize = 3;
     /// And the three behind it: what the version's description says of it.
-    pub(super) const SAID: usize = 4;
+    pub(super) const PROVENANCE: usize = 4;
     pub(super) const EVENT_ID: usize = 8;
     pub(super) const TIME: usize = 9;
     pub(super) const ARRIVAL: usize = 10;
@@ -94,7 +94,7 @@ mod own {
 
 /// How bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ColumnsFormat {
     /// Compressed, and what is read has to fit its checksum.
     Sealed,
     /// Neither, so that a changed byte comes as far as it can: for tests and fuzzing.
@@ -116,7 +116,7 @@ const REPORTS: [&str; 3] = [REPORT, SIGNAL, UNCOUNTED];
 
 /// Which columns a file has, and what the facts of each version are in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Layout {
+pub(super) struct ColumnLayout {
     /// Columns of facts, behind [`OWN`]: name and type.
     facts: Vec<(String, Type)>,
     versions: Vec<VersionLayout>,
@@ -127,21 +127,21 @@ pub(super) struct Layout {
 struct VersionLayout {
     version: String,
     /// The versions of its rules, its preset's name and version, and its models, as far as they are known.
-    said: [Option<String>; 4],
+    provenance: [Option<String>; 4],
     /// For each fact in order the column of facts that it has.
     slots: Vec<Option<u32>>,
 }
 
 /// What a file says about itself, for its reader.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Index {
-    layout: Layout,
-    groups: Vec<Group>,
+struct ColumnsIndex {
+    layout: ColumnLayout,
+    groups: Vec<RowGroup>,
 }
 
 /// A group of rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Group {
+struct RowGroup {
     /// Where its first column begins.
     at: u64,
     rows: u32,
@@ -155,7 +155,7 @@ struct Group {
     chunks: Vec<(u32, u32)>,
 }
 
-impl Group {
+impl RowGroup {
     fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(length, _)| u64::from(*length)).sum()
     }
@@ -170,14 +170,14 @@ struct ReportDetail {
     weight: u8,
     limited: bool,
     counters: Vec<String>,
-    replaced: Option<Replaced>,
+    replaced: Option<ReplacedReport>,
 }
 
-impl Layout {
+impl ColumnLayout {
     /// For rows of these versions: facts of one name and type share a column, whichever pipeline has them; those of one
     /// name and other types have columns of their own. A version without a description has its facts in `detail`.
-    pub(super) fn of(versions: &[(String, Option<Description>)]) -> Layout {
-        let mut layout = Layout::default();
+    pub(super) fn of(versions: &[(String, Option<VersionDescription>)]) -> ColumnLayout {
+        let mut layout = ColumnLayout::default();
         let mut taken: HashSet<String> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();
         let mut known: HashMap<(&str, Type), u32> = HashMap::new();
         for (version, description) in versions {
@@ -206,14 +206,14 @@ impl Layout {
                 });
                 slots.push(Some(place));
             }
-            let said = description.as_ref().map(said).unwrap_or_default();
-            layout.versions.push(VersionLayout { version: version.clone(), said, slots });
+            let said = description.as_ref().map(provenance).unwrap_or_default();
+            layout.versions.push(VersionLayout { version: version.clone(), provenance: said, slots });
         }
         layout
     }
 
     /// Whether groups of another layout have the same columns, which mean the same here.
-    pub(super) fn has_all_of(&self, other: &Layout) -> bool {
+    pub(super) fn has_all_of(&self, other: &ColumnLayout) -> bool {
         self.facts == other.facts && other.versions.iter().all(|version| self.versions.contains(version))
     }
 
@@ -231,7 +231,7 @@ impl Layout {
     }
 }
 
-fn said(description: &Description) -> [Option<String>; 4] {
+fn provenance(description: &VersionDescription) -> [Option<String>; 4] {
     let preset = description.preset.as_ref();
     [
         description.rules_version.clone(),

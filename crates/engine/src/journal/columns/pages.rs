@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use event::Type;
 
-use super::{Form, PAGE_ROWS};
+use super::{ColumnsFormat, PAGE_ROWS};
 use crate::journal::block::decompress;
 
 /// Most entries of a column in a group: items of lists, mostly.
@@ -22,13 +22,13 @@ const NESTING_MAX: usize = 8;
 
 /// A decoded column of a group.
 #[derive(Debug, Default)]
-pub(super) struct Chunk {
+pub(super) struct DecodedChunk {
     /// For each entry whether there is a value. A row has one entry; one with a list has one for each item, or one for
     /// none.
     pub(super) levels: Vec<u8>,
     /// For each entry of a list 0 where a row begins; empty for other columns.
     pub(super) repeats: Vec<u8>,
-    pub(super) values: Values,
+    pub(super) values: DecodedValues,
     /// The entry and the value at which the first wanted row begins.
     pub(super) begin: (usize, usize),
     /// What texts lie in.
@@ -37,7 +37,7 @@ pub(super) struct Chunk {
 
 /// The values of a column, without the missing ones.
 #[derive(Debug)]
-pub(super) enum Values {
+pub(super) enum DecodedValues {
     Bools(Vec<bool>),
     Integers(Vec<i64>),
     Floats(Vec<f64>),
@@ -45,9 +45,9 @@ pub(super) enum Values {
     Texts(Vec<(u32, u32)>),
 }
 
-impl Default for Values {
-    fn default() -> Values {
-        Values::Bools(Vec::new())
+impl Default for DecodedValues {
+    fn default() -> DecodedValues {
+        DecodedValues::Bools(Vec::new())
     }
 }
 
@@ -56,10 +56,10 @@ pub(super) fn full(kind: Type) -> u8 {
     if kind == Type::List { 2 } else { 1 }
 }
 
-impl Chunk {
+impl DecodedChunk {
     /// The bytes of a text or of bytes.
     pub(super) fn bytes(&self, index: usize) -> Option<&[u8]> {
-        let Values::Texts(texts) = &self.values else { return None };
+        let DecodedValues::Texts(texts) = &self.values else { return None };
         let (start, length) = *texts.get(index)?;
         self.arena.get(start as usize..start as usize + length as usize)
     }
@@ -69,11 +69,11 @@ impl Chunk {
 /// than is left of the budget.
 pub(super) fn decode(
     bytes: &[u8],
-    form: Form,
+    form: ColumnsFormat,
     kind: Type,
     (rows, wanted): (usize, Range<usize>),
     budget: &mut usize,
-) -> Option<Chunk> {
+) -> Option<DecodedChunk> {
     let pages = Page::all(bytes)?;
     let is_part = wanted.start > 0 || wanted.end < rows;
     if is_part && let Some(page_rows) = Page::rows(&pages, kind, rows) {
@@ -146,18 +146,18 @@ impl Page<'_> {
 /// Decodes these pages, which have so many rows.
 fn decode_pages<'p>(
     pages: impl IntoIterator<Item = &'p Page<'p>>,
-    form: Form,
+    form: ColumnsFormat,
     kind: Type,
     rows: usize,
     budget: &mut usize,
-) -> Option<Chunk> {
-    let mut chunk = Chunk { values: Values::of(kind), ..Chunk::default() };
-    let mut dictionary: Option<Values> = None;
+) -> Option<DecodedChunk> {
+    let mut chunk = DecodedChunk { values: DecodedValues::of(kind), ..DecodedChunk::default() };
+    let mut dictionary: Option<DecodedValues> = None;
     for Page { head, content } in pages {
         *budget = budget.checked_sub(head.raw)?;
         let raw = match *content {
             [] if head.raw == 0 => Vec::new(),
-            content if form == Form::Bare => content.to_vec(),
+            content if form == ColumnsFormat::Bare => content.to_vec(),
             content => decompress(content, head.raw).ok()?,
         };
         if raw.len() != head.raw {
@@ -165,7 +165,7 @@ fn decode_pages<'p>(
         }
         match head.kind {
             PageKind::Dictionary { values } if dictionary.is_none() => {
-                let mut known = Values::of(kind);
+                let mut known = DecodedValues::of(kind);
                 *budget = budget.checked_sub(values.min(raw.len()).checked_mul(ENTRY_BYTES)?)?;
                 known.read_plain(&raw, kind, values, &mut chunk.arena)?;
                 dictionary = Some(known);
@@ -185,7 +185,7 @@ fn decode_pages<'p>(
     (found == rows && begins).then_some(chunk)
 }
 
-impl Chunk {
+impl DecodedChunk {
     /// Where the row behind so many begins: its first entry, and its first value.
     fn pass(&mut self, rows: usize, kind: Type) {
         let entries = match kind {
@@ -205,7 +205,7 @@ impl Chunk {
         kind: Type,
         entries: usize,
         by_dictionary: bool,
-        dictionary: Option<&Values>,
+        dictionary: Option<&DecodedValues>,
     ) -> Option<()> {
         if self.levels.len().checked_add(entries)? > ENTRIES_MAX {
             return None;
@@ -225,34 +225,34 @@ impl Chunk {
     }
 }
 
-impl Values {
-    fn of(kind: Type) -> Values {
+impl DecodedValues {
+    fn of(kind: Type) -> DecodedValues {
         match kind {
-            Type::Bool => Values::Bools(Vec::new()),
-            Type::Integer | Type::Time => Values::Integers(Vec::new()),
-            Type::Float => Values::Floats(Vec::new()),
-            Type::String | Type::Ip | Type::Bytes | Type::List => Values::Texts(Vec::new()),
+            Type::Bool => DecodedValues::Bools(Vec::new()),
+            Type::Integer | Type::Time => DecodedValues::Integers(Vec::new()),
+            Type::Float => DecodedValues::Floats(Vec::new()),
+            Type::String | Type::Ip | Type::Bytes | Type::List => DecodedValues::Texts(Vec::new()),
         }
     }
 
     /// Appends so many values, one behind the other.
     fn read_plain(&mut self, mut raw: &[u8], kind: Type, count: usize, arena: &mut Vec<u8>) -> Option<()> {
         match self {
-            Values::Bools(values) => {
+            DecodedValues::Bools(values) => {
                 if kind != Type::Bool || raw.len() < count.div_ceil(8) {
                     return None;
                 }
                 values.extend((0..count).map(|bit| raw[bit / 8] >> (bit % 8) & 1 == 1));
             }
-            Values::Integers(values) => {
+            DecodedValues::Integers(values) => {
                 let words = raw.get(..count.checked_mul(8)?)?.as_chunks::<8>().0;
                 values.extend(words.iter().map(|word| i64::from_le_bytes(*word)));
             }
-            Values::Floats(values) => {
+            DecodedValues::Floats(values) => {
                 let words = raw.get(..count.checked_mul(8)?)?.as_chunks::<8>().0;
                 values.extend(words.iter().map(|word| f64::from_le_bytes(*word)));
             }
-            Values::Texts(values) => {
+            DecodedValues::Texts(values) => {
                 let mut at = arena.len();
                 u32::try_from(at.checked_add(raw.len())?).ok()?;
                 arena.extend_from_slice(raw);
@@ -270,7 +270,7 @@ impl Values {
     }
 
     /// Appends so many values of a dictionary.
-    fn read_indices(&mut self, indices: &[u8], width: u8, count: usize, known: &Values) -> Option<()> {
+    fn read_indices(&mut self, indices: &[u8], width: u8, count: usize, known: &DecodedValues) -> Option<()> {
         fn copy<T: Copy>(
             (to, from): (&mut Vec<T>, &[T]),
             indices: &[u8],
@@ -285,10 +285,14 @@ impl Values {
             })
         }
         match (self, known) {
-            (Values::Bools(to), Values::Bools(from)) => copy((to, from), indices, width, count),
-            (Values::Integers(to), Values::Integers(from)) => copy((to, from), indices, width, count),
-            (Values::Floats(to), Values::Floats(from)) => copy((to, from), indices, width, count),
-            (Values::Texts(to), Values::Texts(from)) => copy((to, from), indices, width, count),
+            (DecodedValues::Bools(to), DecodedValues::Bools(from)) => copy((to, from), indices, width, count),
+            (DecodedValues::Integers(to), DecodedValues::Integers(from)) => {
+                copy((to, from), indices, width, count)
+            }
+            (DecodedValues::Floats(to), DecodedValues::Floats(from)) => {
+                copy((to, from), indices, width, count)
+            }
+            (DecodedValues::Texts(to), DecodedValues::Texts(from)) => copy((to, from), indices, width, count),
             _ => None,
         }
     }
@@ -443,10 +447,10 @@ fn counted(bytes: &mut &[u8]) -> Option<(usize, i64, bool)> {
 }
 
 /// Gets what is left, a field's number and its type.
-type EachField<'f> = dyn FnMut(&mut &[u8], i64, u8) -> Option<()> + 'f;
+type FieldVisitor<'f> = dyn FnMut(&mut &[u8], i64, u8) -> Option<()> + 'f;
 
 /// Goes through the fields of a struct up to its end.
-fn fields(bytes: &mut &[u8], each: &mut EachField<'_>) -> Option<()> {
+fn fields(bytes: &mut &[u8], each: &mut FieldVisitor<'_>) -> Option<()> {
     let mut field = 0i64;
     loop {
         let (head, rest) = bytes.split_first()?;
@@ -540,7 +544,7 @@ mod tests {
         let read = PageHead::read(&mut rest).unwrap();
         assert_eq!(read.kind, PageKind::Data { entries: i32::MAX as usize, by_dictionary: false });
         let rows = i32::MAX as usize;
-        assert!(decode(&head, Form::Sealed, Type::Bool, (rows, 0..rows), &mut (1 << 30)).is_none());
+        assert!(decode(&head, ColumnsFormat::Sealed, Type::Bool, (rows, 0..rows), &mut (1 << 30)).is_none());
     }
 
     proptest! {
@@ -551,7 +555,7 @@ mod tests {
             rows in 0usize..20,
             part in any::<prop::sample::Index>(),
         ) {
-            for form in [Form::Sealed, Form::Bare] {
+            for form in [ColumnsFormat::Sealed, ColumnsFormat::Bare] {
                 if let Some(chunk) = decode(&bytes, form, kind, (rows, 0..rows), &mut (1 << 20)) {
                     prop_assert!(chunk.levels.len() >= rows);
                 }

@@ -8,18 +8,18 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::journal::samples;
-use crate::journal::slim::{self, Decided, Head, Look};
-use crate::journal::{Feedback, Record, Report, SegmentError};
+use crate::journal::visitor::{self, DecisionHead, DecisionOutcome, RecordVisitor};
+use crate::journal::{Feedback, Record, ReportRecord, SegmentError};
 
 /// A version's columns: names that others have, too, with types of its own, one that is not journalled.
-fn description(types: &[Type]) -> Description {
+fn description(types: &[Type]) -> VersionDescription {
     let column = |(index, kind): (usize, &Type)| Column {
         name: if index == 0 { "score".to_owned() } else { format!("fact.{index}") },
         kind: *kind,
         doc: String::new(),
         journalled: index != 3,
     };
-    Description {
+    VersionDescription {
         columns: types.iter().enumerate().map(column).collect(),
         kinds: Vec::new(),
         rules: Vec::new(),
@@ -49,8 +49,9 @@ fn record() -> impl Strategy<Value = Record> {
     let feedback = (any::<u64>(), "[a-z]{0,5}", any::<i64>()).prop_map(|(decision, class, time)| {
         Record::Feedback(Feedback { decision: RecordId(decision), class, time: Time(time) })
     });
-    let report = (any::<u64>(), samples::report())
-        .prop_map(|(decision, report)| Record::Report(Report { decision: RecordId(decision), ..report }));
+    let report = (any::<u64>(), samples::report()).prop_map(|(decision, report)| {
+        Record::Report(ReportRecord { decision: RecordId(decision), ..report })
+    });
     prop_oneof![4 => decision, 1 => feedback, 2 => report]
 }
 
@@ -61,21 +62,26 @@ fn versions() -> impl Strategy<Value = Vec<Vec<Type>>> {
 }
 
 /// The columns of these versions, and of another without a description.
-fn layout(versions: &[Vec<Type>]) -> Layout {
+fn layout(versions: &[Vec<Type>]) -> ColumnLayout {
     let mut known: Vec<_> = versions
         .iter()
         .enumerate()
         .map(|(number, types)| (format!("v{number}"), Some(description(types))))
         .collect();
     known.push(("v3".to_owned(), None));
-    Layout::of(&known)
+    ColumnLayout::of(&known)
 }
 
 /// Writes records, with a new group after every so many.
-fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], per_group: usize) -> Vec<u8> {
+fn written(
+    form: ColumnsFormat,
+    versions: &[Vec<Type>],
+    records: &[(RecordId, Record)],
+    per_group: usize,
+) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.half");
-    let mut writer = Writer::create(&path, layout(versions), form).unwrap();
+    let mut writer = ColumnarWriter::create(&path, layout(versions), form).unwrap();
     for group in records.chunks(per_group) {
         assert_eq!(writer.push_all(&encoded(group).concat(), Time(5)).unwrap() as usize, group.len());
         writer.flush().unwrap();
@@ -83,7 +89,7 @@ fn written(form: Form, versions: &[Vec<Type>], records: &[(RecordId, Record)], p
     writer.finish().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     // In memory it is the same.
-    let mut writer = Writer::over(Vec::new(), &path, layout(versions), form).unwrap();
+    let mut writer = ColumnarWriter::over(Vec::new(), &path, layout(versions), form).unwrap();
     for group in records.chunks(per_group) {
         writer.push_all(&encoded(group).concat(), Time(5)).unwrap();
         writer.flush().unwrap();
@@ -97,10 +103,11 @@ fn many_records_are_groups_of_about_one_size() {
     let (types, records) = sample();
     let one = encoded(&records[..1]).concat();
     for (count, groups) in [(1, 1), (8192, 1), (8193, 2), (20_000, 3)] {
-        let mut writer = Writer::over(Vec::new(), Path::new(""), layout(&types), Form::Sealed).unwrap();
+        let mut writer =
+            ColumnarWriter::over(Vec::new(), Path::new(""), layout(&types), ColumnsFormat::Sealed).unwrap();
         writer.expect(count);
         assert_eq!(writer.push_all(&one.repeat(count as usize), Time(5)).unwrap(), count);
-        let columns = Columns::of(Box::new(writer.finish().unwrap()), Form::Sealed).unwrap();
+        let columns = ColumnarSegment::of(Box::new(writer.finish().unwrap()), ColumnsFormat::Sealed).unwrap();
         let rows: Vec<u32> =
             (0..columns.groups()).map(|number| columns.group(number).unwrap().rows).collect();
         assert_eq!((rows.len(), rows.iter().sum::<u32>()), (groups, count));
@@ -117,7 +124,7 @@ fn long(records: &[(RecordId, Record)]) -> Vec<u8> {
     records.iter().flat_map(long).collect()
 }
 
-fn read(columns: &Columns) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+fn read(columns: &ColumnarSegment) -> Result<Vec<(RecordId, Record)>, SegmentError> {
     let mut records = Vec::new();
     for number in 0..columns.groups() {
         records.extend(columns.records(number, |_| true)?);
@@ -137,14 +144,14 @@ struct Notes<'w> {
     told: Vec<String>,
 }
 
-impl<'w> Look<'w> for Notes<'w> {
+impl<'w> RecordVisitor<'w> for Notes<'w> {
     fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]> {
         // What nobody wrote has versions that nobody wrote.
         let number: usize = version.get(1..)?.parse().ok()?;
         self.wanted.get(number).filter(|_| pipeline == "mail").map(Vec::as_slice)
     }
 
-    fn decision(&mut self, head: &Head<'_>) -> Option<&mut Facts> {
+    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts> {
         self.told.push(format!("{head:?}"));
         self.facts = Facts::from_values(vec![None; 8]);
         (head.pipeline == "mail").then_some(&mut self.facts)
@@ -154,7 +161,7 @@ impl<'w> Look<'w> for Notes<'w> {
         self.told.push(format!("{rule} {shadow}"));
     }
 
-    fn decided(&mut self, decided: Decided) {
+    fn decided(&mut self, decided: DecisionOutcome) {
         self.told.push(format!("{:?} {decided:?}", self.facts));
     }
 
@@ -180,7 +187,7 @@ proptest! {
         records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
         per_group in 1usize..20,
     ) {
-        let columns = Columns::of(Box::new(written(Form::Sealed, &versions, &records, per_group)), Form::Sealed).unwrap();
+        let columns = ColumnarSegment::of(Box::new(written(ColumnsFormat::Sealed, &versions, &records, per_group)), ColumnsFormat::Sealed).unwrap();
         prop_assert_eq!(columns.groups(), records.len().div_ceil(per_group));
         let again = read(&columns).unwrap();
         prop_assert_eq!(encoded(&again), encoded(&records));
@@ -200,15 +207,15 @@ proptest! {
     ) {
         let bytes = long(&records);
         prop_assert_eq!(encoded(&Record::decode_all(&bytes)), encoded(&records));
-        let mut writer = Writer::over(Vec::new(), Path::new(""), layout(&versions), Form::Sealed).unwrap();
+        let mut writer = ColumnarWriter::over(Vec::new(), Path::new(""), layout(&versions), ColumnsFormat::Sealed).unwrap();
         prop_assert_eq!(writer.push_all(&bytes, Time(5)).unwrap() as usize, records.len());
         let columns = writer.finish().unwrap();
-        prop_assert_eq!(columns, written(Form::Sealed, &versions, &records, 40));
+        prop_assert_eq!(columns, written(ColumnsFormat::Sealed, &versions, &records, 40));
         let wanted = vec![vec![Some(Slot(0)); 8]; 4];
         let notes = || Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
         let (mut of_long, mut of_short) = (notes(), notes());
-        slim::look(&bytes, records.len() as u32, &mut of_long).unwrap();
-        slim::look(&encoded(&records).concat(), records.len() as u32, &mut of_short).unwrap();
+        visitor::look(&bytes, records.len() as u32, &mut of_long).unwrap();
+        visitor::look(&encoded(&records).concat(), records.len() as u32, &mut of_short).unwrap();
         prop_assert_eq!(of_long.told, of_short.told);
     }
 
@@ -218,15 +225,15 @@ proptest! {
         records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
         per_group in 1usize..20,
     ) {
-        let bytes = written(Form::Sealed, &versions, &records, per_group);
-        let columns = Columns::of(Box::new(bytes), Form::Sealed).unwrap();
+        let bytes = written(ColumnsFormat::Sealed, &versions, &records, per_group);
+        let columns = ColumnarSegment::of(Box::new(bytes), ColumnsFormat::Sealed).unwrap();
         // Some records before it, and a version more than it knows.
         let mut wider = layout(&versions);
         wider.versions.push(VersionLayout { version: "v9".to_owned(), ..wider.versions[0].clone() });
-        let mut writer = Writer::over(Vec::new(), Path::new(""), wider, Form::Sealed).unwrap();
+        let mut writer = ColumnarWriter::over(Vec::new(), Path::new(""), wider, ColumnsFormat::Sealed).unwrap();
         writer.push_all(&encoded(&records).concat(), Time(5)).unwrap();
         prop_assert!(writer.copy(&columns).unwrap());
-        let copied = Columns::of(Box::new(writer.finish().unwrap()), Form::Sealed).unwrap();
+        let copied = ColumnarSegment::of(Box::new(writer.finish().unwrap()), ColumnsFormat::Sealed).unwrap();
         let twice = [records.as_slice(), &records].concat();
         prop_assert_eq!(encoded(&read(&copied).unwrap()), encoded(&twice));
         prop_assert_eq!(copied.groups(), 1 + columns.groups());
@@ -235,10 +242,10 @@ proptest! {
         }
         prop_assert!(!copied.is_copy(copied.groups(), &columns, 0).unwrap());
         // Other columns, or others for the same facts: nothing is copied, and nothing is broken.
-        let mut writer = Writer::over(Vec::new(), Path::new(""), layout(&others), Form::Sealed).unwrap();
+        let mut writer = ColumnarWriter::over(Vec::new(), Path::new(""), layout(&others), ColumnsFormat::Sealed).unwrap();
         let mean_the_same = layout(&others) == layout(&versions);
         prop_assert_eq!(writer.copy(&columns).unwrap(), mean_the_same);
-        let left = Columns::of(Box::new(writer.finish().unwrap()), Form::Sealed).unwrap();
+        let left = ColumnarSegment::of(Box::new(writer.finish().unwrap()), ColumnsFormat::Sealed).unwrap();
         prop_assert_eq!(left.groups(), if mean_the_same { columns.groups() } else { 0 });
     }
 
@@ -255,8 +262,8 @@ proptest! {
         let wanted: Vec<_> = wanted.iter().map(slots).collect();
         let notes = || Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
         let (mut of_rows, mut of_columns) = (notes(), notes());
-        slim::look(&encoded(&records).concat(), records.len() as u32, &mut of_rows).unwrap();
-        let columns = Columns::of(Box::new(written(Form::Sealed, &versions, &records, per_group)), Form::Sealed).unwrap();
+        visitor::look(&encoded(&records).concat(), records.len() as u32, &mut of_rows).unwrap();
+        let columns = ColumnarSegment::of(Box::new(written(ColumnsFormat::Sealed, &versions, &records, per_group)), ColumnsFormat::Sealed).unwrap();
         for number in 0..columns.groups() {
             columns.look(number, &mut of_columns).unwrap();
         }
@@ -269,13 +276,13 @@ proptest! {
         records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..20),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {
-        let mut bytes = written(Form::Bare, &versions, &records, 10);
+        let mut bytes = written(ColumnsFormat::Bare, &versions, &records, 10);
         for (at, byte) in changes {
             // All but the head and what is Parquet's own.
             let at = 44 + at.index(bytes.len() - 44);
             bytes[at] = byte;
         }
-        let Ok(columns) = Columns::of(Box::new(bytes), Form::Bare) else { return Ok(()) };
+        let Ok(columns) = ColumnarSegment::of(Box::new(bytes), ColumnsFormat::Bare) else { return Ok(()) };
         let wanted = vec![vec![Some(Slot(0)); 8]; 4];
         let mut notes = Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
         for number in 0..columns.groups() {
@@ -315,9 +322,9 @@ fn the_fuzz_target_has_a_seed() {
     let path = seeds.join("columns");
     if !path.exists() && std::env::var_os("UPDATE").is_some() {
         std::fs::create_dir_all(&seeds).unwrap();
-        std::fs::write(&path, written(Form::Bare, &types, &records, 10)).unwrap();
+        std::fs::write(&path, written(ColumnsFormat::Bare, &types, &records, 10)).unwrap();
     }
-    let columns = Columns::of(Box::new(std::fs::read(&path).unwrap()), Form::Bare).unwrap();
+    let columns = ColumnarSegment::of(Box::new(std::fs::read(&path).unwrap()), ColumnsFormat::Bare).unwrap();
     assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
 }
 
@@ -339,8 +346,8 @@ fn one_row_takes_a_page_of_each_column() {
         (RecordId(number as u64), record)
     };
     let records: Vec<_> = (0..1300).map(record).collect();
-    let bytes = written(Form::Sealed, &types, &records, 1300);
-    let columns = Columns::of(Box::new(bytes), Form::Sealed).unwrap();
+    let bytes = written(ColumnsFormat::Sealed, &types, &records, 1300);
+    let columns = ColumnarSegment::of(Box::new(bytes), ColumnsFormat::Sealed).unwrap();
     assert_eq!(encoded(&read(&columns).unwrap()), encoded(&records));
     for wanted in [
         &[0][..],
@@ -373,7 +380,7 @@ fn one_row_takes_a_page_of_each_column() {
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is() {
     let (types, records) = sample();
-    let bytes = written(Form::Sealed, &types, &records, 10);
+    let bytes = written(ColumnsFormat::Sealed, &types, &records, 10);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.parquet");
     let damage = |bytes: &[u8]| {

@@ -29,7 +29,7 @@ pub enum FrameError {
 
 /// What a mail server says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Command<'a> {
+pub enum MilterCommand<'a> {
     /// What it can do.
     OptNeg {
         /// Version of the protocol.
@@ -44,7 +44,7 @@ pub enum Command<'a> {
         /// The byte of that command.
         of: u8,
         /// Names and values in turn.
-        pairs: Strings<'a>,
+        pairs: NulStringIter<'a>,
     },
     /// A client has connected.
     Connect {
@@ -56,9 +56,9 @@ pub enum Command<'a> {
     /// HELO or EHLO, with the name that the client gave.
     Helo(&'a [u8]),
     /// MAIL, with the sender and parameters.
-    Mail(Strings<'a>),
+    Mail(NulStringIter<'a>),
     /// RCPT, with the recipient and parameters.
-    Rcpt(Strings<'a>),
+    Rcpt(NulStringIter<'a>),
     /// DATA.
     Data,
     /// A header field.
@@ -86,15 +86,15 @@ pub enum Command<'a> {
 
 /// Texts that end with a zero byte each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strings<'a>(&'a [u8]);
+pub struct NulStringIter<'a>(&'a [u8]);
 
-impl<'a> Strings<'a> {
-    fn new(bytes: &'a [u8]) -> Option<Strings<'a>> {
-        (bytes.is_empty() || bytes.ends_with(b"\0")).then_some(Strings(bytes))
+impl<'a> NulStringIter<'a> {
+    fn new(bytes: &'a [u8]) -> Option<NulStringIter<'a>> {
+        (bytes.is_empty() || bytes.ends_with(b"\0")).then_some(NulStringIter(bytes))
     }
 }
 
-impl<'a> Iterator for Strings<'a> {
+impl<'a> Iterator for NulStringIter<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -116,13 +116,13 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Cuts what comes in into commands. Holds at most one frame and what was fed in with its end.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct MilterDecoder {
     buffer: Vec<u8>,
     /// What was read of it.
     at: usize,
 }
 
-impl Decoder {
+impl MilterDecoder {
     /// Takes in what has come.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.at > 0 {
@@ -136,7 +136,7 @@ impl Decoder {
     ///
     /// # Errors
     /// If there is none to come of what was fed in. The next call says the same.
-    pub fn next_command(&mut self) -> Result<Option<Command<'_>>, FrameError> {
+    pub fn next_command(&mut self) -> Result<Option<MilterCommand<'_>>, FrameError> {
         let Some(length) = number(&self.buffer, self.at) else { return Ok(None) };
         let fits = usize::try_from(length).ok().filter(|length| *length <= FRAME_BYTES_MAX);
         let bytes = fits.ok_or(FrameError::TooLong(length))?;
@@ -149,41 +149,41 @@ impl Decoder {
     }
 }
 
-fn command(byte: u8, data: &[u8]) -> Result<Command<'_>, FrameError> {
+fn command(byte: u8, data: &[u8]) -> Result<MilterCommand<'_>, FrameError> {
     let text = || split(data).filter(|(_, rest)| rest.is_empty()).map(|(text, _)| text);
-    let strings = || Strings::new(data).filter(|strings| strings.clone().next().is_some());
+    let strings = || NulStringIter::new(data).filter(|strings| strings.clone().next().is_some());
     let command = match byte {
         b'O' => number(data, 0)
             .zip(number(data, 4))
             .zip(number(data, 8))
-            .map(|((version, actions), steps)| Command::OptNeg { version, actions, steps }),
+            .map(|((version, actions), steps)| MilterCommand::OptNeg { version, actions, steps }),
         b'D' => data.split_first().and_then(|(of, rest)| {
-            let pairs = Strings::new(rest).filter(|pairs| pairs.count() % 2 == 0)?;
-            Some(Command::Macros { of: *of, pairs })
+            let pairs = NulStringIter::new(rest).filter(|pairs| pairs.count() % 2 == 0)?;
+            Some(MilterCommand::Macros { of: *of, pairs })
         }),
         b'C' => connect(data),
-        b'H' => text().map(Command::Helo),
-        b'M' => strings().map(Command::Mail),
-        b'R' => strings().map(Command::Rcpt),
-        b'T' => Some(Command::Data),
+        b'H' => text().map(MilterCommand::Helo),
+        b'M' => strings().map(MilterCommand::Mail),
+        b'R' => strings().map(MilterCommand::Rcpt),
+        b'T' => Some(MilterCommand::Data),
         b'L' => split(data).and_then(|(name, rest)| {
             let (value, _) = split(rest).filter(|(_, rest)| rest.is_empty())?;
-            Some(Command::Header { name, value })
+            Some(MilterCommand::Header { name, value })
         }),
-        b'N' => Some(Command::EndOfHeader),
-        b'B' => Some(Command::Body(data)),
-        b'E' => Some(Command::EndOfMessage(data)),
-        b'A' => Some(Command::Abort),
-        b'Q' => Some(Command::Quit),
-        b'K' => Some(Command::QuitNewConnection),
-        b'U' => text().map(Command::UnknownCommand),
+        b'N' => Some(MilterCommand::EndOfHeader),
+        b'B' => Some(MilterCommand::Body(data)),
+        b'E' => Some(MilterCommand::EndOfMessage(data)),
+        b'A' => Some(MilterCommand::Abort),
+        b'Q' => Some(MilterCommand::Quit),
+        b'K' => Some(MilterCommand::QuitNewConnection),
+        b'U' => text().map(MilterCommand::UnknownCommand),
         unknown => return Err(FrameError::Unknown(unknown)),
     };
     command.ok_or(FrameError::Malformed(byte))
 }
 
 /// Host, family, and for all families but the unknown a port and an address.
-fn connect(data: &[u8]) -> Option<Command<'_>> {
+fn connect(data: &[u8]) -> Option<MilterCommand<'_>> {
     let (host, rest) = split(data)?;
     let (family, rest) = rest.split_first()?;
     let ip = match family {
@@ -197,7 +197,7 @@ fn connect(data: &[u8]) -> Option<Command<'_>> {
         }
         _ => return None,
     };
-    Some(Command::Connect { host, ip })
+    Some(MilterCommand::Connect { host, ip })
 }
 
 /// An address as mail servers write it; Sendmail puts `IPv6:` before one of IPv6.
@@ -250,7 +250,7 @@ pub mod steps {
 
 /// What a filter says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Reply<'a> {
+pub enum MilterReply<'a> {
     /// What it wants of what the mail server can do.
     OptNeg {
         /// Version of the protocol.
@@ -303,7 +303,7 @@ pub enum Reply<'a> {
     RemoveRecipient(&'a str),
 }
 
-impl Reply<'_> {
+impl MilterReply<'_> {
     /// Writes the frame. Zero bytes, which would end a text early, are left out, and so are carriage returns: a line
     /// is folded with a line feed alone.
     pub fn encode(&self, frames: &mut Vec<u8>) {
@@ -314,48 +314,48 @@ impl Reply<'_> {
             frames.push(0);
         };
         match *self {
-            Reply::OptNeg { version, actions, steps } => {
+            MilterReply::OptNeg { version, actions, steps } => {
                 frames.push(b'O');
                 for word in [version, actions, steps] {
                     frames.extend_from_slice(&word.to_be_bytes());
                 }
             }
-            Reply::Continue => frames.push(b'c'),
-            Reply::Accept => frames.push(b'a'),
-            Reply::Discard => frames.push(b'd'),
-            Reply::Skip => frames.push(b's'),
-            Reply::Progress => frames.push(b'p'),
-            Reply::Code(code) => {
+            MilterReply::Continue => frames.push(b'c'),
+            MilterReply::Accept => frames.push(b'a'),
+            MilterReply::Discard => frames.push(b'd'),
+            MilterReply::Skip => frames.push(b's'),
+            MilterReply::Progress => frames.push(b'p'),
+            MilterReply::Code(code) => {
                 frames.push(b'y');
                 text(frames, code);
             }
-            Reply::InsertField { at, name, value } => {
+            MilterReply::InsertField { at, name, value } => {
                 frames.push(b'i');
                 frames.extend_from_slice(&at.to_be_bytes());
                 text(frames, name);
                 text(frames, value);
             }
-            Reply::AddField { name, value } => {
+            MilterReply::AddField { name, value } => {
                 frames.push(b'h');
                 text(frames, name);
                 text(frames, value);
             }
-            Reply::RemoveField { at, name } => {
+            MilterReply::RemoveField { at, name } => {
                 // A field that is changed to nothing goes away.
                 frames.push(b'm');
                 frames.extend_from_slice(&at.to_be_bytes());
                 text(frames, name);
                 frames.push(0);
             }
-            Reply::Quarantine(reason) => {
+            MilterReply::Quarantine(reason) => {
                 frames.push(b'q');
                 text(frames, reason);
             }
-            Reply::AddRecipient(recipient) => {
+            MilterReply::AddRecipient(recipient) => {
                 frames.push(b'+');
                 text(frames, recipient);
             }
-            Reply::RemoveRecipient(recipient) => {
+            MilterReply::RemoveRecipient(recipient) => {
                 frames.push(b'-');
                 text(frames, recipient);
             }
@@ -380,7 +380,7 @@ mod tests {
 
     /// Returns what is shown of all commands in these bytes, fed in pieces of these lengths, and of the error behind them.
     fn shown(bytes: &[u8], pieces: &[usize]) -> Vec<String> {
-        let mut decoder = Decoder::default();
+        let mut decoder = MilterDecoder::default();
         let mut shown = Vec::new();
         let mut rest = bytes;
         for piece in pieces.iter().copied().chain(std::iter::repeat(usize::MAX)) {
@@ -405,8 +405,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(frame: &[u8], expected: Result<Command<'_>, FrameError>) {
-        let mut decoder = Decoder::default();
+    fn check(frame: &[u8], expected: Result<MilterCommand<'_>, FrameError>) {
+        let mut decoder = MilterDecoder::default();
         decoder.feed(frame);
         assert_eq!(decoder.next_command().map(|command| command.unwrap()), expected);
     }
@@ -414,33 +414,42 @@ mod tests {
     #[test]
     fn commands_are_read() {
         let numbers = [0, 0, 0, 6, 0, 0, 1, 0xff, 0, 0x1f, 0xff, 0xff];
-        check(&frame(b'O', &numbers), Ok(Command::OptNeg { version: 6, actions: 0x1ff, steps: 0x1f_ffff }));
+        check(
+            &frame(b'O', &numbers),
+            Ok(MilterCommand::OptNeg { version: 6, actions: 0x1ff, steps: 0x1f_ffff }),
+        );
         check(&frame(b'O', &numbers[1..]), Err(FrameError::Malformed(b'O')));
         let ip = Some("192.0.2.1".parse().unwrap());
         check(
             &frame(b'C', b"a.example\x004\x1f\x90192.0.2.1\0"),
-            Ok(Command::Connect { host: b"a.example", ip }),
+            Ok(MilterCommand::Connect { host: b"a.example", ip }),
         );
         let ip = Some("2001:db8::1".parse().unwrap());
-        check(&frame(b'C', b"a\x006\0\x19IPv6:2001:db8::1\0"), Ok(Command::Connect { host: b"a", ip }));
-        check(&frame(b'C', b"a\x006\0\x192001:db8::1\0"), Ok(Command::Connect { host: b"a", ip }));
-        check(&frame(b'C', b"local\0L\0\0/run/socket\0"), Ok(Command::Connect { host: b"local", ip: None }));
-        check(&frame(b'C', b"local\0U"), Ok(Command::Connect { host: b"local", ip: None }));
+        check(&frame(b'C', b"a\x006\0\x19IPv6:2001:db8::1\0"), Ok(MilterCommand::Connect { host: b"a", ip }));
+        check(&frame(b'C', b"a\x006\0\x192001:db8::1\0"), Ok(MilterCommand::Connect { host: b"a", ip }));
+        check(
+            &frame(b'C', b"local\0L\0\0/run/socket\0"),
+            Ok(MilterCommand::Connect { host: b"local", ip: None }),
+        );
+        check(&frame(b'C', b"local\0U"), Ok(MilterCommand::Connect { host: b"local", ip: None }));
         check(&frame(b'C', b"local\x004\0"), Err(FrameError::Malformed(b'C')));
         check(&frame(b'C', b"local"), Err(FrameError::Malformed(b'C')));
-        check(&frame(b'H', b"mail.example.org\0"), Ok(Command::Helo(b"mail.example.org")));
+        check(&frame(b'H', b"mail.example.org\0"), Ok(MilterCommand::Helo(b"mail.example.org")));
         check(&frame(b'H', b"mail.example.org"), Err(FrameError::Malformed(b'H')));
-        check(&frame(b'L', b"Subject\0a\n b\0"), Ok(Command::Header { name: b"Subject", value: b"a\n b" }));
+        check(
+            &frame(b'L', b"Subject\0a\n b\0"),
+            Ok(MilterCommand::Header { name: b"Subject", value: b"a\n b" }),
+        );
         check(&frame(b'L', b"Subject\0a\0b\0"), Err(FrameError::Malformed(b'L')));
         check(&frame(b'M', b""), Err(FrameError::Malformed(b'M')));
         check(&frame(b'D', b"Mi\0"), Err(FrameError::Malformed(b'D')));
-        check(&frame(b'B', b"a\0b"), Ok(Command::Body(b"a\0b")));
+        check(&frame(b'B', b"a\0b"), Ok(MilterCommand::Body(b"a\0b")));
         check(&frame(b'Z', b""), Err(FrameError::Unknown(b'Z')));
         check(&[0, 0, 0, 0], Err(FrameError::Empty));
         check(&[0xff; 4], Err(FrameError::TooLong(u32::MAX)));
-        let mut decoder = Decoder::default();
+        let mut decoder = MilterDecoder::default();
         decoder.feed(&frame(b'D', b"M{auth_authen}\0ann\0i\x004A\0"));
-        let Ok(Some(Command::Macros { of: b'M', pairs })) = decoder.next_command() else { panic!() };
+        let Ok(Some(MilterCommand::Macros { of: b'M', pairs })) = decoder.next_command() else { panic!() };
         assert_eq!(pairs.collect::<Vec<_>>(), [&b"{auth_authen}"[..], b"ann", b"i", b"4A"]);
         assert_eq!(decoder.next_command(), Ok(None));
     }
@@ -448,10 +457,10 @@ mod tests {
     #[test]
     fn no_text_of_a_reply_ends_early() {
         let mut frames = Vec::new();
-        Reply::AddField { name: "X", value: "a\0b\r\nc" }.encode(&mut frames);
+        MilterReply::AddField { name: "X", value: "a\0b\r\nc" }.encode(&mut frames);
         assert_eq!(frames, frame(b'h', b"X\0ab\nc\0"));
         frames.clear();
-        Reply::RemoveField { at: 2, name: "X-Spam" }.encode(&mut frames);
+        MilterReply::RemoveField { at: 2, name: "X-Spam" }.encode(&mut frames);
         assert_eq!(frames, frame(b'm', b"\0\0\0\x02X-Spam\0\0"));
     }
 
@@ -477,9 +486,9 @@ mod tests {
         #[test]
         fn texts_are_kept(texts in proptest::collection::vec("[^\0]{0,20}", 1..6)) {
             let data: Vec<u8> = texts.iter().flat_map(|text| [text.as_bytes(), b"\0"].concat()).collect();
-            let mut decoder = Decoder::default();
+            let mut decoder = MilterDecoder::default();
             decoder.feed(&frame(b'R', &data));
-            let Ok(Some(Command::Rcpt(strings))) = decoder.next_command() else { panic!() };
+            let Ok(Some(MilterCommand::Rcpt(strings))) = decoder.next_command() else { panic!() };
             prop_assert_eq!(strings.collect::<Vec<_>>(), texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>());
         }
     }

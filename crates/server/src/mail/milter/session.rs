@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use content::message::{Envelope, RECIPIENTS_MAX};
 use content::text::received;
 
-use super::codec::{Command, Reply, Strings, address_of, steps};
+use super::codec::{MilterCommand, MilterReply, NulStringIter, address_of, steps};
 use crate::mail::answer::OWN_FIELDS;
 
 /// The versions that are spoken.
@@ -32,7 +32,7 @@ const FORGED_MAX: u32 = 1000;
 
 /// A command that does not belong where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Misuse {
+pub enum MilterProtocolError {
     /// A version that nobody speaks any more.
     #[error("version {0} of the protocol")]
     Version(u32),
@@ -43,13 +43,13 @@ pub enum Misuse {
 
 /// What a command asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
+pub enum MilterStep {
     /// Nothing is said.
     Silent,
     /// This is said.
-    Reply(Reply<'static>),
+    Reply(MilterReply<'static>),
     /// More of the envelope is known, and a reply is waited for: see [`Session::envelope`].
-    Envelope(Known),
+    Envelope(EnvelopeProgress),
     /// The message is whole: [`Session::finish`] has what is known of it.
     Decide,
     /// Nothing more is to come.
@@ -58,7 +58,7 @@ pub enum Step {
 
 /// What of an envelope is known since the last command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum EnvelopeProgress {
     /// Client and sender.
     Sender,
     /// One more recipient, the last.
@@ -67,7 +67,7 @@ pub enum Known {
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Agreed {
+pub struct NegotiatedOptions {
     /// Version of the protocol.
     pub version: u32,
     /// What may be done to messages, bits of [`super::codec::actions`].
@@ -76,7 +76,7 @@ pub struct Agreed {
     pub steps: u32,
 }
 
-impl Agreed {
+impl NegotiatedOptions {
     /// Returns whether all of these actions may be taken.
     pub fn may(&self, actions: u32) -> bool {
         self.actions & actions == actions
@@ -87,13 +87,13 @@ impl Agreed {
     }
 
     /// "Go on", if that has to be said.
-    fn go_on(&self, unless: u32) -> Step {
-        if self.has(unless) { Step::Silent } else { Step::Reply(Reply::Continue) }
+    fn go_on(&self, unless: u32) -> MilterStep {
+        if self.has(unless) { MilterStep::Silent } else { MilterStep::Reply(MilterReply::Continue) }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+enum MilterStage {
     /// Between two messages.
     Between,
     Envelope,
@@ -103,7 +103,7 @@ enum Stage {
 
 /// The client of the SMTP connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Client {
+struct SmtpClient {
     ip: Option<IpAddr>,
     helo: Option<String>,
     /// The name of the mail server's listener, and the mail server's own.
@@ -113,7 +113,7 @@ struct Client {
 
 /// A message's way to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Transaction {
+struct MailTransaction {
     sender: Option<String>,
     recipients: Vec<String>,
     user: Option<String>,
@@ -123,7 +123,7 @@ struct Transaction {
 
 /// What is known of a message beside its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Received {
+pub struct MessageContext {
     /// The envelope.
     pub envelope: Envelope,
     /// The mail server's name for the message.
@@ -138,41 +138,41 @@ pub struct Received {
 
 /// A conversation.
 #[derive(Debug)]
-pub struct Session {
+pub struct MilterSession {
     /// What is wanted to be done to messages.
     wanted: u32,
     /// Whether replies hang on envelopes.
     asks: bool,
-    agreed: Option<Agreed>,
-    stage: Stage,
-    client: Client,
+    agreed: Option<NegotiatedOptions>,
+    stage: MilterStage,
+    client: SmtpClient,
     /// From macros that come before their MAIL.
-    next: Transaction,
-    message: Transaction,
+    next: MailTransaction,
+    message: MailTransaction,
 }
 
-impl Session {
+impl MilterSession {
     /// A conversation in which these [`super::codec::actions`] are wanted, and in which replies may hang on envelopes.
-    pub fn new(wanted: u32, asks: bool) -> Session {
-        Session {
+    pub fn new(wanted: u32, asks: bool) -> MilterSession {
+        MilterSession {
             wanted,
             asks,
             agreed: None,
-            stage: Stage::Between,
-            client: Client::default(),
-            next: Transaction::default(),
-            message: Transaction::default(),
+            stage: MilterStage::Between,
+            client: SmtpClient::default(),
+            next: MailTransaction::default(),
+            message: MailTransaction::default(),
         }
     }
 
     /// Returns what was agreed on.
-    pub fn agreed(&self) -> Option<Agreed> {
+    pub fn agreed(&self) -> Option<NegotiatedOptions> {
         self.agreed
     }
 
     /// Returns whether no message is under way.
     pub fn is_between(&self) -> bool {
-        self.stage == Stage::Between
+        self.stage == MilterStage::Between
     }
 
     /// Takes in a command. The message's bytes go to `keep`, which says whether it wants more of them.
@@ -181,56 +181,56 @@ impl Session {
     /// If the command does not belong there. The conversation is over then.
     pub fn handle(
         &mut self,
-        command: &Command<'_>,
+        command: &MilterCommand<'_>,
         keep: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Result<Step, Misuse> {
+    ) -> Result<MilterStep, MilterProtocolError> {
         let agreed = match (command, self.agreed) {
-            (Command::OptNeg { version, actions, steps }, None) => {
+            (MilterCommand::OptNeg { version, actions, steps }, None) => {
                 return self.agree(*version, *actions, *steps);
             }
-            (Command::Quit, _) => return Ok(Step::End),
-            (Command::OptNeg { .. }, Some(_)) | (_, None) => return Err(Misuse::Order),
+            (MilterCommand::Quit, _) => return Ok(MilterStep::End),
+            (MilterCommand::OptNeg { .. }, Some(_)) | (_, None) => return Err(MilterProtocolError::Order),
             (_, Some(agreed)) => agreed,
         };
         Ok(match command {
-            Command::OptNeg { .. } | Command::Quit => Step::End,
-            Command::Macros { of, pairs } => {
+            MilterCommand::OptNeg { .. } | MilterCommand::Quit => MilterStep::End,
+            MilterCommand::Macros { of, pairs } => {
                 self.macros(*of, *pairs);
-                Step::Silent
+                MilterStep::Silent
             }
-            Command::Connect { ip, .. } => {
+            MilterCommand::Connect { ip, .. } => {
                 self.reset();
                 self.client.ip = ip.or(self.client.ip);
                 agreed.go_on(steps::NO_REPLY_CONNECT)
             }
-            Command::Helo(name) => {
+            MilterCommand::Helo(name) => {
                 self.client.helo = Some(text(name));
                 agreed.go_on(steps::NO_REPLY_HELO)
             }
-            Command::Mail(arguments) => {
+            MilterCommand::Mail(arguments) => {
                 self.reset();
                 self.message = std::mem::take(&mut self.next);
                 self.message.sender = arguments.clone().next().map(text);
-                self.stage = Stage::Envelope;
+                self.stage = MilterStage::Envelope;
                 if self.asks {
-                    return Ok(Step::Envelope(Known::Sender));
+                    return Ok(MilterStep::Envelope(EnvelopeProgress::Sender));
                 }
                 agreed.go_on(steps::NO_REPLY_MAIL)
             }
-            Command::Rcpt(arguments) => {
-                self.within(Stage::Envelope, Stage::Envelope)?;
+            MilterCommand::Rcpt(arguments) => {
+                self.within(MilterStage::Envelope, MilterStage::Envelope)?;
                 if self.message.recipients.len() < RECIPIENTS_MAX {
                     self.message.recipients.extend(arguments.clone().next().map(text));
                     if self.asks {
-                        return Ok(Step::Envelope(Known::Recipient));
+                        return Ok(MilterStep::Envelope(EnvelopeProgress::Recipient));
                     }
                 }
                 agreed.go_on(steps::NO_REPLY_RCPT)
             }
-            Command::Data => agreed.go_on(steps::NO_REPLY_DATA),
-            Command::Header { name, value } => {
-                self.within(Stage::Envelope, Stage::Header)?;
-                self.stage = Stage::Header;
+            MilterCommand::Data => agreed.go_on(steps::NO_REPLY_DATA),
+            MilterCommand::Header { name, value } => {
+                self.within(MilterStage::Envelope, MilterStage::Header)?;
+                self.stage = MilterStage::Header;
                 for (own, count) in OWN_FIELDS.iter().zip(&mut self.message.forged) {
                     if name.eq_ignore_ascii_case(own.as_bytes()) {
                         *count = (*count + 1).min(FORGED_MAX);
@@ -239,92 +239,96 @@ impl Session {
                 keep_field(name, value, agreed.has(steps::LEADING_BLANKS), keep);
                 agreed.go_on(steps::NO_REPLY_HEADER)
             }
-            Command::EndOfHeader => agreed.go_on(steps::NO_REPLY_END_OF_HEADER),
-            Command::Body(bytes) => {
+            MilterCommand::EndOfHeader => agreed.go_on(steps::NO_REPLY_END_OF_HEADER),
+            MilterCommand::Body(bytes) => {
                 self.begin_body(keep)?;
                 let wants_more = keep(bytes);
                 match agreed.go_on(steps::NO_REPLY_BODY) {
-                    Step::Reply(_) if !wants_more && agreed.has(steps::SKIP) => Step::Reply(Reply::Skip),
+                    MilterStep::Reply(_) if !wants_more && agreed.has(steps::SKIP) => {
+                        MilterStep::Reply(MilterReply::Skip)
+                    }
                     step => step,
                 }
             }
-            Command::EndOfMessage(bytes) => {
+            MilterCommand::EndOfMessage(bytes) => {
                 self.begin_body(keep)?;
                 keep(bytes);
-                self.stage = Stage::Between;
-                Step::Decide
+                self.stage = MilterStage::Between;
+                MilterStep::Decide
             }
-            Command::Abort => {
+            MilterCommand::Abort => {
                 self.reset();
-                Step::Silent
+                MilterStep::Silent
             }
-            Command::QuitNewConnection => {
+            MilterCommand::QuitNewConnection => {
                 self.reset();
-                self.client = Client::default();
-                Step::Silent
+                self.client = SmtpClient::default();
+                MilterStep::Silent
             }
-            Command::UnknownCommand(_) => agreed.go_on(steps::NO_REPLY_UNKNOWN),
+            MilterCommand::UnknownCommand(_) => agreed.go_on(steps::NO_REPLY_UNKNOWN),
         })
     }
 
     /// Returns what is known of the envelope so far.
     pub fn envelope(&self) -> Envelope {
-        let Transaction { sender, recipients, user, .. } = self.message.clone();
-        let Client { ip, helo, .. } = self.client.clone();
+        let MailTransaction { sender, recipients, user, .. } = self.message.clone();
+        let SmtpClient { ip, helo, .. } = self.client.clone();
         Envelope { client_ip: ip, helo, sender, recipients, user }
     }
 
     /// The mail server was told not to take what was known last.
-    pub fn refuse(&mut self, known: Known) {
+    pub fn refuse(&mut self, known: EnvelopeProgress) {
         match known {
-            Known::Sender => self.reset(),
-            Known::Recipient => drop(self.message.recipients.pop()),
+            EnvelopeProgress::Sender => self.reset(),
+            EnvelopeProgress::Recipient => drop(self.message.recipients.pop()),
         }
     }
 
     /// Returns what is known of the message whose end has come.
-    pub fn finish(&mut self) -> Received {
-        let Transaction { sender, recipients, user, queue_id, forged } = std::mem::take(&mut self.message);
-        let Client { ip, helo, daemon, host } = self.client.clone();
+    pub fn finish(&mut self) -> MessageContext {
+        let MailTransaction { sender, recipients, user, queue_id, forged } =
+            std::mem::take(&mut self.message);
+        let SmtpClient { ip, helo, daemon, host } = self.client.clone();
         let envelope = Envelope { client_ip: ip, helo, sender, recipients, user };
-        Received { envelope, queue_id, daemon, host, forged }
+        MessageContext { envelope, queue_id, daemon, host, forged }
     }
 
-    fn agree(&mut self, version: u32, actions: u32, steps: u32) -> Result<Step, Misuse> {
+    fn agree(&mut self, version: u32, actions: u32, steps: u32) -> Result<MilterStep, MilterProtocolError> {
         if version < *VERSIONS.start() {
-            return Err(Misuse::Version(version));
+            return Err(MilterProtocolError::Version(version));
         }
         let version = version.min(*VERSIONS.end());
         let waited = if self.asks { steps::NO_REPLY_MAIL | steps::NO_REPLY_RCPT } else { 0 };
-        let agreed = Agreed { version, actions: actions & self.wanted, steps: steps & STEPS & !waited };
+        let agreed =
+            NegotiatedOptions { version, actions: actions & self.wanted, steps: steps & STEPS & !waited };
         self.agreed = Some(agreed);
-        let Agreed { version, actions, steps } = agreed;
-        Ok(Step::Reply(Reply::OptNeg { version, actions, steps }))
+        let NegotiatedOptions { version, actions, steps } = agreed;
+        Ok(MilterStep::Reply(MilterReply::OptNeg { version, actions, steps }))
     }
 
     /// Whatever was under way is given up.
     fn reset(&mut self) {
-        self.message = Transaction::default();
-        self.stage = Stage::Between;
+        self.message = MailTransaction::default();
+        self.stage = MilterStage::Between;
     }
 
-    fn within(&self, first: Stage, last: Stage) -> Result<(), Misuse> {
-        if (first..=last).contains(&self.stage) { Ok(()) } else { Err(Misuse::Order) }
+    fn within(&self, first: MilterStage, last: MilterStage) -> Result<(), MilterProtocolError> {
+        if (first..=last).contains(&self.stage) { Ok(()) } else { Err(MilterProtocolError::Order) }
     }
 
     /// The empty line between header and body, before the first of the body.
-    fn begin_body(&mut self, keep: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Misuse> {
-        self.within(Stage::Envelope, Stage::Body)?;
-        if self.stage != Stage::Body {
+    fn begin_body(&mut self, keep: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), MilterProtocolError> {
+        self.within(MilterStage::Envelope, MilterStage::Body)?;
+        if self.stage != MilterStage::Body {
             keep(b"\r\n");
-            self.stage = Stage::Body;
+            self.stage = MilterStage::Body;
         }
         Ok(())
     }
 
-    fn macros(&mut self, of: u8, mut pairs: Strings<'_>) {
+    fn macros(&mut self, of: u8, mut pairs: NulStringIter<'_>) {
         if of == b'M' {
-            self.next = Transaction::default();
+            self.next = MailTransaction::default();
         }
         while let Some((name, value)) = pairs.next().zip(pairs.next()) {
             let message = if of == b'M' { &mut self.next } else { &mut self.message };
@@ -365,7 +369,7 @@ fn keep_field(name: &[u8], value: &[u8], has_blanks: bool, keep: &mut dyn FnMut(
 
 #[cfg(test)]
 mod tests {
-    use super::super::codec::{Decoder, actions};
+    use super::super::codec::{MilterDecoder, actions};
     use super::*;
 
     const ALL: u32 = u32::MAX;
@@ -383,8 +387,11 @@ mod tests {
     }
 
     /// Returns what comes of these frames: the steps, and the message's bytes.
-    fn played(session: &mut Session, frames: &[Vec<u8>]) -> (Vec<Result<Step, Misuse>>, String) {
-        let mut decoder = Decoder::default();
+    fn played(
+        session: &mut MilterSession,
+        frames: &[Vec<u8>],
+    ) -> (Vec<Result<MilterStep, MilterProtocolError>>, String) {
+        let mut decoder = MilterDecoder::default();
         decoder.feed(&frames.concat());
         let (mut steps, mut kept) = (Vec::new(), Vec::new());
         while let Some(command) = decoder.next_command().unwrap() {
@@ -399,10 +406,14 @@ mod tests {
 
     #[track_caller]
     fn check_agreed(theirs: (u32, u32, u32), ours: (u32, u32, u32)) {
-        let mut session = Session::new(actions::ADD_FIELDS | actions::QUARANTINE, false);
+        let mut session = MilterSession::new(actions::ADD_FIELDS | actions::QUARANTINE, false);
         let (steps, _) = played(&mut session, &[opening(theirs.0, theirs.1, theirs.2)]);
         let (version, actions, wanted) = ours;
-        assert_eq!(steps, [Ok(Step::Reply(Reply::OptNeg { version, actions, steps: wanted }))], "{theirs:?}");
+        assert_eq!(
+            steps,
+            [Ok(MilterStep::Reply(MilterReply::OptNeg { version, actions, steps: wanted }))],
+            "{theirs:?}"
+        );
     }
 
     #[test]
@@ -411,15 +422,15 @@ mod tests {
         check_agreed((7, 0x01, 0x80), (6, 0x01, 0x80));
         check_agreed((2, 0x3f, 0x7f), (2, 0x21, 0));
         check_agreed((4, 0, 0), (4, 0, 0));
-        let (steps, _) = played(&mut Session::new(ALL, false), &[opening(1, 0x0f, 0x3f)]);
-        assert_eq!(steps, [Err(Misuse::Version(1))]);
+        let (steps, _) = played(&mut MilterSession::new(ALL, false), &[opening(1, 0x0f, 0x3f)]);
+        assert_eq!(steps, [Err(MilterProtocolError::Version(1))]);
     }
 
     #[test]
     fn commands_out_of_order_are_refused() {
         let check = |frames: &[Vec<u8>]| {
-            let (steps, _) = played(&mut Session::new(ALL, false), frames);
-            assert_eq!(steps.last(), Some(&Err(Misuse::Order)), "{frames:?}");
+            let (steps, _) = played(&mut MilterSession::new(ALL, false), frames);
+            assert_eq!(steps.last(), Some(&Err(MilterProtocolError::Order)), "{frames:?}");
         };
         let open = opening(6, ALL, ALL);
         let mail = frame(b'M', b"<a@example.org>\0");
@@ -432,9 +443,9 @@ mod tests {
         check(&[open, mail, frame(b'E', b""), frame(b'B', b"text")]);
     }
 
-    fn message(session: &mut Session, frames: &[Vec<u8>]) -> (String, Received) {
+    fn message(session: &mut MilterSession, frames: &[Vec<u8>]) -> (String, MessageContext) {
         let (steps, kept) = played(session, frames);
-        assert_eq!(steps.last(), Some(&Ok(Step::Decide)));
+        assert_eq!(steps.last(), Some(&Ok(MilterStep::Decide)));
         (kept, session.finish())
     }
 
@@ -454,7 +465,7 @@ mod tests {
                 fields,
                 vec![frame(b'N', b""), frame(b'E', b"text\r\n")],
             ];
-            message(&mut Session::new(ALL, false), &around.concat()).0
+            message(&mut MilterSession::new(ALL, false), &around.concat()).0
         };
         let sent = "From: a@example.org\r\nSubject:none\r\nDKIM-Signature:  v=1;\r\n\tb=1\r\n\r\ntext\r\n";
         assert_eq!(play(ALL, fields([b" a@example.org", b"none", b"  v=1;\n\tb=1"])), sent);
@@ -467,7 +478,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_message_is_its_own() {
-        let mut session = Session::new(ALL, false);
+        let mut session = MilterSession::new(ALL, false);
         let (_, first) = message(
             &mut session,
             &[
@@ -535,14 +546,17 @@ mod tests {
             frame(b'B', &[b'x'; 100]),
         ];
         let play = |steps: u32| {
-            let mut session = Session::new(ALL, false);
+            let mut session = MilterSession::new(ALL, false);
             let opened = played(&mut session, &[opening(6, ALL, steps)]);
             assert!(opened.0[0].is_ok());
             played(&mut session, &frames).0
         };
-        assert_eq!(play(ALL), [Ok(Step::Silent); 10]);
-        assert_eq!(play(0), [Ok(Step::Reply(Reply::Continue)); 10]);
+        assert_eq!(play(ALL), [Ok(MilterStep::Silent); 10]);
+        assert_eq!(play(0), [Ok(MilterStep::Reply(MilterReply::Continue)); 10]);
         let skipping = play(steps::SKIP);
-        assert_eq!(skipping[8..], [Ok(Step::Reply(Reply::Continue)), Ok(Step::Reply(Reply::Skip))]);
+        assert_eq!(
+            skipping[8..],
+            [Ok(MilterStep::Reply(MilterReply::Continue)), Ok(MilterStep::Reply(MilterReply::Skip))]
+        );
     }
 }

@@ -10,27 +10,31 @@ pub mod request;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::{Acting, Failing, ListenerPlan, MailReply};
+use engine::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use self::request::{Decoder, Request};
+use self::request::{PolicyDecoder, PolicyRequest};
 use super::answer::TOLLHOUSE;
-use super::limits::Part;
-use super::log::Line;
-use super::{Consulted, Face};
-use crate::listen::{Stop, Stream};
+use super::limits::EnvelopePart;
+use super::log::MailLogLine;
+use super::{EnvelopeVerdict, ListenerContext};
+use crate::listener::{ListenerStream, ShutdownSignal};
 use crate::shares::Caller;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
 /// Holds a conversation to its end.
-pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop) {
+pub(super) async fn converse(
+    mut stream: ListenerStream,
+    face: Arc<ListenerContext>,
+    mut stop: ShutdownSignal,
+) {
     let caller = Caller::of_peer(stream.client());
-    let mut decoder = Decoder::default();
+    let mut decoder = PolicyDecoder::default();
     let mut input = vec![0; READ_BYTES];
-    let mut last: Option<Answered> = None;
+    let mut last: Option<LastPolicyAnswer> = None;
     // The message whose envelope was seen last.
     let mut message = String::new();
     loop {
@@ -59,7 +63,7 @@ pub(super) async fn converse(mut stream: Stream, face: Arc<Face>, mut stop: Stop
 }
 
 /// What was answered last, and to what.
-struct Answered {
+struct LastPolicyAnswer {
     instance: String,
     state: String,
     action: String,
@@ -67,18 +71,18 @@ struct Answered {
 
 /// The action for a request.
 async fn answer(
-    face: &Face,
+    face: &ListenerContext,
     caller: Caller,
-    request: Request,
-    last: &mut Option<Answered>,
+    request: PolicyRequest,
+    last: &mut Option<LastPolicyAnswer>,
     message: &mut String,
 ) -> String {
-    let Request { state, instance, envelope, queue_id } = request;
+    let PolicyRequest { state, instance, envelope, queue_id } = request;
     if state == "RCPT" {
         // What hangs on the client and the sender is taken once a message, the rest for each recipient.
         let is_next = !instance.is_empty() && *message == instance;
         message.clone_from(&instance);
-        let part = if is_next { Part::Recipient } else { Part::All };
+        let part = if is_next { EnvelopePart::Recipient } else { EnvelopePart::All };
         if let Some(reply) = face.limited(&envelope, part).await {
             return limited(&face.plan, reply);
         }
@@ -89,7 +93,7 @@ async fn answer(
         return last.action.clone();
     }
     let started = Instant::now();
-    let line = Line::of(&envelope, Some(&queue_id));
+    let line = MailLogLine::of(&envelope, Some(&queue_id));
     let action = match face.consult(caller, envelope, face.event_id(&instance)).await {
         Ok(consulted) => {
             let action = action(&face.plan, &consulted);
@@ -99,15 +103,15 @@ async fn answer(
         // Asked again for the next recipient, it may be known.
         Err(_) => return undecided(&face.plan),
     };
-    *last = Some(Answered { instance, state, action: action.clone() });
+    *last = Some(LastPolicyAnswer { instance, state, action: action.clone() });
     action
 }
 
 /// The action for an envelope that could not be decided on.
 fn undecided(plan: &ListenerPlan) -> String {
     match plan.on_error {
-        Failing::Closed if plan.acting == Acting::Enforce => limited(plan, MailReply::Defer),
-        Failing::Open | Failing::Closed => "DUNNO".to_owned(),
+        MailFailureMode::Closed if plan.acting == MailEnforcement::Enforce => limited(plan, MailReply::Defer),
+        MailFailureMode::Open | MailFailureMode::Closed => "DUNNO".to_owned(),
     }
 }
 
@@ -120,11 +124,11 @@ fn limited(plan: &ListenerPlan, reply: MailReply) -> String {
 }
 
 /// The action of `access(5)`. Texts of the configuration were checked to be one line.
-fn action(plan: &ListenerPlan, Consulted { verdict, id }: &Consulted) -> String {
+fn action(plan: &ListenerPlan, EnvelopeVerdict { verdict, id }: &EnvelopeVerdict) -> String {
     let reply = match (plan.acting, plan.replies.of(verdict.action)) {
-        (Acting::Nothing, _) | (_, MailReply::Pass) => MailReply::Pass,
-        (Acting::Tag, _) => MailReply::Tag,
-        (Acting::Enforce, reply) => reply,
+        (MailEnforcement::Nothing, _) | (_, MailReply::Pass) => MailReply::Pass,
+        (MailEnforcement::Tag, _) => MailReply::Tag,
+        (MailEnforcement::Enforce, reply) => reply,
     };
     let id = id.map(|id| id.to_string()).unwrap_or_default();
     let field = || format!("PREPEND {TOLLHOUSE}: action={}, score={:.2}", verdict.action, verdict.score);

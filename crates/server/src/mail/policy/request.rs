@@ -13,7 +13,7 @@ const ACCESS_POLICY: &[u8] = b"smtpd_access_policy";
 
 /// Why bytes are no request. Where the next one begins cannot be told then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
+pub enum PolicyRequestError {
     /// Longer than [`REQUEST_BYTES_MAX`].
     #[error("a request of more than {REQUEST_BYTES_MAX} bytes")]
     TooLong,
@@ -27,7 +27,7 @@ pub enum RequestError {
 
 /// What Postfix asks about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct PolicyRequest {
     /// When in the SMTP conversation it is asked: `CONNECT`, `EHLO`, `MAIL`, `RCPT`, `DATA`, `END-OF-MESSAGE`, ...
     pub state: String,
     /// The same in all requests about one message; empty where Postfix is older than 2.1.
@@ -38,15 +38,15 @@ pub struct Request {
     pub queue_id: String,
 }
 
-impl Request {
+impl PolicyRequest {
     /// Reads the lines of a request, without the empty one. Of an attribute that stands twice the last counts.
-    fn read(lines: &[u8]) -> Result<Request, RequestError> {
-        let mut request = Request::default();
+    fn read(lines: &[u8]) -> Result<PolicyRequest, PolicyRequestError> {
+        let mut request = PolicyRequest::default();
         let (mut kind, mut sender) = (None, None);
         for line in lines.split(|byte| *byte == b'\n') {
-            let at = line.iter().position(|byte| *byte == b'=').ok_or(RequestError::Line)?;
+            let at = line.iter().position(|byte| *byte == b'=').ok_or(PolicyRequestError::Line)?;
             let (name, value) = (&line[..at], &line[at + 1..]);
-            let Request { state, instance, envelope, queue_id } = &mut request;
+            let PolicyRequest { state, instance, envelope, queue_id } = &mut request;
             match name {
                 b"request" => kind = Some(value),
                 b"protocol_state" => *state = text(value),
@@ -61,7 +61,7 @@ impl Request {
             }
         }
         if kind != Some(ACCESS_POLICY) {
-            return Err(RequestError::Kind);
+            return Err(PolicyRequestError::Kind);
         }
         // Before MAIL an empty sender is none, and after it the null sender.
         let is_known = !matches!(request.state.as_str(), "CONNECT" | "HELO" | "EHLO" | "VRFY" | "ETRN");
@@ -80,7 +80,7 @@ fn text(value: &[u8]) -> String {
 
 /// Cuts what comes in into requests. Holds at most one and what was fed in with its end.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct PolicyDecoder {
     buffer: Vec<u8>,
     /// What was read of it.
     at: usize,
@@ -88,7 +88,7 @@ pub struct Decoder {
     searched: usize,
 }
 
-impl Decoder {
+impl PolicyDecoder {
     /// Takes in what has come.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.at);
@@ -101,18 +101,18 @@ impl Decoder {
     ///
     /// # Errors
     /// If there is none to come of what was fed in. The next call says the same.
-    pub fn next_request(&mut self) -> Result<Option<Request>, RequestError> {
+    pub fn next_request(&mut self) -> Result<Option<PolicyRequest>, PolicyRequestError> {
         let end = self.buffer[self.searched..].windows(2).position(|pair| pair == b"\n\n");
         let Some(end) = end.map(|end| end + self.searched) else {
             // The last byte may be the first of the end.
             self.searched = self.buffer.len().saturating_sub(1).max(self.at);
             let waiting = self.buffer.len() - self.at;
-            return if waiting > REQUEST_BYTES_MAX { Err(RequestError::TooLong) } else { Ok(None) };
+            return if waiting > REQUEST_BYTES_MAX { Err(PolicyRequestError::TooLong) } else { Ok(None) };
         };
         if end - self.at > REQUEST_BYTES_MAX {
-            return Err(RequestError::TooLong);
+            return Err(PolicyRequestError::TooLong);
         }
-        let request = Request::read(&self.buffer[self.at..end])?;
+        let request = PolicyRequest::read(&self.buffer[self.at..end])?;
         self.at = end + 2;
         self.searched = self.at;
         Ok(Some(request))
@@ -125,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8], piece: usize) -> Vec<Result<Request, RequestError>> {
-        let mut decoder = Decoder::default();
+    fn read(bytes: &[u8], piece: usize) -> Vec<Result<PolicyRequest, PolicyRequestError>> {
+        let mut decoder = PolicyDecoder::default();
         let mut requests = Vec::new();
         for piece in bytes.chunks(piece) {
             decoder.feed(piece);
@@ -152,13 +152,13 @@ mod tests {
             recipients: vec!["b=c@example.org".to_owned()],
             user: None,
         };
-        let first = Request {
+        let first = PolicyRequest {
             state: "RCPT".to_owned(),
             instance: "1.2".to_owned(),
             envelope,
             queue_id: String::new(),
         };
-        let second = Request { state: "CONNECT".to_owned(), ..Request::default() };
+        let second = PolicyRequest { state: "CONNECT".to_owned(), ..PolicyRequest::default() };
         let both = format!(
             "{text}request=smtpd_access_policy\nprotocol_state=CONNECT\nsender=\nclient_address=unknown\n\n"
         );
@@ -169,13 +169,13 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused() {
-        assert_eq!(read(b"request=smtpd_access_policy\nhello\n\n", 9), [Err(RequestError::Line)]);
-        assert_eq!(read(b"\n\n", 1), [Err(RequestError::Line)]);
-        assert_eq!(read(b"request=other\n\n", 5), [Err(RequestError::Kind)]);
-        assert_eq!(read(b"a=b\n\n", 5), [Err(RequestError::Kind)]);
+        assert_eq!(read(b"request=smtpd_access_policy\nhello\n\n", 9), [Err(PolicyRequestError::Line)]);
+        assert_eq!(read(b"\n\n", 1), [Err(PolicyRequestError::Line)]);
+        assert_eq!(read(b"request=other\n\n", 5), [Err(PolicyRequestError::Kind)]);
+        assert_eq!(read(b"a=b\n\n", 5), [Err(PolicyRequestError::Kind)]);
         let long = vec![b'a'; REQUEST_BYTES_MAX + 1];
-        assert_eq!(read(&long, 1000), [Err(RequestError::TooLong)]);
-        assert_eq!(read(&[&long[..], b"\n\n"].concat(), usize::MAX), [Err(RequestError::TooLong)]);
+        assert_eq!(read(&long, 1000), [Err(PolicyRequestError::TooLong)]);
+        assert_eq!(read(&[&long[..], b"\n\n"].concat(), usize::MAX), [Err(PolicyRequestError::TooLong)]);
     }
 
     proptest! {

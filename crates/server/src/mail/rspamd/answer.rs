@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use engine::report::ID_FIELD;
+use engine::feedback::ID_FIELD;
 use engine::{Decision, ListenerPlan, MailReply};
 use judge::{Action, Band};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::mail::answer::Ticket;
-use crate::mail::told::{self, Scored, on_one_line};
+use crate::mail::answer::IdFieldAction;
+use crate::mail::score::{self, PrintedScore, on_one_line};
 
 /// Rspamd's actions, from the mildest to the severest.
 pub(crate) const ACTIONS: [&str; 6] =
@@ -29,7 +29,7 @@ pub(crate) fn named(reply: MailReply) -> &'static str {
 
 /// A rule that fired, as JSON.
 #[derive(Clone, Debug, Serialize)]
-struct Symbol {
+struct RspamdSymbol {
     name: String,
     score: f64,
     metric_score: f64,
@@ -40,15 +40,15 @@ struct Symbol {
 }
 
 /// What came of a message, in Rspamd's terms.
-pub(crate) struct Judged {
+pub(crate) struct RspamdResult {
     /// It was not decided on.
     skipped: bool,
     pub(crate) action: &'static str,
     score: f64,
     required: f64,
     thresholds: BTreeMap<&'static str, f64>,
-    symbols: Vec<Symbol>,
-    ticket: Ticket,
+    symbols: Vec<RspamdSymbol>,
+    id_field: IdFieldAction,
     message_id: Option<String>,
     /// What the mail server is to say when it refuses.
     smtp_message: Option<String>,
@@ -57,13 +57,13 @@ pub(crate) struct Judged {
 
 /// The newer answer, of `/checkv2`.
 #[derive(Serialize)]
-struct Answer<'j> {
+struct CheckV2Answer<'j> {
     is_skipped: bool,
     score: f64,
     required_score: f64,
     action: &'static str,
     thresholds: &'j BTreeMap<&'static str, f64>,
-    symbols: BTreeMap<&'j str, &'j Symbol>,
+    symbols: BTreeMap<&'j str, &'j RspamdSymbol>,
     messages: Map<String, Value>,
     #[serde(rename = "message-id")]
     message_id: &'j str,
@@ -72,37 +72,37 @@ struct Answer<'j> {
     tollhouse: &'j Value,
 }
 
-impl Judged {
+impl RspamdResult {
     pub(crate) fn of(
         decision: &Decision,
         plan: &ListenerPlan,
-        ticket: Ticket,
+        ticket: IdFieldAction,
         message_id: Option<String>,
-    ) -> Judged {
+    ) -> RspamdResult {
         let verdict = &decision.verdict;
-        let bands = told::bands(&decision.pipeline);
-        let symbol = |symbol: told::Symbol<'_>| Symbol {
+        let bands = score::bands(&decision.pipeline);
+        let symbol = |symbol: score::FiredSymbol<'_>| RspamdSymbol {
             name: symbol.name.to_owned(),
             score: symbol.score,
             metric_score: symbol.score,
             description: symbol.description.to_owned(),
             options: symbol.options,
         };
-        let name = |action| named(told::reply(plan, action));
+        let name = |action| named(score::reply(plan, action));
         let action = name(verdict.action);
         let text = match action {
             "reject" => Some(&plan.reject_text),
             "soft reject" => Some(&plan.defer_text),
             _ => None,
         };
-        Judged {
+        RspamdResult {
             skipped: false,
             action,
             score: verdict.score,
             required: required(bands, name),
             thresholds: thresholds(bands, name),
-            symbols: told::symbols(decision).map(symbol).collect(),
-            ticket,
+            symbols: score::symbols(decision).map(symbol).collect(),
+            id_field: ticket,
             message_id,
             smtp_message: text.map(|text| text.replace("{id}", &decision.id.to_string())),
             own: json!({
@@ -116,15 +116,20 @@ impl Judged {
     }
 
     /// A message that could not be decided on, and is to pass or to come again.
-    pub(crate) fn undecided(pass: bool, why: &str, ticket: Ticket, message_id: Option<String>) -> Judged {
-        Judged {
+    pub(crate) fn undecided(
+        pass: bool,
+        why: &str,
+        ticket: IdFieldAction,
+        message_id: Option<String>,
+    ) -> RspamdResult {
+        RspamdResult {
             skipped: true,
             action: named(if pass { MailReply::Pass } else { MailReply::Defer }),
             score: 0.0,
             required: 0.0,
             thresholds: BTreeMap::new(),
             symbols: Vec::new(),
-            ticket,
+            id_field: ticket,
             message_id,
             smtp_message: (!pass).then(|| "Message not taken now, try again later".to_owned()),
             own: json!({"error": why}),
@@ -139,13 +144,13 @@ impl Judged {
     fn milter(&self) -> Value {
         // A mark of somebody else's says nothing.
         let mut milter = json!({"remove_headers": {"X-Spam": 0}});
-        if self.ticket != Ticket::Leave {
+        if self.id_field != IdFieldAction::Leave {
             milter["remove_headers"][ID_FIELD] = 0.into();
         }
         if self.action == "add header" {
             milter["add_headers"]["X-Spam"] = json!({"value": "Yes", "order": 0});
         }
-        if let Ticket::Write(ticket) = &self.ticket {
+        if let IdFieldAction::Write(ticket) = &self.id_field {
             milter["add_headers"][ID_FIELD] = json!({"value": ticket, "order": 0});
         }
         milter
@@ -157,7 +162,7 @@ impl Judged {
         if let Some(message) = &self.smtp_message {
             messages.insert("smtp_message".to_owned(), message.clone().into());
         }
-        let answer = Answer {
+        let answer = CheckV2Answer {
             is_skipped: self.skipped,
             score: self.score,
             required_score: self.required,
@@ -200,7 +205,7 @@ impl Judged {
     /// The answer to `CHECK RSPAMC/1.3`. Its clients compare score and threshold themselves.
     pub(crate) fn lines(&self) -> Vec<u8> {
         let over = self.action == "reject";
-        let Scored { score, threshold, .. } = Scored::new(self.score, self.required, over, 2);
+        let PrintedScore { score, threshold, .. } = PrintedScore::new(self.score, self.required, over, 2);
         let word = if over { "True" } else { "False" };
         let mut lines = format!(
             "RSPAMD/1.3 0 EX_OK\r\nMetric: default; {word}; {score:.2} / {threshold:.2} / {threshold:.2}\r\n\
@@ -213,7 +218,7 @@ impl Judged {
         if let Some(message) = &self.smtp_message {
             lines += &format!("Message: {message}\r\n");
         }
-        if let Ticket::Write(ticket) = &self.ticket {
+        if let IdFieldAction::Write(ticket) = &self.id_field {
             lines += &format!("{ID_FIELD}: {ticket}\r\n");
         }
         lines += &format!("Message-ID: {}\r\n", self.message_id.as_deref().unwrap_or("undef"));
@@ -228,13 +233,13 @@ pub(crate) fn refused_line(code: u16, why: &str) -> Vec<u8> {
 
 /// Where a message is refused; without such a band the last begins there.
 fn required(bands: &[Band], named: impl Fn(Action) -> &'static str) -> f64 {
-    let refused = told::begins(bands, |action| named(action) == "reject");
+    let refused = score::begins(bands, |action| named(action) == "reject");
     refused.or_else(|| Some(bands.last()?.at)).unwrap_or_default()
 }
 
 /// Where each of Rspamd's actions begins.
 fn thresholds(bands: &[Band], named: impl Fn(Action) -> &'static str) -> BTreeMap<&'static str, f64> {
-    let begins = |name| Some((name, told::begins(bands, |action| named(action) == name)?));
+    let begins = |name| Some((name, score::begins(bands, |action| named(action) == name)?));
     ACTIONS.into_iter().filter_map(begins).collect()
 }
 
@@ -253,22 +258,22 @@ mod tests {
         named(Replies::default().of(action))
     }
 
-    fn judged(action: Action, score: f64) -> Judged {
+    fn judged(action: Action, score: f64) -> RspamdResult {
         let bands = bands(&[(4.0, Action::Tag), (7.0, Action::Quarantine), (12.0, Action::Reject)]);
-        Judged {
+        RspamdResult {
             skipped: false,
             action: usual(action),
             score,
             required: required(&bands, usual),
             thresholds: thresholds(&bands, usual),
-            symbols: vec![Symbol {
+            symbols: vec![RspamdSymbol {
                 name: "LINKS".to_owned(),
                 score: 2.5,
                 metric_score: 2.5,
                 description: String::new(),
                 options: vec!["mail.link_count=12".to_owned()],
             }],
-            ticket: Ticket::Write("1-2".to_owned()),
+            id_field: IdFieldAction::Write("1-2".to_owned()),
             message_id: Some("1@x.org".to_owned()),
             smtp_message: None,
             own: json!({"id": "01"}),
@@ -345,10 +350,12 @@ mod tests {
 
     #[test]
     fn what_was_not_decided_passes_or_comes_again() {
-        let open: Value =
-            serde_json::from_slice(&Judged::undecided(true, "slow", Ticket::Remove, None).json(0.0)).unwrap();
+        let open: Value = serde_json::from_slice(
+            &RspamdResult::undecided(true, "slow", IdFieldAction::Remove, None).json(0.0),
+        )
+        .unwrap();
         assert_eq!((&open["is_skipped"], &open["action"]), (&json!(true), &json!("no action")));
-        let closed = Judged::undecided(false, "slow", Ticket::Remove, None);
+        let closed = RspamdResult::undecided(false, "slow", IdFieldAction::Remove, None);
         let json: Value = serde_json::from_slice(&closed.json(0.0)).unwrap();
         assert_eq!(
             (&json["action"], json["messages"]["smtp_message"].is_string()),

@@ -5,7 +5,7 @@
 //! same address; what changes or tells something needs one of the node's tokens as `Password`, if it has any.
 
 mod answer;
-mod asked;
+mod request;
 mod tally;
 
 use std::convert::Infallible;
@@ -31,16 +31,16 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, join, split};
 use tokio::time::timeout;
 
-use self::answer::{Judged, refused_line};
-use self::asked::{Asked, Refused};
-pub(crate) use self::tally::Tally;
-use super::reading::{ReadError, Reader};
-use super::told::defers;
-use super::unpack::{UnpackError, zstd_packed};
-use super::{Body, Face, LearnError, Message, Outcome, header, unpacked};
-use crate::framing::{FoundFault, FramingFault, Watched};
+use self::answer::{RspamdResult, refused_line};
+use self::request::{RspamdRefusal, RspamdRequest};
+pub(crate) use self::tally::RspamdTally;
+use super::command_reader::{CommandReadError, CommandReader};
+use super::content_encoding::{DecompressError, zstd_compressed};
+use super::score::defers;
+use super::{LearnError, ListenerContext, MailMessage, MessageBody, MessageOutcome, decompressed, header};
+use crate::framing::{FramingFault, SharedFault, WatchedStream};
 use crate::guard::names_this_host;
-use crate::listen::{Stop, Stream};
+use crate::listener::{ListenerStream, ShutdownSignal};
 use crate::pace::TooSlow;
 use crate::shares::Caller;
 
@@ -56,9 +56,9 @@ const HEADERS_MAX: usize = 2048;
 const HASHED_BYTES_MAX: usize = 64 << 10;
 
 /// Holds a conversation of either form.
-pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
+pub(super) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {
     face.tally.connections.fetch_add(1, Ordering::Relaxed);
-    let mut reader = Reader::new(stream, Vec::new());
+    let mut reader = CommandReader::new(stream, Vec::new());
     let begun = timeout(face.node.timeout(), async {
         tokio::select! {
             () = stop.wanted() => None,
@@ -74,7 +74,7 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
 }
 
 /// Reads the first word; `None` if there is none.
-async fn is_older(reader: &mut Reader) -> Option<bool> {
+async fn is_older(reader: &mut CommandReader) -> Option<bool> {
     loop {
         let seen = &reader.seen()[..reader.seen().len().min(WORD_BYTES_MAX)];
         if let Some(end) = seen.iter().position(|byte| !byte.is_ascii_alphabetic() && *byte != b'_') {
@@ -90,12 +90,12 @@ async fn is_older(reader: &mut Reader) -> Option<bool> {
 }
 
 /// Serves HTTP until the client ends, or the node does between two requests.
-async fn http(reader: Reader, face: Arc<Face>, mut stop: Stop) {
+async fn http(reader: CommandReader, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {
     let (stream, seen) = reader.into_parts();
-    let client = Client { address: stream.client(), is_here: stream.is_loopback() };
+    let client = RspamdClient { address: stream.client(), is_here: stream.is_loopback() };
     let (read, write) = split(stream);
-    let found = FoundFault::default();
-    let stream = TokioIo::new(Watched::new(join(Cursor::new(seen).chain(read), write), found.clone()));
+    let found = SharedFault::default();
+    let stream = TokioIo::new(WatchedStream::new(join(Cursor::new(seen).chain(read), write), found.clone()));
     let of = Arc::clone(&face);
     let service = service_fn(move |request| {
         let (face, fault) = (Arc::clone(&of), found.get());
@@ -130,11 +130,11 @@ async fn http(reader: Reader, face: Arc<Face>, mut stop: Stop) {
     }
 }
 
-type Answer = Response<Full<Bytes>>;
+type RspamdResponse = Response<Full<Bytes>>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
+fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> RspamdResponse {
     let mut answer = Response::new(Full::new(body.into()));
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, kind);
@@ -142,12 +142,12 @@ fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answ
 }
 
 /// An error as Rspamd tells it.
-fn failed(status: StatusCode, why: &str) -> Answer {
+fn failed(status: StatusCode, why: &str) -> RspamdResponse {
     answer(status, JSON, json!({"error": why, "error_domain": "tollhouse"}).to_string())
 }
 
 /// Returns what a connection is told, as the last, on which a request can be read in two ways.
-fn misframed(fault: FramingFault) -> Answer {
+fn misframed(fault: FramingFault) -> RspamdResponse {
     let mut answer = failed(StatusCode::BAD_REQUEST, &fault.to_string());
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
@@ -155,7 +155,7 @@ fn misframed(fault: FramingFault) -> Answer {
 
 /// What a URL asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum RspamdEndpoint {
     /// To scan; whether the answer is of the older shape.
     Scan {
         older: bool,
@@ -169,38 +169,38 @@ enum What {
     Metrics,
 }
 
-impl What {
-    fn of(path: &str) -> Option<What> {
+impl RspamdEndpoint {
+    fn of(path: &str) -> Option<RspamdEndpoint> {
         Some(match path.trim_matches('/').to_ascii_lowercase().as_str() {
-            "checkv2" => What::Scan { older: false },
-            "check" | "symbols" | "scan" | "report" => What::Scan { older: true },
-            "learnspam" => What::Learn { spam: true },
-            "learnham" => What::Learn { spam: false },
-            "ping" => What::Ping,
-            "stat" => What::Stat,
-            "auth" => What::Auth,
-            "metrics" => What::Metrics,
+            "checkv2" => RspamdEndpoint::Scan { older: false },
+            "check" | "symbols" | "scan" | "report" => RspamdEndpoint::Scan { older: true },
+            "learnspam" => RspamdEndpoint::Learn { spam: true },
+            "learnham" => RspamdEndpoint::Learn { spam: false },
+            "ping" => RspamdEndpoint::Ping,
+            "stat" => RspamdEndpoint::Stat,
+            "auth" => RspamdEndpoint::Auth,
+            "metrics" => RspamdEndpoint::Metrics,
             _ => return None,
         })
     }
 
     fn wants_message(self) -> bool {
-        matches!(self, What::Scan { .. } | What::Learn { .. })
+        matches!(self, RspamdEndpoint::Scan { .. } | RspamdEndpoint::Learn { .. })
     }
 }
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
-struct Client {
+struct RspamdClient {
     address: Option<IpAddr>,
     /// At a loopback address.
     is_here: bool,
 }
 
-async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Answer {
+async fn respond(face: &ListenerContext, request: Request<Incoming>, client: RspamdClient) -> RspamdResponse {
     let started = Instant::now();
     let (parts, incoming) = request.into_parts();
-    let Some(what) = What::of(parts.uri.path()) else {
+    let Some(what) = RspamdEndpoint::of(parts.uri.path()) else {
         return failed(StatusCode::NOT_FOUND, "there is no such command");
     };
     // A browser that some page makes ask here says so.
@@ -217,10 +217,10 @@ async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Ans
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         return refused;
     }
-    let asked = asked::query(parts.uri.query().unwrap_or_default()).and_then(|()| read(&parts.headers));
+    let asked = request::query(parts.uri.query().unwrap_or_default()).and_then(|()| read(&parts.headers));
     let asked = match asked {
         Ok(asked) => asked,
-        Err(refused @ Refused::File(_)) => return failed(StatusCode::FORBIDDEN, &refused.to_string()),
+        Err(refused @ RspamdRefusal::File(_)) => return failed(StatusCode::FORBIDDEN, &refused.to_string()),
         Err(refused) => return failed(StatusCode::BAD_REQUEST, &refused.to_string()),
     };
     if let Some(refused) = refusal(face, what, &asked, client.address).await {
@@ -243,19 +243,21 @@ async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Ans
     };
     let body = match plain(face, &asked, body).await {
         Ok(body) => body,
-        Err(error @ (UnpackError::TooLarge | UnpackError::TooCostly)) => {
+        Err(error @ (DecompressError::TooLarge | DecompressError::TooCostly)) => {
             return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
         }
-        Err(error @ UnpackError::Slow) => return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-        Err(error @ UnpackError::Damaged) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error @ DecompressError::Slow) => {
+            return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+        }
+        Err(error @ DecompressError::Damaged) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     if body.is_whole() && body.bytes().is_empty() {
         return failed(StatusCode::BAD_REQUEST, "there is no message");
     }
-    let packed = asked.packed;
+    let packed = asked.encoding;
     let mut said = match what {
-        What::Learn { spam } => learn(face, asked, body, spam).await,
-        What::Scan { older } => {
+        RspamdEndpoint::Learn { spam } => learn(face, asked, body, spam).await,
+        RspamdEndpoint::Scan { older } => {
             let judged = scan(face, asked, body, started).await;
             let seconds = started.elapsed().as_secs_f64();
             answer(
@@ -273,24 +275,31 @@ async fn respond(face: &Face, request: Request<Incoming>, client: Client) -> Ans
 }
 
 /// Reads the headers that say something of the message.
-fn read(headers: &HeaderMap) -> Result<Asked, Refused> {
+fn read(headers: &HeaderMap) -> Result<RspamdRequest, RspamdRefusal> {
     let texts: Vec<(&str, String)> = headers
         .iter()
         .map(|(name, value)| (name.as_str(), received(value.as_bytes()).into_owned()))
         .collect();
-    asked::asked(texts.iter().map(|(name, value)| (*name, value.as_str())))
+    request::asked(texts.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
 /// Returns what somebody is told who may not ask for this.
-async fn refusal(face: &Face, what: What, asked: &Asked, client: Option<IpAddr>) -> Option<Answer> {
+async fn refusal(
+    face: &ListenerContext,
+    what: RspamdEndpoint,
+    asked: &RspamdRequest,
+    client: Option<IpAddr>,
+) -> Option<RspamdResponse> {
     let known = asked.password.as_ref().is_some_and(|password| face.node.is_token(password.as_bytes()));
     if asked.password.is_some() && !known && face.node.wants_token() {
         face.node.wrong_token(&face.plan.name, client).await;
     }
     let allowed = match what {
-        What::Scan { .. } | What::Ping => true,
-        What::Stat | What::Auth | What::Metrics => known || !face.node.wants_token(),
-        What::Learn { .. } => known || face.plan.learn,
+        RspamdEndpoint::Scan { .. } | RspamdEndpoint::Ping => true,
+        RspamdEndpoint::Stat | RspamdEndpoint::Auth | RspamdEndpoint::Metrics => {
+            known || !face.node.wants_token()
+        }
+        RspamdEndpoint::Learn { .. } => known || face.plan.learn,
     };
     if allowed {
         return None;
@@ -304,21 +313,21 @@ async fn refusal(face: &Face, what: What, asked: &Asked, client: Option<IpAddr>)
 }
 
 /// Answers what needs no message.
-async fn tell(face: &Face, what: What) -> Answer {
+async fn tell(face: &ListenerContext, what: RspamdEndpoint) -> RspamdResponse {
     match what {
-        What::Stat | What::Auth => {
+        RspamdEndpoint::Stat | RspamdEndpoint::Auth => {
             let Ok(pipeline) = face.node.pipeline(Some(&face.plan.pipeline)) else {
                 return failed(StatusCode::SERVICE_UNAVAILABLE, "the pipeline has gone");
             };
             // What cannot be read now is told as nothing.
             let learned = face.node.engine.learned(&pipeline, face.node.now()).await.unwrap_or_default();
             let told = match what {
-                What::Stat => face.tally.stat(&pipeline.version, &learned),
+                RspamdEndpoint::Stat => face.tally.stat(&pipeline.version, &learned),
                 _ => face.tally.auth(&pipeline.version, &learned),
             };
             answer(StatusCode::OK, JSON, told.to_string())
         }
-        What::Metrics => match face.node.metrics.page() {
+        RspamdEndpoint::Metrics => match face.node.metrics.page() {
             Ok(page) => answer(StatusCode::OK, HeaderValue::from_static(crate::metrics::MEDIA_TYPE), page),
             Err(_) => failed(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be written"),
         },
@@ -335,7 +344,11 @@ enum CollectError {
     Slow(#[from] TooSlow),
 }
 
-async fn collected(face: &Face, client: Client, mut incoming: Incoming) -> Result<Body, CollectError> {
+async fn collected(
+    face: &ListenerContext,
+    client: RspamdClient,
+    mut incoming: Incoming,
+) -> Result<MessageBody, CollectError> {
     let mut body = face.body(Caller::of_peer(client.address));
     while let Some(frame) = body.paced.wait(incoming.frame()).await? {
         if let Ok(data) = frame?.into_data() {
@@ -347,25 +360,29 @@ async fn collected(face: &Face, client: Client, mut incoming: Incoming) -> Resul
 }
 
 /// An answer after which nothing more is read.
-fn closing(mut answer: Answer) -> Answer {
+fn closing(mut answer: RspamdResponse) -> RspamdResponse {
     answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     answer
 }
 
-async fn plain(face: &Face, asked: &Asked, body: Body) -> Result<Body, UnpackError> {
-    match asked.packed {
-        Some((packing, _)) => unpacked(face, body, packing).await,
+async fn plain(
+    face: &ListenerContext,
+    asked: &RspamdRequest,
+    body: MessageBody,
+) -> Result<MessageBody, DecompressError> {
+    match asked.encoding {
+        Some((packing, _)) => decompressed(face, body, packing).await,
         None => Ok(body),
     }
 }
 
 /// The answer packed as the question was.
-async fn zipped(answer: Answer, header: &'static str) -> Answer {
+async fn zipped(answer: RspamdResponse, header: &'static str) -> RspamdResponse {
     let (mut parts, body) = answer.into_parts();
     // A whole body never fails.
     let Ok(body) = body.collect().await;
     let plain = body.to_bytes();
-    let body = match zstd_packed(&plain) {
+    let body = match zstd_compressed(&plain) {
         Ok(packed) => {
             let name = HeaderName::from_bytes(header.as_bytes());
             parts.headers.extend(name.map(|name| (name, HeaderValue::from_static("zstd"))));
@@ -378,7 +395,7 @@ async fn zipped(answer: Answer, header: &'static str) -> Answer {
 
 /// The message as it is judged and learned. A client that says nothing of the envelope has a stored message, whose
 /// fields say what the mail server knew.
-fn message(asked: Asked, body: Body) -> Message {
+fn message(asked: RspamdRequest, body: MessageBody) -> MailMessage {
     let (wrapped, bytes) = header::unwrapped(body.bytes());
     let start = body.bytes().len() - bytes.len();
     let mut envelope = asked.envelope;
@@ -395,10 +412,15 @@ fn message(asked: Asked, body: Body) -> Message {
         let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{queue_id}/{digest}")
     });
-    Message { body: body.after(start), envelope, time: None, id }
+    MailMessage { body: body.after(start), envelope, time: None, id }
 }
 
-async fn scan(face: &Face, asked: Asked, body: Body, started: Instant) -> Judged {
+async fn scan(
+    face: &ListenerContext,
+    asked: RspamdRequest,
+    body: MessageBody,
+    started: Instant,
+) -> RspamdResult {
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
     let of = other.as_ref().unwrap_or(face);
     let bytes = body.bytes().len();
@@ -409,22 +431,29 @@ async fn scan(face: &Face, asked: Asked, body: Body, started: Instant) -> Judged
     };
     let recipients = message.as_ref().map(|message| message.envelope.recipients.clone()).unwrap_or_default();
     let outcome = of.decide(message).await;
-    let ticket = of.ticket(outcome.id(), &recipients);
+    let ticket = of.id_field_action(outcome.id(), &recipients);
     let judged = match outcome {
-        Outcome::Decided(decision) => Judged::of(&decision, &face.plan, ticket, message_id),
-        Outcome::FailOpen(trouble) => Judged::undecided(true, &trouble.to_string(), ticket, message_id),
-        Outcome::FailClosed(trouble) => {
-            Judged::undecided(!defers(&face.plan), &trouble.to_string(), ticket, message_id)
+        MessageOutcome::Decided(decision) => RspamdResult::of(&decision, &face.plan, ticket, message_id),
+        MessageOutcome::FailOpen(trouble) => {
+            RspamdResult::undecided(true, &trouble.to_string(), ticket, message_id)
+        }
+        MessageOutcome::FailClosed(trouble) => {
+            RspamdResult::undecided(!defers(&face.plan), &trouble.to_string(), ticket, message_id)
         }
     };
     face.tally.scanned(&judged, started.elapsed());
     judged
 }
 
-async fn learn(face: &Face, asked: Asked, body: Body, spam: bool) -> Answer {
+async fn learn(
+    face: &ListenerContext,
+    asked: RspamdRequest,
+    body: MessageBody,
+    spam: bool,
+) -> RspamdResponse {
     let class = if spam { "spam" } else { "ham" };
     // One message is learned once, whichever queue it came through.
-    let asked = Asked { queue_id: None, ..asked };
+    let asked = RspamdRequest { queue_id: None, ..asked };
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
     let of = other.as_ref().unwrap_or(face);
     let message = of.aside(body.bytes().len(), move || message(asked, body)).await;
@@ -435,22 +464,22 @@ async fn learn(face: &Face, asked: Asked, body: Body, spam: bool) -> Answer {
         ),
         Ok(_) => answer(StatusCode::OK, JSON, json!({"success": true}).to_string()),
         Err(error @ LearnError::NoClass(_)) => failed(StatusCode::NOT_FOUND, &error.to_string()),
-        Err(LearnError::Trouble(trouble)) => failed(StatusCode::SERVICE_UNAVAILABLE, &trouble.to_string()),
+        Err(LearnError::Failure(trouble)) => failed(StatusCode::SERVICE_UNAVAILABLE, &trouble.to_string()),
     }
 }
 
 /// Holds the one exchange of a connection in the older protocol.
-async fn older(mut reader: Reader, face: &Face) {
+async fn older(mut reader: CommandReader, face: &ListenerContext) {
     let started = Instant::now();
     let answer = match timeout(face.idle(), older_request(&mut reader, face)).await {
-        Ok(Ok(Older::Nothing)) | Err(_) => return,
-        Ok(Ok(Older::Answered(answer))) => answer,
-        Ok(Ok(Older::Message(asked, body))) => scan(face, *asked, body, started).await.lines(),
-        Ok(Err(ReadError::Gone(error))) => {
+        Ok(Ok(LegacyRequest::Nothing)) | Err(_) => return,
+        Ok(Ok(LegacyRequest::Answered(answer))) => answer,
+        Ok(Ok(LegacyRequest::Message(asked, body))) => scan(face, *asked, body, started).await.lines(),
+        Ok(Err(CommandReadError::Gone(error))) => {
             tracing::debug!(%error, listener = face.plan.name, "a request was not finished");
             return;
         }
-        Ok(Err(ReadError::Slow(slow))) => {
+        Ok(Err(CommandReadError::Slow(slow))) => {
             face.misused(reader.client(), "slow-body", &slow);
             refused_line(StatusCode::REQUEST_TIMEOUT.as_u16(), &slow.to_string())
         }
@@ -462,33 +491,37 @@ async fn older(mut reader: Reader, face: &Face) {
 }
 
 /// A request of the older protocol.
-enum Older {
+enum LegacyRequest {
     Nothing,
     Answered(Vec<u8>),
-    Message(Box<Asked>, Body),
+    Message(Box<RspamdRequest>, MessageBody),
 }
 
-async fn older_request(reader: &mut Reader, face: &Face) -> Result<Older, ReadError> {
+async fn older_request(
+    reader: &mut CommandReader,
+    face: &ListenerContext,
+) -> Result<LegacyRequest, CommandReadError> {
     let line = reader.line().await?;
-    let refused = |why: &str| Ok(Older::Answered(refused_line(StatusCode::BAD_REQUEST.as_u16(), why)));
+    let refused =
+        |why: &str| Ok(LegacyRequest::Answered(refused_line(StatusCode::BAD_REQUEST.as_u16(), why)));
     if line.protocol != "RSPAMC" {
         return refused("the protocol is RSPAMC");
     }
     match line.command.as_str() {
-        "SKIP" => return Ok(Older::Nothing),
-        "PING" => return Ok(Older::Answered(b"RSPAMD/1.3 0 PONG\r\n".to_vec())),
+        "SKIP" => return Ok(LegacyRequest::Nothing),
+        "PING" => return Ok(LegacyRequest::Answered(b"RSPAMD/1.3 0 PONG\r\n".to_vec())),
         "PROCESS" => return refused("messages are not given back"),
         _ => {}
     }
     let headers = reader.headers().await?;
-    let asked = match asked::asked(headers.iter()) {
+    let asked = match request::asked(headers.iter()) {
         Ok(asked) => asked,
         Err(error) => return refused(&error.to_string()),
     };
     let mut body = face.body(Caller::of_peer(reader.client()));
     reader.body(headers.content_length()?, &mut body).await?;
     match plain(face, &asked, body).await {
-        Ok(body) => Ok(Older::Message(Box::new(asked), body)),
+        Ok(body) => Ok(LegacyRequest::Message(Box::new(asked), body)),
         Err(error) => refused(&error.to_string()),
     }
 }
@@ -499,12 +532,14 @@ mod tests {
 
     #[test]
     fn urls_are_rspamds() {
-        let check = |path: &str, expected: Option<What>| assert_eq!(What::of(path), expected, "{path}");
-        check("/checkv2", Some(What::Scan { older: false }));
-        check("/Check", Some(What::Scan { older: true }));
-        check("/symbols", Some(What::Scan { older: true }));
-        check("/learnham", Some(What::Learn { spam: false }));
-        check("/stat", Some(What::Stat));
+        let check = |path: &str, expected: Option<RspamdEndpoint>| {
+            assert_eq!(RspamdEndpoint::of(path), expected, "{path}")
+        };
+        check("/checkv2", Some(RspamdEndpoint::Scan { older: false }));
+        check("/Check", Some(RspamdEndpoint::Scan { older: true }));
+        check("/symbols", Some(RspamdEndpoint::Scan { older: true }));
+        check("/learnham", Some(RspamdEndpoint::Learn { spam: false }));
+        check("/stat", Some(RspamdEndpoint::Stat));
         check("/", None);
         check("/etc/passwd", None);
     }

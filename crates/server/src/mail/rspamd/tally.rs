@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::LearnedTotal;
+use engine::TrainingTotal;
 use serde_json::{Map, Value, json};
 
-use super::answer::{ACTIONS, Judged};
+use super::answer::{ACTIONS, RspamdResult};
 
 /// As many durations as Rspamd tells.
 const TIMES_MAX: usize = 31;
 
 /// Counts of one listener.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct RspamdTally {
     started: Instant,
     actions: [AtomicU64; ACTIONS.len()],
     spam: AtomicU64,
@@ -25,9 +25,9 @@ pub(crate) struct Tally {
     times: Mutex<VecDeque<f64>>,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally {
+impl Default for RspamdTally {
+    fn default() -> RspamdTally {
+        RspamdTally {
             started: Instant::now(),
             actions: Default::default(),
             spam: AtomicU64::default(),
@@ -39,13 +39,13 @@ impl Default for Tally {
 }
 
 /// Messages that were learned: by the classifier that knows most, as each learns the same ones.
-fn total(classifiers: &[LearnedTotal]) -> u64 {
+fn total(classifiers: &[TrainingTotal]) -> u64 {
     classifiers.iter().map(|of| of.bad.saturating_add(of.good)).max().unwrap_or(0)
 }
 
-impl Tally {
+impl RspamdTally {
     /// Counts a message.
-    pub(crate) fn scanned(&self, judged: &Judged, took: Duration) {
+    pub(crate) fn scanned(&self, judged: &RspamdResult, took: Duration) {
         if let Some(index) = ACTIONS.iter().position(|action| *action == judged.action) {
             self.actions[index].fetch_add(1, Relaxed);
         }
@@ -71,14 +71,14 @@ impl Tally {
     }
 
     /// The answer to `/stat`, with what classifiers have learned, from whomever. What Rspamd says of its memory is 0.
-    pub(crate) fn stat(&self, version: &str, classifiers: &[LearnedTotal]) -> Value {
+    pub(crate) fn stat(&self, version: &str, classifiers: &[TrainingTotal]) -> Value {
         let mut answer = self.common(version, total(classifiers));
         let actions = ACTIONS.iter().zip(&self.actions);
         let actions: Map<String, Value> =
             actions.map(|(name, count)| ((*name).to_owned(), json!(count.load(Relaxed)))).collect();
         let times: Vec<f64> =
             self.times.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        let class = |of: &LearnedTotal, class: &str, learned: u64| {
+        let class = |of: &TrainingTotal, class: &str, learned: u64| {
             json!({
                 "symbol": format!("{}_{class}", of.classifier.to_uppercase()), "type": "ledger",
                 "revision": learned, "used": 0, "total": 0, "size": 0, "languages": 0, "users": 1,
@@ -112,7 +112,7 @@ impl Tally {
     }
 
     /// The answer to `/auth`, of which `rspamc uptime` shows a part.
-    pub(crate) fn auth(&self, version: &str, classifiers: &[LearnedTotal]) -> Value {
+    pub(crate) fn auth(&self, version: &str, classifiers: &[TrainingTotal]) -> Value {
         let mut answer = self.common(version, total(classifiers));
         let names = ["clean", "greylist", "probable", "rewrite_subject", "soft_reject", "reject"];
         answer.insert("auth".to_owned(), json!("ok"));
@@ -126,16 +126,22 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::answer::Ticket;
+    use crate::mail::answer::IdFieldAction;
 
     #[test]
     fn scans_are_counted_by_action() {
-        let tally = Tally::default();
+        let tally = RspamdTally::default();
         for _ in 0..40 {
-            tally.scanned(&Judged::undecided(true, "", Ticket::Remove, None), Duration::from_millis(500));
+            tally.scanned(
+                &RspamdResult::undecided(true, "", IdFieldAction::Remove, None),
+                Duration::from_millis(500),
+            );
         }
-        tally.scanned(&Judged::undecided(false, "", Ticket::Remove, None), Duration::from_secs(2));
-        let learned = LearnedTotal { classifier: "learned".to_owned(), bad: 1, good: 2 };
+        tally.scanned(
+            &RspamdResult::undecided(false, "", IdFieldAction::Remove, None),
+            Duration::from_secs(2),
+        );
+        let learned = TrainingTotal { classifier: "learned".to_owned(), bad: 1, good: 2 };
         let stat = tally.stat("v", &[learned]);
         assert_eq!(stat["statfiles"][1]["symbol"], "LEARNED_HAM");
         assert_eq!(

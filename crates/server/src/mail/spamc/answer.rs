@@ -2,13 +2,13 @@
 //!
 //! (Source: `spamd/PROTOCOL` of SpamAssassin, and what its spamd 4.0.1 was seen to answer.)
 
-use engine::report::ID_FIELD;
+use engine::feedback::ID_FIELD;
 use engine::{Decision, ListenerPlan, MailReply};
 
-use crate::mail::answer::Ticket;
+use crate::mail::answer::IdFieldAction;
 use crate::mail::command::RequestLine;
 use crate::mail::header;
-use crate::mail::told::{self, Scored, Symbol, on_one_line};
+use crate::mail::score::{self, FiredSymbol, PrintedScore, on_one_line};
 
 /// Fields that are put in begin so, and such fields of others are taken out.
 pub(super) const STALE: [&str; 2] = ["X-Spam-", ID_FIELD];
@@ -18,7 +18,7 @@ const THRESHOLD: f64 = 5.0;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum SpamcCommand {
     Check,
     Symbols,
     Report,
@@ -30,18 +30,18 @@ pub(crate) enum Command {
     Skip,
 }
 
-impl Command {
-    pub(crate) fn named(name: &str) -> Option<Command> {
+impl SpamcCommand {
+    pub(crate) fn named(name: &str) -> Option<SpamcCommand> {
         Some(match name {
-            "CHECK" => Command::Check,
-            "SYMBOLS" => Command::Symbols,
-            "REPORT" => Command::Report,
-            "REPORT_IFSPAM" => Command::ReportIfSpam,
-            "PROCESS" => Command::Process,
-            "HEADERS" => Command::Headers,
-            "TELL" => Command::Tell,
-            "PING" => Command::Ping,
-            "SKIP" => Command::Skip,
+            "CHECK" => SpamcCommand::Check,
+            "SYMBOLS" => SpamcCommand::Symbols,
+            "REPORT" => SpamcCommand::Report,
+            "REPORT_IFSPAM" => SpamcCommand::ReportIfSpam,
+            "PROCESS" => SpamcCommand::Process,
+            "HEADERS" => SpamcCommand::Headers,
+            "TELL" => SpamcCommand::Tell,
+            "PING" => SpamcCommand::Ping,
+            "SKIP" => SpamcCommand::Skip,
             _ => return None,
         })
     }
@@ -49,18 +49,18 @@ impl Command {
 
 /// Codes of `sysexits.h` that spamd answers with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum SpamdExitCode {
     Unavailable = 69,
     TemporaryFailure = 75,
     Protocol = 76,
 }
 
 /// A refusal; clients then go on as if there were no filter, or ask for a later attempt where they were told to.
-pub(crate) fn refusal(code: Code, why: &str) -> Vec<u8> {
+pub(crate) fn refusal(code: SpamdExitCode, why: &str) -> Vec<u8> {
     let label = match code {
-        Code::Unavailable => "Service Unavailable",
-        Code::TemporaryFailure => "Temporary Failure",
-        Code::Protocol => "Bad header line",
+        SpamdExitCode::Unavailable => "Service Unavailable",
+        SpamdExitCode::TemporaryFailure => "Temporary Failure",
+        SpamdExitCode::Protocol => "Bad header line",
     };
     format!("SPAMD/1.0 {} {label}: {}\r\n", code as u8, on_one_line(why, 200)).into_bytes()
 }
@@ -71,83 +71,83 @@ pub(crate) fn pong() -> Vec<u8> {
 }
 
 /// What was judged, in the terms of spamd.
-pub(crate) struct Judged {
-    scored: Scored,
-    symbols: Vec<Row>,
+pub(crate) struct SpamdResult {
+    scored: PrintedScore,
+    symbols: Vec<SpamdReportLine>,
     /// The decision's name; empty for a message that was let pass undecided.
     id: String,
-    ticket: Ticket,
+    id_field: IdFieldAction,
 }
 
 /// A line of a report.
-struct Row {
+struct SpamdReportLine {
     name: String,
     score: f64,
     text: String,
 }
 
-impl Judged {
+impl SpamdResult {
     /// `None` for what spamd has no word for: the client is to come again.
-    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan, ticket: Ticket) -> Option<Judged> {
-        let over = match told::reply(plan, decision.verdict.action) {
+    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan, ticket: IdFieldAction) -> Option<SpamdResult> {
+        let over = match score::reply(plan, decision.verdict.action) {
             MailReply::Pass => false,
             MailReply::Defer => return None,
             _ => true,
         };
-        let threshold = told::begins(told::bands(&decision.pipeline), |action| {
-            !matches!(told::reply(plan, action), MailReply::Pass | MailReply::Defer)
+        let threshold = score::begins(score::bands(&decision.pipeline), |action| {
+            !matches!(score::reply(plan, action), MailReply::Pass | MailReply::Defer)
         });
-        let row = |symbol: Symbol<'_>| {
+        let row = |symbol: FiredSymbol<'_>| {
             let text = if symbol.description.is_empty() {
                 symbol.options.join(", ")
             } else {
                 symbol.description.to_owned()
             };
-            Row { name: symbol.name.to_owned(), score: symbol.score, text }
+            SpamdReportLine { name: symbol.name.to_owned(), score: symbol.score, text }
         };
-        Some(Judged {
-            scored: Scored::new(decision.verdict.score, threshold.unwrap_or(THRESHOLD), over, 1),
-            symbols: told::symbols(decision).map(row).collect(),
+        Some(SpamdResult {
+            scored: PrintedScore::new(decision.verdict.score, threshold.unwrap_or(THRESHOLD), over, 1),
+            symbols: score::symbols(decision).map(row).collect(),
             id: decision.id.to_string(),
-            ticket,
+            id_field: ticket,
         })
     }
 
     /// A message that is let pass undecided.
-    pub(crate) fn passed() -> Judged {
-        Judged {
-            scored: Scored::new(0.0, THRESHOLD, false, 1),
+    pub(crate) fn passed() -> SpamdResult {
+        SpamdResult {
+            scored: PrintedScore::new(0.0, THRESHOLD, false, 1),
             symbols: Vec::new(),
             id: String::new(),
-            ticket: Ticket::Remove,
+            id_field: IdFieldAction::Remove,
         }
     }
 
     /// The answer to a command for a message. Versions before 1.3 know no two header lines, and those before 1.2
     /// none, in an answer with a message.
-    pub(crate) fn answer(&self, command: Command, line: &RequestLine, message: &[u8]) -> Vec<u8> {
-        let Scored { over, score, threshold } = self.scored;
+    pub(crate) fn answer(&self, command: SpamcCommand, line: &RequestLine, message: &[u8]) -> Vec<u8> {
+        let PrintedScore { over, score, threshold } = self.scored;
         let word = match (command, over) {
-            (Command::ReportIfSpam, true) => "Yes",
-            (Command::ReportIfSpam, false) => "No",
+            (SpamcCommand::ReportIfSpam, true) => "Yes",
+            (SpamcCommand::ReportIfSpam, false) => "No",
             (_, true) => "True",
             (_, false) => "False",
         };
         let spam = format!("Spam: {word} ; {score:.1} / {threshold:.1}\r\n");
         let body = match command {
-            Command::Symbols => {
+            SpamcCommand::Symbols => {
                 let line_end = if line.version < (1, 3) { "\r\n" } else { "" };
                 format!("{}{line_end}", self.names()).into_bytes()
             }
-            Command::Report => self.report().into_bytes(),
-            Command::ReportIfSpam if over => self.report().into_bytes(),
-            Command::Process => self.marked(message),
-            Command::Headers => header::only_header(&self.marked(message)).to_vec(),
+            SpamcCommand::Report => self.report().into_bytes(),
+            SpamcCommand::ReportIfSpam if over => self.report().into_bytes(),
+            SpamcCommand::Process => self.marked(message),
+            SpamcCommand::Headers => header::only_header(&self.marked(message)).to_vec(),
             _ => Vec::new(),
         };
         let length = format!("Content-length: {}\r\n", body.len());
-        let gives_back = matches!(command, Command::Process | Command::Headers);
-        let mut answer = if command == Command::Check || !gives_back && line.version < (1, 3) {
+        let gives_back = matches!(command, SpamcCommand::Process | SpamcCommand::Headers);
+        let mut answer = if command == SpamcCommand::Check || !gives_back && line.version < (1, 3) {
             format!("SPAMD/1.1 0 EX_OK\r\n{spam}\r\n")
         } else if line.version < (1, 2) {
             "SPAMD/1.0 0 EX_OK\r\n".to_owned()
@@ -169,7 +169,7 @@ impl Judged {
     }
 
     fn report(&self) -> String {
-        let Scored { over, score, threshold } = self.scored;
+        let PrintedScore { over, score, threshold } = self.scored;
         let mut report = format!(
             "Tollhouse {} this message{}{}.\n\n\
              Content analysis details:   ({score:.1} points, {threshold:.1} required)\n\n\
@@ -189,7 +189,7 @@ impl Judged {
         }
         report.push('\n');
         // From here Exim's configuration takes what it puts into the message.
-        if let Ticket::Write(ticket) = &self.ticket {
+        if let IdFieldAction::Write(ticket) = &self.id_field {
             report += &format!("{ID_FIELD}: {ticket}\n");
         }
         report
@@ -197,7 +197,7 @@ impl Judged {
 
     /// The message with the fields that spamd puts in.
     fn marked(&self, message: &[u8]) -> Vec<u8> {
-        let Scored { over, score, threshold } = self.scored;
+        let PrintedScore { over, score, threshold } = self.scored;
         let mut added = vec![("X-Spam-Checker-Version", format!("Tollhouse {}", env!("CARGO_PKG_VERSION")))];
         if over {
             added.push(("X-Spam-Flag", "YES".to_owned()));
@@ -217,7 +217,7 @@ impl Judged {
         if !self.id.is_empty() {
             added.push(("X-Spam-Decision", self.id.clone()));
         }
-        if let Ticket::Write(ticket) = &self.ticket {
+        if let IdFieldAction::Write(ticket) = &self.id_field {
             added.push((ID_FIELD, ticket.clone()));
         }
         if over {
@@ -255,7 +255,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Returns the answer to TELL: what of `local` and `remote` was set, and removed.
-pub(crate) fn told(set: &[&str], removed: &[&str]) -> Vec<u8> {
+pub(crate) fn tell_response(set: &[&str], removed: &[&str]) -> Vec<u8> {
     let mut answer = "SPAMD/1.1 0 EX_OK\r\n".to_owned();
     for (name, done) in [("DidSet", set), ("DidRemove", removed)] {
         if !done.is_empty() {
@@ -270,10 +270,14 @@ pub(crate) fn told(set: &[&str], removed: &[&str]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn judged(score: f64, over: bool) -> Judged {
-        let row = |name: &str, score, text: &str| Row { name: name.to_owned(), score, text: text.to_owned() };
-        Judged {
-            scored: Scored::new(score, 4.0, over, 1),
+    fn judged(score: f64, over: bool) -> SpamdResult {
+        let row = |name: &str, score, text: &str| SpamdReportLine {
+            name: name.to_owned(),
+            score,
+            text: text.to_owned(),
+        };
+        SpamdResult {
+            scored: PrintedScore::new(score, 4.0, over, 1),
             symbols: vec![
                 row(
                     "LINKS",
@@ -283,7 +287,7 @@ mod tests {
                 row("AGE", -1.0, ""),
             ],
             id: "01k9s4x7qc000".to_owned(),
-            ticket: Ticket::Write("1-2".to_owned()),
+            id_field: IdFieldAction::Write("1-2".to_owned()),
         }
     }
 
@@ -291,30 +295,34 @@ mod tests {
         RequestLine { command: "CHECK".to_owned(), protocol: "SPAMC".to_owned(), version }
     }
 
-    fn answer(judged: &Judged, command: Command, version: (u16, u16)) -> String {
+    fn answer(judged: &SpamdResult, command: SpamcCommand, version: (u16, u16)) -> String {
         String::from_utf8(judged.answer(command, &line(version), b"A: b\n\nbody\n")).unwrap()
     }
 
     #[test]
     fn answers_are_framed_by_version() {
         let spam = judged(8.64, true);
-        let check = |command: Command, version: (u16, u16), expected: &str| {
+        let check = |command: SpamcCommand, version: (u16, u16), expected: &str| {
             let answer = answer(&spam, command, version);
             assert!(answer.starts_with(expected), "{answer}");
         };
-        check(Command::Check, (1, 5), "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 8.6 / 4.0\r\n\r\n");
+        check(SpamcCommand::Check, (1, 5), "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 8.6 / 4.0\r\n\r\n");
         check(
-            Command::Symbols,
+            SpamcCommand::Symbols,
             (1, 5),
             "SPAMD/1.1 0 EX_OK\r\nContent-length: 9\r\nSpam: True ; 8.6 / 4.0\r\n\r\nAGE,LINKS",
         );
-        check(Command::Symbols, (1, 2), "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 8.6 / 4.0\r\n\r\nAGE,LINKS\r\n");
-        check(Command::Report, (1, 2), "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 8.6 / 4.0\r\n\r\nTollhouse ");
-        check(Command::Process, (1, 2), "SPAMD/1.1 0 EX_OK\r\nContent-length: ");
-        check(Command::Process, (1, 1), "SPAMD/1.0 0 EX_OK\r\nX-Spam-Checker-Version: ");
+        check(
+            SpamcCommand::Symbols,
+            (1, 2),
+            "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 8.6 / 4.0\r\n\r\nAGE,LINKS\r\n",
+        );
+        check(SpamcCommand::Report, (1, 2), "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 8.6 / 4.0\r\n\r\nTollhouse ");
+        check(SpamcCommand::Process, (1, 2), "SPAMD/1.1 0 EX_OK\r\nContent-length: ");
+        check(SpamcCommand::Process, (1, 1), "SPAMD/1.0 0 EX_OK\r\nX-Spam-Checker-Version: ");
         let ham = judged(8.64, false);
         assert_eq!(
-            answer(&ham, Command::ReportIfSpam, (1, 5)),
+            answer(&ham, SpamcCommand::ReportIfSpam, (1, 5)),
             "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: No ; 3.9 / 4.0\r\n\r\n"
         );
     }
@@ -335,7 +343,7 @@ mod tests {
     #[test]
     fn messages_are_marked() {
         let version = env!("CARGO_PKG_VERSION");
-        let answer = answer(&judged(8.64, true), Command::Process, (1, 5));
+        let answer = answer(&judged(8.64, true), SpamcCommand::Process, (1, 5));
         let (head, message) = answer.split_once("\r\n\r\n").unwrap();
         assert_eq!(
             head,
@@ -356,18 +364,18 @@ mod tests {
     #[test]
     fn telling_names_what_was_done() {
         assert_eq!(
-            told(&["local", "remote"], &[]),
+            tell_response(&["local", "remote"], &[]),
             b"SPAMD/1.1 0 EX_OK\r\nDidSet: local,remote\r\nContent-length: 0\r\n\r\n"
         );
         assert_eq!(
-            told(&[], &["remote"]),
+            tell_response(&[], &["remote"]),
             b"SPAMD/1.1 0 EX_OK\r\nDidRemove: remote\r\nContent-length: 0\r\n\r\n"
         );
     }
 
     #[test]
     fn refusals_are_one_line() {
-        let refused = String::from_utf8(refusal(Code::Protocol, "a\r\nSpam: True")).unwrap();
+        let refused = String::from_utf8(refusal(SpamdExitCode::Protocol, "a\r\nSpam: True")).unwrap();
         assert_eq!(refused, "SPAMD/1.0 76 Bad header line: a  Spam: True\r\n");
     }
 }

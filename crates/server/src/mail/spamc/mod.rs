@@ -10,18 +10,21 @@ use std::sync::Arc;
 use content::message::Envelope;
 use tokio::time::timeout;
 
-use self::answer::{Code, Command, Judged, STALE, pong, refusal, told};
-use super::command::{Headers, RequestLine};
-use super::reading::{ReadError, Reader};
-use super::told::defers;
-use super::unpack::{Packing, UnpackError};
-use super::{Body, Face, LearnError, Message, Outcome, Trouble, header, unpacked};
-use crate::listen::{Stop, Stream};
+use self::answer::{STALE, SpamcCommand, SpamdExitCode, SpamdResult, pong, refusal, tell_response};
+use super::command::{HeaderLines, RequestLine};
+use super::command_reader::{CommandReadError, CommandReader};
+use super::content_encoding::{DecompressError, MessageEncoding};
+use super::score::defers;
+use super::{
+    DecisionFailure, LearnError, ListenerContext, MailMessage, MessageBody, MessageOutcome, decompressed,
+    header,
+};
+use crate::listener::{ListenerStream, ShutdownSignal};
 use crate::shares::Caller;
 
 /// Holds the one exchange of a connection.
-pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
-    let mut reader = Reader::new(stream, Vec::new());
+pub(super) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {
+    let mut reader = CommandReader::new(stream, Vec::new());
     let listener = face.plan.name.as_str();
     // All of a request has to come within the time that a connection may be silent.
     let exchange = timeout(face.idle(), async {
@@ -34,17 +37,17 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
     let asked = match exchange.await {
         Ok(Ok(Some(asked))) => asked,
         Ok(Ok(None)) => return,
-        Ok(Err(ReadError::Gone(error))) => {
+        Ok(Err(CommandReadError::Gone(error))) => {
             tracing::debug!(%error, listener, "a request was not finished");
             return;
         }
-        Ok(Err(ReadError::Slow(slow))) => {
+        Ok(Err(CommandReadError::Slow(slow))) => {
             face.misused(reader.client(), "slow-body", &slow);
-            Asked::Answered(refusal(Code::TemporaryFailure, &slow.to_string()))
+            SpamcRequest::Answered(refusal(SpamdExitCode::TemporaryFailure, &slow.to_string()))
         }
         Ok(Err(error)) => {
             tracing::debug!(%error, listener, "a request was refused");
-            Asked::Answered(refusal(Code::Protocol, &error.to_string()))
+            SpamcRequest::Answered(refusal(SpamdExitCode::Protocol, &error.to_string()))
         }
         Err(_) => {
             tracing::debug!(listener, "a request did not come in time");
@@ -52,8 +55,8 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
         }
     };
     let answer = match asked {
-        Asked::Answered(answer) => answer,
-        Asked::Message(request) => answered(&face, *request).await,
+        SpamcRequest::Answered(answer) => answer,
+        SpamcRequest::Message(request) => answered(&face, *request).await,
     };
     if let Err(error) = reader.finish(&answer).await {
         tracing::debug!(%error, listener, "an answer was not taken");
@@ -61,7 +64,7 @@ pub(super) async fn converse(stream: Stream, face: Arc<Face>, mut stop: Stop) {
 }
 
 /// A request that was read.
-enum Asked {
+enum SpamcRequest {
     /// It needs no message.
     Answered(Vec<u8>),
     Message(Box<MessageRequest>),
@@ -69,43 +72,51 @@ enum Asked {
 
 /// A command with its message.
 struct MessageRequest {
-    command: Command,
+    command: SpamcCommand,
     line: RequestLine,
-    headers: Headers,
-    body: Body,
+    headers: HeaderLines,
+    body: MessageBody,
 }
 
 /// Reads a request; `None` for one that wants no answer.
-async fn request(reader: &mut Reader, face: &Face) -> Result<Option<Asked>, ReadError> {
+async fn request(
+    reader: &mut CommandReader,
+    face: &ListenerContext,
+) -> Result<Option<SpamcRequest>, CommandReadError> {
     let line = reader.line().await?;
-    let command = Command::named(&line.command).filter(|_| line.protocol == "SPAMC");
+    let command = SpamcCommand::named(&line.command).filter(|_| line.protocol == "SPAMC");
     let command = match command {
-        Some(Command::Skip) => return Ok(None),
-        Some(Command::Ping) => return Ok(Some(Asked::Answered(pong()))),
+        Some(SpamcCommand::Skip) => return Ok(None),
+        Some(SpamcCommand::Ping) => return Ok(Some(SpamcRequest::Answered(pong()))),
         Some(command) => command,
-        None => return Ok(Some(Asked::Answered(refusal(Code::Protocol, "no such command of SPAMC")))),
+        None => {
+            return Ok(Some(SpamcRequest::Answered(refusal(
+                SpamdExitCode::Protocol,
+                "no such command of SPAMC",
+            ))));
+        }
     };
     // The first version of the protocol had no headers.
-    let headers = if line.version > (1, 0) { reader.headers().await? } else { Headers::default() };
+    let headers = if line.version > (1, 0) { reader.headers().await? } else { HeaderLines::default() };
     let length = headers.content_length()?;
     let mut body = face.body(Caller::of_peer(reader.client()));
     reader.body(length, &mut body).await?;
-    Ok(Some(Asked::Message(Box::new(MessageRequest { command, line, headers, body }))))
+    Ok(Some(SpamcRequest::Message(Box::new(MessageRequest { command, line, headers, body }))))
 }
 
-async fn answered(face: &Face, request: MessageRequest) -> Vec<u8> {
+async fn answered(face: &ListenerContext, request: MessageRequest) -> Vec<u8> {
     let MessageRequest { command, line, headers, body } = request;
     let body = match plain(face, &headers, body).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
-    if command == Command::Tell {
+    if command == SpamcCommand::Tell {
         return tell(face, &headers, body).await;
     }
     // To give back a message of which a part is missing would lose mail.
-    let gives_back = matches!(command, Command::Process | Command::Headers);
+    let gives_back = matches!(command, SpamcCommand::Process | SpamcCommand::Headers);
     if gives_back && !body.is_whole() {
-        return refusal(Code::Unavailable, "the message is too large to be given back");
+        return refusal(SpamdExitCode::Unavailable, "the message is too large to be given back");
     }
     let bytes = body.bytes().len();
     let read = move || {
@@ -118,47 +129,53 @@ async fn answered(face: &Face, request: MessageRequest) -> Vec<u8> {
         .map_or_else(|late| (Err(late), None), |(message, given_back)| (Ok(message), given_back));
     let outcome = face.decide(message).await;
     // The protocol does not say to whom a message goes, and what its fields say of that anybody can write.
-    let ticket = face.ticket(outcome.id(), &[]);
+    let ticket = face.id_field_action(outcome.id(), &[]);
     let judged = match outcome {
-        Outcome::Decided(decision) => Judged::of(&decision, &face.plan, ticket),
-        Outcome::FailOpen(_) => Some(Judged::passed()),
-        Outcome::FailClosed(_) if !defers(&face.plan) => Some(Judged::passed()),
-        Outcome::FailClosed(trouble) => return refusal(Code::TemporaryFailure, &trouble.to_string()),
+        MessageOutcome::Decided(decision) => SpamdResult::of(&decision, &face.plan, ticket),
+        MessageOutcome::FailOpen(_) => Some(SpamdResult::passed()),
+        MessageOutcome::FailClosed(_) if !defers(&face.plan) => Some(SpamdResult::passed()),
+        MessageOutcome::FailClosed(trouble) => {
+            return refusal(SpamdExitCode::TemporaryFailure, &trouble.to_string());
+        }
     };
     let Some(judged) = judged else {
-        return refusal(Code::TemporaryFailure, "the message is to be sent again later");
+        return refusal(SpamdExitCode::TemporaryFailure, "the message is to be sent again later");
     };
     if !gives_back {
         return judged.answer(command, &line, &[]);
     }
     // What cannot be given back, because it was not even looked at, nobody may take for empty.
-    let Some(body) = given_back.filter(Body::is_whole) else {
-        return refusal(Code::TemporaryFailure, &Trouble::Overloaded.to_string());
+    let Some(body) = given_back.filter(MessageBody::is_whole) else {
+        return refusal(SpamdExitCode::TemporaryFailure, &DecisionFailure::Overloaded.to_string());
     };
     match face.aside(bytes, move || judged.answer(command, &line, body.bytes())).await {
         Ok(answer) => answer,
-        Err(late) => refusal(Code::TemporaryFailure, &late.to_string()),
+        Err(late) => refusal(SpamdExitCode::TemporaryFailure, &late.to_string()),
     }
 }
 
 /// The message without its compression.
-async fn plain(face: &Face, headers: &Headers, body: Body) -> Result<Body, Vec<u8>> {
+async fn plain(
+    face: &ListenerContext,
+    headers: &HeaderLines,
+    body: MessageBody,
+) -> Result<MessageBody, Vec<u8>> {
     let Some(packing) = headers.get("compress") else { return Ok(body) };
     if !packing.eq_ignore_ascii_case("zlib") {
-        return Err(refusal(Code::Protocol, "(compression type not supported)"));
+        return Err(refusal(SpamdExitCode::Protocol, "(compression type not supported)"));
     }
-    match unpacked(face, body, Packing::Zlib).await {
+    match decompressed(face, body, MessageEncoding::Zlib).await {
         Ok(body) => Ok(body),
-        Err(error @ UnpackError::Damaged) => Err(refusal(Code::Protocol, &error.to_string())),
-        Err(error @ (UnpackError::TooLarge | UnpackError::TooCostly | UnpackError::Slow)) => {
-            Err(refusal(Code::Unavailable, &error.to_string()))
+        Err(error @ DecompressError::Damaged) => Err(refusal(SpamdExitCode::Protocol, &error.to_string())),
+        Err(error @ (DecompressError::TooLarge | DecompressError::TooCostly | DecompressError::Slow)) => {
+            Err(refusal(SpamdExitCode::Unavailable, &error.to_string()))
         }
     }
 }
 
 /// The message as it is judged and learned: as it came from the sender's side, with an envelope from what the local
 /// mail server wrote into it.
-fn message(body: Body) -> Message {
+fn message(body: MessageBody) -> MailMessage {
     let (said, bytes) = header::unwrapped(body.bytes());
     let own = Envelope::from_headers(bytes);
     let start = body.bytes().len() - bytes.len();
@@ -167,14 +184,14 @@ fn message(body: Body) -> Message {
         recipients: if said.recipients.is_empty() { own.recipients } else { said.recipients },
         ..own
     };
-    Message { body: body.after(start), envelope, time: None, id: None }
+    MailMessage { body: body.after(start), envelope, time: None, id: None }
 }
 
 /// Takes in what somebody says about a message.
-async fn tell(face: &Face, headers: &Headers, body: Body) -> Vec<u8> {
+async fn tell(face: &ListenerContext, headers: &HeaderLines, body: MessageBody) -> Vec<u8> {
     if !face.plan.learn {
         return refusal(
-            Code::Unavailable,
+            SpamdExitCode::Unavailable,
             "TELL commands are not enabled, set `learn = true` for this listener",
         );
     }
@@ -184,14 +201,14 @@ async fn tell(face: &Face, headers: &Headers, body: Body) -> Vec<u8> {
     let [set_local, set_remote] = ["local", "remote"].map(|place| names("set", place));
     let [remove_local, remove_remote] = ["local", "remote"].map(|place| names("remove", place));
     if set_local && remove_local || set_remote && remove_remote {
-        return refusal(Code::Protocol, "(to set and to remove the same is not possible)");
+        return refusal(SpamdExitCode::Protocol, "(to set and to remove the same is not possible)");
     }
     let class = headers.get("message-class").map(str::to_ascii_lowercase);
     let sets = set_local || set_remote;
     let class = match class.as_deref() {
         Some(class @ ("spam" | "ham")) => Some(class),
         None if !sets => None,
-        _ => return refusal(Code::Protocol, "(Message-class header contains invalid class)"),
+        _ => return refusal(SpamdExitCode::Protocol, "(Message-class header contains invalid class)"),
     };
     // What this program or a spamd has put in is not the sender's.
     let body = Arc::new(body);
@@ -218,13 +235,13 @@ async fn tell(face: &Face, headers: &Headers, body: Body) -> Vec<u8> {
             Err(error) => return unlearned(&error),
         }
     }
-    told(&set, &removed)
+    tell_response(&set, &removed)
 }
 
 /// Returns what is told of what could not be learned, or forgotten.
 fn unlearned(error: &LearnError) -> Vec<u8> {
     match error {
-        LearnError::NoClass(_) => refusal(Code::Unavailable, &error.to_string()),
-        LearnError::Trouble(trouble) => refusal(Code::TemporaryFailure, &trouble.to_string()),
+        LearnError::NoClass(_) => refusal(SpamdExitCode::Unavailable, &error.to_string()),
+        LearnError::Failure(trouble) => refusal(SpamdExitCode::TemporaryFailure, &trouble.to_string()),
     }
 }

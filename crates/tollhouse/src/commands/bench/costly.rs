@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use content::budget::Cancellation;
-use content::hostile::{FAMILIES, Family};
 use content::message::{self, Envelope};
+use content::worst_case::{FAMILIES, WorstCaseFamily};
 use engine::Pipeline;
 use event::Value;
 use serde::Serialize;
 
-use super::{Watch, in_memory};
+use super::{Stopwatch, in_memory};
 use crate::clock;
 use crate::console::{DIM, Output, Progress};
-use crate::exit::{Exit, Failure};
-use crate::options::{JsonOption, Local};
-use crate::reading::{EnvelopeSource, MessageOptions, Ready, ThreadsOption, each_message, message_pipeline};
+use crate::exit::{CommandError, Exit};
+use crate::message_reader::{
+    EnvelopeOption, MessageOptions, PreparedMessage, ThreadsOption, each_message, message_pipeline,
+};
+use crate::options::{JsonOption, LocalEngine};
 
 /// Messages that were made to cost much, from bytes to verdict, in memory
 #[derive(clap::Args)]
@@ -31,7 +33,7 @@ First come messages that are large, then the worst that are known for each reade
 family the one that is read slowest.
 With --ham and --spam the mail in there is learned first, all of it as if it came now, so that the
 classifier has something to look up. Memory is what the process had at most meanwhile, the message itself and the engine included.")]
-pub(super) struct Args {
+pub(super) struct CostlyBenchArgs {
     /// Size of the messages, of what they are meant to be
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
@@ -47,7 +49,7 @@ pub(super) struct Args {
 
 /// A result. `docs/cli.md` documents the fields.
 #[derive(Serialize)]
-struct Measured {
+struct CostlyMeasurement {
     bench: &'static str,
     message: &'static str,
     /// What the message repeats, where it is of a family.
@@ -71,7 +73,7 @@ struct Measured {
 const FAMILY_BYTES: usize = 1_000_000;
 
 /// Text of a message; of so many pieces, bytes and the like where the largest has 100 percent.
-type Make = fn(u32) -> String;
+type MessageMaker = fn(u32) -> String;
 
 const HEAD: &str =
     "From: a@b.example\nTo: c@d.example\nSubject: costly\nDate: Sun, 17 May 2026 10:00:00 +0000\n";
@@ -89,7 +91,7 @@ fn attached(content: &str) -> String {
 }
 
 /// Names of the messages, and how they are made.
-const COSTLY: [(&str, Make); 8] = [
+const COSTLY: [(&str, MessageMaker); 8] = [
     ("10,000 parts", |percent| mixed(&attached("aGVsbG8=").repeat(100 * percent as usize))),
     ("10,000 parts within each other", |percent| {
         let open = |n| format!("Content-Type: multipart/mixed; boundary=b{n}\n\n--b{n}\n");
@@ -140,19 +142,24 @@ fn forget_peak() -> bool {
 }
 
 /// Learns mail as of a class; answers how many messages that were.
-fn learn(local: &Local, pipeline: &Arc<Pipeline>, paths: &[PathBuf], class: &str) -> Result<u64, Failure> {
+fn learn(
+    local: &LocalEngine,
+    pipeline: &Arc<Pipeline>,
+    paths: &[PathBuf],
+    class: &str,
+) -> Result<u64, CommandError> {
     if paths.is_empty() {
         return Ok(0);
     }
     let options = MessageOptions {
         files: paths.to_vec(),
         message_time: false,
-        envelope: EnvelopeSource::Headers,
+        envelope: EnvelopeOption::Headers,
         pipeline: None,
         threads: ThreadsOption::default(),
     };
     let mut learned = 0;
-    let take = |ready: Ready<()>| {
+    let take = |ready: PreparedMessage<()>| {
         pollster::block_on(local.engine().learn(ready.prepared, &ready.name, class))?;
         learned += 1;
         Ok(())
@@ -162,12 +169,16 @@ fn learn(local: &Local, pipeline: &Arc<Pipeline>, paths: &[PathBuf], class: &str
 }
 
 /// Judges a message, once and alone.
-fn measure(local: &Local, pipeline: &Arc<Pipeline>, raw: Vec<u8>) -> Result<Measured, Failure> {
+fn measure(
+    local: &LocalEngine,
+    pipeline: &Arc<Pipeline>,
+    raw: Vec<u8>,
+) -> Result<CostlyMeasurement, CommandError> {
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     let raw: Arc<[u8]> = raw.into();
     let bytes = raw.len();
     let is_fresh = forget_peak();
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let event = message::event(Arc::clone(&raw), Envelope::from_headers(&raw));
     let read = local.engine().read(pipeline, event, clock::now(), &Cancellation::default());
     let read_cpu = watch.cpu();
@@ -178,7 +189,7 @@ fn measure(local: &Local, pipeline: &Arc<Pipeline>, raw: Vec<u8>) -> Result<Meas
     let decision = pollster::block_on(local.engine().decide(vec![prepared]))?.remove(0);
     let decide_cpu = watch.cpu();
     let peak = peak().filter(|_| is_fresh);
-    Ok(Measured {
+    Ok(CostlyMeasurement {
         bench: "costly",
         message: "",
         unit: None,
@@ -195,29 +206,29 @@ fn measure(local: &Local, pipeline: &Arc<Pipeline>, raw: Vec<u8>) -> Result<Meas
 
 /// Judges the messages of a family; answers what the one cost that was read slowest.
 fn worst(
-    local: &Local,
+    local: &LocalEngine,
     pipeline: &Arc<Pipeline>,
-    family: &Family,
+    family: &WorstCaseFamily,
     bytes: usize,
-) -> Result<Measured, Failure> {
-    let mut worst: Option<Measured> = None;
+) -> Result<CostlyMeasurement, CommandError> {
+    let mut worst: Option<CostlyMeasurement> = None;
     for unit in family.units {
         let measured = measure(local, pipeline, family.message(unit, bytes))?;
         if worst.as_ref().is_none_or(|worst| worst.read_cpu_ms < measured.read_cpu_ms) {
             let unit = unit.escape_ascii().to_string().chars().take(60).collect();
-            worst = Some(Measured { message: family.name, unit: Some(unit), ..measured });
+            worst = Some(CostlyMeasurement { message: family.name, unit: Some(unit), ..measured });
         }
     }
-    worst.ok_or_else(|| Failure::new("a family has no messages"))
+    worst.ok_or_else(|| CommandError::new("a family has no messages"))
 }
 
-impl Measured {
-    fn tell(&self, out: &mut Output) -> Result<(), Failure> {
+impl CostlyMeasurement {
+    fn tell(&self, out: &mut Output) -> Result<(), CommandError> {
         if out.is_json() {
             out.json(self)?;
             return Ok(());
         }
-        let Measured { message, read_cpu_ms, key_cpu_ms, decide_cpu_ms, .. } = self;
+        let CostlyMeasurement { message, read_cpu_ms, key_cpu_ms, decide_cpu_ms, .. } = self;
         let cut = if self.is_cut_short { " (cut short)" } else { "" };
         out.line(format_args!(
             "{message:<32} {:>5.1} MB {DIM}read{DIM:#} {read_cpu_ms:>7.1} ms {DIM}cut{DIM:#} {key_cpu_ms:>6.1} ms {DIM}decided{DIM:#} \
@@ -229,18 +240,18 @@ impl Measured {
     }
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &CostlyBenchArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let local = in_memory("mail")?;
     let pipeline = message_pipeline(&local, None)?;
     let learned = learn(&local, &pipeline, &args.ham, "ham")? + learn(&local, &pipeline, &args.spam, "spam")?;
     for (name, make) in COSTLY {
         let measured = measure(&local, &pipeline, make(args.percent).into_bytes())?;
-        Measured { message: name, learned, ..measured }.tell(&mut out)?;
+        CostlyMeasurement { message: name, learned, ..measured }.tell(&mut out)?;
     }
     for family in FAMILIES {
         let measured = worst(&local, &pipeline, family, FAMILY_BYTES / 100 * args.percent as usize)?;
-        Measured { learned, ..measured }.tell(&mut out)?;
+        CostlyMeasurement { learned, ..measured }.tell(&mut out)?;
     }
     out.flush()?;
     Ok(Exit::Fine)

@@ -20,12 +20,12 @@ use arrow_ipc::writer::StreamWriter;
 use engine::{Config, Directory, Overrides, Plan};
 use serde::Serialize;
 use stats::random::Random;
-use stats::workload::{Distribution, Keys};
+use stats::workload::{KeyDistribution, KeySource};
 use ureq::Agent;
 
-use super::{Served, judge};
+use super::{ServerProcess, judge};
 use crate::console::{DIM, Output, Progress};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
 use crate::options::JsonOption;
 use crate::tally::per_second;
@@ -53,7 +53,7 @@ Examples:
   tollhouse bench events --json
   tollhouse bench events --keys 100000000 --memory 8192 --distribution uniform
   tollhouse bench events --decide             30 rules and a model of 200 trees on each event")]
-pub(super) struct Args {
+pub(super) struct EventsBenchArgs {
     /// Distinct keys
     #[arg(long, default_value_t = 10_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=1_000_000_000))]
     keys: u64,
@@ -70,8 +70,8 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
     /// Which keys come
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Drawn::Zipf, Drawn::Uniform])]
-    distribution: Vec<Drawn>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchDistribution::Zipf, BenchDistribution::Uniform])]
+    distribution: Vec<BenchDistribution>,
     /// Judge each event by 30 rules and a model of 200 trees, and log it
     #[arg(long)]
     decide: bool,
@@ -81,7 +81,7 @@ pub(super) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-enum Drawn {
+enum BenchDistribution {
     /// Zipf's distribution with the exponent 1.0.
     Zipf,
     /// Each key as often as any other.
@@ -90,10 +90,10 @@ enum Drawn {
 
 /// A result. `docs/cli.md` documents the members.
 #[derive(Serialize)]
-struct Measured {
+struct EventsMeasurement {
     bench: &'static str,
     asked: &'static str,
-    distribution: Drawn,
+    distribution: BenchDistribution,
     distinct_keys: u64,
     keys_per_event: usize,
     batch: u32,
@@ -110,7 +110,7 @@ struct Measured {
     disk_bytes_per_key: f64,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &EventsBenchArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let interrupt = Interrupt::watch(None);
     for drawn in &args.distribution {
@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             out.flush()?;
             continue;
         }
-        let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
+        let fields = serde_json::to_value(&measured).map_err(CommandError::new)?;
         for (name, value) in fields.as_object().into_iter().flatten() {
             let value = match value {
                 serde_json::Value::String(text) => text.clone(),
@@ -138,11 +138,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn measure(args: &Args, drawn: Drawn, interrupt: &Interrupt) -> Result<Measured, Failure> {
-    let parent = tempfile::tempdir().map_err(Failure::new)?;
+fn measure(
+    args: &EventsBenchArgs,
+    drawn: BenchDistribution,
+    interrupt: &Interrupt,
+) -> Result<EventsMeasurement, CommandError> {
+    let parent = tempfile::tempdir().map_err(CommandError::new)?;
     let data = parent.path().join("data");
     configure(args, &data)?;
-    let server = Served::start(&data)?;
+    let server = ServerProcess::start(&data)?;
     let pid = server.child.id();
     // Of each kind one key an event.
     let of_a_kind = args.keys / KEYS as u64;
@@ -181,7 +185,7 @@ fn measure(args: &Args, drawn: Drawn, interrupt: &Interrupt) -> Result<Measured,
     let events: u64 = made.iter().map(|(rows, _)| *rows as u64).sum();
     let keys = metric(&server, "tollhouse_ledger_keys")?;
     let per_key = |bytes: f64| bytes / keys.max(1.0);
-    Ok(Measured {
+    Ok(EventsMeasurement {
         bench: "events",
         asked,
         distribution: drawn,
@@ -204,7 +208,7 @@ fn measure(args: &Args, drawn: Drawn, interrupt: &Interrupt) -> Result<Measured,
 }
 
 /// A data directory with twelve kinds and, for decisions, rules and a model.
-fn configure(args: &Args, data: &Path) -> Result<(), Failure> {
+fn configure(args: &EventsBenchArgs, data: &Path) -> Result<(), CommandError> {
     let directory = Directory::create(data, &[])?;
     let mut text = String::from("name = \"events\"\nspace = 9\ninput = \"json\"\n");
     let names: Vec<String> = (0..KEYS).map(|at| format!("k{at}")).collect();
@@ -233,12 +237,12 @@ fn configure(args: &Args, data: &Path) -> Result<(), Failure> {
         text += "[[band]]\nat = 100.0\naction = \"review\"\n";
     }
     let path = directory.config_path();
-    fs::write(&path, &text).map_err(Failure::new)?;
+    fs::write(&path, &text).map_err(CommandError::new)?;
     if !args.decide {
         return Ok(());
     }
     let config = Config::load(&path, &Overrides::default());
-    let plan = Plan::compile(&config).map_err(Failure::new)?;
+    let plan = Plan::compile(&config).map_err(CommandError::new)?;
     let features = plan.pipelines.iter().flat_map(|pipeline| {
         let count = |column: &&event::Column| column.name.ends_with(".count()");
         pipeline.schema.columns().iter().filter(count).map(|column| {
@@ -247,21 +251,25 @@ fn configure(args: &Args, data: &Path) -> Result<(), Failure> {
         })
     });
     let model = judge::made_up_file(features.collect())?;
-    fs::write(data.join("made-up.json"), model).map_err(Failure::new)?;
+    fs::write(data.join("made-up.json"), model).map_err(CommandError::new)?;
     text += "[[model]]\nname = \"made_up\"\nfile = \"made-up.json\"\n";
     text += "[[rule]]\nname = \"MODEL\"\nscore = 1.0\nwhen = \"model('made_up') > 0.9\"\n";
-    fs::write(&path, text).map_err(Failure::new)
+    fs::write(&path, text).map_err(CommandError::new)
 }
 
 /// Batches, each with its number of events.
-type Made = Vec<(usize, Arc<Vec<u8>>)>;
+type EncodedBatches = Vec<(usize, Arc<Vec<u8>>)>;
 
-fn batches_of(args: &Args, drawn: Drawn, of_a_kind: u64) -> Result<Made, Failure> {
+fn batches_of(
+    args: &EventsBenchArgs,
+    drawn: BenchDistribution,
+    of_a_kind: u64,
+) -> Result<EncodedBatches, CommandError> {
     let distribution = match drawn {
-        Drawn::Zipf => Distribution::Zipf { keys: of_a_kind, exponent: 1.0 },
-        Drawn::Uniform => Distribution::Uniform { keys: of_a_kind },
+        BenchDistribution::Zipf => KeyDistribution::Zipf { keys: of_a_kind, exponent: 1.0 },
+        BenchDistribution::Uniform => KeyDistribution::Uniform { keys: of_a_kind },
     };
-    let (mut keys, mut random) = (Keys::new(distribution), Random::new(12));
+    let (mut keys, mut random) = (KeySource::new(distribution), Random::new(12));
     let progress = Progress::new("events are made", Some(args.events));
     let (mut made, mut left) = (Vec::new(), args.events);
     while left > 0 {
@@ -276,13 +284,13 @@ fn batches_of(args: &Args, drawn: Drawn, of_a_kind: u64) -> Result<Made, Failure
 }
 
 /// Rows of key numbers as a stream of columns. A number is another key in each column.
-fn encode(rows: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, Failure> {
-    let column = |at: usize| -> Result<ArrayRef, Failure> {
+fn encode(rows: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, CommandError> {
+    let column = |at: usize| -> Result<ArrayRef, CommandError> {
         let numbers = rows.iter().map(|row| row[at]);
         Ok(match at {
             ADDRESS => {
                 let bytes = numbers.map(|number| (number as u32 | 0x0a00_0000).to_be_bytes());
-                Arc::new(FixedSizeBinaryArray::try_from_iter(bytes).map_err(Failure::new)?)
+                Arc::new(FixedSizeBinaryArray::try_from_iter(bytes).map_err(CommandError::new)?)
             }
             at if TEXTS.contains(&at) => {
                 Arc::new(StringArray::from_iter_values(numbers.map(|number| format!("{number:016x}"))))
@@ -291,28 +299,28 @@ fn encode(rows: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, Failure> {
         })
     };
     let columns =
-        (0..KEYS).map(|at| Ok((format!("k{at}"), column(at)?))).collect::<Result<Vec<_>, Failure>>()?;
-    let batch = RecordBatch::try_from_iter(columns).map_err(Failure::new)?;
+        (0..KEYS).map(|at| Ok((format!("k{at}"), column(at)?))).collect::<Result<Vec<_>, CommandError>>()?;
+    let batch = RecordBatch::try_from_iter(columns).map_err(CommandError::new)?;
     let mut stream = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut stream, &batch.schema()).map_err(Failure::new)?;
-    writer.write(&batch).and_then(|()| writer.finish()).map_err(Failure::new)?;
+    let mut writer = StreamWriter::try_new(&mut stream, &batch.schema()).map_err(CommandError::new)?;
+    writer.write(&batch).and_then(|()| writer.finish()).map_err(CommandError::new)?;
     drop(writer);
     Ok(Arc::new(stream))
 }
 
 /// What a connection sends next.
-type Next<'a> = &'a (dyn Fn(u32) -> Option<Result<Arc<Vec<u8>>, Failure>> + Sync);
+type NextBatch<'a> = &'a (dyn Fn(u32) -> Option<Result<Arc<Vec<u8>>, CommandError>> + Sync);
 
 /// Sends batches on all connections until there are none; answers what each took.
 fn send(
-    args: &Args,
-    server: &Served,
+    args: &EventsBenchArgs,
+    server: &ServerProcess,
     interrupt: &Interrupt,
     asked: &str,
-    next: Next<'_>,
-) -> Result<Vec<Duration>, Failure> {
+    next: NextBatch<'_>,
+) -> Result<Vec<Duration>, CommandError> {
     let url = format!("{}/v1/batch/{asked}", server.address);
-    let one = |connection: u32| -> Result<Vec<Duration>, Failure> {
+    let one = |connection: u32| -> Result<Vec<Duration>, CommandError> {
         let agent = agent();
         let mut took = Vec::new();
         while !interrupt.raised() {
@@ -323,10 +331,11 @@ fn send(
                 .post(&url)
                 .header("content-type", server::arrow::MEDIA_TYPE)
                 .send(body.as_slice())
-                .map_err(Failure::new)?;
-            let read = answer.body_mut().with_config().limit(u64::MAX).read_to_vec().map_err(Failure::new)?;
+                .map_err(CommandError::new)?;
+            let read =
+                answer.body_mut().with_config().limit(u64::MAX).read_to_vec().map_err(CommandError::new)?;
             if !answer.status().is_success() {
-                return Err(Failure::new(String::from_utf8_lossy(&read)));
+                return Err(CommandError::new(String::from_utf8_lossy(&read)));
             }
             took.push(started.elapsed());
         }
@@ -337,7 +346,7 @@ fn send(
             (0..args.connections).map(|connection| scope.spawn(move || one(connection))).collect();
         let mut all = Vec::new();
         for thread in threads {
-            all.extend(thread.join().unwrap_or_else(|_| Err(Failure::new("a connection has failed")))?);
+            all.extend(thread.join().unwrap_or_else(|_| Err(CommandError::new("a connection has failed")))?);
         }
         Ok(all)
     })
@@ -349,10 +358,10 @@ fn agent() -> Agent {
 }
 
 /// Waits until what was counted is written, and what is closed of the journal has become columns.
-fn settle(server: &Served) -> Result<(), Failure> {
+fn settle(server: &ServerProcess) -> Result<(), CommandError> {
     let started = Instant::now();
     thread::sleep(FLUSHED);
-    let is_busy = || -> Result<bool, Failure> {
+    let is_busy = || -> Result<bool, CommandError> {
         let rows =
             metric(server, "tollhouse_journal_segments")? - metric(server, "tollhouse_journal_columnar")?;
         // The newest segment stays one of rows.
@@ -365,7 +374,7 @@ fn settle(server: &Served) -> Result<(), Failure> {
 }
 
 /// The ledger's memory once flushes have given back what they needed for the last events.
-fn memory_at_rest(server: &Served) -> Result<f64, Failure> {
+fn memory_at_rest(server: &ServerProcess) -> Result<f64, CommandError> {
     let started = Instant::now();
     let mut before = f64::INFINITY;
     loop {
@@ -378,18 +387,19 @@ fn memory_at_rest(server: &Served) -> Result<f64, Failure> {
     }
 }
 
-fn metric(server: &Served, name: &str) -> Result<f64, Failure> {
-    let mut answer = agent().get(format!("{}/metrics", server.address)).call().map_err(Failure::new)?;
-    let page = answer.body_mut().read_to_string().map_err(Failure::new)?;
+fn metric(server: &ServerProcess, name: &str) -> Result<f64, CommandError> {
+    let mut answer = agent().get(format!("{}/metrics", server.address)).call().map_err(CommandError::new)?;
+    let page = answer.body_mut().read_to_string().map_err(CommandError::new)?;
     let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    value.ok_or_else(|| Failure::new(format_args!("the server does not tell {name}")))
+    value.ok_or_else(|| CommandError::new(format_args!("the server does not tell {name}")))
 }
 
 /// Processor time of a process and all of its threads, from `/proc/PID/stat`: fields 14 and 15, in ticks.
-pub(super) fn cpu(pid: u32) -> Result<Duration, Failure> {
+pub(super) fn cpu(pid: u32) -> Result<Duration, CommandError> {
     let path = format!("/proc/{pid}/stat");
     let text = fs::read_to_string(&path).map_err(|error| {
-        Failure::new(format_args!("{path}: {error}")).help("this needs Linux: processor time is read there")
+        CommandError::new(format_args!("{path}: {error}"))
+            .help("this needs Linux: processor time is read there")
     })?;
     // The second field is the program's name in parentheses, which may have blanks.
     let fields: Vec<&str> =
@@ -404,7 +414,7 @@ mod tests {
 
     #[test]
     fn batches_have_as_many_events_as_are_asked_for() {
-        let args = Args {
+        let args = EventsBenchArgs {
             keys: 1200,
             events: 25,
             batch: 10,
@@ -414,9 +424,9 @@ mod tests {
             decide: false,
             json: JsonOption { json: false },
         };
-        let made = batches_of(&args, Drawn::Zipf, 100).unwrap();
+        let made = batches_of(&args, BenchDistribution::Zipf, 100).unwrap();
         assert_eq!(made.iter().map(|(rows, _)| *rows).collect::<Vec<_>>(), [10, 10, 5]);
-        let limits = server::arrow::Limits { rows_max: 10 };
+        let limits = server::arrow::ArrowLimits { rows_max: 10 };
         let read = server::arrow::read(made[2].1.to_vec().into(), limits).unwrap();
         assert_eq!((read[0].num_rows(), read[0].num_columns()), (5, KEYS));
     }

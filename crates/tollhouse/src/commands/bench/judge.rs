@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::{Engine, Input, Pipeline, Plan, preset};
+use engine::{Engine, Pipeline, PipelineInput, Plan, preset};
 use event::{Event, Facts, Slot, Time, Type, Value};
-use judge::catboost::{BoundModel, Model, Scratch};
-use judge::{Mode, Outcome};
+use judge::catboost::{BoundModel, Model, ModelScratch};
+use judge::{Evaluation, Mode};
 use serde::Serialize;
 use serde_json::json;
 
@@ -15,11 +15,11 @@ use crate::clock;
 use crate::commands::config::checked;
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
-use crate::exit::{Exit, Failure};
-use crate::input::messages::Messages;
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::InputMessageIter;
 use crate::interrupt::Interrupt;
+use crate::message_reader::timed;
 use crate::options::{ConfigOptions, JsonOption};
-use crate::reading::timed;
 
 /// Rules and models alone, on rows of the bundled samples
 ///
@@ -33,7 +33,7 @@ Examples:
 
 A pipeline without a model is measured with one that is made up: 200 symmetric trees of depth 6
 over the numeric facts and readings that its rules read.")]
-pub(super) struct Args {
+pub(super) struct JudgeBenchArgs {
     #[command(flatten)]
     config: ConfigOptions,
     /// Time for all measurements of a pipeline
@@ -45,7 +45,7 @@ pub(super) struct Args {
 
 /// A result. `docs/cli.md` documents the fields.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct JudgeMeasurement {
     bench: &'static str,
     pipeline: String,
     rows: usize,
@@ -63,7 +63,7 @@ struct Measured {
     model_us_per_row_explained: Option<f64>,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &JudgeBenchArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let configs = if args.config.is_named() {
         vec![args.config.load()?.1]
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     for config in configs {
         let compiled = Plan::compile_untested(&config).map(|(plan, _)| plan);
         let Ok(plan) = checked(compiled, false, &mut out, false)? else { return Ok(Exit::Found) };
-        let engine = Engine::ephemeral(plan).map_err(Failure::new)?;
+        let engine = Engine::ephemeral(plan).map_err(CommandError::new)?;
         let plan = engine.plan();
         for pipeline in &plan.pipelines {
             let progress = Progress::new("rows", None);
@@ -97,11 +97,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn show(out: &mut Output, measured: &Measured) -> Result<(), Failure> {
+fn show(out: &mut Output, measured: &JudgeMeasurement) -> Result<(), CommandError> {
     if out.is_json() {
         return out.json(measured);
     }
-    let fields = serde_json::to_value(measured).map_err(Failure::new)?;
+    let fields = serde_json::to_value(measured).map_err(CommandError::new)?;
     for (name, value) in fields.as_object().into_iter().flatten() {
         let value = match value {
             serde_json::Value::String(text) => text.clone(),
@@ -114,7 +114,7 @@ fn show(out: &mut Output, measured: &Measured) -> Result<(), Failure> {
 }
 
 /// The rows of the bundled samples as rules see them: each event is looked up, then decided, one after the other.
-fn rows(engine: &Engine, pipeline: &Arc<Pipeline>, progress: &Progress) -> Result<Vec<Facts>, Failure> {
+fn rows(engine: &Engine, pipeline: &Arc<Pipeline>, progress: &Progress) -> Result<Vec<Facts>, CommandError> {
     let mut rows = Vec::new();
     let mut take = |event: &dyn Fn() -> Event, arrival: Time| {
         progress.add(1);
@@ -127,21 +127,23 @@ fn rows(engine: &Engine, pipeline: &Arc<Pipeline>, progress: &Progress) -> Resul
             }
         }
         rows.push(row);
-        Ok::<_, Failure>(())
+        Ok::<_, CommandError>(())
     };
     match pipeline.input {
-        Input::Message => {
-            for (message, time) in timed(Messages::of_mbox("mail.mbox", corpora::MAIL), true).flatten() {
+        PipelineInput::Message => {
+            for (message, time) in
+                timed(InputMessageIter::of_mbox("mail.mbox", corpora::MAIL), true).flatten()
+            {
                 take(&|| message.event(message.envelope()), time.unwrap_or_else(clock::now))?;
             }
         }
-        Input::AccessLog => {
+        PipelineInput::AccessLog => {
             for line in corpora::WEB.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let Ok(event) = content::log::event(line) else { continue };
+                let Ok(event) = content::access_log::event(line) else { continue };
                 take(&|| event.clone(), event.time.unwrap_or_else(clock::now))?;
             }
         }
-        Input::Json => {}
+        PipelineInput::Json => {}
     }
     Ok(rows)
 }
@@ -152,7 +154,7 @@ fn measure(
     time: Duration,
     progress: &Progress,
     interrupt: &Interrupt,
-) -> Result<Measured, Failure> {
+) -> Result<JudgeMeasurement, CommandError> {
     /// Rows that are scored together, as the server does.
     const BATCH: usize = 256;
     /// Rows that are explained: that is far dearer.
@@ -174,7 +176,7 @@ fn measure(
         middle.as_secs_f64() * 1e9 / rows.max(1) as f64
     };
     let rules = pipeline.rules.rules().iter().filter(|rule| rule.mode != Mode::Off).count();
-    let (mut outcome, mut fired) = (Outcome::default(), 0);
+    let (mut outcome, mut fired) = (Evaluation::default(), 0);
     let judged = per_row(rows.len(), &mut || {
         fired = 0;
         for row in rows {
@@ -199,7 +201,7 @@ fn measure(
         names = format!("made up, over {} facts", made.model().features().len());
         models.push(&made);
     }
-    let mut scratch = Scratch::default();
+    let mut scratch = ModelScratch::default();
     let alone = per_row(rows.len(), &mut || {
         for row in rows {
             for model in &models {
@@ -230,7 +232,7 @@ fn measure(
             }
         }
     });
-    Ok(Measured {
+    Ok(JudgeMeasurement {
         bench: "judge",
         pipeline: pipeline.name.clone(),
         rows: rows.len(),
@@ -250,7 +252,7 @@ fn measure(
 
 /// A model of a usual size over the numeric facts and readings that rules read, for where none is configured: 200 trees
 /// of depth 6, whose splits and leaves are drawn from a fixed sequence and whose borders are values that rows have.
-fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, Failure> {
+fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, CommandError> {
     const BORDERS: usize = 32;
     let mut features = Vec::new();
     let reads = pipeline.rules.rules().iter().flat_map(|rule| rule.reads());
@@ -280,19 +282,19 @@ fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, Failure> {
         }
         features.push((column.name.clone(), borders));
     }
-    let model = Model::from_bytes(&made_up_file(features)?).map_err(Failure::new)?;
+    let model = Model::from_bytes(&made_up_file(features)?).map_err(CommandError::new)?;
     let fact = |name: &str| {
         let slot = pipeline.schema.slot(name).ok_or(None)?;
         Ok((slot, pipeline.schema.column(slot).kind))
     };
     model.bind(fact, Vec::new).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        Failure::new(errors.join("; "))
+        CommandError::new(errors.join("; "))
     })
 }
 
 /// CatBoost's JSON of such a model over features of these names and borders.
-pub(super) fn made_up_file(named: Vec<(String, Vec<f32>)>) -> Result<Vec<u8>, Failure> {
+pub(super) fn made_up_file(named: Vec<(String, Vec<f32>)>) -> Result<Vec<u8>, CommandError> {
     const TREES: usize = 200;
     const DEPTH: usize = 6;
     let splits: usize = named.iter().map(|(_, borders)| borders.len()).sum();
@@ -330,5 +332,5 @@ pub(super) fn made_up_file(named: Vec<(String, Vec<f32>)>) -> Result<Vec<u8>, Fa
         "oblivious_trees": trees,
         "scale_and_bias": [1.0, [0.0]],
     });
-    serde_json::to_vec(&model).map_err(Failure::new)
+    serde_json::to_vec(&model).map_err(CommandError::new)
 }

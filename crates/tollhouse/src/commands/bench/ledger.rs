@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 use event::{Key, Kind, Shingle, Space, Span};
 use serde::Serialize;
 use stats::random::Random;
-use stats::workload::{Distribution, Keys};
+use stats::workload::{KeyDistribution, KeySource};
 use stats::{
-    Add, Amounts, Catalog, Column, Durability, Embedded, Ledger, Measure, Observation, Options, Request,
-    Statistic, Track,
+    Addition, AggregateColumn, AggregateLayout, Catalog, CounterAmounts, Durability, EmbeddedLedger, Ledger,
+    Measure, Observation, ObserveRequest, Options, Statistic,
 };
 
 use crate::clock;
-use crate::console::{Cell, DIM, Output, Progress, Table, say};
-use crate::exit::{Exit, Failure};
+use crate::console::{DIM, Output, Progress, TableCell, TextTable, say};
+use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
 use crate::options::JsonOption;
 
@@ -51,7 +51,7 @@ Examples:
 
 One line for each layout, durability and workload. A layout's keys are loaded first, whatever is
 measured of it then.")]
-pub(crate) struct Args {
+pub(crate) struct LedgerBenchArgs {
     /// Distinct keys
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
     keys: u64,
@@ -68,8 +68,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     memory: u32,
     /// What is kept of a key
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Layout::Fixed, Layout::Windowed])]
-    layout: Vec<Layout>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchLayout::Fixed, BenchLayout::Windowed])]
+    layout: Vec<BenchLayout>,
     /// Which keys come
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::ALL)]
     workload: Vec<Workload>,
@@ -85,7 +85,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-enum Layout {
+enum BenchLayout {
     /// First and last event and their number.
     Fixed,
     /// Six counters over 10m x 144 and 1d x 14, read over 1h, 1d and 14d.
@@ -126,13 +126,13 @@ impl Workload {
         Workload::Restart,
     ];
 
-    fn distribution(self, keys: u64) -> Distribution {
+    fn distribution(self, keys: u64) -> KeyDistribution {
         match self {
-            Workload::Zipf10 => Distribution::Zipf { keys, exponent: 1.0 },
-            Workload::Zipf12 => Distribution::Zipf { keys, exponent: 1.2 },
-            Workload::Hot => Distribution::Hot { keys, share: 0.5 },
-            Workload::Uniform | Workload::Single => Distribution::Uniform { keys },
-            Workload::New | Workload::Restart => Distribution::New,
+            Workload::Zipf10 => KeyDistribution::Zipf { keys, exponent: 1.0 },
+            Workload::Zipf12 => KeyDistribution::Zipf { keys, exponent: 1.2 },
+            Workload::Hot => KeyDistribution::Hot { keys, share: 0.5 },
+            Workload::Uniform | Workload::Single => KeyDistribution::Uniform { keys },
+            Workload::New | Workload::Restart => KeyDistribution::New,
         }
     }
 
@@ -149,10 +149,10 @@ impl Workload {
 
 /// A result. `docs/cli.md` documents the members.
 #[derive(Serialize)]
-struct Measured {
+struct LedgerMeasurement {
     bench: &'static str,
     workload: Workload,
-    layout: Layout,
+    layout: BenchLayout,
     keys: u64,
     distribution: &'static str,
     durability: String,
@@ -171,7 +171,7 @@ struct Measured {
     open_seconds: Option<f64>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &LedgerBenchArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let interrupt = Interrupt::watch(None);
     let temporary = match &args.data {
@@ -179,18 +179,18 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
             check_empty(path)?;
             None
         }
-        None => Some(tempfile::tempdir().map_err(Failure::new)?),
+        None => Some(tempfile::tempdir().map_err(CommandError::new)?),
     };
     let parent = args.data.as_deref().or(temporary.as_ref().map(tempfile::TempDir::path));
     let parent = parent.unwrap_or(Path::new("."));
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let heads = ["observes/s", "p50 µs", "p99 µs", "p99.9 µs", "mem B/key", "disk B/key"];
-    let names = ["layout", "durability", "workload"].map(|name| Cell::text(name, DIM));
-    table.row(names.into_iter().chain(heads.map(|head| Cell::number(head, DIM))));
+    let names = ["layout", "durability", "workload"].map(|name| TableCell::text(name, DIM));
+    table.row(names.into_iter().chain(heads.map(|head| TableCell::number(head, DIM))));
     for layout in &args.layout {
         for durability in &args.durability {
             let path = parent.join(format!("{layout:?}-{durability}").to_lowercase());
-            let mut show = |measured: Measured| -> Result<(), Failure> {
+            let mut show = |measured: LedgerMeasurement| -> Result<(), CommandError> {
                 if out.is_json() {
                     out.json(&measured)?;
                     return out.flush();
@@ -198,9 +198,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
                 table.row(measured.row());
                 Ok(())
             };
-            Bench::open(args, *layout, *durability, &path)?.run(&interrupt, &mut show)?;
+            LedgerBench::open(args, *layout, *durability, &path)?.run(&interrupt, &mut show)?;
             if temporary.is_some() {
-                fs::remove_dir_all(&path).map_err(Failure::new)?;
+                fs::remove_dir_all(&path).map_err(CommandError::new)?;
             }
             if interrupt.raised() {
                 return Ok(Exit::Interrupted);
@@ -214,29 +214,29 @@ pub(crate) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn check_empty(path: &Path) -> Result<(), Failure> {
+fn check_empty(path: &Path) -> Result<(), CommandError> {
     match fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
-        Ok(false) => Err(Failure::new(format_args!("{} is not empty", path.display()))
+        Ok(false) => Err(CommandError::new(format_args!("{} is not empty", path.display()))
             .help("name a directory that is missing or empty")),
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::new(format_args!("{}: {error}", path.display())))
+            Err(CommandError::new(format_args!("{}: {error}", path.display())))
         }
         _ => Ok(()),
     }
 }
 
-impl Measured {
-    fn row(&self) -> Vec<Cell> {
+impl LedgerMeasurement {
+    fn row(&self) -> Vec<TableCell> {
         let plain = anstyle::Style::new();
         let workload = serde_json::to_value(self.workload).unwrap_or_default();
         let layout = format!("{:?}", self.layout).to_lowercase();
-        let text = |text: &str| Cell::text(text, plain);
-        let number = |value: f64| Cell::number(format_args!("{value:.1}"), plain);
+        let text = |text: &str| TableCell::text(text, plain);
+        let number = |value: f64| TableCell::number(format_args!("{value:.1}"), plain);
         vec![
             text(&layout),
             text(&self.durability),
             text(workload.as_str().unwrap_or_default()),
-            Cell::number(indicatif::HumanCount(self.observes_per_s as u64), plain),
+            TableCell::number(indicatif::HumanCount(self.observes_per_s as u64), plain),
             number(self.p50_us),
             number(self.p99_us),
             number(self.p999_us),
@@ -247,29 +247,34 @@ impl Measured {
 }
 
 /// One ledger that is measured.
-struct Bench<'a> {
-    args: &'a Args,
-    layout: Layout,
+struct LedgerBench<'a> {
+    args: &'a LedgerBenchArgs,
+    layout: BenchLayout,
     durability: Durability,
     path: PathBuf,
-    ledger: Embedded,
-    add: Add,
+    ledger: EmbeddedLedger,
+    add: Addition,
 }
 
-fn open(args: &Args, layout: Layout, durability: Durability, path: &Path) -> Result<Embedded, Failure> {
+fn open(
+    args: &LedgerBenchArgs,
+    layout: BenchLayout,
+    durability: Durability,
+    path: &Path,
+) -> Result<EmbeddedLedger, CommandError> {
     let measure = match layout {
-        Layout::Fixed => {
-            let columns = vec![Column::First, Column::Last, Column::Count];
-            Measure::Track(Track::new(columns, Span::days(30)).map_err(Failure::new)?)
+        BenchLayout::Fixed => {
+            let columns = vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count];
+            Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).map_err(CommandError::new)?)
         }
-        Layout::Windowed => {
+        BenchLayout::Windowed => {
             let counters = ["seen", "bad", "good", "sent", "spam", "ham"].map(str::to_owned).to_vec();
             let tiers = [
                 stats::Tier { width: Span::minutes(10), buckets: 144 },
                 stats::Tier { width: Span::days(1), buckets: 14 },
             ];
             let windows = vec![Span::hours(1), Span::days(1), Span::days(14)];
-            Measure::Windows(stats::Layout::new(counters, &tiers, windows, None).map_err(Failure::new)?)
+            Measure::Windows(stats::Layout::new(counters, &tiers, windows, None).map_err(CommandError::new)?)
         }
     };
     let statistic = Statistic {
@@ -280,34 +285,35 @@ fn open(args: &Args, layout: Layout, durability: Durability, path: &Path) -> Res
         exact: false,
     };
     let mut catalog = Catalog::builder();
-    catalog.add(SPACE, KIND, statistic).map_err(Failure::new)?;
-    let device = store::FileDevice::open(path).map_err(Failure::new)?;
+    catalog.add(SPACE, KIND, statistic).map_err(CommandError::new)?;
+    let device = store::FileDevice::open(path).map_err(CommandError::new)?;
     let options =
         Options { memory_bytes: (args.memory as usize) << 20, segment_bytes: SEGMENT_BYTES, durability };
-    let (ledger, _) = Embedded::open(Arc::new(device), catalog.build(), options).map_err(Failure::new)?;
+    let (ledger, _) =
+        EmbeddedLedger::open(Arc::new(device), catalog.build(), options).map_err(CommandError::new)?;
     Ok(ledger)
 }
 
-impl<'a> Bench<'a> {
+impl<'a> LedgerBench<'a> {
     fn open(
-        args: &'a Args,
-        layout: Layout,
+        args: &'a LedgerBenchArgs,
+        layout: BenchLayout,
         durability: Durability,
         path: &Path,
-    ) -> Result<Bench<'a>, Failure> {
+    ) -> Result<LedgerBench<'a>, CommandError> {
         let ledger = open(args, layout, durability, path)?;
         let add = match layout {
-            Layout::Fixed => Add::Value(None),
-            Layout::Windowed => Add::Counters(Amounts::from([(0, 1)])),
+            BenchLayout::Fixed => Addition::Value(None),
+            BenchLayout::Windowed => Addition::Counters(CounterAmounts::from([(0, 1)])),
         };
-        Ok(Bench { args, layout, durability, path: path.to_path_buf(), ledger, add })
+        Ok(LedgerBench { args, layout, durability, path: path.to_path_buf(), ledger, add })
     }
 
     fn run(
         mut self,
         interrupt: &Interrupt,
-        show: &mut impl FnMut(Measured) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        show: &mut impl FnMut(LedgerMeasurement) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
         let wanted = |workload: &Workload| self.args.workload.contains(workload);
         let wanted: Vec<Workload> = Workload::ALL.into_iter().filter(wanted).collect();
         let loaded = self.once(Workload::New, interrupt)?;
@@ -321,13 +327,13 @@ impl<'a> Bench<'a> {
             match workload {
                 Workload::New => {}
                 Workload::Restart => {
-                    self.ledger.close().map_err(Failure::new)?;
-                    let Bench { args, layout, durability, path, ledger, add } = self;
+                    self.ledger.close().map_err(CommandError::new)?;
+                    let LedgerBench { args, layout, durability, path, ledger, add } = self;
                     drop(ledger);
                     let began = Instant::now();
                     let ledger = open(args, layout, durability, &path)?;
                     let took = began.elapsed().as_secs_f64();
-                    self = Bench { args, layout, durability, path, ledger, add };
+                    self = LedgerBench { args, layout, durability, path, ledger, add };
                     let asked = self.once(workload, interrupt)?;
                     show(self.measured(workload, asked, Some(took))?)?;
                 }
@@ -337,19 +343,19 @@ impl<'a> Bench<'a> {
                 }
             }
         }
-        self.ledger.close().map_err(Failure::new)
+        self.ledger.close().map_err(CommandError::new)
     }
 
     /// Goes through all keys once: adds to them in order, or asks for them in another.
-    fn once(&self, workload: Workload, interrupt: &Interrupt) -> Result<Taken, Failure> {
+    fn once(&self, workload: Workload, interrupt: &Interrupt) -> Result<CallTimes, CommandError> {
         let keys = self.args.keys;
         let batch = u64::from(self.args.batch);
         let stride = if workload == Workload::New { 1 } else { stride(keys) };
-        let add = if workload == Workload::New { self.add.clone() } else { Add::Nothing };
+        let add = if workload == Workload::New { self.add.clone() } else { Addition::Nothing };
         let next = AtomicU64::new(0);
         let progress = Progress::new("keys", Some(keys));
         self.on_threads(&|_| {
-            let mut calls = Calls::new(&self.ledger, add.clone());
+            let mut calls = ThreadCalls::new(&self.ledger, add.clone());
             loop {
                 let first = next.fetch_add(batch, Ordering::Relaxed);
                 if first >= keys || interrupt.raised() {
@@ -364,14 +370,14 @@ impl<'a> Bench<'a> {
     }
 
     /// Draws keys until the time is over.
-    fn drawn(&self, workload: Workload, interrupt: &Interrupt) -> Result<Taken, Failure> {
+    fn drawn(&self, workload: Workload, interrupt: &Interrupt) -> Result<CallTimes, CommandError> {
         let seconds = Duration::from_secs(self.args.seconds);
         let distribution = workload.distribution(self.args.keys);
         let size = self.batch(workload);
         let progress = Progress::new("observations", None);
         let one = |thread: u64| {
-            let (mut keys, mut random) = (Keys::new(distribution), Random::new(thread));
-            let mut calls = Calls::new(&self.ledger, self.add.clone());
+            let (mut keys, mut random) = (KeySource::new(distribution), Random::new(thread));
+            let mut calls = ThreadCalls::new(&self.ledger, self.add.clone());
             while calls.taken.time < seconds && !interrupt.raised() {
                 calls.call((0..size).map(|_| keys.draw(&mut random)))?;
                 progress.add(size as u64);
@@ -384,13 +390,13 @@ impl<'a> Bench<'a> {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let beside = scope.spawn(|| {
-                let (mut keys, mut random) = (Keys::new(distribution), Random::new(u64::MAX));
-                let mut calls = Calls::new(&self.ledger, self.add.clone());
+                let (mut keys, mut random) = (KeySource::new(distribution), Random::new(u64::MAX));
+                let mut calls = ThreadCalls::new(&self.ledger, self.add.clone());
                 while !done.load(Ordering::Relaxed) {
                     calls.call((0..self.args.batch).map(|_| keys.draw(&mut random)))?;
                     thread::sleep(BESIDE);
                 }
-                Ok::<_, Failure>(())
+                Ok::<_, CommandError>(())
             });
             let taken = self.on_threads(&one);
             done.store(true, Ordering::Relaxed);
@@ -403,11 +409,14 @@ impl<'a> Bench<'a> {
         if workload == Workload::Single { REQUEST_KEYS } else { self.args.batch as usize }
     }
 
-    fn on_threads(&self, one: &(dyn Fn(u64) -> Result<Taken, Failure> + Sync)) -> Result<Taken, Failure> {
+    fn on_threads(
+        &self,
+        one: &(dyn Fn(u64) -> Result<CallTimes, CommandError> + Sync),
+    ) -> Result<CallTimes, CommandError> {
         thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..u64::from(self.args.threads)).map(|thread| scope.spawn(move || one(thread))).collect();
-            let mut all = Taken::default();
+            let mut all = CallTimes::default();
             for thread in threads {
                 all.add(&joined(thread.join())?);
             }
@@ -418,11 +427,11 @@ impl<'a> Bench<'a> {
     fn measured(
         &self,
         workload: Workload,
-        taken: Taken,
+        taken: CallTimes,
         open_seconds: Option<f64>,
-    ) -> Result<Measured, Failure> {
+    ) -> Result<LedgerMeasurement, CommandError> {
         // What is dirty is written before it is weighed.
-        self.ledger.maintain(clock::now()).map_err(Failure::new)?;
+        self.ledger.maintain(clock::now()).map_err(CommandError::new)?;
         let census = self.ledger.census();
         if census.poisoned || census.full {
             say("The ledger could not write all: these figures mean nothing.");
@@ -430,7 +439,7 @@ impl<'a> Bench<'a> {
         let keys = self.args.keys;
         let per_key = |bytes: u64| bytes as f64 / keys as f64;
         let seconds = taken.time.as_secs_f64() / f64::from(self.args.threads);
-        Ok(Measured {
+        Ok(LedgerMeasurement {
             bench: "ledger",
             workload,
             layout: self.layout,
@@ -452,8 +461,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-fn joined<T>(result: thread::Result<Result<T, Failure>>) -> Result<T, Failure> {
-    result.unwrap_or_else(|_| Err(Failure::new("a thread of the benchmark has failed")))
+fn joined<T>(result: thread::Result<Result<T, CommandError>>) -> Result<T, CommandError> {
+    result.unwrap_or_else(|_| Err(CommandError::new("a thread of the benchmark has failed")))
 }
 
 /// A step that reaches every one of so many numbers, far from the one before.
@@ -470,28 +479,30 @@ fn stride(keys: u64) -> u64 {
 }
 
 /// Calls of one thread.
-struct Calls<'a> {
-    ledger: &'a Embedded,
-    add: Add,
-    requests: Vec<Request>,
-    taken: Taken,
+struct ThreadCalls<'a> {
+    ledger: &'a EmbeddedLedger,
+    add: Addition,
+    requests: Vec<ObserveRequest>,
+    taken: CallTimes,
 }
 
-impl<'a> Calls<'a> {
-    fn new(ledger: &'a Embedded, add: Add) -> Calls<'a> {
-        Calls { ledger, add, requests: Vec::new(), taken: Taken::default() }
+impl<'a> ThreadCalls<'a> {
+    fn new(ledger: &'a EmbeddedLedger, add: Addition) -> ThreadCalls<'a> {
+        ThreadCalls { ledger, add, requests: Vec::new(), taken: CallTimes::default() }
     }
 
     /// Fills the requests of before with these keys, and observes them. Only that is timed.
-    fn call(&mut self, mut numbers: impl Iterator<Item = u64>) -> Result<(), Failure> {
+    fn call(&mut self, mut numbers: impl Iterator<Item = u64>) -> Result<(), CommandError> {
         let time = clock::now();
         let mut observes = 0;
         let mut used = 0;
         let mut next = numbers.next();
         while let Some(first) = next {
             if used == self.requests.len() {
-                self.requests
-                    .push(Request { observations: Vec::with_capacity(REQUEST_KEYS), ..Request::default() });
+                self.requests.push(ObserveRequest {
+                    observations: Vec::with_capacity(REQUEST_KEYS),
+                    ..ObserveRequest::default()
+                });
             }
             let Some(request) = self.requests.get_mut(used) else { break };
             let mut at = 0;
@@ -516,7 +527,7 @@ impl<'a> Calls<'a> {
         }
         self.requests.truncate(used);
         let began = Instant::now();
-        let outcomes = pollster::block_on(self.ledger.observe(&self.requests)).map_err(Failure::new)?;
+        let outcomes = pollster::block_on(self.ledger.observe(&self.requests)).map_err(CommandError::new)?;
         let sum = outcomes.all().fold(0u64, |sum, view| sum.wrapping_add(view.sum(0, 0)));
         std::hint::black_box(sum);
         let took = began.elapsed();
@@ -529,14 +540,14 @@ impl<'a> Calls<'a> {
 
 /// What calls took.
 #[derive(Default)]
-struct Taken {
+struct CallTimes {
     observes: u64,
     time: Duration,
-    latencies: Latencies,
+    latencies: LatencyHistogram,
 }
 
-impl Taken {
-    fn add(&mut self, other: &Taken) {
+impl CallTimes {
+    fn add(&mut self, other: &CallTimes) {
         self.observes += other.observes;
         self.time += other.time;
         self.latencies.add(&other.latencies);
@@ -544,28 +555,28 @@ impl Taken {
 }
 
 /// Counts of nanoseconds, in steps of three percent.
-pub(super) struct Latencies(Vec<u64>);
+pub(super) struct LatencyHistogram(Vec<u64>);
 
-impl Default for Latencies {
-    fn default() -> Latencies {
-        Latencies(vec![0; 64 * Latencies::STEPS])
+impl Default for LatencyHistogram {
+    fn default() -> LatencyHistogram {
+        LatencyHistogram(vec![0; 64 * LatencyHistogram::STEPS])
     }
 }
 
-impl Latencies {
+impl LatencyHistogram {
     /// Steps of an octave.
     const STEPS: usize = 32;
 
     pub(super) fn push(&mut self, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(Latencies::STEPS as u64);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(LatencyHistogram::STEPS as u64);
         let octave = nanos.ilog2() as usize;
-        let step = (nanos >> (octave - 5)) as usize % Latencies::STEPS;
-        if let Some(count) = self.0.get_mut(octave * Latencies::STEPS + step) {
+        let step = (nanos >> (octave - 5)) as usize % LatencyHistogram::STEPS;
+        if let Some(count) = self.0.get_mut(octave * LatencyHistogram::STEPS + step) {
             *count += 1;
         }
     }
 
-    fn add(&mut self, other: &Latencies) {
+    fn add(&mut self, other: &LatencyHistogram) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, count)| *sum += count);
     }
 
@@ -578,8 +589,9 @@ impl Latencies {
             seen += count;
             seen >= rank
         });
-        let (octave, step) = at.map_or((0, 0), |at| (at / Latencies::STEPS, at % Latencies::STEPS));
-        (1u64 << octave) as f64 * (1.0 + step as f64 / Latencies::STEPS as f64) / 1e3
+        let (octave, step) =
+            at.map_or((0, 0), |at| (at / LatencyHistogram::STEPS, at % LatencyHistogram::STEPS));
+        (1u64 << octave) as f64 * (1.0 + step as f64 / LatencyHistogram::STEPS as f64) / 1e3
     }
 }
 
@@ -589,13 +601,13 @@ mod tests {
 
     #[test]
     fn quantiles_are_close() {
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         (1..=1000).for_each(|micros| latencies.push(Duration::from_micros(micros)));
         for (share, expected) in [(0.5, 500.0), (0.99, 990.0), (0.999, 999.0), (1.0, 1000.0)] {
             let found = latencies.quantile(share);
             assert!((found / expected - 1.0).abs() < 0.04, "{share}: {found}");
         }
-        assert_eq!(Latencies::default().quantile(0.5), 0.001);
+        assert_eq!(LatencyHistogram::default().quantile(0.5), 0.001);
     }
 
     #[test]

@@ -18,10 +18,10 @@ use event::{Span, Time};
 use serde::Serialize;
 use stats::random::Random;
 
-use super::ledger::Latencies;
+use super::ledger::LatencyHistogram;
 use crate::clock;
-use crate::console::{Cell, DIM, Output, Table};
-use crate::exit::{Exit, Failure};
+use crate::console::{DIM, Output, TableCell, TextTable};
+use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
 /// Sub-windows of a window, as is usual.
@@ -34,7 +34,7 @@ Examples:
   tollhouse bench limits
   tollhouse bench limits --mode gcra --batch 1 --keys 1000000 --json
   taskset -c 0 tollhouse bench limits --seconds 10")]
-pub(crate) struct Args {
+pub(crate) struct LimitsBenchArgs {
     /// Distinct keys that take
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     keys: u32,
@@ -45,8 +45,8 @@ pub(crate) struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: Vec<u32>,
     /// How limits are counted
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Mode::ALL)]
-    mode: Vec<Mode>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = LimitMode::ALL)]
+    mode: Vec<LimitMode>,
     /// Users of the example whose memory is measured
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     users: Vec<u32>,
@@ -59,7 +59,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum LimitMode {
     /// By sub-windows, the oldest in full.
     Sliding,
     /// By sub-windows, the oldest by its share.
@@ -70,15 +70,16 @@ enum Mode {
     Gcra,
 }
 
-impl Mode {
-    const ALL: [Mode; 4] = [Mode::Sliding, Mode::Interpolated, Mode::Calendar, Mode::Gcra];
+impl LimitMode {
+    const ALL: [LimitMode; 4] =
+        [LimitMode::Sliding, LimitMode::Interpolated, LimitMode::Calendar, LimitMode::Gcra];
 
     fn name(self) -> &'static str {
         match self {
-            Mode::Sliding => "sliding",
-            Mode::Interpolated => "interpolated",
-            Mode::Calendar => "calendar",
-            Mode::Gcra => "gcra",
+            LimitMode::Sliding => "sliding",
+            LimitMode::Interpolated => "interpolated",
+            LimitMode::Calendar => "calendar",
+            LimitMode::Gcra => "gcra",
         }
     }
 }
@@ -86,10 +87,10 @@ impl Mode {
 /// A result. `docs/cli.md` documents the fields.
 #[derive(Serialize)]
 #[serde(tag = "measures", rename_all = "lowercase")]
-enum Measured {
+enum LimitsMeasurement {
     Take {
         bench: &'static str,
-        mode: Mode,
+        mode: LimitMode,
         keys: u32,
         threads: u32,
         batch: u32,
@@ -112,24 +113,24 @@ enum Measured {
     },
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &LimitsBenchArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let mut takes = Table::default();
-    let heads = ["batch", "decisions/s", "p50 µs", "p99 µs"].map(|head| Cell::number(head, DIM));
-    takes.row([Cell::text("mode", DIM)].into_iter().chain(heads));
+    let mut takes = TextTable::default();
+    let heads = ["batch", "decisions/s", "p50 µs", "p99 µs"].map(|head| TableCell::number(head, DIM));
+    takes.row([TableCell::text("mode", DIM)].into_iter().chain(heads));
     for mode in &args.mode {
         for batch in &args.batch {
             let measured = take(args, *mode, *batch)?;
             if out.is_json() {
                 out.json(&measured)?;
-            } else if let Measured::Take { decisions_per_s, p50_us, p99_us, .. } = measured {
+            } else if let LimitsMeasurement::Take { decisions_per_s, p50_us, p99_us, .. } = measured {
                 let plain = Style::new();
                 takes.row([
-                    Cell::text(mode.name(), plain),
-                    Cell::number(batch, plain),
-                    Cell::number(format_args!("{decisions_per_s:.0}"), plain),
-                    Cell::number(format_args!("{p50_us:.2}"), plain),
-                    Cell::number(format_args!("{p99_us:.2}"), plain),
+                    TableCell::text(mode.name(), plain),
+                    TableCell::number(batch, plain),
+                    TableCell::number(format_args!("{decisions_per_s:.0}"), plain),
+                    TableCell::number(format_args!("{p50_us:.2}"), plain),
+                    TableCell::number(format_args!("{p99_us:.2}"), plain),
                 ]);
             }
         }
@@ -143,7 +144,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             out.json(&measured)?;
             continue;
         }
-        if let Measured::Memory { bytes_per_key, directory_bytes_per_key, log_bytes_per_key, .. } = &measured
+        if let LimitsMeasurement::Memory {
+            bytes_per_key, directory_bytes_per_key, log_bytes_per_key, ..
+        } = &measured
         {
             out.line(format_args!(
                 "{users} users, {} requests a day each: {bytes_per_key:.0} bytes a key (of them \
@@ -151,7 +154,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                 args.requests
             ))?;
         }
-        if let Measured::Memory { redis_hash_bytes_per_key: Some(bytes), .. } = &measured {
+        if let LimitsMeasurement::Memory { redis_hash_bytes_per_key: Some(bytes), .. } = &measured {
             out.line(format_args!("a Redis hash of {WINDOWS} counters {bytes:.0}"))?;
         }
     }
@@ -159,22 +162,22 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn opened(mode: Mode, count: u64, per: &str) -> Result<(Engine, LimitPlan), Failure> {
-    let per = if mode == Mode::Calendar { "minute" } else { per };
+fn opened(mode: LimitMode, count: u64, per: &str) -> Result<(Engine, LimitPlan), CommandError> {
+    let per = if mode == LimitMode::Calendar { "minute" } else { per };
     let text = format!(
         "[[limit]]\nname = \"bench\"\nnumber = 1\nkey = [\"user\"]\ncount = {count}\nper = \"{per}\"\nmode = \"{}\"\n",
         mode.name()
     );
     let plan = Plan::compile(&Config::from_text("bench", &text, &Overrides::default()));
-    let engine = Engine::ephemeral(plan.map_err(Failure::new)?).map_err(Failure::new)?;
+    let engine = Engine::ephemeral(plan.map_err(CommandError::new)?).map_err(CommandError::new)?;
     let limit = engine.plan().limit("bench").map(|limit| LimitPlan::clone(limit));
-    Ok((engine, limit.ok_or_else(|| Failure::new("the limit is not there"))?))
+    Ok((engine, limit.ok_or_else(|| CommandError::new("the limit is not there"))?))
 }
 
-fn take(args: &Args, mode: Mode, batch: u32) -> Result<Measured, Failure> {
+fn take(args: &LimitsBenchArgs, mode: LimitMode, batch: u32) -> Result<LimitsMeasurement, CommandError> {
     let (engine, limit) = opened(mode, 100, "1m")?;
     let mut random = Random::new(7);
-    let mut latencies = Latencies::default();
+    let mut latencies = LatencyHistogram::default();
     let (mut decisions, mut spent) = (0u64, Duration::ZERO);
     let mut names: Vec<String> = Vec::new();
     while spent < Duration::from_secs(args.seconds) {
@@ -193,7 +196,7 @@ fn take(args: &Args, mode: Mode, batch: u32) -> Result<Measured, Failure> {
         spent += took;
         decisions += u64::from(batch);
     }
-    Ok(Measured::Take {
+    Ok(LimitsMeasurement::Take {
         bench: "limits",
         mode,
         keys: args.keys,
@@ -208,8 +211,8 @@ fn take(args: &Args, mode: Mode, batch: u32) -> Result<Measured, Failure> {
 }
 
 /// The published example: users whose requests are spread over a day, by sub-windows of 24 minutes.
-fn memory(args: &Args, users: u32) -> Result<Measured, Failure> {
-    let (engine, limit) = opened(Mode::Sliding, u64::from(args.requests), "1d")?;
+fn memory(args: &LimitsBenchArgs, users: u32) -> Result<LimitsMeasurement, CommandError> {
+    let (engine, limit) = opened(LimitMode::Sliding, u64::from(args.requests), "1d")?;
     let keys: Vec<LimitKey> =
         (0..users).map(|user| engine.limit_key(&limit, &[&format!("user-{user}")])).collect();
     let (start, day) = (Time::from_seconds(1_800_000_000), Span::days(1));
@@ -225,7 +228,7 @@ fn memory(args: &Args, users: u32) -> Result<Measured, Failure> {
     }
     let census = engine.census();
     let per_key = |bytes: u64| bytes as f64 / f64::from(users);
-    Ok(Measured::Memory {
+    Ok(LimitsMeasurement::Memory {
         bench: "limits",
         users,
         requests: args.requests,
@@ -237,9 +240,9 @@ fn memory(args: &Args, users: u32) -> Result<Measured, Failure> {
 }
 
 /// A Redis of its own; killed when it is dropped.
-struct Redis(Child);
+struct RedisProcess(Child);
 
-impl Drop for Redis {
+impl Drop for RedisProcess {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.0.kill();
@@ -248,7 +251,7 @@ impl Drop for Redis {
 }
 
 /// Memory that Redis takes for a hash of counters a user; `None` where it cannot be had, or would take long.
-fn redis(args: &Args, users: u32) -> Option<u64> {
+fn redis(args: &LimitsBenchArgs, users: u32) -> Option<u64> {
     const USERS_MAX: u32 = 100_000;
     if users > USERS_MAX {
         return None;
@@ -259,7 +262,7 @@ fn redis(args: &Args, users: u32) -> Option<u64> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let _redis = Redis(child.ok()?);
+    let _redis = RedisProcess(child.ok()?);
     let mut stream = (0..100).find_map(|_| {
         thread::sleep(Duration::from_millis(50));
         TcpStream::connect(format!("127.0.0.1:{port}")).ok()

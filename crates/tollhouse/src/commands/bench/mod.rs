@@ -22,13 +22,13 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use super::replay::each_batch;
-use crate::client::{CallError, Client, LineForm};
+use crate::client::{ApiClient, CallError, LineFormat};
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
-use crate::exit::{Exit, Failure};
-use crate::input::messages::{Message, Messages};
-use crate::options::{EngineOptions, JsonOption, Local};
-use crate::reading::{EnvelopeSource, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::{InputMessage, InputMessageIter};
+use crate::message_reader::{EnvelopeOption, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::options::{EngineOptions, JsonOption, LocalEngine};
 use crate::tally::per_second;
 
 /// Measure how fast it is here
@@ -48,30 +48,30 @@ Examples:
   tollhouse bench overload                    Ten times as much asked as can be decided
 
 Build with --release before you measure.")]
-pub(crate) struct Args {
+pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum BenchCommand {
     /// Messages, from bytes to verdict, in memory
-    Check(Input),
+    Check(BenchInputArgs),
     /// Lines of an access log, from bytes to verdict, in memory
-    Replay(Input),
+    Replay(BenchInputArgs),
     /// One decision over HTTP, by a server in a process of its own with its data on disk
-    Http(Input),
-    Events(events::Args),
-    Costly(costly::Args),
-    Judge(judge::Args),
-    Ledger(ledger::Args),
-    Limits(limits::Args),
-    Overload(overload::Args),
+    Http(BenchInputArgs),
+    Events(events::EventsBenchArgs),
+    Costly(costly::CostlyBenchArgs),
+    Judge(judge::JudgeBenchArgs),
+    Ledger(ledger::LedgerBenchArgs),
+    Limits(limits::LimitsBenchArgs),
+    Overload(overload::OverloadBenchArgs),
 }
 
 /// What is measured, and for how long.
 #[derive(clap::Args)]
-struct Input {
+struct BenchInputArgs {
     /// Messages (check, http) or an access log (replay) instead of the bundled samples
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -87,7 +87,7 @@ struct Input {
 /// A result. `docs/cli.md` documents the fields.
 #[derive(Serialize)]
 #[serde(tag = "bench", rename_all = "lowercase")]
-enum Measured {
+enum CommandMeasurement {
     Check {
         input: String,
         threads: usize,
@@ -116,33 +116,36 @@ enum Measured {
     },
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: BenchArgs) -> Result<Exit, CommandError> {
     if cfg!(debug_assertions) {
         say("This is a debug build: its figures mean nothing.");
     }
     match &args.what {
-        What::Check(input) => input.show(|show| show(check(input)?)),
-        What::Replay(input) => input.show(|show| show(replay(input)?)),
-        What::Http(input) => input.show(|show| http(input, show)),
-        What::Events(args) => events::run(args),
-        What::Costly(args) => costly::run(args),
-        What::Judge(args) => judge::run(args),
-        What::Ledger(args) => ledger::run(args),
-        What::Limits(args) => limits::run(args),
-        What::Overload(args) => overload::run(args),
+        BenchCommand::Check(input) => input.show(|show| show(check(input)?)),
+        BenchCommand::Replay(input) => input.show(|show| show(replay(input)?)),
+        BenchCommand::Http(input) => input.show(|show| http(input, show)),
+        BenchCommand::Events(args) => events::run(args),
+        BenchCommand::Costly(args) => costly::run(args),
+        BenchCommand::Judge(args) => judge::run(args),
+        BenchCommand::Ledger(args) => ledger::run(args),
+        BenchCommand::Limits(args) => limits::run(args),
+        BenchCommand::Overload(args) => overload::run(args),
     }
 }
 
-type Show<'a> = &'a mut dyn FnMut(Measured) -> Result<(), Failure>;
+type MeasurementSink<'a> = &'a mut dyn FnMut(CommandMeasurement) -> Result<(), CommandError>;
 
-impl Input {
-    fn show(&self, measure: impl FnOnce(Show<'_>) -> Result<(), Failure>) -> Result<Exit, Failure> {
+impl BenchInputArgs {
+    fn show(
+        &self,
+        measure: impl FnOnce(MeasurementSink<'_>) -> Result<(), CommandError>,
+    ) -> Result<Exit, CommandError> {
         let mut out = Output::new(self.json.json);
         measure(&mut |measured| {
             if out.is_json() {
                 return out.json(&measured);
             }
-            let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
+            let fields = serde_json::to_value(&measured).map_err(CommandError::new)?;
             for (name, value) in fields.as_object().into_iter().flatten() {
                 let value = value
                     .as_f64()
@@ -158,14 +161,14 @@ impl Input {
 }
 
 /// Time on the wall and on the processor.
-struct Watch {
+struct Stopwatch {
     wall: Instant,
     cpu: Duration,
 }
 
-impl Watch {
-    fn start() -> Watch {
-        Watch { wall: Instant::now(), cpu: cpu() }
+impl Stopwatch {
+    fn start() -> Stopwatch {
+        Stopwatch { wall: Instant::now(), cpu: cpu() }
     }
 
     fn wall(&self) -> Duration {
@@ -184,41 +187,41 @@ fn cpu() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-fn in_memory(default: &str) -> Result<Local, Failure> {
+fn in_memory(default: &str) -> Result<LocalEngine, CommandError> {
     let options = EngineOptions { data: None, config: None, set: Vec::new() };
     options.open_or_ephemeral(preset::find(default), default, "")
 }
 
-fn messages(args: &Input) -> Messages {
+fn messages(args: &BenchInputArgs) -> InputMessageIter {
     match &args.file {
-        Some(file) => Messages::new(vec![file.clone()]),
-        None => Messages::of_mbox("mail.mbox", corpora::MAIL),
+        Some(file) => InputMessageIter::new(vec![file.clone()]),
+        None => InputMessageIter::of_mbox("mail.mbox", corpora::MAIL),
     }
 }
 
-fn input(args: &Input, bundled: &str) -> String {
+fn input(args: &BenchInputArgs, bundled: &str) -> String {
     args.file.as_ref().map_or(format!("bundled {bundled}"), |file| file.display().to_string())
 }
 
-fn nothing(args: &Input) -> Failure {
-    Failure::new(format_args!("{}: nothing to measure in it", input(args, "")))
+fn nothing(args: &BenchInputArgs) -> CommandError {
+    CommandError::new(format_args!("{}: nothing to measure in it", input(args, "")))
 }
 
-fn check(args: &Input) -> Result<Measured, Failure> {
+fn check(args: &BenchInputArgs) -> Result<CommandMeasurement, CommandError> {
     let local = in_memory("mail")?;
     let pipeline = message_pipeline(&local, None)?;
     let options = MessageOptions {
         files: Vec::new(),
         message_time: true,
-        envelope: EnvelopeSource::Headers,
+        envelope: EnvelopeOption::Headers,
         pipeline: None,
         threads: args.threads,
     };
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let (mut count, mut bytes) = (0u64, 0u64);
     while watch.wall() < Duration::from_secs(args.seconds) && !local.interrupt.raised() {
         let before = count;
-        let length = |message: &Message| message.stored.message().len() as u64;
+        let length = |message: &InputMessage| message.stored.message().len() as u64;
         each_message(&local, &pipeline, messages(args), &options, &Progress::hidden(), length, |ready| {
             count += 1;
             bytes += ready.also;
@@ -230,7 +233,7 @@ fn check(args: &Input) -> Result<Measured, Failure> {
         }
     }
     let (wall, cpu) = (watch.wall(), watch.cpu());
-    Ok(Measured::Check {
+    Ok(CommandMeasurement::Check {
         input: input(args, "mail.mbox"),
         threads: args.threads.count(),
         messages: count,
@@ -241,10 +244,10 @@ fn check(args: &Input) -> Result<Measured, Failure> {
     })
 }
 
-fn replay(args: &Input) -> Result<Measured, Failure> {
+fn replay(args: &BenchInputArgs) -> Result<CommandMeasurement, CommandError> {
     let local = in_memory("web")?;
     let pipeline = local.pipeline(None, |_| true)?;
-    let watch = Watch::start();
+    let watch = Stopwatch::start();
     let mut count = 0u64;
     while watch.wall() < Duration::from_secs(args.seconds) && !local.interrupt.raised() {
         let before = count;
@@ -252,8 +255,8 @@ fn replay(args: &Input) -> Result<Measured, Failure> {
             Some(file) => Box::new(BufReader::with_capacity(256 << 10, open(file)?)),
             None => Box::new(corpora::WEB),
         };
-        each_batch(&local, &pipeline, LineForm::AccessLog, reader, args.threads, |batch| {
-            let batch = batch.map_err(Failure::new)?;
+        each_batch(&local, &pipeline, LineFormat::AccessLog, reader, args.threads, |batch| {
+            let batch = batch.map_err(CommandError::new)?;
             let events: Vec<_> =
                 batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
             count += events.len() as u64;
@@ -265,7 +268,7 @@ fn replay(args: &Input) -> Result<Measured, Failure> {
         }
     }
     let (wall, cpu) = (watch.wall(), watch.cpu());
-    Ok(Measured::Replay {
+    Ok(CommandMeasurement::Replay {
         input: input(args, "web.log"),
         threads: args.threads.count(),
         events: count,
@@ -275,31 +278,31 @@ fn replay(args: &Input) -> Result<Measured, Failure> {
     })
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
+fn open(path: &Path) -> Result<File, CommandError> {
+    File::open(path).map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
 }
 
 /// Connections at which latency is measured.
 const CONNECTIONS: [usize; 2] = [1, 8];
 
-fn http(args: &Input, show: Show<'_>) -> Result<(), Failure> {
+fn http(args: &BenchInputArgs, show: MeasurementSink<'_>) -> Result<(), CommandError> {
     /// Samples that are sent in turn.
     const SAMPLES_MAX: usize = 10_000;
-    let mail: Vec<Message> = messages(args).flatten().take(SAMPLES_MAX).collect();
+    let mail: Vec<InputMessage> = messages(args).flatten().take(SAMPLES_MAX).collect();
     let web: Vec<&[u8]> = corpora::WEB.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     if mail.is_empty() {
         return Err(nothing(args));
     }
-    let parent = tempfile::tempdir().map_err(Failure::new)?;
+    let parent = tempfile::tempdir().map_err(CommandError::new)?;
     let data = parent.path().join("data");
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     Directory::create(&data, &presets)?;
-    let server = Served::start(&data)?;
+    let server = ServerProcess::start(&data)?;
     let seconds = Duration::from_secs(args.seconds);
     for connections in CONNECTIONS {
         let latencies = load(&server.address, connections, seconds, |client, turn| {
             let message = &mail[turn % mail.len()];
-            client.decide_message(Some("mail"), message, message.time(), EnvelopeSource::Headers).map(drop)
+            client.decide_message(Some("mail"), message, message.time(), EnvelopeOption::Headers).map(drop)
         })?;
         show(latencies.measured(input(args, "mail.mbox"), connections))?;
     }
@@ -313,14 +316,14 @@ fn http(args: &Input, show: Show<'_>) -> Result<(), Failure> {
 }
 
 /// A server in a process of its own, which ends with this value.
-struct Served {
+struct ServerProcess {
     child: Child,
     address: String,
 }
 
-impl Served {
-    fn start(data: &Path) -> Result<Served, Failure> {
-        let failed = |error| Failure::new(format_args!("no server could be started: {error}"));
+impl ServerProcess {
+    fn start(data: &Path) -> Result<ServerProcess, CommandError> {
+        let failed = |error| CommandError::new(format_args!("no server could be started: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
@@ -332,8 +335,8 @@ impl Served {
             .spawn()
             .map_err(failed)?;
         let stderr = child.stderr.take();
-        let mut served = Served { child, address: String::new() };
-        let stderr = stderr.ok_or_else(|| Failure::new("the server's standard error was not piped"))?;
+        let mut served = ServerProcess { child, address: String::new() };
+        let stderr = stderr.ok_or_else(|| CommandError::new("the server's standard error was not piped"))?;
         let mut lines = BufReader::new(stderr);
         let mut said = String::new();
         while lines.read_line(&mut said).map_err(failed)? > 0 {
@@ -344,11 +347,11 @@ impl Served {
                 return Ok(served);
             }
         }
-        Err(Failure::new(format_args!("the server did not come up: {}", said.trim())))
+        Err(CommandError::new(format_args!("the server did not come up: {}", said.trim())))
     }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // It may have ended by itself; there is nothing to keep of it.
         let _ = self.child.kill();
@@ -357,13 +360,13 @@ impl Drop for Served {
 }
 
 /// What requests took.
-struct Latencies {
+struct RequestLatencies {
     took: Vec<Duration>,
     wall: Duration,
 }
 
-impl Latencies {
-    fn measured(mut self, input: String, connections: usize) -> Measured {
+impl RequestLatencies {
+    fn measured(mut self, input: String, connections: usize) -> CommandMeasurement {
         self.took.sort_unstable();
         let at = |share: f64| {
             let rank = (self.took.len() as f64 * share) as usize;
@@ -371,7 +374,7 @@ impl Latencies {
                 .get(rank.min(self.took.len().saturating_sub(1)))
                 .map_or(0.0, |took| took.as_secs_f64() * 1e3)
         };
-        Measured::Http {
+        CommandMeasurement::Http {
             input,
             connections,
             requests: self.took.len() as u64,
@@ -388,11 +391,11 @@ fn load(
     address: &str,
     connections: usize,
     seconds: Duration,
-    ask: impl Fn(&Client, usize) -> Result<(), CallError> + Sync,
-) -> Result<Latencies, Failure> {
+    ask: impl Fn(&ApiClient, usize) -> Result<(), CallError> + Sync,
+) -> Result<RequestLatencies, CommandError> {
     let started = Instant::now();
-    let one = |connection: usize| -> Result<Vec<Duration>, Failure> {
-        let client = Client::new(address, None)?;
+    let one = |connection: usize| -> Result<Vec<Duration>, CommandError> {
+        let client = ApiClient::new(address, None)?;
         let mut took = Vec::new();
         // Each connection begins elsewhere in the samples.
         for turn in (connection * 37..).take_while(|_| started.elapsed() < seconds) {
@@ -409,9 +412,9 @@ fn load(
             (0..connections).map(|connection| scope.spawn(move || one(connection))).collect();
         let mut all = Vec::new();
         for thread in threads {
-            all.extend(thread.join().unwrap_or_else(|_| Err(Failure::new("a connection has failed")))?);
+            all.extend(thread.join().unwrap_or_else(|_| Err(CommandError::new("a connection has failed")))?);
         }
-        Ok::<_, Failure>(all)
+        Ok::<_, CommandError>(all)
     })?;
-    Ok(Latencies { took, wall: started.elapsed() })
+    Ok(RequestLatencies { took, wall: started.elapsed() })
 }

@@ -25,11 +25,11 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::Served;
+use super::ServerProcess;
 use super::events::cpu;
 use crate::clock;
 use crate::console::{DIM, Output};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 use crate::tally::per_second;
 
@@ -47,7 +47,7 @@ Examples:
   tollhouse bench overload --connections 4000
 
 Ends with 1 if something that was acknowledged is lost.")]
-pub(super) struct Args {
+pub(super) struct OverloadBenchArgs {
     /// Time of the overload
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
@@ -66,7 +66,7 @@ pub(super) struct Args {
 
 /// The result. `docs/cli.md` documents the members.
 #[derive(Serialize)]
-struct Measured {
+struct OverloadMeasurement {
     bench: &'static str,
     places: u32,
     connections: u32,
@@ -97,13 +97,13 @@ struct Measured {
     lost_counts: u64,
 }
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &OverloadBenchArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let measured = measure(args)?;
     if out.is_json() {
         out.json(&measured)?;
     } else {
-        let fields = serde_json::to_value(&measured).map_err(Failure::new)?;
+        let fields = serde_json::to_value(&measured).map_err(CommandError::new)?;
         for (name, value) in fields.as_object().into_iter().flatten() {
             let value = match value.as_f64().filter(|_| value.is_f64()) {
                 Some(float) => format!("{float:.3}"),
@@ -117,8 +117,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(if lost == 0 { Exit::Fine } else { Exit::Found })
 }
 
-fn measure(args: &Args) -> Result<Measured, Failure> {
-    let parent = tempfile::tempdir().map_err(Failure::new)?;
+fn measure(args: &OverloadBenchArgs) -> Result<OverloadMeasurement, CommandError> {
+    let parent = tempfile::tempdir().map_err(CommandError::new)?;
     let data = parent.path().join("data");
     let mail: Vec<_> = preset::find("mail").into_iter().collect();
     let directory = Directory::create(&data, &mail)?;
@@ -126,11 +126,11 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
         "preset = \"mail\"\n[ledger]\ndurability = \"sync\"\n[server]\nrequests_max = {}\nconnections_max = 20000\nclient_connections_max = 20000\n",
         args.places
     );
-    fs::write(directory.config_path(), text).map_err(Failure::new)?;
-    let mut server = Served::start(&data)?;
+    fs::write(directory.config_path(), text).map_err(CommandError::new)?;
+    let mut server = ServerProcess::start(&data)?;
     let address = server.address.trim_start_matches("http://").to_owned();
     let stopped = AtomicBool::new(false);
-    let clients = Clients { address, server: server.child.id(), number: AtomicU64::new(0), stopped };
+    let clients = LoadClients { address, server: server.child.id(), number: AtomicU64::new(0), stopped };
     let clients = Arc::new(clients);
     let (few, seconds) = (args.places, Duration::from_secs(args.seconds));
     let short = (seconds / 4).clamp(Duration::from_secs(1), Duration::from_secs(10));
@@ -156,8 +156,8 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
         thread::sleep(short / 2);
         clients.stopped.store(true, Ordering::Relaxed);
         let killed = server.child.kill().and_then(|()| server.child.wait());
-        killed.map_err(Failure::new)?;
-        overloaded.join().unwrap_or_else(|_| Err(Failure::new("a client has failed")))
+        killed.map_err(CommandError::new)?;
+        overloaded.join().unwrap_or_else(|_| Err(CommandError::new("a client has failed")))
     })?;
     drop(server);
 
@@ -169,7 +169,7 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
     let mut owed = [0u64; SENDERS];
     acknowledged.iter().for_each(|(_, sender)| owed[*sender] += 1);
     let missing = owed.iter().zip(counts).map(|(owed, counted)| owed.saturating_sub(counted));
-    Ok(Measured {
+    Ok(OverloadMeasurement {
         bench: "overload",
         places: args.places,
         connections: many,
@@ -202,7 +202,7 @@ fn measure(args: &Args) -> Result<Measured, Failure> {
 }
 
 /// Those who ask.
-struct Clients {
+struct LoadClients {
     address: String,
     /// The process of the server.
     server: u32,
@@ -214,7 +214,7 @@ struct Clients {
 
 /// What came of one phase. Times are sorted.
 #[derive(Default)]
-struct Phase {
+struct LoadPhase {
     wall: Duration,
     /// Processor time of the server.
     cpu: Duration,
@@ -229,7 +229,7 @@ struct Phase {
     acknowledged: Vec<(RecordId, usize)>,
 }
 
-impl Phase {
+impl LoadPhase {
     fn served_per_s(&self) -> f64 {
         per_second(self.took.len() as u64, self.wall)
     }
@@ -243,7 +243,7 @@ impl Phase {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
     }
 
-    fn add(&mut self, other: Phase) {
+    fn add(&mut self, other: LoadPhase) {
         self.asked += other.asked;
         self.took.extend(other.took);
         self.shed.extend(other.shed);
@@ -261,26 +261,31 @@ fn quantile(sorted: &[Duration], share: f64) -> f64 {
     sorted.get(rank.min(sorted.len().saturating_sub(1))).map_or(0.0, |took| took.as_secs_f64() * 1e3)
 }
 
-impl Clients {
+impl LoadClients {
     /// Asks on so many connections for a time, at least once: together at this rate, or each as soon as it is answered. All
     /// clients are one thread, which takes no more than its share of the processors from the server.
-    fn ask(self: &Arc<Self>, connections: u32, rate: Option<f64>, time: Duration) -> Result<Phase, Failure> {
+    fn ask(
+        self: &Arc<Self>,
+        connections: u32,
+        rate: Option<f64>,
+        time: Duration,
+    ) -> Result<LoadPhase, CommandError> {
         let pause = rate.map(|rate| Duration::from_secs_f64(f64::from(connections) / rate.max(1.0)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let before = cpu(self.server)?;
         let began = Instant::now();
-        let mut all = runtime.map_err(Failure::new)?.block_on(async {
+        let mut all = runtime.map_err(CommandError::new)?.block_on(async {
             let mut clients = JoinSet::new();
             for client in 0..connections {
                 // They begin one after the other within the first pause.
                 let offset = pause.map_or(Duration::ZERO, |pause| pause * client / connections);
                 clients.spawn(Arc::clone(self).one(began, offset, pause, time));
             }
-            let mut all = Phase::default();
+            let mut all = LoadPhase::default();
             while let Some(phase) = clients.join_next().await {
-                all.add(phase.map_err(Failure::new)?);
+                all.add(phase.map_err(CommandError::new)?);
             }
-            Ok::<_, Failure>(all)
+            Ok::<_, CommandError>(all)
         })?;
         all.wall = began.elapsed();
         // A server that was killed meanwhile tells nothing any more.
@@ -297,8 +302,8 @@ impl Clients {
         offset: Duration,
         pause: Option<Duration>,
         time: Duration,
-    ) -> Phase {
-        let mut phase = Phase::default();
+    ) -> LoadPhase {
+        let mut phase = LoadPhase::default();
         let mut stream = None;
         for turn in 0.. {
             if let Some(pause) = pause {
@@ -389,10 +394,10 @@ async fn answer(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<(u16, Ve
 /// The id that an answer gives its decision.
 fn id(body: &[u8]) -> Option<RecordId> {
     #[derive(serde::Deserialize)]
-    struct Decided {
+    struct AnswerId {
         id: String,
     }
-    serde_json::from_slice::<Decided>(body).ok()?.id.parse().ok()
+    serde_json::from_slice::<AnswerId>(body).ok()?.id.parse().ok()
 }
 
 fn sender(number: u64) -> usize {
@@ -423,26 +428,26 @@ fn memory_max(process: u32) -> u64 {
 }
 
 /// The decisions on disk, and how many messages of each sender were counted.
-fn what_is_there(data: &Path) -> Result<(HashSet<RecordId>, [u64; SENDERS]), Failure> {
+fn what_is_there(data: &Path) -> Result<(HashSet<RecordId>, [u64; SENDERS]), CommandError> {
     let directory = Directory::open(data)?;
     let config = Config::load(&directory.config_path(), &Overrides::default());
-    let plan = Plan::compile(&config).map_err(Failure::new)?;
-    let engine = Engine::open(&directory, plan).map_err(Failure::new)?;
+    let plan = Plan::compile(&config).map_err(CommandError::new)?;
+    let engine = Engine::open(&directory, plan).map_err(CommandError::new)?;
     let mut kept = HashSet::new();
     if let Some(journal) = engine.journal() {
         let keep = |id, _| {
             kept.insert(id);
             true
         };
-        journal.scan(keep).map_err(Failure::new)?;
+        journal.scan(keep).map_err(CommandError::new)?;
     }
     let plan = engine.plan();
-    let pipeline = plan.pipeline(None).ok_or_else(|| Failure::new("the pipeline is not there"))?;
+    let pipeline = plan.pipeline(None).ok_or_else(|| CommandError::new("the pipeline is not there"))?;
     let mut counts = [0; SENDERS];
     for (at, count) in counts.iter_mut().enumerate() {
         let address = address(at);
         let known = engine.timeline(pipeline, "from", &address, clock::now());
-        let known = pollster::block_on(known).map_err(Failure::new)?;
+        let known = pollster::block_on(known).map_err(CommandError::new)?;
         let seen = known.counters.iter().position(|counter| counter == "seen").unwrap_or(0);
         let sums = known.windows.iter().filter_map(|(_, sums)| sums.get(seen).copied());
         *count = sums.max().unwrap_or(0);

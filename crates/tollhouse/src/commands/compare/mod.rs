@@ -10,12 +10,12 @@ use indicatif::HumanCount;
 use judge::Action;
 use serde::Serialize;
 
-use self::peer::{Kind, Peer, Said, Severity, Symbol};
-use crate::console::{BOLD, Cell, DIM, Output, Table, cut, printable, say};
-use crate::exit::{Exit, Failure};
-use crate::input::messages::Message;
+use self::peer::{PeerFilter, PeerKind, PeerSeverity, PeerSymbol, PeerVerdict};
+use crate::console::{BOLD, DIM, Output, TableCell, TextTable, cut, printable, say};
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::InputMessage;
+use crate::message_reader::{MessageOptions, PreparedMessage, each_message, message_pipeline};
 use crate::options::{EngineOptions, JsonOption};
-use crate::reading::{MessageOptions, Ready, each_message, message_pipeline};
 use crate::tally::per_second;
 
 /// Compare with Rspamd or SpamAssassin on the same mail
@@ -30,10 +30,10 @@ Each message is judged here in the order of the input, at the time that it says 
 to the other filter with the same envelope, so many at once as there are --threads. Shown are how
 often what one does meets what the other does, the messages on which they differ most, and which
 symbols speak there. Nothing is learned on either side; without --data an engine in memory judges.")]
-pub(crate) struct Args {
+pub(crate) struct CompareArgs {
     /// What the other filter speaks
     #[arg(value_enum, value_name = "rspamd|spamd")]
-    kind: Kind,
+    kind: PeerKind,
     /// Where it listens: a URL, or host and port
     #[arg(value_name = "ADDRESS")]
     address: String,
@@ -53,26 +53,26 @@ pub(crate) struct Args {
 
 /// A message and both sides. With `--json` a line.
 #[derive(Serialize)]
-struct Pair {
+struct ComparedMessage {
     file: String,
     /// Whether both pass it, both mark it, or both refuse it; a filter that never refuses agrees by marking.
     agree: bool,
-    here: Said,
-    there: Said,
+    here: PeerVerdict,
+    there: PeerVerdict,
 }
 
-impl Pair {
+impl ComparedMessage {
     /// How far the sides are from each other: steps of severity, then shares of the score from which each objects most.
     fn distance(&self) -> (u8, f64) {
         let steps = (self.here.severity as u8).abs_diff(self.there.severity as u8);
-        let share = |said: &Said| if said.required > 0.0 { said.score / said.required } else { 0.0 };
+        let share = |said: &PeerVerdict| if said.required > 0.0 { said.score / said.required } else { 0.0 };
         (if self.agree { 0 } else { steps }, (share(&self.here) - share(&self.there)).abs())
     }
 }
 
 /// What is counted over all messages. With `--json` the last line.
 #[derive(Serialize)]
-struct Summary {
+struct CompareSummary {
     messages: u64,
     agree: u64,
     /// Messages that the other filter did not answer.
@@ -88,34 +88,34 @@ struct Summary {
 
 /// What was compared so far.
 #[derive(Default)]
-struct Compared {
-    kind: Option<Kind>,
+struct CompareTally {
+    kind: Option<PeerKind>,
     messages: u64,
     agree: u64,
     unanswered: u64,
     actions: BTreeMap<String, BTreeMap<String, u64>>,
     only: [BTreeMap<String, u64>; 2],
     /// The pairs that differ most, at most twice as many as are shown.
-    examples: Vec<Pair>,
+    examples: Vec<ComparedMessage>,
 }
 
 /// Messages in a row that the other filter may leave unanswered before that is an answer.
 const UNANSWERED_MAX: u64 = 20;
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: CompareArgs) -> Result<Exit, CommandError> {
     let started = std::time::Instant::now();
     let mut out = Output::new(args.json.json);
-    let peer = Peer::new(args.kind, &args.address)?;
+    let peer = PeerFilter::new(args.kind, &args.address)?;
     peer.knock()?;
     let instead = "compare in memory: leave out --data, or give its tollhouse.toml with --config";
     let local = args.engine.open_or_ephemeral(args.preset, "mail", instead)?;
     let options = MessageOptions { message_time: true, ..args.messages.clone() };
     let pipeline = message_pipeline(&local, options.pipeline.as_deref())?;
     let progress = options.progress();
-    let mut compared = Compared { kind: Some(args.kind), ..Compared::default() };
+    let mut compared = CompareTally { kind: Some(args.kind), ..CompareTally::default() };
     let mut missed_in_a_row = 0;
-    let ask = |message: &Message| peer.ask(message.stored.message(), &options.envelope.of(message));
-    let take = |ready: Ready<Result<Said, String>>| {
+    let ask = |message: &InputMessage| peer.ask(message.stored.message(), &options.envelope.of(message));
+    let take = |ready: PreparedMessage<Result<PeerVerdict, String>>| {
         // One by one: what hangs on a message's verdict is counted before the next is judged.
         let decisions = pollster::block_on(local.engine().decide(vec![ready.prepared]))?;
         let Some(decision) = decisions.into_iter().next() else { return Ok(()) };
@@ -126,7 +126,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
                 compared.unanswered += 1;
                 progress.say(format_args!("{}: no answer: {}", printable(&ready.name), printable(&error)));
                 if missed_in_a_row == UNANSWERED_MAX {
-                    return Err(Failure::new(format_args!("{} does not answer", args.address))
+                    return Err(CommandError::new(format_args!("{} does not answer", args.address))
                         .help("is the filter running there, and may this host ask it?"));
                 }
                 return Ok(());
@@ -135,7 +135,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
         missed_in_a_row = 0;
         let here = here(&decision, &pipeline);
         let agree = agree(args.kind, here.severity, there.severity);
-        let pair = Pair { file: ready.name, agree, here, there };
+        let pair = ComparedMessage { file: ready.name, agree, here, there };
         if out.is_json() {
             progress.suspend(|| out.json(&pair))?;
         }
@@ -160,34 +160,34 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 /// What is said here.
-fn here(decision: &Decision, pipeline: &Pipeline) -> Said {
+fn here(decision: &Decision, pipeline: &Pipeline) -> PeerVerdict {
     let verdict = &decision.verdict;
     let severity = match verdict.action {
-        Action::Accept | Action::Challenge => Severity::Pass,
-        Action::Tag | Action::Quarantine | Action::Review => Severity::Mark,
-        Action::Reject | Action::Throttle | Action::Shadow => Severity::Refuse,
+        Action::Accept | Action::Challenge => PeerSeverity::Pass,
+        Action::Tag | Action::Quarantine | Action::Review => PeerSeverity::Mark,
+        Action::Reject | Action::Throttle | Action::Shadow => PeerSeverity::Refuse,
     };
-    let symbol = |reason: &judge::Reason| Symbol { name: reason.rule.clone(), score: reason.score };
+    let symbol = |reason: &judge::Reason| PeerSymbol { name: reason.rule.clone(), score: reason.score };
     let required = pipeline.rules.bands().as_slice().last().map_or(0.0, |band| band.at);
     let symbols = verdict.reasons.iter().map(symbol).collect();
-    Said::new(verdict.action.name().to_owned(), severity, verdict.score, required, symbols)
+    PeerVerdict::new(verdict.action.name().to_owned(), severity, verdict.score, required, symbols)
 }
 
 /// Whether both do the same. A spamd knows no refusal: what it marks it has objected to.
-fn agree(kind: Kind, here: Severity, there: Severity) -> bool {
+fn agree(kind: PeerKind, here: PeerSeverity, there: PeerSeverity) -> bool {
     match kind {
-        Kind::Rspamd => here == there,
-        Kind::Spamd => here.min(Severity::Mark) == there,
+        PeerKind::Rspamd => here == there,
+        PeerKind::Spamd => here.min(PeerSeverity::Mark) == there,
     }
 }
 
-impl Compared {
-    fn add(&mut self, pair: Pair, examples: usize) {
+impl CompareTally {
+    fn add(&mut self, pair: ComparedMessage, examples: usize) {
         self.messages += 1;
         self.agree += u64::from(pair.agree);
         let row = self.actions.entry(pair.here.action.clone()).or_default();
         *row.entry(pair.there.action.clone()).or_default() += 1;
-        let objects = [pair.here.severity, pair.there.severity].map(|severity| severity > Severity::Pass);
+        let objects = [pair.here.severity, pair.there.severity].map(|severity| severity > PeerSeverity::Pass);
         let sides = [&pair.here, &pair.there];
         for (index, side) in
             sides.into_iter().enumerate().filter(|(index, _)| objects[*index] && !objects[1 - *index])
@@ -214,11 +214,11 @@ impl Compared {
         self.examples.truncate(examples);
     }
 
-    fn show(mut self, out: &mut Output, seconds: f64, examples: usize) -> Result<(), Failure> {
+    fn show(mut self, out: &mut Output, seconds: f64, examples: usize) -> Result<(), CommandError> {
         self.keep(examples);
         let [only_here, only_there] = [0, 1].map(|side| often(&self.only[side]));
         if out.is_json() {
-            let summary = Summary {
+            let summary = CompareSummary {
                 messages: self.messages,
                 agree: self.agree,
                 unanswered: self.unanswered,
@@ -230,7 +230,7 @@ impl Compared {
             return out.json(&serde_json::json!({ "summary": summary }));
         }
         let other = match self.kind {
-            Some(Kind::Spamd) => "spamd",
+            Some(PeerKind::Spamd) => "spamd",
             _ => "rspamd",
         };
         let share = 100.0 * self.agree as f64 / self.messages.max(1) as f64;
@@ -238,17 +238,18 @@ impl Compared {
         out.line(format_args!("{BOLD}agree on {agree} of {messages} messages ({share:.1} %){BOLD:#}\n"))?;
         let columns: std::collections::BTreeSet<&String> =
             self.actions.values().flat_map(BTreeMap::keys).collect();
-        let mut table = Table::default();
+        let mut table = TextTable::default();
         let corner = format!("here, and {other}:");
         table.row(
-            [Cell::text(corner, DIM)]
+            [TableCell::text(corner, DIM)]
                 .into_iter()
-                .chain(columns.iter().map(|name| Cell::number(cut(name, 20), DIM))),
+                .chain(columns.iter().map(|name| TableCell::number(cut(name, 20), DIM))),
         );
         for (action, row) in &self.actions {
-            let count =
-                |name: &&String| Cell::number(row.get(*name).copied().unwrap_or(0), anstyle::Style::new());
-            table.row([Cell::text(action, BOLD)].into_iter().chain(columns.iter().map(count)));
+            let count = |name: &&String| {
+                TableCell::number(row.get(*name).copied().unwrap_or(0), anstyle::Style::new())
+            };
+            table.row([TableCell::text(action, BOLD)].into_iter().chain(columns.iter().map(count)));
         }
         out.line(format_args!("{table}"))?;
         for (side, symbols) in [("here", &only_here), (other, &only_there)] {
@@ -285,7 +286,7 @@ fn often(counts: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
 }
 
 /// The weightiest symbols of a side.
-fn weighty(said: &Said) -> String {
+fn weighty(said: &PeerVerdict) -> String {
     const SHOWN: usize = 4;
     let symbols = said.symbols.iter().filter(|symbol| symbol.score != 0.0).take(SHOWN);
     symbols
@@ -298,27 +299,32 @@ fn weighty(said: &Said) -> String {
 mod tests {
     use super::*;
 
-    fn said(severity: Severity, score: f64) -> Said {
-        let symbols = vec![Symbol { name: format!("S{score}"), score }];
-        Said::new("a".to_owned(), severity, score, 10.0, symbols)
+    fn said(severity: PeerSeverity, score: f64) -> PeerVerdict {
+        let symbols = vec![PeerSymbol { name: format!("S{score}"), score }];
+        PeerVerdict::new("a".to_owned(), severity, score, 10.0, symbols)
     }
 
-    fn pair(here: (Severity, f64), there: (Severity, f64)) -> Pair {
-        let agree = agree(Kind::Rspamd, here.0, there.0);
-        Pair { file: format!("{}", here.1), agree, here: said(here.0, here.1), there: said(there.0, there.1) }
+    fn pair(here: (PeerSeverity, f64), there: (PeerSeverity, f64)) -> ComparedMessage {
+        let agree = agree(PeerKind::Rspamd, here.0, there.0);
+        ComparedMessage {
+            file: format!("{}", here.1),
+            agree,
+            here: said(here.0, here.1),
+            there: said(there.0, there.1),
+        }
     }
 
     #[test]
     fn a_spamd_agrees_by_marking() {
-        assert!(agree(Kind::Spamd, Severity::Refuse, Severity::Mark));
-        assert!(!agree(Kind::Spamd, Severity::Pass, Severity::Mark));
-        assert!(!agree(Kind::Rspamd, Severity::Refuse, Severity::Mark));
+        assert!(agree(PeerKind::Spamd, PeerSeverity::Refuse, PeerSeverity::Mark));
+        assert!(!agree(PeerKind::Spamd, PeerSeverity::Pass, PeerSeverity::Mark));
+        assert!(!agree(PeerKind::Rspamd, PeerSeverity::Refuse, PeerSeverity::Mark));
     }
 
     #[test]
     fn what_differs_most_is_kept() {
-        use Severity::{Mark, Pass, Refuse};
-        let mut compared = Compared::default();
+        use PeerSeverity::{Mark, Pass, Refuse};
+        let mut compared = CompareTally::default();
         for score in 0..10 {
             compared.add(pair((Mark, f64::from(score)), (Pass, 0.0)), 2);
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use ureq::Agent;
 use ureq::http::Uri;
 
-use crate::exit::Failure;
+use crate::exit::CommandError;
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ const SYMBOLS_MAX: usize = 1_000;
 
 /// Which filter is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum PeerKind {
     /// Rspamd's HTTP, with `POST /checkv2`
     Rspamd,
     /// SpamAssassin's spamd, with REPORT
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 }
 
 /// A filter that is asked.
-pub(super) enum Peer {
+pub(super) enum PeerFilter {
     Rspamd { agent: Agent, url: String },
     Spamd { address: String },
 }
@@ -37,7 +37,7 @@ pub(super) enum Peer {
 /// How far a filter goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Severity {
+pub(super) enum PeerSeverity {
     /// The message passes as it is.
     Pass,
     /// It passes, marked or set aside.
@@ -48,47 +48,47 @@ pub(super) enum Severity {
 
 /// What a filter says of a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Said {
+pub(super) struct PeerVerdict {
     /// In its own words.
     pub(super) action: String,
-    pub(super) severity: Severity,
+    pub(super) severity: PeerSeverity,
     pub(super) score: f64,
     /// The score from which it objects most; 0 if it has none.
     pub(super) required: f64,
     /// What it found, the weightiest first.
-    pub(super) symbols: Vec<Symbol>,
+    pub(super) symbols: Vec<PeerSymbol>,
 }
 
 /// Something that a filter found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Symbol {
+pub(super) struct PeerSymbol {
     pub(super) name: String,
     pub(super) score: f64,
 }
 
-impl Said {
+impl PeerVerdict {
     pub(super) fn new(
         action: String,
-        severity: Severity,
+        severity: PeerSeverity,
         score: f64,
         required: f64,
-        mut symbols: Vec<Symbol>,
-    ) -> Said {
+        mut symbols: Vec<PeerSymbol>,
+    ) -> PeerVerdict {
         symbols.truncate(SYMBOLS_MAX);
         symbols.sort_by(|a, b| b.score.abs().total_cmp(&a.score.abs()).then_with(|| a.name.cmp(&b.name)));
-        Said { action, severity, score, required, symbols }
+        PeerVerdict { action, severity, score, required, symbols }
     }
 }
 
-impl Peer {
+impl PeerFilter {
     /// At this address. Nothing is sent yet.
-    pub(super) fn new(kind: Kind, address: &str) -> Result<Peer, Failure> {
+    pub(super) fn new(kind: PeerKind, address: &str) -> Result<PeerFilter, CommandError> {
         match kind {
-            Kind::Rspamd => {
+            PeerKind::Rspamd => {
                 let base =
                     if address.contains("://") { address.to_owned() } else { format!("http://{address}") };
                 if !base.starts_with("http://") {
-                    return Err(Failure::new(format_args!("{address}: no address of an rspamd"))
+                    return Err(CommandError::new(format_args!("{address}: no address of an rspamd"))
                         .help("expected one such as http://127.0.0.1:11333"));
                 }
                 let config = Agent::config_builder()
@@ -97,42 +97,42 @@ impl Peer {
                     .proxy(None)
                     .timeout_global(Some(TIMEOUT))
                     .build();
-                Ok(Peer::Rspamd {
+                Ok(PeerFilter::Rspamd {
                     agent: config.new_agent(),
                     url: format!("{}/checkv2", base.trim_end_matches('/')),
                 })
             }
-            Kind::Spamd => match address.rsplit_once(':') {
+            PeerKind::Spamd => match address.rsplit_once(':') {
                 Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
-                    Ok(Peer::Spamd { address: address.to_owned() })
+                    Ok(PeerFilter::Spamd { address: address.to_owned() })
                 }
-                _ => Err(Failure::new(format_args!("{address}: no address of a spamd"))
+                _ => Err(CommandError::new(format_args!("{address}: no address of a spamd"))
                     .help("expected host and port such as 127.0.0.1:783")),
             },
         }
     }
 
     /// Whether anything listens there, before messages are judged in vain.
-    pub(super) fn knock(&self) -> Result<(), Failure> {
+    pub(super) fn knock(&self) -> Result<(), CommandError> {
         let address = match self {
-            Peer::Rspamd { url, .. } => {
+            PeerFilter::Rspamd { url, .. } => {
                 let uri: Option<Uri> = url.parse().ok();
                 let authority = uri.as_ref().and_then(|uri| uri.authority());
                 let place = authority.map(|it| (it.host().to_owned(), it.port_u16().unwrap_or(80)));
                 place.map(|(host, port)| format!("{host}:{port}")).unwrap_or_default()
             }
-            Peer::Spamd { address } => address.clone(),
+            PeerFilter::Spamd { address } => address.clone(),
         };
         TcpStream::connect(&address).map(drop).map_err(|error| {
-            Failure::new(format_args!("nothing answers at {address}: {error}"))
+            CommandError::new(format_args!("nothing answers at {address}: {error}"))
                 .help("is the filter running there, and may this host ask it?")
         })
     }
 
     /// What it says of a message. The error is for people.
-    pub(super) fn ask(&self, message: &[u8], envelope: &Envelope) -> Result<Said, String> {
+    pub(super) fn ask(&self, message: &[u8], envelope: &Envelope) -> Result<PeerVerdict, String> {
         match self {
-            Peer::Rspamd { agent, url } => {
+            PeerFilter::Rspamd { agent, url } => {
                 let mut request = agent.post(url).header("Content-Type", "text/plain");
                 let recipients = envelope.recipients.iter().map(|to| ("Rcpt", to.clone()));
                 let ip = envelope.client_ip.map(|ip| ("IP", ip.to_string()));
@@ -153,7 +153,7 @@ impl Peer {
                 }
                 rspamd(&body).ok_or_else(|| "its answer is none of an rspamd".to_owned())
             }
-            Peer::Spamd { address } => {
+            PeerFilter::Spamd { address } => {
                 let answer = exchange(address, message).map_err(|error| error.to_string())?;
                 spamd(&answer).ok_or_else(|| {
                     let line = String::from_utf8_lossy(&answer);
@@ -185,20 +185,20 @@ fn exchange(address: &str, message: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Reads an answer to `/checkv2`.
-fn rspamd(body: &[u8]) -> Option<Said> {
+fn rspamd(body: &[u8]) -> Option<PeerVerdict> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let action = answer.get("action")?.as_str()?.to_owned();
     let severity = match action.as_str() {
-        "no action" | "accept" | "greylist" => Severity::Pass,
-        "add header" | "rewrite subject" | "quarantine" => Severity::Mark,
-        _ => Severity::Refuse,
+        "no action" | "accept" | "greylist" => PeerSeverity::Pass,
+        "add header" | "rewrite subject" | "quarantine" => PeerSeverity::Mark,
+        _ => PeerSeverity::Refuse,
     };
     let symbols = answer.get("symbols")?.as_object()?.iter();
     let symbol = |(name, symbol): (&String, &Value)| {
-        Some(Symbol { name: name.clone(), score: symbol.get("score")?.as_f64()? })
+        Some(PeerSymbol { name: name.clone(), score: symbol.get("score")?.as_f64()? })
     };
     let required = answer.get("required_score").and_then(Value::as_f64).unwrap_or_default();
-    Some(Said::new(
+    Some(PeerVerdict::new(
         action,
         severity,
         answer.get("score")?.as_f64()?,
@@ -208,7 +208,7 @@ fn rspamd(body: &[u8]) -> Option<Said> {
 }
 
 /// Reads an answer to REPORT: the header, and the rows of the table that the report ends with.
-fn spamd(answer: &[u8]) -> Option<Said> {
+fn spamd(answer: &[u8]) -> Option<PeerVerdict> {
     let text = String::from_utf8_lossy(answer);
     let (head, report) = text.split_once("\r\n\r\n")?;
     let status = head.lines().next()?.strip_prefix("SPAMD/")?;
@@ -226,17 +226,19 @@ fn spamd(answer: &[u8]) -> Option<Said> {
         // Long descriptions go on in lines of their own, far to the right.
         let begins = line.find(|letter: char| letter != ' ')? < 6;
         (begins && name.bytes().any(|byte| byte.is_ascii_uppercase()))
-            .then(|| Symbol { name: name.to_owned(), score })
+            .then(|| PeerSymbol { name: name.to_owned(), score })
     };
-    let (action, severity) = if is_spam { ("spam", Severity::Mark) } else { ("ham", Severity::Pass) };
-    ok.then(|| Said::new(action.to_owned(), severity, score, required, rows.filter_map(symbol).collect()))
+    let (action, severity) = if is_spam { ("spam", PeerSeverity::Mark) } else { ("ham", PeerSeverity::Pass) };
+    ok.then(|| {
+        PeerVerdict::new(action.to_owned(), severity, score, required, rows.filter_map(symbol).collect())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(said: &Said) -> Vec<(&str, f64)> {
+    fn names(said: &PeerVerdict) -> Vec<(&str, f64)> {
         said.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol.score)).collect()
     }
 
@@ -249,7 +251,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             (said.action.as_str(), said.severity, said.score, said.required),
-            ("add header", Severity::Mark, 7.5, 15.0)
+            ("add header", PeerSeverity::Mark, 7.5, 15.0)
         );
         assert_eq!(names(&said), [("B", 8.0), ("A", -0.5)]);
         assert_eq!(rspamd(b"{\"error\":\"no\"}"), None);
@@ -268,11 +270,11 @@ mod tests {
         .unwrap();
         assert_eq!(
             (said.action.as_str(), said.severity, said.score, said.required),
-            ("spam", Severity::Mark, 8.6, 5.0)
+            ("spam", PeerSeverity::Mark, 8.6, 5.0)
         );
         assert_eq!(names(&said), [("BAYES_60", 2.5), ("MAILING_LIST_MULTI", -1.0)]);
         let ham = spamd(b"SPAMD/1.1 0 EX_OK\r\nSpam: False ; 0.1 / 5.0\r\n\r\n").unwrap();
-        assert_eq!((ham.severity, ham.symbols.len()), (Severity::Pass, 0));
+        assert_eq!((ham.severity, ham.symbols.len()), (PeerSeverity::Pass, 0));
         assert_eq!(spamd(b"SPAMD/1.0 76 Bad header line: x\r\n"), None);
         assert_eq!(spamd(b"HTTP/1.1 400 Bad Request\r\n\r\n"), None);
     }
@@ -280,13 +282,13 @@ mod tests {
     #[test]
     fn addresses_are_checked() {
         for (kind, address, good) in [
-            (Kind::Rspamd, "http://127.0.0.1:11333", true),
-            (Kind::Rspamd, "127.0.0.1:11333", true),
-            (Kind::Rspamd, "https://example.org", false),
-            (Kind::Spamd, "127.0.0.1:783", true),
-            (Kind::Spamd, "localhost", false),
+            (PeerKind::Rspamd, "http://127.0.0.1:11333", true),
+            (PeerKind::Rspamd, "127.0.0.1:11333", true),
+            (PeerKind::Rspamd, "https://example.org", false),
+            (PeerKind::Spamd, "127.0.0.1:783", true),
+            (PeerKind::Spamd, "localhost", false),
         ] {
-            assert_eq!(Peer::new(kind, address).is_ok(), good, "{address}");
+            assert_eq!(PeerFilter::new(kind, address).is_ok(), good, "{address}");
         }
     }
 }

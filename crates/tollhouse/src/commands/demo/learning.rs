@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use event::Time;
 use judge::Action;
 
-use super::{Judged, Sample, table};
-use crate::client::Client;
+use super::{DemoDecision, Sample, table};
+use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output};
 use crate::corpora;
-use crate::draw;
-use crate::exit::Failure;
+use crate::exit::CommandError;
+use crate::rendering;
 
 /// The time before which half of the mail came whose source says what it is.
 pub(super) fn split(samples: &[(Time, Sample)]) -> Time {
@@ -25,8 +25,8 @@ pub(super) fn split(samples: &[(Time, Sample)]) -> Time {
 /// The verdicts on one later message.
 struct Pair<'a> {
     label: &'static str,
-    untrained: &'a Judged,
-    trained: &'a Judged,
+    untrained: &'a DemoDecision,
+    trained: &'a DemoDecision,
 }
 
 /// The lessons, and the verdicts on what came later.
@@ -37,7 +37,7 @@ pub(super) struct Learning<'a> {
 }
 
 /// Numbers of messages, and of those that something was done about.
-struct Found {
+struct DetectionCounts {
     spam: usize,
     found: usize,
     ham: usize,
@@ -45,7 +45,11 @@ struct Found {
 }
 
 impl<'a> Learning<'a> {
-    pub(super) fn of(trained: &'a [Judged], untrained: &'a [Judged], split: Time) -> Learning<'a> {
+    pub(super) fn of(
+        trained: &'a [DemoDecision],
+        untrained: &'a [DemoDecision],
+        split: Time,
+    ) -> Learning<'a> {
         // Both servers were sent the same mail in the same order, and one of them nothing else.
         let trained = trained.iter().filter(|judged| judged.decision.pipeline == "mail");
         let mut learning = Learning { taught: BTreeMap::new(), later: Vec::new() };
@@ -59,7 +63,7 @@ impl<'a> Learning<'a> {
         learning
     }
 
-    pub(super) fn show(&self, client: &Client, out: &mut Output) -> Result<(), Failure> {
+    pub(super) fn show(&self, client: &ApiClient, out: &mut Output) -> Result<(), CommandError> {
         let Learning { taught, later } = self;
         let count = |label: &str| later.iter().filter(|pair| pair.label == label).count();
         let told = |label: &str| taught.get(label).copied().unwrap_or(0);
@@ -101,7 +105,7 @@ impl<'a> Learning<'a> {
     }
 
     /// Counts the messages on which any action but `accept` was taken.
-    fn found(&self, of: impl Fn(&Pair<'a>) -> &'a Judged) -> Found {
+    fn found(&self, of: impl Fn(&Pair<'a>) -> &'a DemoDecision) -> DetectionCounts {
         let acted = |label: &str| {
             let of_label = self.later.iter().filter(|pair| pair.label == label);
             let (all, hit) = of_label.fold((0, 0), |(all, hit), pair| {
@@ -110,11 +114,11 @@ impl<'a> Learning<'a> {
             (all, hit)
         };
         let ((spam, found), (ham, alarms)) = (acted("spam"), acted("ham"));
-        Found { spam, found, ham, alarms }
+        DetectionCounts { spam, found, ham, alarms }
     }
 
     /// Explains the message whose score changed most, of those on which something else is done now if there are any.
-    fn show_change(&self, client: &Client, out: &mut Output) -> Result<(), Failure> {
+    fn show_change(&self, client: &ApiClient, out: &mut Output) -> Result<(), CommandError> {
         let change = |pair: &Pair<'_>| {
             let (before, now) = (&pair.untrained.decision, &pair.trained.decision);
             (before.action != now.action, (now.score - before.score).abs())
@@ -130,14 +134,14 @@ impl<'a> Learning<'a> {
             most.label, before.action, before.score
         ))?;
         let explained = client.explain(&most.trained.decision.id)?;
-        draw::verdict(out, &explained)?;
-        draw::classifiers(out, &explained)
+        rendering::verdict(out, &explained)?;
+        rendering::classifiers(out, &explained)
     }
 }
 
-impl Found {
+impl DetectionCounts {
     fn told(&self) -> String {
-        let Found { spam, found, ham, alarms } = *self;
+        let DetectionCounts { spam, found, ham, alarms } = *self;
         let share = |part: usize, of: usize| match of {
             0 => "none".to_owned(),
             of => format!("{:.0} %", 100.0 * part as f64 / of as f64),

@@ -24,18 +24,18 @@ use anstyle::Style;
 use engine::{Config, Directory, Engine, Overrides, Plan, preset};
 use event::{Span, Time};
 use judge::Action;
-use server::api::{BatchLine, Decision};
+use server::api::{BatchLine, DecisionJson};
 use server::{Clock, Server};
 use tokio::sync::Notify;
 
-use crate::client::{Client, Held, LineForm};
+use crate::client::{ApiClient, BatchDurability, LineFormat};
 use crate::clock;
-use crate::console::{self, BOLD, Cell, DIM, Output, Progress, Table, colour, say};
+use crate::console::{self, BOLD, DIM, Output, Progress, TableCell, TextTable, colour, say};
 use crate::corpora;
-use crate::draw;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
-use crate::reading::EnvelopeSource;
+use crate::message_reader::EnvelopeOption;
+use crate::rendering;
 use learning::Learning;
 use samples::{Sample, samples};
 
@@ -64,8 +64,8 @@ const LINES: usize = 64;
 const REMOVALS_MAX: usize = 100;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let parent = tempfile::Builder::new().prefix("tollhouse-demo-").tempdir().map_err(Failure::new)?;
+pub(crate) fn run(args: Args) -> Result<Exit, CommandError> {
+    let parent = tempfile::Builder::new().prefix("tollhouse-demo-").tempdir().map_err(CommandError::new)?;
     // The server waits for who is in the middle of a request; the user does not.
     let temporary = parent.path().to_owned();
     let interrupt = Interrupt::watch_or(move || remove(&temporary));
@@ -98,9 +98,9 @@ fn sent(
     samples: &[(Time, Sample)],
     lessons: Lessons,
     interrupt: &Interrupt,
-) -> Result<Option<Vec<Judged>>, Failure> {
+) -> Result<Option<Vec<DemoDecision>>, CommandError> {
     let (node, clock) = Node::start(data, samples)?;
-    let client = Client::new(&format!("http://{}", node.address), None)?;
+    let client = ApiClient::new(&format!("http://{}", node.address), None)?;
     let judged = stream(&client, &clock, samples, lessons, interrupt);
     node.stop()?;
     judged
@@ -111,12 +111,12 @@ fn serve(
     data: &Path,
     samples: &[(Time, Sample)],
     lessons: Lessons,
-    untrained: &[Judged],
+    untrained: &[DemoDecision],
     interrupt: &Interrupt,
     once: bool,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let (node, clock) = Node::start(data, samples)?;
-    let client = Client::new(&format!("http://{}", node.address), None)?;
+    let client = ApiClient::new(&format!("http://{}", node.address), None)?;
     say(format_args!(
         "{BOLD}Tollhouse{BOLD:#} runs on {} and is sent real mail and real requests, as if they came now.",
         client.base()
@@ -149,24 +149,24 @@ fn remove(directory: &Path) {
     console::error(format_args!("{} stays behind", directory.display()));
 }
 
-fn open(data: &Path) -> Result<Engine, Failure> {
+fn open(data: &Path) -> Result<Engine, CommandError> {
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(data, &presets)?;
     let flags = vec![("server.listen".to_owned(), "127.0.0.1:0".to_owned())];
     let config = Config::load(&directory.config_path(), &Overrides { environment: Vec::new(), flags });
-    Engine::open(&directory, Plan::compile(&config)?).map_err(Failure::new)
+    Engine::open(&directory, Plan::compile(&config)?).map_err(CommandError::new)
 }
 
 /// The server, on threads of its own.
 struct Node {
     address: SocketAddr,
     stop: Arc<Notify>,
-    thread: thread::JoinHandle<Result<(), Failure>>,
+    thread: thread::JoinHandle<Result<(), CommandError>>,
 }
 
 impl Node {
     /// Starts a server over a new data directory, with a clock that stands where the samples begin.
-    fn start(data: &Path, samples: &[(Time, Sample)]) -> Result<(Node, Arc<SampleClock>), Failure> {
+    fn start(data: &Path, samples: &[(Time, Sample)]) -> Result<(Node, Arc<SampleClock>), CommandError> {
         let engine = Arc::new(open(data)?);
         let clock = SampleClock::new();
         // The first housekeeping must not be ahead of the samples, or it would take them for long out of date.
@@ -176,28 +176,34 @@ impl Node {
         let address = server.local_addr();
         let stop = Arc::new(Notify::new());
         let runtime =
-            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::new)?;
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::new)?;
         let stopped = Arc::clone(&stop);
         let serve = move || Ok(runtime.block_on(server.serve(async move { stopped.notified().await }))?);
-        let thread = thread::Builder::new().name("server".to_owned()).spawn(serve).map_err(Failure::new)?;
+        let thread =
+            thread::Builder::new().name("server".to_owned()).spawn(serve).map_err(CommandError::new)?;
         Ok((Node { address, stop, thread }, clock))
     }
 
-    fn stop(self) -> Result<(), Failure> {
+    fn stop(self) -> Result<(), CommandError> {
         self.stop.notify_one();
-        self.thread.join().unwrap_or_else(|_| Err(Failure::new("the server has failed")))
+        self.thread.join().unwrap_or_else(|_| Err(CommandError::new("the server has failed")))
     }
 }
 
 /// A decision and what the sample's source says of it.
-struct Judged {
-    decision: Decision,
+struct DemoDecision {
+    decision: DecisionJson,
     /// When the sample came.
     time: Time,
     label: Option<&'static str>,
 }
 
-fn show(client: &Client, judged: &[Judged], untrained: &[Judged], lessons: Lessons) -> Result<(), Failure> {
+fn show(
+    client: &ApiClient,
+    judged: &[DemoDecision],
+    untrained: &[DemoDecision],
+    lessons: Lessons,
+) -> Result<(), CommandError> {
     let mut out = Output::new(false);
     out.line(format_args!("\n{BOLD}What was decided{BOLD:#}"))?;
     out.line(by_action(judged))?;
@@ -206,7 +212,7 @@ fn show(client: &Client, judged: &[Judged], untrained: &[Judged], lessons: Lesso
     }
     out.line(format_args!("\n{BOLD}The clearest verdicts{BOLD:#}\n"))?;
     for judged in clearest(judged) {
-        draw::verdict(&mut out, &client.explain(&judged.decision.id)?)?;
+        rendering::verdict(&mut out, &client.explain(&judged.decision.id)?)?;
     }
     out.flush()
 }
@@ -238,12 +244,12 @@ impl SampleClock {
 /// Sends the samples, each when it is its time, and reports mail as a user would whose source says what it is, up to when
 /// the lessons end; `None` if the user stopped it.
 fn stream(
-    client: &Client,
+    client: &ApiClient,
     clock: &SampleClock,
     samples: &[(Time, Sample)],
     lessons: Lessons,
     interrupt: &Interrupt,
-) -> Result<Option<Vec<Judged>>, Failure> {
+) -> Result<Option<Vec<DemoDecision>>, CommandError> {
     let progress = Progress::new("events", Some(samples.len() as u64));
     let mut judged = Vec::with_capacity(samples.len());
     let together = |(before, a): &(Time, Sample), (after, b): &(Time, Sample)| {
@@ -255,12 +261,12 @@ fn stream(
         match last {
             Sample::Mail(message) => {
                 let decision =
-                    client.decide_message(Some("mail"), message, Some(*time), EnvelopeSource::Headers)?;
+                    client.decide_message(Some("mail"), message, Some(*time), EnvelopeOption::Headers)?;
                 let label = message.stored.origin().and_then(corpora::label);
                 if let Some(label) = label.filter(|_| lessons.until.is_some_and(|until| *time < until)) {
                     client.feedback(&decision.id, label)?;
                 }
-                judged.push(Judged { decision, time: *time, label });
+                judged.push(DemoDecision { decision, time: *time, label });
             }
             Sample::Web(_) if lessons.only_mail => {}
             Sample::Web(_) => {
@@ -269,10 +275,10 @@ fn stream(
                     Sample::Mail(_) => None,
                 });
                 let lines: Vec<&Vec<u8>> = lines.collect();
-                let form = LineForm::AccessLog;
-                for answer in client.decide_lines(Some("web"), form, Held::AsConfigured, &lines)? {
+                let form = LineFormat::AccessLog;
+                for answer in client.decide_lines(Some("web"), form, BatchDurability::AsConfigured, &lines)? {
                     if let BatchLine::Decision(decision) = answer {
-                        judged.push(Judged { decision: *decision, time: *time, label: None });
+                        judged.push(DemoDecision { decision: *decision, time: *time, label: None });
                     }
                 }
             }
@@ -286,34 +292,38 @@ fn stream(
 }
 
 /// Actions by pipeline.
-fn by_action(judged: &[Judged]) -> Table {
+fn by_action(judged: &[DemoDecision]) -> TextTable {
     let mut counts: BTreeMap<&str, HashMap<Action, u64>> = BTreeMap::new();
-    for Judged { decision, .. } in judged {
+    for DemoDecision { decision, .. } in judged {
         *counts.entry(&decision.pipeline).or_default().entry(decision.action).or_default() += 1;
     }
     table("  pipeline", counts.iter().map(|(name, counts)| (*name, counts)))
 }
 
 /// Makes a table of how many events had which action, row by row.
-fn table<'a>(title: &str, rows: impl Iterator<Item = (&'a str, &'a HashMap<Action, u64>)> + Clone) -> Table {
+fn table<'a>(
+    title: &str,
+    rows: impl Iterator<Item = (&'a str, &'a HashMap<Action, u64>)> + Clone,
+) -> TextTable {
     let used = |action: &Action| rows.clone().any(|(_, counts)| counts.contains_key(action));
     let actions: Vec<Action> = Action::ALL.into_iter().filter(used).collect();
-    let mut table = Table::default();
-    let head = [Cell::text(title, DIM), Cell::number("events", DIM)];
-    table.row(head.into_iter().chain(actions.iter().map(|action| Cell::number(action, colour(*action)))));
+    let mut table = TextTable::default();
+    let head = [TableCell::text(title, DIM), TableCell::number("events", DIM)];
+    table
+        .row(head.into_iter().chain(actions.iter().map(|action| TableCell::number(action, colour(*action)))));
     for (name, counts) in rows {
         let all: u64 = counts.values().sum();
         let cells = actions.iter().map(|action| counts.get(action).copied().unwrap_or(0));
-        let cells = cells.map(|count| Cell::number(count, Style::new()));
-        let row = [Cell::text(format!("  {name}"), Style::new()), Cell::number(all, Style::new())];
+        let cells = cells.map(|count| TableCell::number(count, Style::new()));
+        let row = [TableCell::text(format!("  {name}"), Style::new()), TableCell::number(all, Style::new())];
         table.row(row.into_iter().chain(cells));
     }
     table
 }
 
 /// The highest scores, each for another weightiest reason, with some of each pipeline.
-fn clearest(judged: &[Judged]) -> Vec<&Judged> {
-    let mut ranked: Vec<&Judged> = judged.iter().collect();
+fn clearest(judged: &[DemoDecision]) -> Vec<&DemoDecision> {
+    let mut ranked: Vec<&DemoDecision> = judged.iter().collect();
     ranked.sort_by(|a, b| b.decision.score.total_cmp(&a.decision.score));
     let mut reasons = HashSet::new();
     ranked.retain(|judged| {
@@ -321,7 +331,7 @@ fn clearest(judged: &[Judged]) -> Vec<&Judged> {
         judged.decision.reasons.first().is_some_and(|reason| reasons.insert((pipeline, reason.name.as_str())))
     });
     let mut rank_in_pipeline: HashMap<&str, usize> = HashMap::new();
-    let mut ranked: Vec<(bool, &Judged)> = ranked
+    let mut ranked: Vec<(bool, &DemoDecision)> = ranked
         .into_iter()
         .map(|judged| {
             let rank = rank_in_pipeline.entry(&judged.decision.pipeline).or_default();
@@ -331,13 +341,14 @@ fn clearest(judged: &[Judged]) -> Vec<&Judged> {
         .collect();
     // First the best of each pipeline; the sort is stable, so scores still fall within both parts.
     ranked.sort_by_key(|(later, _)| *later);
-    let mut clearest: Vec<&Judged> = ranked.into_iter().map(|(_, judged)| judged).take(EXPLAINED).collect();
+    let mut clearest: Vec<&DemoDecision> =
+        ranked.into_iter().map(|(_, judged)| judged).take(EXPLAINED).collect();
     clearest.sort_by(|a, b| b.decision.score.total_cmp(&a.decision.score));
     clearest
 }
 
 /// Says what can be done with the server now. Each line behind the blanks is a command that can be pasted.
-fn try_it(client: &Client, data: &Path, judged: &[Judged]) -> Result<(), Failure> {
+fn try_it(client: &ApiClient, data: &Path, judged: &[DemoDecision]) -> Result<(), CommandError> {
     let url = client.base();
     // As it was called: from `cargo run` it is on nobody's path.
     let program = env::args_os().next().unwrap_or_else(|| "tollhouse".into());

@@ -8,12 +8,12 @@ use event::{Span, Time};
 use jiff::Timestamp;
 
 use crate::corpora;
-use crate::input::messages::{Message, Messages};
-use crate::reading::timed;
+use crate::input::messages::{InputMessage, InputMessageIter};
+use crate::message_reader::timed;
 
 /// A sample.
 pub(super) enum Sample {
-    Mail(Box<Message>),
+    Mail(Box<InputMessage>),
     Web(Vec<u8>),
 }
 
@@ -24,14 +24,14 @@ const BETWEEN: Span = Span::minutes(30);
 
 /// All samples in the order of their times, the last of which is `now`.
 pub(super) fn samples(now: Time) -> Vec<(Time, Sample)> {
-    let mail = timed(Messages::of_mbox("mail.mbox", corpora::MAIL), true).flatten();
+    let mail = timed(InputMessageIter::of_mbox("mail.mbox", corpora::MAIL), true).flatten();
     let mail = mail.filter_map(|(message, time)| Some((time?, message)));
     let mail = moved(mail.collect(), now, |mut message, shift| {
         redate(&mut message.stored.bytes, shift);
         Sample::Mail(Box::new(message))
     });
     let web = corpora::WEB.split_inclusive(|byte| *byte == b'\n');
-    let web = web.filter_map(|line| Some((content::log::event(line).ok()?.time?, line)));
+    let web = web.filter_map(|line| Some((content::access_log::event(line).ok()?.time?, line)));
     let web = moved(web.collect(), now, |line, shift| Sample::Web(restamped(line, shift)));
     let mut samples: Vec<(Time, Sample)> = mail.into_iter().chain(web).collect();
     samples.sort_by_key(|(time, _)| *time);
@@ -85,7 +85,7 @@ fn redate(message: &mut Vec<u8>, shift: Span) {
 fn restamped(line: &[u8], shift: Span) -> Vec<u8> {
     let mut line = line.trim_ascii_end().to_vec();
     let place = line.iter().position(|byte| *byte == b'[').zip(line.iter().position(|byte| *byte == b']'));
-    let time = content::log::event(&line).ok().and_then(|event| event.time);
+    let time = content::access_log::event(&line).ok().and_then(|event| event.time);
     let time = time.and_then(|time| written(time + shift, COMMON_LOG));
     if let (Some((start, end)), Some(time)) = (place, time) {
         line.splice(start + 1..end, time.into_bytes());
@@ -120,13 +120,13 @@ mod tests {
             let date = header.find(line)?;
             Some(came - content::message::time(&[date, b"\n\n"].concat())?)
         };
-        let bundled = timed(Messages::of_mbox("mail.mbox", corpora::MAIL), true).flatten();
+        let bundled = timed(InputMessageIter::of_mbox("mail.mbox", corpora::MAIL), true).flatten();
         let mut ages: Vec<Option<Span>> =
             bundled.filter_map(|(message, time)| Some(age(message.stored.message(), time?))).collect();
         let mut moved = Vec::new();
         for (time, sample) in &samples {
             match sample {
-                Sample::Web(line) => assert_eq!(content::log::event(line).unwrap().time, Some(*time)),
+                Sample::Web(line) => assert_eq!(content::access_log::event(line).unwrap().time, Some(*time)),
                 Sample::Mail(message) => {
                     moved.push(age(message.stored.message(), *time));
                 }

@@ -21,7 +21,7 @@ use krafka::{Kafka, KrafkaError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{AGAIN, LINES_MAX, LOOK, Line};
+use super::{AGAIN, LINES_MAX, LOOK, NamedLine};
 
 const SCHEME: &str = "kafka://";
 const PORT: u16 = 9092;
@@ -50,19 +50,19 @@ const NO_ID: [u8; 16] = [0; 16];
 
 /// Brokers and a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Address {
+pub(super) struct KafkaAddress {
     brokers: String,
     topic: String,
 }
 
-impl Address {
+impl KafkaAddress {
     /// Whether a text is meant to be one.
     pub(super) fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
 
     /// Reads `kafka://HOST[:PORT][,HOST...]/TOPIC`.
-    pub(super) fn parse(text: &str) -> Result<Address, String> {
+    pub(super) fn parse(text: &str) -> Result<KafkaAddress, String> {
         let wrong = |why: &str| Err(format!("{why}: expected kafka://HOST[:PORT][,HOST...]/TOPIC"));
         let Some((hosts, topic)) = text.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) else {
             return wrong("no topic is named");
@@ -88,13 +88,13 @@ impl Address {
                 _ => return wrong("a broker is a host and perhaps a port"),
             }
         }
-        Ok(Address { brokers: brokers.join(","), topic: topic.to_owned() })
+        Ok(KafkaAddress { brokers: brokers.join(","), topic: topic.to_owned() })
     }
 }
 
 /// How far a topic was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Offsets {
+pub(super) struct TopicOffsets {
     topic: String,
     /// The topic's id, as 32 hexadecimal digits.
     id: String,
@@ -104,15 +104,15 @@ pub(super) struct Offsets {
 
 /// Where partitions are begun whose offset was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begin {
+pub(super) enum StartOffset {
     AtFirst,
     AtEnd,
 }
 
 /// What came of a look.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) lines: Vec<Line>,
+pub(super) struct PolledRecords {
+    pub(super) lines: Vec<NamedLine>,
     /// Why records are no lines.
     pub(super) bad: Vec<String>,
     /// What is to be said beside it.
@@ -120,17 +120,17 @@ pub(super) struct Taken {
 }
 
 /// A topic that is read.
-pub(super) struct Topic {
-    reading: Reading,
+pub(super) struct KafkaTopic {
+    reading: TopicReader,
     /// What connections run on, while there is something to wait for.
     runtime: Runtime,
 }
 
-struct Reading {
+struct TopicReader {
     kafka: Kafka,
     admin: AdminClient,
     consumer: Consumer,
-    offsets: Offsets,
+    offsets: TopicOffsets,
     /// Where partitions ended when reading began.
     ends: BTreeMap<i32, i64>,
     looked: Instant,
@@ -140,13 +140,13 @@ struct Reading {
     damaged: (i32, i64, u32),
 }
 
-impl Topic {
+impl KafkaTopic {
     /// Connects, and goes on where it was; what there is to be said of that.
     pub(super) fn open(
-        address: &Address,
-        kept: Option<Offsets>,
-        begin: Begin,
-    ) -> Result<(Topic, Vec<String>), String> {
+        address: &KafkaAddress,
+        kept: Option<TopicOffsets>,
+        begin: StartOffset,
+    ) -> Result<(KafkaTopic, Vec<String>), String> {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.topic != address.topic) {
             return Err(format!("the position is kept of the topic `{}`: name another file", kept.topic));
         }
@@ -168,19 +168,20 @@ impl Topic {
         let (kafka, admin, consumer) =
             runtime.block_on(open).map_err(|error: KrafkaError| error.to_string())?;
         let is_new = kept.is_none();
-        let offsets = kept.unwrap_or_else(|| Offsets { topic: address.topic.clone(), ..Offsets::default() });
+        let offsets =
+            kept.unwrap_or_else(|| TopicOffsets { topic: address.topic.clone(), ..TopicOffsets::default() });
         let (ends, looked, again, damaged) = (BTreeMap::new(), Instant::now(), None, (0, 0, 0));
-        let reading = Reading { kafka, admin, consumer, offsets, ends, looked, again, damaged };
-        let mut topic = Topic { reading, runtime };
-        let Topic { reading, runtime } = &mut topic;
+        let reading = TopicReader { kafka, admin, consumer, offsets, ends, looked, again, damaged };
+        let mut topic = KafkaTopic { reading, runtime };
+        let KafkaTopic { reading, runtime } = &mut topic;
         let notes = runtime.block_on(reading.begin(is_new, begin)).map_err(|error| error.to_string())?;
         Ok((topic, notes))
     }
 
     /// The next records, or none if none came for a while.
-    pub(super) fn take(&mut self) -> Taken {
-        let mut taken = Taken::default();
-        let Topic { reading, runtime } = self;
+    pub(super) fn take(&mut self) -> PolledRecords {
+        let mut taken = PolledRecords::default();
+        let KafkaTopic { reading, runtime } = self;
         match reading.again {
             Some((until, _)) if Instant::now() < until => thread::sleep(LOOK),
             _ => {
@@ -193,34 +194,34 @@ impl Topic {
     }
 
     /// How far the topic is taken with what [`Topic::take`] has returned.
-    pub(super) fn offsets(&self) -> &Offsets {
+    pub(super) fn offsets(&self) -> &TopicOffsets {
         &self.reading.offsets
     }
 
     /// Whether everything was taken that was there when reading began.
     pub(super) fn is_at_end(&self) -> bool {
-        let Reading { offsets, ends, .. } = &self.reading;
+        let TopicReader { offsets, ends, .. } = &self.reading;
         ends.iter().all(|(partition, end)| offsets.next.get(partition).is_some_and(|next| next >= end))
     }
 }
 
-impl Reading {
+impl TopicReader {
     /// Goes to where every partition was, or is to be begun; what there is to be said of it.
-    async fn begin(&mut self, is_new: bool, begin: Begin) -> krafka::Result<Vec<String>> {
+    async fn begin(&mut self, is_new: bool, begin: StartOffset) -> krafka::Result<Vec<String>> {
         let mut notes = Vec::new();
         let (id, partitions) = self.described().await?;
         if is_new {
             self.offsets.id = id;
             self.place(&partitions, begin, &mut notes).await?;
         } else if id == self.offsets.id {
-            self.place(&partitions, Begin::AtFirst, &mut notes).await?;
+            self.place(&partitions, StartOffset::AtFirst, &mut notes).await?;
         } else {
             self.renew(id, &partitions, &mut notes).await?;
         }
         Ok(notes)
     }
 
-    async fn next(&mut self, taken: &mut Taken) -> krafka::Result<()> {
+    async fn next(&mut self, taken: &mut PolledRecords) -> krafka::Result<()> {
         let topic = self.offsets.topic.clone();
         match self.consumer.poll(LOOK).await {
             Ok(_) if self.is_another().await? => {
@@ -253,7 +254,7 @@ impl Reading {
                 let before = self.offsets.next.clone();
                 let places: Vec<i32> = partitions.iter().map(|(_, partition)| *partition).collect();
                 if !self.look(&mut taken.notes).await? {
-                    self.place(&places, Begin::AtFirst, &mut taken.notes).await?;
+                    self.place(&places, StartOffset::AtFirst, &mut taken.notes).await?;
                     if self.offsets.next == before {
                         return Err(KrafkaError::NoOffset { partitions });
                     }
@@ -331,14 +332,14 @@ impl Reading {
             .push(format!("the topic `{}` was made anew: it is read from its beginning", self.offsets.topic));
         (self.offsets.id, self.offsets.next) = (id, BTreeMap::new());
         self.ends.clear();
-        self.place(partitions, Begin::AtFirst, notes).await
+        self.place(partitions, StartOffset::AtFirst, notes).await
     }
 
     /// Goes to where partitions were, or to the nearest place that they still have.
     async fn place(
         &mut self,
         partitions: &[i32],
-        begin: Begin,
+        begin: StartOffset,
         notes: &mut Vec<String>,
     ) -> krafka::Result<()> {
         let topic = self.offsets.topic.clone();
@@ -358,7 +359,7 @@ impl Reading {
             let kept = self.offsets.next.get(&partition).copied();
             let (next, gap) = match kept {
                 Some(kept) => resume(kept, first, end),
-                None if begin == Begin::AtEnd => (end, None),
+                None if begin == StartOffset::AtEnd => (end, None),
                 None => (first, None),
             };
             self.consumer.seek(&topic, partition, next).await?;
@@ -437,7 +438,7 @@ mod tests {
     #[test]
     fn addresses_name_brokers_and_a_topic() {
         let check = |text: &str, expected: Option<(&str, &str)>| {
-            let found = Address::parse(text).ok();
+            let found = KafkaAddress::parse(text).ok();
             let found = found.as_ref().map(|found| (found.brokers.as_str(), found.topic.as_str()));
             assert_eq!(found, expected, "{text}");
         };

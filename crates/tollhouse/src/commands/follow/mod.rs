@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use content::log::LINE_BYTES_MAX;
+use content::access_log::LINE_BYTES_MAX;
 use engine::json_value;
 use event::Event;
 use judge::Action;
@@ -29,9 +29,9 @@ use serde_json::{Map, Value};
 use server::api::BatchLine;
 use sha2::{Digest, Sha256};
 
-use crate::client::{CallError, Client, Held, LineForm};
+use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
 use crate::console::{Output, printable, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::options::JsonOption;
@@ -48,7 +48,7 @@ Examples:
 
 Access logs are of the combined format or JSON objects as Caddy, Traefik and nginx write them.
 Rotation is followed; after a restart it goes on where it was, and nothing counts twice.")]
-pub(crate) struct Args {
+pub(crate) struct FollowArgs {
     /// File to follow, or topic as kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
     #[arg(value_name = "FILE|-|URL", required_unless_present = "nats")]
     file: Option<PathBuf>,
@@ -65,8 +65,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
     /// Whether lines are of an access log, or events as JSON objects
-    #[arg(long, value_enum, default_value_t = Form::AccessLog, value_name = "FORMAT")]
-    format: Form,
+    #[arg(long, value_enum, default_value_t = FollowFormat::AccessLog, value_name = "FORMAT")]
+    format: FollowFormat,
     /// Pipeline that judges, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
@@ -84,7 +84,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Form {
+enum FollowFormat {
     /// Combined format, or JSON objects of Caddy, Traefik or nginx.
     AccessLog,
     /// Events as `/v1/decide` takes them.
@@ -103,20 +103,20 @@ const NAMED_MAX: u64 = 20;
 const KNOWN_BY: usize = 4096;
 
 /// A line, and its name if it has a place where it can be had again.
-type Line = (Option<String>, Vec<u8>);
+type NamedLine = (Option<String>, Vec<u8>);
 
 /// Where it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Position {
+struct FollowPosition {
     /// The stream: 16 hexadecimal digits of the hash of its first line.
     stream: String,
     /// Bytes that were taken.
     offset: u64,
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
-    let client = Client::new(&args.server, args.token.as_deref())?;
-    let mut follow = Follow {
+pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
+    let client = ApiClient::new(&args.server, args.token.as_deref())?;
+    let mut follow = Follower {
         out: Output::new(args.json.json),
         interrupt: Interrupt::watch(None),
         client: &client,
@@ -127,7 +127,7 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     let exit = match (&args.nats, &args.file) {
         (Some(url), _) => follow.nats(url)?,
         (None, Some(file)) if file.as_os_str() == STDIN => follow.pipe()?,
-        (None, Some(file)) if file.to_str().is_some_and(kafka::Address::is_meant) => {
+        (None, Some(file)) if file.to_str().is_some_and(kafka::KafkaAddress::is_meant) => {
             follow.kafka(file.to_str().unwrap_or_default())?
         }
         (None, file) => follow.file(file.as_deref().unwrap_or(Path::new(STDIN)))?,
@@ -137,27 +137,27 @@ pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-struct Follow<'a> {
+struct Follower<'a> {
     out: Output,
     interrupt: Interrupt,
-    client: &'a Client,
-    args: &'a Args,
+    client: &'a ApiClient,
+    args: &'a FollowArgs,
     events: u64,
     bad: u64,
 }
 
-impl Follow<'_> {
+impl Follower<'_> {
     fn ended(&self) -> Exit {
         if self.args.once { Exit::Fine } else { Exit::Interrupted }
     }
 
-    fn unreadable(&self, error: &io::Error) -> Failure {
+    fn unreadable(&self, error: &io::Error) -> CommandError {
         let file = self.args.file.as_deref().unwrap_or(Path::new(STDIN));
-        Failure::new(format_args!("{}: {error}", file.display()))
+        CommandError::new(format_args!("{}: {error}", file.display()))
     }
 
     /// A pipe has no place to come back to, so its lines have no names.
-    fn pipe(&mut self) -> Result<Exit, Failure> {
+    fn pipe(&mut self) -> Result<Exit, CommandError> {
         let mut reader = BufReader::new(io::stdin());
         loop {
             let mut lines = Vec::new();
@@ -183,16 +183,16 @@ impl Follow<'_> {
 
     /// Messages are acknowledged once they are on the server's disk; a connection that breaks is made again, and what was not
     /// acknowledged then comes again.
-    fn nats(&mut self, url: &str) -> Result<Exit, Failure> {
+    fn nats(&mut self, url: &str) -> Result<Exit, CommandError> {
         let stream = self.args.stream.as_deref().unwrap_or_default();
-        let open = || nats::Consumer::open(url, stream, &self.args.consumer);
+        let open = || nats::NatsConsumer::open(url, stream, &self.args.consumer);
         // What is wrong with address or names is told at once; later the server may be away for a while.
-        let failed = |error: io::Error| Failure::new(format_args!("NATS: {error}"));
+        let failed = |error: io::Error| CommandError::new(format_args!("NATS: {error}"));
         let mut consumer = Some(open().map_err(failed)?);
         while !self.interrupt.raised() {
             let Some(open) = &mut consumer else {
                 thread::sleep(AGAIN);
-                consumer = nats::Consumer::open(url, stream, &self.args.consumer).ok();
+                consumer = nats::NatsConsumer::open(url, stream, &self.args.consumer).ok();
                 continue;
             };
             let Ok(messages) = open.take(LINES_MAX) else {
@@ -210,13 +210,13 @@ impl Follow<'_> {
 
     /// Offsets are kept once what is before them is on the server's disk. What is wrong with the address is told at once; later brokers
     /// may be away for a while.
-    fn kafka(&mut self, url: &str) -> Result<Exit, Failure> {
-        let failed = |why: String| Failure::new(format_args!("Kafka: {why}"));
-        let address = kafka::Address::parse(url).map_err(failed)?;
+    fn kafka(&mut self, url: &str) -> Result<Exit, CommandError> {
+        let failed = |why: String| CommandError::new(format_args!("Kafka: {why}"));
+        let address = kafka::KafkaAddress::parse(url).map_err(failed)?;
         let mut kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
         let from_end = self.args.position.is_none() && !self.args.once;
-        let begin = if from_end { kafka::Begin::AtEnd } else { kafka::Begin::AtFirst };
-        let (mut topic, notes) = kafka::Topic::open(&address, kept.clone(), begin).map_err(failed)?;
+        let begin = if from_end { kafka::StartOffset::AtEnd } else { kafka::StartOffset::AtFirst };
+        let (mut topic, notes) = kafka::KafkaTopic::open(&address, kept.clone(), begin).map_err(failed)?;
         notes.iter().for_each(|note| say(printable(note)));
         loop {
             let taken = topic.take();
@@ -236,7 +236,7 @@ impl Follow<'_> {
         }
     }
 
-    fn file(&mut self, path: &Path) -> Result<Exit, Failure> {
+    fn file(&mut self, path: &Path) -> Result<Exit, CommandError> {
         self.is_file_to_be(path)?;
         let kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
         let mut start_at_end = kept.is_none() && !self.args.once && self.args.position.is_none();
@@ -249,7 +249,7 @@ impl Follow<'_> {
             let Some(opened) = self.open(path)? else {
                 if self.args.once {
                     let what = if path.exists() { "has no whole line yet" } else { "is not there" };
-                    return Err(Failure::new(format_args!("{} {what}", path.display()))
+                    return Err(CommandError::new(format_args!("{} {what}", path.display()))
                         .help("without --once it is waited for"));
                 }
                 if self.interrupt.raised() {
@@ -259,7 +259,7 @@ impl Follow<'_> {
                 continue;
             };
             if opened.stream != kept.stream {
-                kept = Position { stream: opened.stream.clone(), offset: 0 };
+                kept = FollowPosition { stream: opened.stream.clone(), offset: 0 };
                 if start_at_end {
                     kept.offset = opened.length().map_err(|error| self.unreadable(&error))?;
                 }
@@ -273,17 +273,17 @@ impl Follow<'_> {
     }
 
     /// Says so if there is no file yet; that there can never be one is an error.
-    fn is_file_to_be(&self, path: &Path) -> Result<(), Failure> {
+    fn is_file_to_be(&self, path: &Path) -> Result<(), CommandError> {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => {
-                Err(Failure::new(format_args!("{} is a directory", path.display()))
+                Err(CommandError::new(format_args!("{} is a directory", path.display()))
                     .help("name one of its files"))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
                 if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
                     let message = format!("{}: there is no directory {}", path.display(), parent.display());
-                    return Err(Failure::new(message).help("is it written correctly?"));
+                    return Err(CommandError::new(message).help("is it written correctly?"));
                 }
                 if !self.args.once {
                     say(format_args!("{} is not there: it is followed as soon as it is", path.display()));
@@ -295,7 +295,12 @@ impl Follow<'_> {
     }
 
     /// Takes a file until it was replaced by another; true if the user wants it to stop.
-    fn whole(&mut self, path: &Path, mut opened: Opened, position: &mut Position) -> Result<bool, Failure> {
+    fn whole(
+        &mut self,
+        path: &Path,
+        mut opened: FollowedFile,
+        position: &mut FollowPosition,
+    ) -> Result<bool, CommandError> {
         loop {
             // Truncated and written anew, perhaps to the same length: another stream in the same file.
             if !opened.is_same().map_err(|error| self.unreadable(&error))? {
@@ -333,8 +338,8 @@ impl Follow<'_> {
     }
 
     /// Opens a file that has a first line.
-    fn open(&self, path: &Path) -> Result<Option<Opened>, Failure> {
-        match Opened::new(path) {
+    fn open(&self, path: &Path) -> Result<Option<FollowedFile>, CommandError> {
+        match FollowedFile::new(path) {
             Ok(opened) => Ok(opened),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.unreadable(&error)),
@@ -342,7 +347,7 @@ impl Follow<'_> {
     }
 
     /// The file of the kept stream, where it was renamed as `logrotate` does.
-    fn rotated(&self, path: &Path, kept: &Position) -> Result<Option<Opened>, Failure> {
+    fn rotated(&self, path: &Path, kept: &FollowPosition) -> Result<Option<FollowedFile>, CommandError> {
         if kept.stream.is_empty() || self.open(path)?.is_some_and(|own| own.stream == kept.stream) {
             return Ok(None);
         }
@@ -353,7 +358,7 @@ impl Follow<'_> {
 
     /// Has lines judged, however long the server cannot be had. Of those with a name nothing is lost by what happens to
     /// the server afterwards: they are on its disk.
-    fn send(&mut self, lines: Vec<Line>) -> Result<(), Failure> {
+    fn send(&mut self, lines: Vec<NamedLine>) -> Result<(), CommandError> {
         let mut events = Vec::with_capacity(lines.len());
         for (name, line) in lines {
             let line = line.trim_ascii();
@@ -371,35 +376,35 @@ impl Follow<'_> {
         let (names, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         // What can be sent again is forgotten here once it is safe there.
         let held = match names.iter().all(Option::is_some) {
-            true => Held::OnDisk,
-            false => Held::AsConfigured,
+            true => BatchDurability::OnDisk,
+            false => BatchDurability::AsConfigured,
         };
         let answers = self.decided(&events, held)?;
         for (name, answer) in names.iter().zip(answers) {
-            self.tell(name.as_deref(), answer)?;
+            self.report_answer(name.as_deref(), answer)?;
         }
         self.out.flush()
     }
 
     /// What a server says of events, however long it cannot be had.
-    fn decided(&self, events: &[String], held: Held) -> Result<Vec<BatchLine>, Failure> {
+    fn decided(&self, events: &[String], held: BatchDurability) -> Result<Vec<BatchLine>, CommandError> {
         let pipeline = self.args.pipeline.as_deref();
         loop {
-            match self.client.decide_lines(pipeline, LineForm::Json, held, events) {
-                Ok(answers) if held == Held::AsConfigured || is_whole(&answers, events.len()) => {
+            match self.client.decide_lines(pipeline, LineFormat::Json, held, events) {
+                Ok(answers) if held == BatchDurability::AsConfigured || is_whole(&answers, events.len()) => {
                     return Ok(answers);
                 }
                 Err(error @ CallError::Refused(_)) if !error.is_for_now() => return Err(error.into()),
                 Err(error) if self.interrupt.raised() => return Err(error.into()),
                 Ok(_) if self.interrupt.raised() => {
-                    return Err(Failure::new("the server could not take all of a batch"));
+                    return Err(CommandError::new("the server could not take all of a batch"));
                 }
                 Ok(_) | Err(_) => thread::sleep(AGAIN),
             }
         }
     }
 
-    fn tell(&mut self, name: Option<&str>, answer: BatchLine) -> Result<(), Failure> {
+    fn report_answer(&mut self, name: Option<&str>, answer: BatchLine) -> Result<(), CommandError> {
         let decision = match answer {
             BatchLine::Decision(decision) => decision,
             BatchLine::Error(error) => {
@@ -443,11 +448,11 @@ fn is_whole(answers: &[BatchLine], events: usize) -> bool {
 }
 
 /// A line as an event of this name, unless it has one.
-fn object(form: Form, line: &[u8], name: Option<&str>) -> Result<Value, String> {
+fn object(form: FollowFormat, line: &[u8], name: Option<&str>) -> Result<Value, String> {
     if line.len() > LINE_BYTES_MAX {
         return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
     }
-    if form == Form::Ndjson {
+    if form == FollowFormat::Ndjson {
         let mut object: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
         if let Some(name) = name {
@@ -455,7 +460,8 @@ fn object(form: Form, line: &[u8], name: Option<&str>) -> Result<Value, String> 
         }
         return Ok(Value::Object(object));
     }
-    let Event { id, time, fields, .. } = content::log::event(line).map_err(|error| error.to_string())?;
+    let Event { id, time, fields, .. } =
+        content::access_log::event(line).map_err(|error| error.to_string())?;
     let mut object: Map<String, Value> =
         fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
     if let Some(time) = time {
@@ -468,7 +474,7 @@ fn object(form: Form, line: &[u8], name: Option<&str>) -> Result<Value, String> 
 }
 
 /// A file that is read.
-struct Opened {
+struct FollowedFile {
     reader: BufReader<File>,
     /// Device and inode.
     id: (u64, u64),
@@ -478,16 +484,16 @@ struct Opened {
 }
 
 /// Lines with their names, and the offset behind them.
-type Taken = (Vec<Line>, u64);
+type LineChunk = (Vec<NamedLine>, u64);
 
-impl Opened {
+impl FollowedFile {
     /// `None` as long as there is no whole line, so that nobody knows what stream it is.
-    fn new(path: &Path) -> io::Result<Option<Opened>> {
+    fn new(path: &Path) -> io::Result<Option<FollowedFile>> {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         let Some(stream) = stream_of(&file)? else { return Ok(None) };
         let reader = BufReader::with_capacity(256 << 10, file);
-        Ok(Some(Opened { reader, id: (metadata.dev(), metadata.ino()), stream, at: 0 }))
+        Ok(Some(FollowedFile { reader, id: (metadata.dev(), metadata.ino()), stream, at: 0 }))
     }
 
     /// Whether it still begins as it did.
@@ -501,7 +507,7 @@ impl Opened {
 
     /// The next whole lines. One that is longer than any event may be is passed over, and one that is not at its end is
     /// left for later.
-    fn lines(&mut self, position: &Position) -> io::Result<Taken> {
+    fn lines(&mut self, position: &FollowPosition) -> io::Result<LineChunk> {
         if self.at != position.offset {
             self.reader.seek(SeekFrom::Start(position.offset))?;
             self.at = position.offset;
@@ -554,8 +560,9 @@ fn stream_of(file: &File) -> io::Result<Option<String>> {
     Ok(Some(hash(&first)))
 }
 
-fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::new(format_args!("{}: {error}", path.display()));
+fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandError> {
+    let failed =
+        |error: &dyn std::fmt::Display| CommandError::new(format_args!("{}: {error}", path.display()));
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
             failed(&error).help("it is no position of this; remove it to begin at the beginning")
@@ -566,9 +573,9 @@ fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure>
 }
 
 /// Replaces the file, so that a crash leaves the old position or the new one.
-fn write_position(path: &Path, position: &impl Serialize) -> Result<(), Failure> {
+fn write_position(path: &Path, position: &impl Serialize) -> Result<(), CommandError> {
     let write = || disk::replace(path, &serde_json::to_vec(position)?);
-    write().map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))
+    write().map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]
@@ -586,10 +593,10 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("log");
         fs::write(&path, "first").unwrap();
-        assert!(Opened::new(&path).unwrap().is_none(), "nobody knows what stream it will be");
+        assert!(FollowedFile::new(&path).unwrap().is_none(), "nobody knows what stream it will be");
         fs::write(&path, format!("first\nsecond\n{}\nfourth\nfif", "x".repeat(LINE_BYTES_MAX + 9))).unwrap();
-        let mut opened = Opened::new(&path).unwrap().unwrap();
-        let mut position = Position { stream: opened.stream.clone(), offset: 0 };
+        let mut opened = FollowedFile::new(&path).unwrap().unwrap();
+        let mut position = FollowPosition { stream: opened.stream.clone(), offset: 0 };
         let (lines, next) = opened.lines(&position).unwrap();
         assert_eq!(texts(&lines), ["first", "second", "xxxxxxxxx", "fourth"]);
         assert_eq!(lines[1].0, Some(name_of(&opened.stream, 6, b"second")));
@@ -599,7 +606,7 @@ mod tests {
         let (lines, _) = opened.lines(&position).unwrap();
         assert_eq!(texts(&lines), ["fifth"]);
         // The same from the beginning has the same names.
-        let again = Opened::new(&path).unwrap().unwrap().lines(&Position::default()).unwrap();
+        let again = FollowedFile::new(&path).unwrap().unwrap().lines(&FollowPosition::default()).unwrap();
         assert_eq!(again.0[1].0, Some(name_of(&opened.stream, 6, b"second")));
     }
 
@@ -607,11 +614,11 @@ mod tests {
     fn positions_read_back() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("position");
-        assert!(read_position::<Position>(&path).unwrap().is_none());
-        let position = Position { stream: "00".into(), offset: 7 };
+        assert!(read_position::<FollowPosition>(&path).unwrap().is_none());
+        let position = FollowPosition { stream: "00".into(), offset: 7 };
         write_position(&path, &position).unwrap();
         assert_eq!(read_position(&path).unwrap(), Some(position));
         fs::write(&path, "nothing").unwrap();
-        assert!(read_position::<Position>(&path).is_err());
+        assert!(read_position::<FollowPosition>(&path).is_err());
     }
 }

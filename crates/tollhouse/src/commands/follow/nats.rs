@@ -29,7 +29,7 @@ const PORT: u16 = 4222;
 
 /// A message of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct NatsMessage {
     /// `STREAM@CREATED:SEQUENCE`.
     pub(super) name: String,
     pub(super) payload: Vec<u8>,
@@ -39,7 +39,7 @@ pub(super) struct Message {
 
 /// What comes from the server.
 #[derive(Debug, PartialEq, Eq)]
-enum Op {
+enum NatsOp {
     Info,
     Ping,
     Other,
@@ -54,18 +54,18 @@ enum Op {
 
 /// What JetStream answers, as far as it is needed.
 #[derive(Deserialize)]
-struct Answer {
-    error: Option<Problem>,
+struct JetStreamAnswer {
+    error: Option<JetStreamProblem>,
     created: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct JetStreamProblem {
     description: String,
 }
 
 /// A connection with a consumer.
-pub(super) struct Consumer {
+pub(super) struct NatsConsumer {
     reader: BufReader<TcpStream>,
     stream: String,
     /// When the stream was made, as the server says it.
@@ -79,9 +79,9 @@ fn invalid(why: impl Into<String>) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why.into())
 }
 
-impl Consumer {
+impl NatsConsumer {
     /// Connects and makes the consumer, unless there is one of this name.
-    pub(super) fn open(url: &str, stream: &str, consumer: &str) -> io::Result<Consumer> {
+    pub(super) fn open(url: &str, stream: &str, consumer: &str) -> io::Result<NatsConsumer> {
         // They become part of subjects.
         let is_name = |name: &str| {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -101,8 +101,8 @@ impl Consumer {
         let (stream, consumer) = (stream.to_owned(), consumer.to_owned());
         let inbox = format!("_INBOX.tollhouse-{:016x}", RandomState::new().build_hasher().finish());
         let reader = BufReader::new(connection);
-        let mut open = Consumer { reader, stream, created: String::new(), consumer, inbox };
-        if !matches!(read(&mut open.reader)?, Op::Info) {
+        let mut open = NatsConsumer { reader, stream, created: String::new(), consumer, inbox };
+        if !matches!(read(&mut open.reader)?, NatsOp::Info) {
             return Err(invalid("this is no NATS server"));
         }
         let mut options = json!({
@@ -156,11 +156,11 @@ impl Consumer {
     }
 
     /// The answer to something that was asked of JetStream.
-    fn answer(&mut self) -> io::Result<Answer> {
+    fn answer(&mut self) -> io::Result<JetStreamAnswer> {
         match self.next()? {
-            Op::Message { status: Some(503), .. } => Err(invalid("the server has no JetStream")),
-            Op::Message { payload, .. } => match serde_json::from_slice(&payload) {
-                Ok(Answer { error: Some(problem), .. }) => {
+            NatsOp::Message { status: Some(503), .. } => Err(invalid("the server has no JetStream")),
+            NatsOp::Message { payload, .. } => match serde_json::from_slice(&payload) {
+                Ok(JetStreamAnswer { error: Some(problem), .. }) => {
                     Err(invalid(format!("stream `{}`: {}", self.stream, problem.description)))
                 }
                 Ok(answer) => Ok(answer),
@@ -171,19 +171,19 @@ impl Consumer {
     }
 
     /// The next message, whatever it is.
-    fn next(&mut self) -> io::Result<Op> {
+    fn next(&mut self) -> io::Result<NatsOp> {
         loop {
             match read(&mut self.reader)? {
-                Op::Ping => self.write("PONG\r\n")?,
-                Op::Failed(why) => return Err(invalid(why)),
-                message @ Op::Message { .. } => return Ok(message),
-                Op::Info | Op::Other => {}
+                NatsOp::Ping => self.write("PONG\r\n")?,
+                NatsOp::Failed(why) => return Err(invalid(why)),
+                message @ NatsOp::Message { .. } => return Ok(message),
+                NatsOp::Info | NatsOp::Other => {}
             }
         }
     }
 
     /// The next messages, at most so many; none if there were none for a while.
-    pub(super) fn take(&mut self, most: usize) -> io::Result<Vec<Message>> {
+    pub(super) fn take(&mut self, most: usize) -> io::Result<Vec<NatsMessage>> {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.stream, self.consumer);
         let wanted = json!({"batch": most, "expires": WAIT.as_nanos() as u64});
         self.ask(&subject, &wanted)?;
@@ -191,14 +191,14 @@ impl Consumer {
         while messages.len() < most {
             match self.next()? {
                 // 404 and 408: there are no more. 409: the consumer was deleted, or the server is shutting down.
-                Op::Message { status: Some(404 | 408), .. } => break,
-                Op::Message { status: Some(status), .. } => {
+                NatsOp::Message { status: Some(404 | 408), .. } => break,
+                NatsOp::Message { status: Some(status), .. } => {
                     return Err(invalid(format!("the server says {status}")));
                 }
-                Op::Message { reply, status: None, payload } => {
+                NatsOp::Message { reply, status: None, payload } => {
                     let Some(sequence) = sequence(&reply) else { continue };
                     let name = format!("{}@{}:{sequence}", self.stream, self.created);
-                    messages.push(Message { name, payload, reply });
+                    messages.push(NatsMessage { name, payload, reply });
                 }
                 _ => {}
             }
@@ -207,7 +207,7 @@ impl Consumer {
     }
 
     /// Says that messages need not come again.
-    pub(super) fn acknowledge(&mut self, messages: &[Message]) -> io::Result<()> {
+    pub(super) fn acknowledge(&mut self, messages: &[NatsMessage]) -> io::Result<()> {
         let text: String =
             messages.iter().map(|message| format!("PUB {} 4\r\n+ACK\r\n", message.reply)).collect();
         self.write(&text)
@@ -223,7 +223,7 @@ fn sequence(reply: &str) -> Option<u64> {
 }
 
 /// Reads what comes next.
-fn read(reader: &mut impl BufRead) -> io::Result<Op> {
+fn read(reader: &mut impl BufRead) -> io::Result<NatsOp> {
     let mut line = Vec::new();
     reader.by_ref().take(LINE_MAX).read_until(b'\n', &mut line)?;
     if !line.ends_with(b"\n") {
@@ -240,12 +240,12 @@ fn read(reader: &mut impl BufRead) -> io::Result<Op> {
     let number = |text: &str| text.parse::<usize>().ok().filter(|number| *number <= MESSAGE_MAX);
     let wrong = || invalid("a message is framed wrongly, or too large");
     Ok(match (verb.as_str(), words.as_slice()) {
-        ("INFO", _) => Op::Info,
-        ("PING", _) => Op::Ping,
-        ("-ERR", _) => Op::Failed(line.trim().to_owned()),
+        ("INFO", _) => NatsOp::Info,
+        ("PING", _) => NatsOp::Ping,
+        ("-ERR", _) => NatsOp::Failed(line.trim().to_owned()),
         ("MSG", [_, _, rest @ .., total]) if rest.len() <= 1 => {
             let payload = body(reader, number(total).ok_or_else(wrong)?)?;
-            Op::Message {
+            NatsOp::Message {
                 reply: rest.first().map(|reply| (*reply).to_owned()).unwrap_or_default(),
                 status: None,
                 payload,
@@ -259,14 +259,14 @@ fn read(reader: &mut impl BufRead) -> io::Result<Op> {
             let first = payload.split(|byte| *byte == b'\r').next().unwrap_or_default();
             let status =
                 String::from_utf8_lossy(first).split(' ').nth(1).and_then(|status| status.parse().ok());
-            Op::Message {
+            NatsOp::Message {
                 reply: rest.first().map(|reply| (*reply).to_owned()).unwrap_or_default(),
                 status,
                 payload: behind,
             }
         }
         ("MSG" | "HMSG", _) => return Err(wrong()),
-        _ => Op::Other,
+        _ => NatsOp::Other,
     })
 }
 
@@ -287,21 +287,21 @@ mod tests {
 
     use super::*;
 
-    fn check(bytes: &[u8], expected: Option<Op>) {
+    fn check(bytes: &[u8], expected: Option<NatsOp>) {
         assert_eq!(read(&mut &bytes[..]).ok(), expected, "{}", String::from_utf8_lossy(bytes));
     }
 
     #[test]
     fn what_the_server_says_is_read() {
-        check(b"INFO {\"a\":1}\r\n", Some(Op::Info));
-        check(b"PING\r\n", Some(Op::Ping));
-        check(b"+OK\r\n", Some(Op::Other));
+        check(b"INFO {\"a\":1}\r\n", Some(NatsOp::Info));
+        check(b"PING\r\n", Some(NatsOp::Ping));
+        check(b"+OK\r\n", Some(NatsOp::Other));
         check(
             b"-ERR 'Authorization Violation'\r\n",
-            Some(Op::Failed("-ERR 'Authorization Violation'".into())),
+            Some(NatsOp::Failed("-ERR 'Authorization Violation'".into())),
         );
         let message = |reply: &str, status, payload: &[u8]| {
-            Some(Op::Message { reply: reply.into(), status, payload: payload.to_vec() })
+            Some(NatsOp::Message { reply: reply.into(), status, payload: payload.to_vec() })
         };
         check(b"MSG a 1 5\r\nhello\r\n", message("", None, b"hello"));
         check(b"MSG a 1 $JS.ACK.x 5\r\nhello\r\n", message("$JS.ACK.x", None, b"hello"));
@@ -326,7 +326,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200), verb in 0..4usize) {
             let verb = [&b""[..], b"MSG a 1 ", b"HMSG a 1 ", b"HMSG a 1 4 "][verb];
             let all = [verb, &bytes].concat();
-            if let Ok(Op::Message { payload, .. }) = read(&mut all.as_slice()) {
+            if let Ok(NatsOp::Message { payload, .. }) = read(&mut all.as_slice()) {
                 prop_assert!(payload.len() <= all.len());
             }
         }

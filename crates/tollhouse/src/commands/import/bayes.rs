@@ -8,18 +8,18 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use content::spamassassin::{self, Line};
+use content::spamassassin::{self, BackupLine};
 use indicatif::HumanCount;
 use serde::Serialize;
-use server::api::Said;
+use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
 
-use crate::client::Client;
+use crate::client::ApiClient;
 use crate::console::{Output, Progress, printable, say};
-use crate::exit::{Exit, Failure};
-use crate::input::messages::Message;
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::InputMessage;
+use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
-use crate::reading::{MessageOptions, Ready, each_answer, each_message, message_pipeline};
 
 /// Learn from stored mail what SpamAssassin learned from it, by a backup that `sa-learn --backup` wrote
 #[derive(clap::Args)]
@@ -33,7 +33,7 @@ SpamAssassin's tokens are hashes of words that it cuts in its own way: they are 
 the backup names each message that was learned, by a hash of it, and as what. So give the folders
 that hold the mail: what SpamAssassin knows as spam or ham is learned as that, all else is passed
 over. Repeating it counts nothing twice.")]
-pub(crate) struct Args {
+pub(crate) struct BayesImportArgs {
     /// What `sa-learn --backup` wrote; - is standard input
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
@@ -49,10 +49,10 @@ pub(crate) struct Args {
 
 /// A line of `--json`.
 #[derive(Serialize)]
-struct Learned<'a> {
+struct BayesLine<'a> {
     file: &'a str,
     #[serde(flatten)]
-    said: &'a Said,
+    said: &'a FeedbackOutcomeJson,
 }
 
 /// Longest line of a backup.
@@ -60,7 +60,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// What a backup says.
 #[derive(Default)]
-struct Backup {
+struct BayesBackup {
     /// Messages by id, and whether each is spam.
     seen: HashMap<Box<str>, bool>,
     /// How many messages it counts of each class; those of which it has forgotten the ids included.
@@ -69,16 +69,16 @@ struct Backup {
     tokens: u64,
 }
 
-impl Backup {
-    fn read(path: &Path) -> Result<Backup, Failure> {
+impl BayesBackup {
+    fn read(path: &Path) -> Result<BayesBackup, CommandError> {
         let shown = path.display();
-        let failed = |error: std::io::Error| Failure::new(format_args!("{}: {error}", path.display()));
+        let failed = |error: std::io::Error| CommandError::new(format_args!("{}: {error}", path.display()));
         let mut reader: Box<dyn BufRead> = if path == Path::new("-") {
             Box::new(BufReader::new(std::io::stdin()))
         } else {
             Box::new(BufReader::new(File::open(path).map_err(failed)?))
         };
-        let mut backup = Backup::default();
+        let mut backup = BayesBackup::default();
         let mut bytes = Vec::new();
         for number in 1u64.. {
             bytes.clear();
@@ -88,37 +88,37 @@ impl Backup {
             }
             let text = String::from_utf8_lossy(&bytes);
             let line = spamassassin::line(text.trim_end_matches(['\n', '\r']));
-            let is_first = matches!(line, Some(Line::Version(_)));
+            let is_first = matches!(line, Some(BackupLine::Version(_)));
             let wrong = |what: &str| {
-                Err(Failure::new(format_args!("{shown}: line {number}: {what}"))
+                Err(CommandError::new(format_args!("{shown}: line {number}: {what}"))
                     .help("write one with `sa-learn --backup > FILE`"))
             };
             if (number == 1) != is_first {
                 return wrong("this is no backup of sa-learn");
             }
             match line {
-                Some(Line::Version(version)) if !spamassassin::VERSIONS.contains(&version) => {
+                Some(BackupLine::Version(version)) if !spamassassin::VERSIONS.contains(&version) => {
                     return wrong(&format!("version {version} of the format is not known"));
                 }
-                Some(Line::Version(_)) => {}
-                Some(Line::Spam(count)) => backup.spam = count,
-                Some(Line::Ham(count)) => backup.ham = count,
-                Some(Line::Token) => backup.tokens += 1,
-                Some(Line::Seen { spam, id }) => {
+                Some(BackupLine::Version(_)) => {}
+                Some(BackupLine::Spam(count)) => backup.spam = count,
+                Some(BackupLine::Ham(count)) => backup.ham = count,
+                Some(BackupLine::Token) => backup.tokens += 1,
+                Some(BackupLine::Seen { spam, id }) => {
                     backup.seen.insert(id.into(), spam);
                 }
                 None => return wrong("this is no line of a backup"),
             }
         }
         if backup.seen.is_empty() {
-            return Err(Failure::new(format_args!("{shown}: it names no message"))
+            return Err(CommandError::new(format_args!("{shown}: it names no message"))
                 .help("learn from folders: `tollhouse learn --class spam DIR`"));
         }
         Ok(backup)
     }
 
     /// What a message was learned as.
-    fn class(&self, message: &Message) -> Option<&'static str> {
+    fn class(&self, message: &InputMessage) -> Option<&'static str> {
         let ids = spamassassin::message_ids(message.stored.message());
         let spam = ids.iter().find_map(|id| self.seen.get(id.as_str()))?;
         Some(if *spam { "spam" } else { "ham" })
@@ -127,29 +127,34 @@ impl Backup {
 
 /// What was done so far.
 #[derive(Default)]
-struct Tally {
+struct BayesTally {
     spam: u64,
     ham: u64,
     known: u64,
     others: u64,
 }
 
-impl Tally {
-    fn add(&mut self, out: &mut Output, file: &str, said: Option<&Said>) -> Result<(), Failure> {
+impl BayesTally {
+    fn add(
+        &mut self,
+        out: &mut Output,
+        file: &str,
+        said: Option<&FeedbackOutcomeJson>,
+    ) -> Result<(), CommandError> {
         let Some(said) = said else {
             self.others += 1;
             return Ok(());
         };
         *(if said.class == "spam" { &mut self.spam } else { &mut self.ham }) += 1;
         self.known += u64::from(said.duplicate);
-        if out.is_json() { out.json(&Learned { file, said }) } else { Ok(()) }
+        if out.is_json() { out.json(&BayesLine { file, said }) } else { Ok(()) }
     }
 }
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: BayesImportArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let backup = Backup::read(&args.backup)?;
-    let mut tally = Tally::default();
+    let backup = BayesBackup::read(&args.backup)?;
+    let mut tally = BayesTally::default();
     let progress = args.messages.progress();
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &backup, &client, &mut out, &progress, &mut tally)?,
@@ -157,7 +162,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     };
     drop(progress);
     out.flush()?;
-    let Tally { spam, ham, known, others } = tally;
+    let BayesTally { spam, ham, known, others } = tally;
     say(format_args!(
         "learned {} messages as spam and {} as ham, {} of them known before; {} are not in {}",
         HumanCount(spam),
@@ -179,24 +184,24 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn local(
-    args: &Args,
-    backup: &Backup,
+    args: &BayesImportArgs,
+    backup: &BayesBackup,
     out: &mut Output,
     progress: &Progress,
-    tally: &mut Tally,
-) -> Result<Exit, Failure> {
+    tally: &mut BayesTally,
+) -> Result<Exit, CommandError> {
     let local = args.engine.open(ASK_THE_SERVER)?;
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
-    let known = |message: &Message| {
+    let known = |message: &InputMessage| {
         let class = backup.class(message)?;
         // The name by which `learn` and the server know a message without one, too.
         let digest = Sha256::digest(message.stored.message());
         Some((class, digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
     };
-    let take = |ready: Ready<Option<(&'static str, String)>>| {
+    let take = |ready: PreparedMessage<Option<(&'static str, String)>>| {
         let Some((class, id)) = ready.also else { return tally.add(out, &ready.name, None) };
         let outcome = pollster::block_on(local.engine().learn(ready.prepared, &id, class))?;
-        let said = Said::new(id, class.to_owned(), outcome);
+        let said = FeedbackOutcomeJson::new(id, class.to_owned(), outcome);
         progress.suspend(|| tally.add(out, &ready.name, Some(&said)))
     };
     let messages = args.messages.messages();
@@ -206,19 +211,21 @@ fn local(
 }
 
 fn remote(
-    args: &Args,
-    backup: &Backup,
-    client: &Client,
+    args: &BayesImportArgs,
+    backup: &BayesBackup,
+    client: &ApiClient,
     out: &mut Output,
     progress: &Progress,
-    tally: &mut Tally,
-) -> Result<Exit, Failure> {
+    tally: &mut BayesTally,
+) -> Result<Exit, CommandError> {
     let MessageOptions { envelope, pipeline, .. } = &args.messages;
-    let ask = |message: &Message, time| {
+    let ask = |message: &InputMessage, time| {
         let learn = |class| client.learn_message(class, pipeline.as_deref(), message, time, *envelope);
         backup.class(message).map(learn).transpose()
     };
-    let take = |name: &str, said: Option<Said>| progress.suspend(|| tally.add(out, name, said.as_ref()));
+    let take = |name: &str, said: Option<FeedbackOutcomeJson>| {
+        progress.suspend(|| tally.add(out, name, said.as_ref()))
+    };
     let (exit, _) = each_answer(&args.messages, progress, ask, take)?;
     Ok(exit)
 }

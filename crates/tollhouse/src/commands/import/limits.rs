@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use indicatif::HumanCount;
 
 use crate::console::say;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Write the limits of Limitador's limits file as [[limit]] of the configuration
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ Examples:
   tollhouse import limits --first-number 20 --output more.toml limits.yaml
 
 What cannot be written down in a limit, such as conditions, is said, and stands as comments beside it.")]
-pub(super) struct Args {
+pub(super) struct LimitsImportArgs {
     /// Limitador's limits file
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -32,14 +32,14 @@ pub(super) struct Args {
 /// Largest limits file that is read.
 const LIMITS_BYTES_MAX: u64 = 16 << 20;
 
-pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: &LimitsImportArgs) -> Result<Exit, CommandError> {
     let shown = args.file.display();
-    let unreadable = |error: io::Error| Failure::new(format_args!("{shown}: {error}"));
+    let unreadable = |error: io::Error| CommandError::new(format_args!("{shown}: {error}"));
     let mut text = String::new();
     let file = File::open(&args.file).map_err(unreadable)?;
     file.take(LIMITS_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > LIMITS_BYTES_MAX {
-        return Err(Failure::new(format_args!("{shown}: larger than {} MiB", LIMITS_BYTES_MAX >> 20)));
+        return Err(CommandError::new(format_args!("{shown}: larger than {} MiB", LIMITS_BYTES_MAX >> 20)));
     }
     let read = match engine::limitador::read(&shown.to_string(), &text, args.first_number) {
         Ok(read) => read,
@@ -50,14 +50,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     };
     match &args.output {
         Some(path) => {
-            let draft = disk::Draft::of_new(path);
+            let draft = disk::AtomicFile::of_new(path);
             let written = draft.and_then(|mut draft| {
                 draft.write_all(read.text.as_bytes())?;
-                draft.place()
+                draft.commit()
             });
-            written.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+            written.map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
         }
-        None => io::stdout().lock().write_all(read.text.as_bytes()).map_err(Failure::output)?,
+        None => io::stdout().lock().write_all(read.text.as_bytes()).map_err(CommandError::output)?,
     }
     say(format_args!("{} limits", HumanCount(read.limits as u64)));
     for left in &read.left {

@@ -6,7 +6,7 @@ mod limits;
 mod multimap;
 mod statistics;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Take in statistics that `export --ledger` wrote, or what another program had: lists, limits, learned mail
 #[derive(clap::Args)]
@@ -25,25 +25,25 @@ repeated; keys that the export does not have stay. --compare says what differs a
 
 For statistics the directory needs the secret of the one that was exported: copy the file `secret`
 before anything is counted. All of it is taken in or nothing, but for a merge that is interrupted.")]
-pub(crate) struct Args {
+pub(crate) struct ImportArgs {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<ImportCommand>,
     #[command(flatten)]
-    statistics: statistics::Statistics,
+    statistics: statistics::StatisticsImportArgs,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
-    Limits(limits::Args),
-    Multimap(multimap::Args),
-    Bayes(bayes::Args),
+enum ImportCommand {
+    Limits(limits::LimitsImportArgs),
+    Multimap(multimap::MultimapImportArgs),
+    Bayes(bayes::BayesImportArgs),
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     match args.command {
-        Some(Command::Limits(args)) => limits::run(&args),
-        Some(Command::Multimap(args)) => multimap::run(args),
-        Some(Command::Bayes(args)) => bayes::run(args),
+        Some(ImportCommand::Limits(args)) => limits::run(&args),
+        Some(ImportCommand::Multimap(args)) => multimap::run(args),
+        Some(ImportCommand::Bayes(args)) => bayes::run(args),
         None => statistics::run(args.statistics),
     }
 }

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
-use content::multimap::{self, Entry, Key};
+use content::multimap::{self, MultimapEntry, MultimapKey};
 use engine::{Config, Overrides, Plan};
 use regex::RegexBuilder;
 
 use crate::console::{Output, printable, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Write lists of Rspamd's multimap as sets and rules, to be put into a pipeline's file
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ Say of each list what multimap.conf says of it. A line may name a symbol and a w
 then it gets a rule of its own, whose score is that weight times --score. Lines that cannot mean
 here what they mean there are left out and told; the exit code is then 1. What is written was
 checked over the preset `mail`.")]
-pub(crate) struct Args {
+pub(crate) struct MultimapImportArgs {
     /// Lists, each as Rspamd reads it; several are one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -74,28 +74,28 @@ fn symbol(text: &str) -> Result<String, String> {
 
 /// What a set of a list's entries holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Holds {
+enum SetContent {
     Networks,
     Addresses,
     Names,
     Domains,
 }
 
-impl Holds {
+impl SetContent {
     /// The end of the set's name, and its type.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Holds::Networks => ("networks", "ip"),
-            Holds::Addresses => ("addresses", "string"),
-            Holds::Names => ("names", "string"),
-            Holds::Domains => ("domains", "domain"),
+            SetContent::Networks => ("networks", "ip"),
+            SetContent::Addresses => ("addresses", "string"),
+            SetContent::Names => ("names", "string"),
+            SetContent::Domains => ("domains", "domain"),
         }
     }
 }
 
 /// Where a key is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MatchPlace {
     Network,
     /// An address: the whole, or its domain where a key has no local part.
     Address {
@@ -105,12 +105,12 @@ enum Place {
     /// A text that is one of the set's.
     Text {
         fact: &'static str,
-        holds: Holds,
+        holds: SetContent,
     },
     /// A list of which an item is one of the set's.
     List {
         fact: &'static str,
-        holds: Holds,
+        holds: SetContent,
     },
     /// A text in which something is found.
     Inside {
@@ -119,55 +119,59 @@ enum Place {
     },
 }
 
-impl Place {
-    fn of(args: &Args) -> Result<Place, Failure> {
+impl MatchPlace {
+    fn of(args: &MultimapImportArgs) -> Result<MatchPlace, CommandError> {
         let filter = args.filter.as_deref();
-        let text = |fact, holds| Place::Text { fact, holds };
-        let list = |fact, holds| Place::List { fact, holds };
+        let text = |fact, holds| MatchPlace::Text { fact, holds };
+        let list = |fact, holds| MatchPlace::List { fact, holds };
         let from = |whole, domain| match filter {
-            None => Some(Place::Address { whole, domain }),
-            Some("email" | "email:addr") => Some(text(whole, Holds::Addresses)),
-            Some("email:domain") => Some(text(domain, Holds::Names)),
-            Some("email:domain:tld") => Some(text(domain, Holds::Domains)),
+            None => Some(MatchPlace::Address { whole, domain }),
+            Some("email" | "email:addr") => Some(text(whole, SetContent::Addresses)),
+            Some("email:domain") => Some(text(domain, SetContent::Names)),
+            Some("email:domain:tld") => Some(text(domain, SetContent::Domains)),
             Some(_) => None,
         };
         let host = |fact| match filter {
-            None => Some(text(fact, Holds::Names)),
-            Some("tld") => Some(text(fact, Holds::Domains)),
+            None => Some(text(fact, SetContent::Names)),
+            Some("tld") => Some(text(fact, SetContent::Domains)),
             Some(_) => None,
         };
         let header = args.header.as_deref().unwrap_or_default().to_ascii_lowercase();
         let place = match (args.of, header.as_str(), filter) {
-            (MapType::Ip, _, None) => Some(Place::Network),
+            (MapType::Ip, _, None) => Some(MatchPlace::Network),
             (MapType::From, _, Some("email:name")) if args.mime => {
-                Some(Place::Inside { fact: "mail.display_name", whole: true })
+                Some(MatchPlace::Inside { fact: "mail.display_name", whole: true })
             }
             (MapType::From, ..) if args.mime => from("mail.from", "mail.from_domain"),
             (MapType::From, ..) => from("mail.sender", "mail.sender_domain"),
             (MapType::Rcpt, _, None | Some("email" | "email:addr")) => {
-                Some(list("mail.recipients", Holds::Addresses))
+                Some(list("mail.recipients", SetContent::Addresses))
             }
-            (MapType::Url, _, None) => Some(list("mail.link_hosts", Holds::Names)),
-            (MapType::Url, _, Some("tld")) => Some(list("mail.link_domains", Holds::Names)),
-            (MapType::Url, _, Some("full")) => Some(list("mail.links", Holds::Addresses)),
+            (MapType::Url, _, None) => Some(list("mail.link_hosts", SetContent::Names)),
+            (MapType::Url, _, Some("tld")) => Some(list("mail.link_domains", SetContent::Names)),
+            (MapType::Url, _, Some("full")) => Some(list("mail.links", SetContent::Addresses)),
             (MapType::Helo, ..) => host("client.helo"),
             (MapType::Hostname, ..) => host("client.ptr"),
-            (MapType::User, _, None) => Some(text("client.user", Holds::Names)),
-            (MapType::Filename, _, None) => Some(list("mail.attachment_names", Holds::Names)),
+            (MapType::User, _, None) => Some(text("client.user", SetContent::Names)),
+            (MapType::Filename, _, None) => Some(list("mail.attachment_names", SetContent::Names)),
             (MapType::Content, _, None | Some("text" | "oneline" | "body" | "rawtext")) => {
-                Some(Place::Inside { fact: "mail.body_text", whole: false })
+                Some(MatchPlace::Inside { fact: "mail.body_text", whole: false })
             }
             (MapType::Header, "from", Some("email:name")) => {
-                Some(Place::Inside { fact: "mail.display_name", whole: true })
+                Some(MatchPlace::Inside { fact: "mail.display_name", whole: true })
             }
             (MapType::Header, "from", Some(_)) => from("mail.from", "mail.from_domain"),
             (MapType::Header, "reply-to", Some(_)) => from("mail.reply_to", "mail.reply_to_domain"),
-            (MapType::Header, "subject", None) => Some(Place::Inside { fact: "mail.subject", whole: true }),
-            (MapType::Header, "list-id", None) => Some(Place::Inside { fact: "mail.list_id", whole: true }),
+            (MapType::Header, "subject", None) => {
+                Some(MatchPlace::Inside { fact: "mail.subject", whole: true })
+            }
+            (MapType::Header, "list-id", None) => {
+                Some(MatchPlace::Inside { fact: "mail.list_id", whole: true })
+            }
             _ => None,
         };
         place.ok_or_else(|| {
-            Failure::new("there is no fact here for this type, filter and header").help(
+            CommandError::new("there is no fact here for this type, filter and header").help(
                 "docs/reference.md has all facts; the list's lines can be a [[set]] with `file` of your own",
             )
         })
@@ -176,55 +180,57 @@ impl Place {
 
 /// What is sought for one symbol and score.
 #[derive(Debug, Default, PartialEq)]
-struct Sought {
-    sets: BTreeMap<Holds, (&'static str, bool, Vec<String>)>,
+struct MapEntries {
+    sets: BTreeMap<SetContent, (&'static str, bool, Vec<String>)>,
     patterns: Vec<(&'static str, String)>,
 }
 
-impl Sought {
+impl MapEntries {
     /// Adds a key, or says why it cannot be sought here.
-    fn add(&mut self, place: Place, key: &Key) -> Result<(), String> {
+    fn add(&mut self, place: MatchPlace, key: &MultimapKey) -> Result<(), String> {
         match key {
-            Key::Pattern { pattern, flags } => self.add_pattern(place, pattern, flags),
-            Key::Text(key) => self.add_text(place, key),
+            MultimapKey::Pattern { pattern, flags } => self.add_pattern(place, pattern, flags),
+            MultimapKey::Text(key) => self.add_text(place, key),
         }
     }
 
-    fn add_text(&mut self, place: Place, key: &str) -> Result<(), String> {
+    fn add_text(&mut self, place: MatchPlace, key: &str) -> Result<(), String> {
         if key.chars().any(char::is_control) {
             return Err("the key has control characters".to_owned());
         }
         let lower = key.to_lowercase();
         match place {
-            Place::Network => {
+            MatchPlace::Network => {
                 // Rspamd writes addresses of IPv6 in brackets, if it likes.
                 let network = key.replace(['[', ']'], "");
                 let known = network.parse::<judge::Network>();
                 known.map_err(|judge::NetworkError| format!("`{key}` is no address and no network"))?;
-                self.put(Holds::Networks, "client.ip", false, network);
+                self.put(SetContent::Networks, "client.ip", false, network);
             }
-            Place::Address { whole, domain } => match lower.rsplit_once('@') {
-                Some(("", name)) => self.put(Holds::Names, domain, false, name.to_owned()),
+            MatchPlace::Address { whole, domain } => match lower.rsplit_once('@') {
+                Some(("", name)) => self.put(SetContent::Names, domain, false, name.to_owned()),
                 Some((user, "")) => {
                     self.seek(whole, &format!("(?i)^{}@", regex::escape(user)));
                 }
-                Some(_) => self.put(Holds::Addresses, whole, false, lower),
-                None if lower.contains('.') => self.put(Holds::Names, domain, false, lower),
+                Some(_) => self.put(SetContent::Addresses, whole, false, lower),
+                None if lower.contains('.') => self.put(SetContent::Names, domain, false, lower),
                 None => self.seek(whole, &format!("(?i)^{}@", regex::escape(&lower))),
             },
             // The names of users may differ in nothing but case.
-            Place::Text { fact: fact @ "client.user", holds } => self.put(holds, fact, false, key.to_owned()),
-            Place::Text { fact: fact @ ("client.helo" | "client.ptr"), holds: Holds::Names } => {
+            MatchPlace::Text { fact: fact @ "client.user", holds } => {
+                self.put(holds, fact, false, key.to_owned())
+            }
+            MatchPlace::Text { fact: fact @ ("client.helo" | "client.ptr"), holds: SetContent::Names } => {
                 self.seek(fact, &format!("(?i)^{}$", regex::escape(&lower)));
             }
-            Place::Text { fact, holds } => self.put(holds, fact, false, lower),
-            Place::List { fact, holds } => {
+            MatchPlace::Text { fact, holds } => self.put(holds, fact, false, lower),
+            MatchPlace::List { fact, holds } => {
                 if fact == "mail.recipients" && !lower.contains('@') {
                     return Err("recipients are sought by their whole address".to_owned());
                 }
                 self.put(holds, fact, true, lower);
             }
-            Place::Inside { fact, whole } => {
+            MatchPlace::Inside { fact, whole } => {
                 let escaped = regex::escape(&lower);
                 let pattern = if whole { format!("(?i)^{escaped}$") } else { format!("(?i){escaped}") };
                 self.seek(fact, &pattern);
@@ -233,7 +239,7 @@ impl Sought {
         Ok(())
     }
 
-    fn put(&mut self, holds: Holds, fact: &'static str, is_list: bool, value: String) {
+    fn put(&mut self, holds: SetContent, fact: &'static str, is_list: bool, value: String) {
         let (_, _, values) = self.sets.entry(holds).or_insert((fact, is_list, Vec::new()));
         values.push(value);
     }
@@ -244,17 +250,17 @@ impl Sought {
         self.patterns.push((fact, pattern.replace('\'', r"\x27")));
     }
 
-    fn add_pattern(&mut self, place: Place, pattern: &str, flags: &str) -> Result<(), String> {
+    fn add_pattern(&mut self, place: MatchPlace, pattern: &str, flags: &str) -> Result<(), String> {
         /// As rules are held to.
         const COMPILED_BYTES_MAX: usize = 256 << 10;
         /// All other facts are in lower case here, so that capitals would find nothing.
         const CASED: [&str; 4] = ["mail.subject", "mail.display_name", "mail.list_id", "client.user"];
         let (fact, domain) = match place {
             // Rspamd seeks in an address and in its domain.
-            Place::Address { whole, domain } => (whole, Some(domain)),
-            Place::Text { fact, .. } | Place::Inside { fact, .. } => (fact, None),
-            Place::Network => return Err("an address has no regular expression".to_owned()),
-            Place::List { fact, .. } => {
+            MatchPlace::Address { whole, domain } => (whole, Some(domain)),
+            MatchPlace::Text { fact, .. } | MatchPlace::Inside { fact, .. } => (fact, None),
+            MatchPlace::Network => return Err("an address has no regular expression".to_owned()),
+            MatchPlace::List { fact, .. } => {
                 return Err(format!("`{fact}` is a list, in which no expression seeks"));
             }
         };
@@ -278,15 +284,21 @@ impl Sought {
 
 /// Rules and sets by symbol and weight, in the order in which they were met.
 #[derive(Debug, Default)]
-struct Lists(Vec<((String, f64), Sought)>);
+struct MapLists(Vec<((String, f64), MapEntries)>);
 
-impl Lists {
-    fn add(&mut self, place: Place, entry: &Entry, symbol: &str, score: f64) -> Result<(), String> {
+impl MapLists {
+    fn add(
+        &mut self,
+        place: MatchPlace,
+        entry: &MultimapEntry,
+        symbol: &str,
+        score: f64,
+    ) -> Result<(), String> {
         let symbol = entry.symbol.clone().unwrap_or_else(|| symbol.to_owned());
         let name = (symbol, score * entry.weight.unwrap_or(1.0));
         let found = self.0.iter().position(|(known, _)| *known == name);
         let found = found.unwrap_or_else(|| {
-            self.0.push((name, Sought::default()));
+            self.0.push((name, MapEntries::default()));
             self.0.len() - 1
         });
         self.0[found].1.add(place, &entry.key)
@@ -315,7 +327,7 @@ fn write_rules(
     files: &mut Vec<(PathBuf, String)>,
     name: &str,
     score: f64,
-    sought: &Sought,
+    sought: &MapEntries,
     (source, lists): (&str, Option<&Path>),
 ) {
     // Nothing that is written to a string fails.
@@ -368,13 +380,13 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
-    let place = Place::of(&args)?;
-    let mut lists = Lists::default();
+pub(super) fn run(args: MultimapImportArgs) -> Result<Exit, CommandError> {
+    let place = MatchPlace::of(&args)?;
+    let mut lists = MapLists::default();
     let (mut taken, mut left_out) = (0u64, 0u64);
     for path in &args.files {
         let shown = path.display();
-        let failed = |error: std::io::Error| Failure::new(format_args!("{shown}: {error}"));
+        let failed = |error: std::io::Error| CommandError::new(format_args!("{shown}: {error}"));
         let file = std::io::BufReader::new(std::fs::File::open(path).map_err(failed)?);
         for (bytes, number) in file.split(b'\n').zip(1u64..) {
             let bytes = bytes.map_err(failed)?;
@@ -401,10 +413,11 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
         Config::from_text("imported", &format!("preset = \"mail\"\n{checked}"), &Overrides::default());
     Plan::compile(&config)?;
     // The configuration may lie elsewhere, from where a relative path leads elsewhere.
-    let directory = args.lists.as_deref().map(std::path::absolute).transpose().map_err(Failure::new)?;
+    let directory = args.lists.as_deref().map(std::path::absolute).transpose().map_err(CommandError::new)?;
     let (text, files) = lists.configuration(&source, directory.as_deref());
     if let Some(directory) = &directory {
-        let failed = |error: std::io::Error| Failure::new(format_args!("{}: {error}", directory.display()));
+        let failed =
+            |error: std::io::Error| CommandError::new(format_args!("{}: {error}", directory.display()));
         disk::create_directories(directory).map_err(failed)?;
         for (path, content) in &files {
             disk::replace(path, content.as_ref()).map_err(failed)?;

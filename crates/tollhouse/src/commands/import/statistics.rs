@@ -3,20 +3,20 @@
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use cluster::Transferred;
-use engine::{ClusterPlan, Directory, How, Plan, PortableError, StatisticsSource};
+use cluster::ClusterTransferReport;
+use engine::{ClusterPlan, Directory, ImportMode, Plan, StatisticsExchangeError, StatisticsSource};
 use indicatif::HumanCount;
 use serde::Serialize;
-use stats::Imported;
+use stats::LedgerImportReport;
 
 use crate::console::{Output, Progress, say};
-use crate::exit::{Exit, Failure};
-use crate::home;
+use crate::exit::{CommandError, Exit};
+use crate::ledger_home;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Which statistics, and what becomes of those that are there.
 #[derive(clap::Args)]
-pub(super) struct Statistics {
+pub(super) struct StatisticsImportArgs {
     /// What was exported; one that ends in .zst is compressed; - is standard input, not compressed
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
@@ -40,32 +40,32 @@ pub(super) struct Statistics {
 
 /// The line of `--json`.
 #[derive(Serialize)]
-struct Line {
+struct StatisticsImportLine {
     created: u64,
     merged: u64,
     expired: u64,
 }
 
-pub(super) fn run(args: Statistics) -> Result<Exit, Failure> {
+pub(super) fn run(args: StatisticsImportArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let file = args.file.ok_or_else(|| Failure::new("no file is named"))?;
+    let file = args.file.ok_or_else(|| CommandError::new("no file is named"))?;
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
     if let Some(of) = &plan.node.cluster {
         if args.merge {
-            return Err(Failure::new("nothing is added up in a cluster").help(
+            return Err(CommandError::new("nothing is added up in a cluster").help(
                 "without --merge each key of the export becomes what it is there; add up in a data directory before",
             ));
         }
         return into_cluster(&directory, &plan, of, &file, !args.compare, &mut out);
     }
     if args.compare {
-        return Err(Failure::new("--compare is for statistics that live in a cluster"));
+        return Err(CommandError::new("--compare is for statistics that live in a cluster"));
     }
     let how = match (args.replace, args.merge) {
-        (true, _) => How::Replace,
-        (_, true) => How::Merge { overlap: args.allow_overlap },
-        _ => How::Fresh,
+        (true, _) => ImportMode::Replace,
+        (_, true) => ImportMode::Merge { overlap: args.allow_overlap },
+        _ => ImportMode::Fresh,
     };
     let progress = Progress::new("keys", None);
     let mut told = 0;
@@ -80,10 +80,10 @@ pub(super) fn run(args: Statistics) -> Result<Exit, Failure> {
         directory.import_statistics(&plan, StatisticsSource::File(&file), how, &mut tell)
     };
     drop(progress);
-    let Imported { created, merged, expired } =
+    let LedgerImportReport { created, merged, expired } =
         imported.map_err(|error| explained(error, &file, &directory))?;
     if out.is_json() {
-        out.json(&Line { created, merged, expired })?;
+        out.json(&StatisticsImportLine { created, merged, expired })?;
     }
     out.flush()?;
     say(format_args!(
@@ -97,7 +97,7 @@ pub(super) fn run(args: Statistics) -> Result<Exit, Failure> {
 
 /// The line of `--json` for a cluster.
 #[derive(Serialize)]
-struct ClusterLine {
+struct ClusterImportLine {
     same: u64,
     created: u64,
     changed: u64,
@@ -111,12 +111,12 @@ fn into_cluster(
     file: &Path,
     writes: bool,
     out: &mut Output,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     let mut input: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(BufReader::new(io::stdin()))
     } else {
         engine::open_export(file)
-            .map_err(|error| Failure::new(format_args!("{}: {error}", file.display())))?
+            .map_err(|error| CommandError::new(format_args!("{}: {error}", file.display())))?
     };
     let progress = Progress::new("keys", None);
     let mut told = 0;
@@ -124,16 +124,16 @@ fn into_cluster(
         progress.add(cells - told);
         told = cells;
     };
-    let done = home::transfer(directory, plan, of, &mut input, writes, &mut tell);
+    let done = ledger_home::transfer(directory, plan, of, &mut input, writes, &mut tell);
     drop(progress);
     let done = done.map_err(|error| match error {
-        PortableError::Elsewhere(_) => explained(error, file, directory)
+        StatisticsExchangeError::Elsewhere(_) => explained(error, file, directory)
             .help("what came before is in the cluster; the same import goes on with the rest"),
         error => explained(error, file, directory),
     })?;
-    let Transferred { same, created, changed, lost_batches } = done;
+    let ClusterTransferReport { same, created, changed, lost_batches } = done;
     if out.is_json() {
-        out.json(&ClusterLine { same, created, changed, lost_batches })?;
+        out.json(&ClusterImportLine { same, created, changed, lost_batches })?;
     }
     out.flush()?;
     let [were, verb] =
@@ -151,27 +151,27 @@ fn into_cluster(
     Ok(if is_whole { Exit::Fine } else { Exit::Found })
 }
 
-fn explained(error: PortableError, file: &Path, directory: &Directory) -> Failure {
+fn explained(error: StatisticsExchangeError, file: &Path, directory: &Directory) -> CommandError {
     let data = directory.path().display();
-    let failure = Failure::new(format_args!("{}: {error}", file.display()));
+    let failure = CommandError::new(format_args!("{}: {error}", file.display()));
     match error {
-        PortableError::Open(error) => stopped(&error, "import into another directory"),
-        PortableError::NotEmpty => Failure::new(format_args!("{data}: {error}"))
+        StatisticsExchangeError::Open(error) => stopped(&error, "import into another directory"),
+        StatisticsExchangeError::NotEmpty => CommandError::new(format_args!("{data}: {error}"))
             .help("--replace puts the export in their place, --merge adds it to them"),
-        PortableError::Secret => failure.help(format!(
+        StatisticsExchangeError::Secret => failure.help(format!(
             "copy the other directory's `secret` to a new one, made with `tollhouse init`; that of {data} belongs to its \
              own statistics"
         )),
-        PortableError::Interrupted => {
+        StatisticsExchangeError::Interrupted => {
             failure.help("restore a snapshot from before it, or replace all with --replace")
         }
-        PortableError::Overlap { .. } => failure.help(
+        StatisticsExchangeError::Overlap { .. } => failure.help(
             "nothing was imported; --allow-overlap adds all the same, and such values count twice",
         ),
-        PortableError::Torn(_) | PortableError::Line { .. } => {
+        StatisticsExchangeError::Torn(_) | StatisticsExchangeError::Line { .. } => {
             failure.help("nothing was imported; was the file copied whole?")
         }
-        PortableError::Ledger(stats::LedgerError::Catalog(_)) => {
+        StatisticsExchangeError::Ledger(stats::LedgerError::Catalog(_)) => {
             failure.help("the configuration gives kinds other numbers or statistics than the export has")
         }
         _ => failure,

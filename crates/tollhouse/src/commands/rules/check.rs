@@ -5,7 +5,7 @@ use judge::{Mode, RuleSet};
 
 use crate::commands::config::checked;
 use crate::console::{Output, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption};
 
 /// Show everything that is wrong with rules or suspicious about them, or that nothing is
@@ -21,7 +21,7 @@ statistics and definitions beside them, and by what their tests say.
 
 Exit codes: 0 nothing is wrong, 1 something is, with --strict also what is only suspicious. With
 --json there is one object for each problem.")]
-pub(crate) struct Args {
+pub(crate) struct RulesCheckArgs {
     #[command(flatten)]
     config: ConfigOptions,
     /// Take warnings for errors
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: RulesCheckArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let (name, config) = args.config.load()?;
     let plan = checked(Plan::compile(&config), args.strict, &mut out, true)?;

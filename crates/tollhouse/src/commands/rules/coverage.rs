@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstyle::Style;
-use engine::journal::{Archive, Record};
+use engine::journal::{JournalArchive, Record};
 use engine::{Engine, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
 use judge::{Mode, Reason, Verdict};
 use serde::Serialize;
 
-use crate::client::LineForm;
+use crate::client::LineFormat;
 use crate::commands::config::checked;
-use crate::commands::replay::{self, Format, each_batch};
-use crate::console::{BOLD, Cell, DIM, Output, Progress, Table, YELLOW, cut, say};
-use crate::exit::{Exit, Failure};
-use crate::input::messages::Messages;
+use crate::commands::replay::{self, ReplayFormat, each_batch};
+use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, YELLOW, cut, say};
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::InputMessageIter;
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
-use crate::options::{ConfigOptions, JsonOption, Local, pipelines, time};
-use crate::reading::{EnvelopeSource, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::message_reader::{EnvelopeOption, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::options::{ConfigOptions, JsonOption, LocalEngine, pipelines, time};
 
 /// Show which rules never fired, over a journal or a corpus, and which always fire together
 #[derive(clap::Args)]
@@ -36,7 +36,7 @@ Over the journal of --data, beside a server or not, hits are those that were log
 measured on the decisions that were made while it was there. Over a corpus everything is decided once, in memory, at the
 events' own times; nothing is kept. Rules fire together if they fired on the same events, all of
 them. Memory is that of the rules, however many events there are.")]
-pub(crate) struct Args {
+pub(crate) struct RulesCoverageArgs {
     #[command(flatten)]
     config: ConfigOptions,
     /// Decide the lines of this log or NDJSON file instead of reading a journal; - is standard input
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     json: JsonOption,
 }
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: RulesCoverageArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let corpus = match (&args.log, &args.mbox) {
         (Some(_), _) => Some("web"),
@@ -74,8 +74,8 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let mut fired = BTreeMap::new();
     let (exit, plan) = match corpus {
         Some(_) => {
-            let engine = Engine::ephemeral(plan).map_err(Failure::new)?;
-            let local = Local::new(engine);
+            let engine = Engine::ephemeral(plan).map_err(CommandError::new)?;
+            let local = LocalEngine::new(engine);
             let exit = of_corpus(&args, &local, &mut fired)?;
             (exit, local.engine().plan())
         }
@@ -100,18 +100,18 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
 
 /// What fired in a pipeline's decisions.
 #[derive(Debug, Default)]
-struct Fired {
+struct FiredRules {
     decisions: u64,
     /// Decisions by the version that made them; empty where one made all.
     versions: HashMap<String, u64>,
-    rules: HashMap<String, Hits>,
+    rules: HashMap<String, RuleHitCount>,
     /// For each version the rules that it had.
     known: HashMap<String, Vec<String>>,
 }
 
 /// The events on which a rule fired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Hits {
+struct RuleHitCount {
     count: u64,
     /// The sum of the events' numbers, each mixed to 128 bits: two sets of events that differ have the same sum with a
     /// probability of about 2⁻¹²⁸.
@@ -119,7 +119,7 @@ struct Hits {
     last: Option<Time>,
 }
 
-impl Fired {
+impl FiredRules {
     fn add(&mut self, version: Option<&str>, time: Time, verdict: &Verdict) {
         let event = mixed(self.decisions);
         self.decisions += 1;
@@ -163,8 +163,11 @@ fn mixed(number: u64) -> u128 {
     half(0x9e37_79b9_7f4a_7c15) << 64 | half(0xd1b5_4a32_d192_ed03)
 }
 
-fn of_journal(args: &Args, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, Failure> {
-    let archive = Archive::open(&args.config.engine().directory()?.journal_path())?;
+fn of_journal(
+    args: &RulesCoverageArgs,
+    fired: &mut BTreeMap<String, FiredRules>,
+) -> Result<Exit, CommandError> {
+    let archive = JournalArchive::open(&args.config.engine().directory()?.journal_path())?;
     let interrupt = Interrupt::watch(None);
     let progress = Progress::new("decisions", None);
     let mut exit = Exit::Fine;
@@ -198,7 +201,11 @@ fn of_journal(args: &Args, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, 
     }
 }
 
-fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) -> Result<Exit, Failure> {
+fn of_corpus(
+    args: &RulesCoverageArgs,
+    local: &LocalEngine,
+    fired: &mut BTreeMap<String, FiredRules>,
+) -> Result<Exit, CommandError> {
     let name = args.pipeline.as_deref();
     let (exit, unreadable, pipeline, of) = match (&args.mbox, &args.log) {
         (Some(path), _) => {
@@ -206,12 +213,12 @@ fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) ->
             let options = MessageOptions {
                 files: vec![path.clone()],
                 message_time: true,
-                envelope: EnvelopeSource::Headers,
+                envelope: EnvelopeOption::Headers,
                 pipeline: args.pipeline.clone(),
                 threads: args.threads,
             };
-            let (progress, mut of) = (options.progress(), Fired::default());
-            let messages = Messages::new(options.files.clone());
+            let (progress, mut of) = (options.progress(), FiredRules::default());
+            let messages = InputMessageIter::new(options.files.clone());
             let (exit, bad) = each_message(
                 local,
                 &pipeline,
@@ -230,14 +237,15 @@ fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) ->
         }
         (None, path) => {
             let path = path.clone().unwrap_or_default();
-            let (reader, form) = replay::open(&path, Format::Auto)?;
-            let wanted =
-                |pipeline: &Pipeline| form == LineForm::Json || pipeline.input == engine::Input::AccessLog;
+            let (reader, form) = replay::open(&path, ReplayFormat::Auto)?;
+            let wanted = |pipeline: &Pipeline| {
+                form == LineFormat::Json || pipeline.input == engine::PipelineInput::AccessLog
+            };
             let pipeline = local.pipeline(name, wanted)?;
-            let (progress, mut of, mut bad) = (Progress::new("events", None), Fired::default(), 0);
+            let (progress, mut of, mut bad) = (Progress::new("events", None), FiredRules::default(), 0);
             let exit = each_batch(local, &pipeline, form, reader, args.threads, |batch| {
                 let batch =
-                    batch.map_err(|error| Failure::new(format_args!("{}: {error}", path.display())))?;
+                    batch.map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
                 let events = batch.len();
                 let ready: Vec<_> =
                     batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
@@ -263,7 +271,7 @@ fn of_corpus(args: &Args, local: &Local, fired: &mut BTreeMap<String, Fired>) ->
 
 /// A rule as `--json` has it.
 #[derive(Debug, Serialize)]
-struct Line<'a> {
+struct RulesCoverageLine<'a> {
     pipeline: &'a str,
     rule: &'a str,
     mode: Mode,
@@ -276,33 +284,34 @@ struct Line<'a> {
     last: Option<String>,
     /// The rules that fired on the very same events.
     together: Vec<&'a str>,
-    tests: Tests,
+    tests: CoverageTests,
 }
 
 #[derive(Debug, Serialize)]
-struct Tests {
+struct CoverageTests {
     fire: usize,
     silent: usize,
 }
 
 /// The rules of a pipeline, those that fired most first.
-fn lines<'a>(pipeline: &'a Pipeline, fired: &Fired) -> Vec<Line<'a>> {
+fn lines<'a>(pipeline: &'a Pipeline, fired: &FiredRules) -> Vec<RulesCoverageLine<'a>> {
     let rules = pipeline.rules.rules();
     let hits = |name: &str| fired.rules.get(name).copied().unwrap_or_default();
     let mut together: HashMap<(u64, u128), Vec<&str>> = HashMap::new();
     for rule in rules {
-        let Hits { count, events, .. } = hits(&rule.name);
+        let RuleHitCount { count, events, .. } = hits(&rule.name);
         if count > 0 {
             together.entry((count, events)).or_default().push(&rule.name);
         }
     }
-    let mut lines: Vec<Line<'_>> = rules
+    let mut lines: Vec<RulesCoverageLine<'_>> = rules
         .iter()
         .map(|rule| {
-            let (Hits { count, events, last }, decisions) = (hits(&rule.name), fired.with(&rule.name));
+            let (RuleHitCount { count, events, last }, decisions) =
+                (hits(&rule.name), fired.with(&rule.name));
             let others = together.get(&(count, events)).into_iter().flatten().copied();
             let fire = rule.tests().filter(|fires| *fires).count();
-            Line {
+            RulesCoverageLine {
                 pipeline: &pipeline.name,
                 rule: &rule.name,
                 mode: rule.mode,
@@ -311,7 +320,7 @@ fn lines<'a>(pipeline: &'a Pipeline, fired: &Fired) -> Vec<Line<'a>> {
                 share: if decisions == 0 { 0.0 } else { count as f64 / decisions as f64 },
                 last: last.map(|last| last.to_string()),
                 together: others.filter(|other| *other != rule.name).collect(),
-                tests: Tests { fire, silent: rule.tests().len() - fire },
+                tests: CoverageTests { fire, silent: rule.tests().len() - fire },
             }
         })
         .collect();
@@ -319,23 +328,29 @@ fn lines<'a>(pipeline: &'a Pipeline, fired: &Fired) -> Vec<Line<'a>> {
     lines
 }
 
-fn draw(out: &mut Output, pipeline: &Pipeline, fired: &Fired, lines: &[Line<'_>]) -> Result<(), Failure> {
+fn draw(
+    out: &mut Output,
+    pipeline: &Pipeline,
+    fired: &FiredRules,
+    lines: &[RulesCoverageLine<'_>],
+) -> Result<(), CommandError> {
     const PLAIN: Style = Style::new();
     let (name, decisions) = (&pipeline.name, HumanCount(fired.decisions));
     out.line(format_args!("{BOLD}{name}{BOLD:#}  {decisions} decisions, {} rules", lines.len()))?;
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let head = [("  rule", false), ("hits", true), ("share", true), ("last", false)];
-    table
-        .row(head.map(|(head, number)| if number { Cell::number(head, DIM) } else { Cell::text(head, DIM) }));
+    table.row(head.map(
+        |(head, number)| if number { TableCell::number(head, DIM) } else { TableCell::text(head, DIM) },
+    ));
     for line in lines.iter().filter(|line| line.hits > 0) {
         table.row([
-            Cell::text(
+            TableCell::text(
                 format!("  {}", cut(line.rule, 40)),
                 if line.mode == Mode::Enforce { PLAIN } else { YELLOW },
             ),
-            Cell::number(HumanCount(line.hits), PLAIN),
-            Cell::number(format_args!("{:.2} %", line.share * 100.0), PLAIN),
-            Cell::text(line.last.clone().unwrap_or_default(), DIM),
+            TableCell::number(HumanCount(line.hits), PLAIN),
+            TableCell::number(format_args!("{:.2} %", line.share * 100.0), PLAIN),
+            TableCell::text(line.last.clone().unwrap_or_default(), DIM),
         ]);
     }
     out.line(table)?;
@@ -365,16 +380,16 @@ fn draw(out: &mut Output, pipeline: &Pipeline, fired: &Fired, lines: &[Line<'_>]
 fn list<'a>(
     out: &mut Output,
     title: &str,
-    lines: impl Iterator<Item = &'a Line<'a>>,
-    about: impl Fn(&Line<'_>) -> String,
-) -> Result<(), Failure> {
-    let lines: Vec<&Line<'_>> = lines.collect();
+    lines: impl Iterator<Item = &'a RulesCoverageLine<'a>>,
+    about: impl Fn(&RulesCoverageLine<'_>) -> String,
+) -> Result<(), CommandError> {
+    let lines: Vec<&RulesCoverageLine<'_>> = lines.collect();
     out.line(format_args!("  {BOLD}{title}{BOLD:#}: {}", lines.len()))?;
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for line in &lines {
         table.row([
-            Cell::text(format!("    {}", cut(line.rule, 40)), Style::new()),
-            Cell::text(about(line), DIM),
+            TableCell::text(format!("    {}", cut(line.rule, 40)), Style::new()),
+            TableCell::text(about(line), DIM),
         ]);
     }
     if lines.is_empty() { Ok(()) } else { out.line(table) }
@@ -397,7 +412,7 @@ mod tests {
             verdict.reasons = rules.iter().map(reason).collect();
             verdict
         };
-        let mut fired = Fired::default();
+        let mut fired = FiredRules::default();
         for rules in [&["a", "b", "c"][..], &["a", "b"], &["c"], &[]] {
             fired.add(None, Time(fired.decisions as i64), &verdict(rules));
         }

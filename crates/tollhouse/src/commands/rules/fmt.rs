@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::console::{Output, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
 use crate::options::{DataOption, JsonOption};
 
@@ -25,7 +25,7 @@ from being read is left alone. Files are replaced whole or not at all.
 
 Exit codes: 0 done, or with --check nothing to do; 1 a file cannot be read as TOML or has a
 condition that cannot be, or with --check one is laid out otherwise.")]
-pub(crate) struct Args {
+pub(crate) struct RulesFmtArgs {
     /// Configuration files; - is standard input; without one the data directory's main file
     #[arg(value_name = "FILE|-")]
     files: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 /// A file as `--json` has it.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RulesFmtLine<'a> {
     file: &'a str,
     /// Whether its layout was another.
     changed: bool,
@@ -49,7 +49,7 @@ struct Line<'a> {
 /// Largest file that is read, as when it is loaded.
 const BYTES_MAX: u64 = 16 << 20;
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: RulesFmtArgs) -> Result<Exit, CommandError> {
     let files = match args.files.is_empty() {
         true => vec![args.data.directory()?.config_path()],
         false => args.files,
@@ -58,7 +58,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     let mut exit = Exit::Fine;
     for file in &files {
         let name = file.display().to_string();
-        let failed = |error: io::Error| Failure::new(format_args!("{name}: {error}"));
+        let failed = |error: io::Error| CommandError::new(format_args!("{name}: {error}"));
         let is_stdin = file.as_os_str() == STDIN;
         let text = if is_stdin { read(io::stdin()) } else { fs::File::open(file).and_then(read) };
         let text = text.map_err(failed)?;
@@ -77,7 +77,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
             replace(file, &laid_out).map_err(failed)?;
         }
         if out.is_json() {
-            out.json(&Line { file: &name, changed })?;
+            out.json(&RulesFmtLine { file: &name, changed })?;
         } else if is_stdin && !args.check {
             out.line(laid_out.trim_end_matches('\n'))?;
         } else if changed {
@@ -102,8 +102,8 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     // A link stays one.
     let file = fs::canonicalize(file)?;
     let permissions = fs::metadata(&file)?.permissions();
-    let mut draft = disk::Draft::of(&file)?;
+    let mut draft = disk::AtomicFile::of(&file)?;
     draft.write_all(text.as_bytes())?;
     draft.file().set_permissions(permissions)?;
-    draft.place().map(drop)
+    draft.commit().map(drop)
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::clock::now;
 use crate::commands::config::checked;
-use crate::console::{BOLD, Cell, DIM, Output, Table, YELLOW, cut, width};
-use crate::exit::{Exit, Failure};
+use crate::console::{BOLD, DIM, Output, TableCell, TextTable, YELLOW, cut, width};
+use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption, pipelines};
 
 /// List rules with what they add, cost and need
@@ -23,7 +23,7 @@ Examples:
 
 The cost is a bound: about a nanosecond a unit. `reads` are the facts and readings that a row must
 have for the rule to be judged.")]
-pub(crate) struct Args {
+pub(crate) struct RulesListArgs {
     #[command(flatten)]
     config: ConfigOptions,
     /// Only the rules of this pipeline
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 /// A rule as `--json` has it.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RulesListLine<'a> {
     pipeline: &'a str,
     name: &'a str,
     mode: Mode,
@@ -53,11 +53,11 @@ struct Line<'a> {
     reads: Vec<&'a str>,
     effects: Vec<String>,
     /// How many tests say that it fires, and that it does not.
-    tests: Tests,
+    tests: RuleTests,
 }
 
 #[derive(Serialize)]
-struct Tests {
+struct RuleTests {
     fire: usize,
     silent: usize,
 }
@@ -70,9 +70,9 @@ fn has_expired(rule: &Rule, now: Time) -> bool {
     rule.expires.is_some_and(|expires| expires <= now)
 }
 
-fn line<'a>(pipeline: &'a Pipeline, rule: &'a Rule, now: Time) -> Line<'a> {
+fn line<'a>(pipeline: &'a Pipeline, rule: &'a Rule, now: Time) -> RulesListLine<'a> {
     let fire = rule.tests().filter(|fires| *fires).count();
-    Line {
+    RulesListLine {
         pipeline: &pipeline.name,
         name: &rule.name,
         mode: rule.mode,
@@ -85,11 +85,11 @@ fn line<'a>(pipeline: &'a Pipeline, rule: &'a Rule, now: Time) -> Line<'a> {
         cost: rule.cost(),
         reads: rule.reads().map(|read| read.text.as_str()).collect(),
         effects: rule.effects.iter().map(ToString::to_string).collect(),
-        tests: Tests { fire, silent: rule.tests().len() - fire },
+        tests: RuleTests { fire, silent: rule.tests().len() - fire },
     }
 }
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: RulesListArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let (_, config) = args.config.load()?;
     let (compiled, now) = (Plan::compile_untested(&config).map(|(plan, _)| plan), now());
@@ -105,7 +105,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(Exit::Fine)
 }
 
-fn draw(out: &mut Output, pipeline: &Pipeline, now: Time) -> Result<(), Failure> {
+fn draw(out: &mut Output, pipeline: &Pipeline, now: Time) -> Result<(), CommandError> {
     const PLAIN: Style = Style::new();
     const NAME_CHARS: usize = 32;
     let rules = pipeline.rules.rules();
@@ -119,11 +119,11 @@ fn draw(out: &mut Output, pipeline: &Pipeline, now: Time) -> Result<(), Failure>
     if rules.is_empty() {
         return Ok(());
     }
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let head = ["  rule", "mode", "score", "cost", "tests", "group", "owner", "expires", "reads"];
     table.row(head.map(|head| match head {
-        "score" | "cost" | "tests" => Cell::number(head, DIM),
-        _ => Cell::text(head, DIM),
+        "score" | "cost" | "tests" => TableCell::number(head, DIM),
+        _ => TableCell::text(head, DIM),
     }));
     let column =
         |of: &dyn Fn(&Rule) -> usize, head: &str| rules.iter().map(of).max().unwrap_or(0).max(head.len());
@@ -137,15 +137,15 @@ fn draw(out: &mut Output, pipeline: &Pipeline, now: Time) -> Result<(), Failure>
         let style = if rule.mode == Mode::Enforce { PLAIN } else { YELLOW };
         let reads: Vec<&str> = rule.reads().map(|read| read.text.as_str()).collect();
         table.row([
-            Cell::text(format!("  {}", cut(&rule.name, NAME_CHARS)), style),
-            Cell::text(rule.mode.name(), style),
-            Cell::number(format_args!("{:+.1}", rule.score), PLAIN),
-            Cell::number(rule.cost(), PLAIN),
-            Cell::number(rule.tests().len(), PLAIN),
-            Cell::text(cut(group(pipeline, rule).unwrap_or_default(), 16), PLAIN),
-            Cell::text(cut(&rule.owner, 16), PLAIN),
-            Cell::text(expires(rule, now), if has_expired(rule, now) { YELLOW } else { PLAIN }),
-            Cell::text(cut(&reads.join(", "), room), DIM),
+            TableCell::text(format!("  {}", cut(&rule.name, NAME_CHARS)), style),
+            TableCell::text(rule.mode.name(), style),
+            TableCell::number(format_args!("{:+.1}", rule.score), PLAIN),
+            TableCell::number(rule.cost(), PLAIN),
+            TableCell::number(rule.tests().len(), PLAIN),
+            TableCell::text(cut(group(pipeline, rule).unwrap_or_default(), 16), PLAIN),
+            TableCell::text(cut(&rule.owner, 16), PLAIN),
+            TableCell::text(expires(rule, now), if has_expired(rule, now) { YELLOW } else { PLAIN }),
+            TableCell::text(cut(&reads.join(", "), room), DIM),
         ]);
     }
     out.line(table)?;

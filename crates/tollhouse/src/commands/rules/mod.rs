@@ -4,10 +4,10 @@ mod check;
 mod coverage;
 mod fmt;
 mod list;
-mod live;
+mod rollout;
 mod test;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 
 /// Check, test, lay out, list, change and compare rules, and see which fire
 #[derive(clap::Args)]
@@ -22,38 +22,38 @@ Examples:
   tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377
   tollhouse rules compare --server http://127.0.0.1:8377
   tollhouse rules rollback 3f9c --server http://127.0.0.1:8377")]
-pub(crate) struct Args {
+pub(crate) struct RulesArgs {
     #[command(subcommand)]
-    command: Command,
+    command: RulesCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
-    Check(check::Args),
-    Test(test::Args),
-    Fmt(fmt::Args),
-    List(list::Args),
-    Coverage(coverage::Args),
-    Post(live::Post),
-    Reload(live::Reload),
-    Versions(live::Versions),
-    Rollback(live::Rollback),
-    Compare(live::Compare),
-    Promote(live::Promote),
+enum RulesCommand {
+    Check(check::RulesCheckArgs),
+    Test(test::RulesTestArgs),
+    Fmt(fmt::RulesFmtArgs),
+    List(list::RulesListArgs),
+    Coverage(coverage::RulesCoverageArgs),
+    Post(rollout::RulesPostArgs),
+    Reload(rollout::RulesReloadArgs),
+    Versions(rollout::RulesVersionsArgs),
+    Rollback(rollout::RulesRollbackArgs),
+    Compare(rollout::RulesCompareArgs),
+    Promote(rollout::RulesPromoteArgs),
 }
 
-pub(crate) fn run(args: Args) -> Result<Exit, Failure> {
+pub(crate) fn run(args: RulesArgs) -> Result<Exit, CommandError> {
     match args.command {
-        Command::Check(args) => check::run(args),
-        Command::Test(args) => test::run(args),
-        Command::Fmt(args) => fmt::run(args),
-        Command::List(args) => list::run(args),
-        Command::Coverage(args) => coverage::run(args),
-        Command::Post(args) => live::post(args),
-        Command::Reload(args) => live::reload(args),
-        Command::Versions(args) => live::versions(args),
-        Command::Rollback(args) => live::rollback(args),
-        Command::Compare(args) => live::compare(args),
-        Command::Promote(args) => live::promote(args),
+        RulesCommand::Check(args) => check::run(args),
+        RulesCommand::Test(args) => test::run(args),
+        RulesCommand::Fmt(args) => fmt::run(args),
+        RulesCommand::List(args) => list::run(args),
+        RulesCommand::Coverage(args) => coverage::run(args),
+        RulesCommand::Post(args) => rollout::post(args),
+        RulesCommand::Reload(args) => rollout::reload(args),
+        RulesCommand::Versions(args) => rollout::versions(args),
+        RulesCommand::Rollback(args) => rollout::rollback(args),
+        RulesCommand::Compare(args) => rollout::compare(args),
+        RulesCommand::Promote(args) => rollout::promote(args),
     }
 }

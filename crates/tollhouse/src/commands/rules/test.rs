@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use engine::{Plan, Tested, json_value};
+use engine::{Plan, RuleTestResult, json_value};
 use serde::Serialize;
 
 use crate::commands::config::checked;
 use crate::console::{BOLD, DIM, GREEN, Output, RED, printable, say};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption, pipelines};
 
 /// Run the tests that rules bring
@@ -26,7 +26,7 @@ A test stands beside its rule and says for some facts and readings whether the r
 
 Tests that fail are shown with what the rule read. A server refuses a file in which one fails.
 Exit codes: 0 all passed, 1 one failed, or the file has other mistakes.")]
-pub(crate) struct Args {
+pub(crate) struct RulesTestArgs {
     #[command(flatten)]
     config: ConfigOptions,
     /// Only the tests of this pipeline's rules
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 
 /// A test as `--json` has it.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RulesTestLine<'a> {
     pipeline: &'a str,
     rule: &'a str,
     /// From 1.
@@ -60,10 +60,10 @@ struct Line<'a> {
     values: BTreeMap<&'a str, serde_json::Value>,
 }
 
-impl<'a> From<&'a Tested> for Line<'a> {
-    fn from(Tested { pipeline, rule, origin, run }: &'a Tested) -> Line<'a> {
+impl<'a> From<&'a RuleTestResult> for RulesTestLine<'a> {
+    fn from(RuleTestResult { pipeline, rule, origin, run }: &'a RuleTestResult) -> RulesTestLine<'a> {
         let values = run.values.iter();
-        Line {
+        RulesTestLine {
             pipeline,
             rule,
             test: run.test + 1,
@@ -78,7 +78,7 @@ impl<'a> From<&'a Tested> for Line<'a> {
     }
 }
 
-pub(super) fn run(args: Args) -> Result<Exit, Failure> {
+pub(super) fn run(args: RulesTestArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let (_, config) = args.config.load()?;
     let (compiled, tests) = match Plan::compile_untested(&config) {
@@ -91,7 +91,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     if let Some(name) = &args.rule
         && chosen.iter().all(|pipeline| pipeline.rules.rule(name).is_none())
     {
-        return Err(Failure::new(format_args!("there is no rule `{name}`"))
+        return Err(CommandError::new(format_args!("there is no rule `{name}`"))
             .help("`tollhouse rules list` names all of them"));
     }
     let is_wanted = |rule: &str| args.rule.as_deref().is_none_or(|wanted| wanted == rule);
@@ -103,7 +103,7 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
         let fine = test.run.passed();
         *(if fine { &mut passed } else { &mut failed }) += 1;
         if out.is_json() {
-            out.json(&Line::from(test))?;
+            out.json(&RulesTestLine::from(test))?;
         } else if args.all || !fine {
             draw(&mut out, test)?;
         }
@@ -116,8 +116,8 @@ pub(super) fn run(args: Args) -> Result<Exit, Failure> {
     Ok(if failed == 0 { Exit::Fine } else { Exit::Found })
 }
 
-fn draw(out: &mut Output, test: &Tested) -> Result<(), Failure> {
-    let Tested { rule, origin, run, .. } = test;
+fn draw(out: &mut Output, test: &RuleTestResult) -> Result<(), CommandError> {
+    let RuleTestResult { rule, origin, run, .. } = test;
     let (style, word) = if run.passed() { (GREEN, "passed") } else { (RED, "failed") };
     let (line, _) = origin.line_column();
     let place = format!("{}:{line}", origin.source.name);

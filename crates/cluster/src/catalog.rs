@@ -1,0 +1,149 @@
+//! How keys are to be understood: the catalog, compiled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use event::{Kind, Space};
+use hashbrown::HashMap;
+use stats::cell_export::CellDefinition;
+use stats::{
+    Addition, Catalog, CatalogError, CellPlan, LedgerError, Measure, ObserveRequest, Sketch, SketchOptions,
+    Statistic,
+};
+
+use crate::remote::CellForm;
+
+/// A form, and the operations on its cells.
+#[derive(Debug)]
+pub(crate) struct CompiledForm {
+    pub(crate) form: Arc<CellForm>,
+    pub(crate) plan: CellPlan,
+    /// The time to live of a cell is begun anew after so long at the latest.
+    pub(crate) renew_after: Duration,
+}
+
+impl CompiledForm {
+    pub(crate) fn new(definition: CellDefinition) -> Result<CompiledForm, CatalogError> {
+        let plan = definition
+            .plan()
+            .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
+        let form = CellForm { id: definition.id(), definition };
+        let renew_after = Duration::from_micros(form.slack().0.unsigned_abs() / 2);
+        Ok(CompiledForm { form: Arc::new(form), plan, renew_after })
+    }
+}
+
+/// What is understood of one kind's keys.
+pub(crate) struct ClusterStatistic {
+    pub(crate) statistic: Arc<Statistic>,
+    pub(crate) known: Arc<CompiledForm>,
+    /// The operations on the cells, with the windows that are asked for now.
+    pub(crate) plan: CellPlan,
+    pub(crate) sketch: Option<Arc<Sketch>>,
+    pub(crate) admit_after: u32,
+    pub(crate) is_aggregate: bool,
+    pub(crate) is_approx: bool,
+    /// Whether it is that of a limit, which other nodes may change without a batch.
+    pub(crate) is_limit: bool,
+    /// Whether the cluster decides on what is taken.
+    pub(crate) is_exact: bool,
+}
+
+pub(crate) struct ClusterCatalog {
+    pub(crate) catalog: Catalog,
+    pub(crate) plans: Vec<ClusterStatistic>,
+    places: HashMap<(Space, Kind), u16>,
+    /// By their number: those in force, and those that deltas may still have.
+    pub(crate) forms: HashMap<u32, Arc<CompiledForm>>,
+}
+
+impl ClusterCatalog {
+    /// Compiles a catalog. Sketches of `before` are kept where their options stay, and so are its forms.
+    pub(crate) fn new(
+        catalog: Catalog,
+        before: Option<&ClusterCatalog>,
+        shards: usize,
+    ) -> Result<ClusterCatalog, CatalogError> {
+        let mut forms = before.map(|before| before.forms.clone()).unwrap_or_default();
+        let (mut plans, mut places) = (Vec::<ClusterStatistic>::new(), HashMap::new());
+        for (space, kind, statistic) in catalog.iter() {
+            let definition = CellDefinition::new(space, kind, statistic)?;
+            for known in forms.values().map(|known| &known.form.definition) {
+                let other = (known.space, known.kind) == (space, kind);
+                if other && known.meaning() != definition.meaning() {
+                    return Err(CatalogError::Meaning {
+                        space,
+                        kind,
+                        stored: known.meaning(),
+                        configured: definition.meaning(),
+                    });
+                }
+            }
+            let known = match forms.get(&definition.id()) {
+                Some(known) if known.form.definition == definition => known.clone(),
+                _ => Arc::new(CompiledForm::new(definition)?),
+            };
+            forms.insert(known.form.id, known.clone());
+            let plan = CellPlan::new(&statistic.measure)
+                .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
+            let sketch = statistic.admit.as_ref().map(|admit| {
+                let same = |planned: &&ClusterStatistic| planned.statistic.admit == statistic.admit;
+                let kept = plans.iter().chain(before.iter().flat_map(|world| &world.plans)).find(same);
+                let options = SketchOptions { shards, bytes: admit.bytes, rotate: admit.rotate };
+                kept.and_then(|planned| planned.sketch.clone())
+                    .unwrap_or_else(|| Arc::new(Sketch::new(options)))
+            });
+            places.insert((space, kind), plans.len() as u16);
+            plans.push(ClusterStatistic {
+                known,
+                plan,
+                sketch,
+                admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
+                is_aggregate: matches!(statistic.measure, Measure::Aggregate(_)),
+                is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                is_limit: statistic.measure.is_limit(),
+                is_exact: statistic.exact,
+                statistic: statistic.clone(),
+            });
+        }
+        Ok(ClusterCatalog { catalog, plans, places, forms })
+    }
+
+    pub(crate) fn find(&self, space: Space, kind: Kind) -> Result<u16, LedgerError> {
+        self.places.get(&(space, kind)).copied().ok_or(LedgerError::Unknown { space, kind })
+    }
+
+    pub(crate) fn planned(&self, space: Space, kind: Kind) -> Result<&ClusterStatistic, LedgerError> {
+        self.find(space, kind).map(|place| &self.plans[usize::from(place)])
+    }
+
+    /// Refuses what does not fit; puts the place of each observation's plan behind `plans`.
+    pub(crate) fn check(&self, request: &ObserveRequest, plans: &mut Vec<u16>) -> Result<(), LedgerError> {
+        if request.observations.len() > ObserveRequest::OBSERVATIONS_MAX {
+            return Err(LedgerError::TooLarge(request.observations.len()));
+        }
+        if let Some(once) = &request.once {
+            self.planned(once.key.space, once.key.kind)?.statistic.check_mark()?;
+        }
+        for observation in &request.observations {
+            let place = self.find(observation.key.space, observation.key.kind)?;
+            let statistic = &self.plans[usize::from(place)].statistic;
+            statistic.check(observation)?;
+            if let Addition::Lower(_) = observation.add {
+                let why =
+                    "what was said of a key cannot be taken back in a cluster, it ends by itself".to_owned();
+                return Err(LedgerError::Unfit { statistic: statistic.name.clone(), why });
+            }
+            plans.push(place);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sketch_bytes(&self) -> u64 {
+        let mut sketches: Vec<&Arc<Sketch>> =
+            self.plans.iter().filter_map(|plan| plan.sketch.as_ref()).collect();
+        sketches.sort_by_key(|sketch| Arc::as_ptr(sketch));
+        sketches.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        sketches.iter().map(|sketch| sketch.memory_bytes() as u64).sum()
+    }
+}

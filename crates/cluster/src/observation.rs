@@ -1,0 +1,454 @@
+//! One call: what it looks at is looked up, what is missing is read, marks are claimed; then all is read and added.
+//!
+//! Readings and additions follow the rules of the embedded home, on cells that are merged from what the cluster had and
+//! what was added here. What depends on what is there, as what is taken from a limit, is decided here and now; what goes
+//! to the cluster is what was decided. Nodes that decide at once know nothing of each other: by how much they can
+//! exceed a limit together is in `docs/cluster.md`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use event::Time;
+use futures_util::future::join;
+use stats::limit::GcraOperation;
+use stats::{
+    Addition, CellPlan, CounterAmounts, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin,
+    Quality, ReadingHead,
+};
+
+use crate::cache::{CacheShard, CellId};
+use crate::catalog::{ClusterCatalog, ClusterStatistic};
+use crate::chain::ChainId;
+use crate::cluster::ClusterCore;
+use crate::delta::CellOperation;
+use crate::exact_limit::ExactLimitReadings;
+use crate::flush::words_of;
+use crate::intent::{MarkStatus, MarkStatuses};
+use crate::lock;
+use crate::reads::{CacheLookup, ImageAge};
+use crate::remote::TIME_MAX;
+use crate::wal::{ClaimToken, WalAddition, WalRecord};
+
+/// How often images that lack what is known here are asked for again.
+const TRIES: usize = 3;
+
+/// An observation of a call.
+#[derive(Clone, Copy)]
+struct CallObservation {
+    request: u32,
+    observation: u32,
+    /// Among those of all requests.
+    reading: u32,
+    plan: u16,
+    shard: u16,
+}
+
+/// Requests that fit the catalog, with what they look at.
+pub(crate) struct ObserveCall<'a> {
+    requests: &'a [ObserveRequest],
+    /// By shard; in the order of the requests within each.
+    places: Vec<CallObservation>,
+}
+
+impl ObserveCall<'_> {
+    /// What is asked of exact limits: the number of its request and of its reading, how it is understood, and what it is.
+    /// In the order of the requests for each key.
+    pub(crate) fn exact<'c>(
+        &'c self,
+        world: &'c ClusterCatalog,
+    ) -> impl Iterator<Item = (usize, u32, &'c ClusterStatistic, &'c Observation)> {
+        self.places.iter().filter_map(|place| {
+            let planned = world.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
+            Some((place.request as usize, place.reading, planned, place.of(self.requests)?))
+        })
+    }
+}
+
+/// What is common to a call's observations.
+struct CallMoment {
+    age: ImageAge,
+    horizon: i64,
+}
+
+impl CallObservation {
+    fn of<'a>(&self, requests: &'a [ObserveRequest]) -> Option<&'a Observation> {
+        requests.get(self.request as usize)?.observations.get(self.observation as usize)
+    }
+}
+
+impl ClusterCore {
+    /// Answers requests: see [`stats::Ledger::observe`].
+    pub(crate) async fn observe(
+        self: &Arc<ClusterCore>,
+        requests: &[ObserveRequest],
+    ) -> Result<ObserveOutcomes, LedgerError> {
+        let world = self.catalog();
+        let call = self.call(&world, requests)?;
+        if requests.iter().any(ObserveRequest::adds) {
+            self.check_writable()?;
+        }
+        let running = self.running.begin();
+        let mut intents = self.intend(&world, requests).await?;
+        let claiming = intents.claim();
+        let decide = async {
+            let verdicts = intents.verdicts(claiming).await;
+            let decisions = self.decide(&world, &call, &verdicts).await;
+            (verdicts, decisions)
+        };
+        let (verdicts, decisions) = join(decide, self.gather(&world, &call, running.stamp)).await.0;
+        let (outcomes, position) = self.apply(&world, &call, &verdicts, &decisions?, running.stamp);
+        drop(intents);
+        if let Some(position) = position {
+            self.wal.settled(position).await?;
+        }
+        match verdicts.failure {
+            Some(why) => Err(LedgerError::Unreachable { why }),
+            None => Ok(outcomes),
+        }
+    }
+
+    /// Adds a request whose mark is its own: without an answer, after its caller has gone.
+    pub(crate) async fn settle(self: &Arc<ClusterCore>, token: ClaimToken, request: &ObserveRequest) {
+        let world = self.catalog();
+        let requests = std::slice::from_ref(request);
+        let running = self.running.begin();
+        // What it was checked against may be gone.
+        let Ok(call) = self.call(&world, requests) else {
+            let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+            let record = WalRecord::Addition { had: vec![token], refused: Vec::new(), added: Vec::new() };
+            self.wal.append(&record, &|_| None);
+            self.intents.settle(&[token]);
+            return;
+        };
+        self.gather(&world, &call, running.stamp).await;
+        // What it takes from exact limits may have been taken before a crash: it is not taken again.
+        self.apply(&world, &call, &MarkStatuses::had(token), &ExactLimitReadings::default(), running.stamp);
+    }
+
+    fn call<'a>(
+        &self,
+        world: &ClusterCatalog,
+        requests: &'a [ObserveRequest],
+    ) -> Result<ObserveCall<'a>, LedgerError> {
+        let mut plans = Vec::with_capacity(requests.iter().map(|request| request.observations.len()).sum());
+        requests.iter().try_for_each(|request| world.check(request, &mut plans))?;
+        let mut places = Vec::with_capacity(plans.len());
+        for (request, number) in requests.iter().zip(0..) {
+            for (observation, at) in request.observations.iter().zip(0..) {
+                let reading = places.len();
+                let shard = self.place(self.partitions.of(observation.key.shingle)).0 as u16;
+                let plan = plans.get(reading).copied().unwrap_or(0);
+                places.push(CallObservation {
+                    request: number,
+                    observation: at,
+                    reading: reading as u32,
+                    plan,
+                    shard,
+                });
+            }
+        }
+        places.sort_by_key(|place| place.shard);
+        Ok(ObserveCall { requests, places })
+    }
+
+    /// Has the cluster asked for what is not known.
+    async fn gather(
+        self: &Arc<ClusterCore>,
+        world: &Arc<ClusterCatalog>,
+        call: &ObserveCall<'_>,
+        stamp: u64,
+    ) {
+        let start = self.environment.now();
+        for attempt in 0..TRIES {
+            let age = self.age(start);
+            let mut lookup = CacheLookup::default();
+            for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
+                let Some(first) = group.first() else { continue };
+                let mut shard = lock(&self.shards[usize::from(first.shard)]);
+                for place in group {
+                    let Some(Observation { key, add, .. }) = place.of(call.requests) else { continue };
+                    let planned = &world.plans[usize::from(place.plan)];
+                    if planned.is_exact {
+                        continue;
+                    }
+                    let form = planned.known.form.id;
+                    lookup.look(&mut shard, CellId::of(*key), form, &age, stamp);
+                    if let (Addition::Distinct { pair }, false) = (add, planned.is_approx) {
+                        lookup.look(&mut shard, CellId::pair(*key, *pair), form, &age, stamp);
+                    }
+                }
+            }
+            if attempt == 0 {
+                self.counts.looked(&lookup);
+            }
+            let was_void = self.read(lookup, world).await;
+            let is_late = self.environment.now() >= start + self.settings.within;
+            if !was_void || is_late {
+                return;
+            }
+        }
+    }
+
+    /// Reads and adds. Answers up to where the journal is to be safe, if anything was added.
+    fn apply(
+        &self,
+        world: &ClusterCatalog,
+        call: &ObserveCall<'_>,
+        verdicts: &MarkStatuses,
+        decisions: &ExactLimitReadings,
+        stamp: u64,
+    ) -> (ObserveOutcomes, Option<u64>) {
+        let requests = call.requests;
+        let mut outcomes = ObserveOutcomes::blank(requests.iter().map(|request| request.observations.len()));
+        let mut added = Vec::new();
+        let (mut had, mut refused) = (Vec::new(), Vec::new());
+        for (number, verdict) in verdicts.list.iter().enumerate() {
+            match verdict {
+                MarkStatus::Had(token) => had.push(*token),
+                MarkStatus::Refused(token) => {
+                    refused.push(*token);
+                    outcomes.set_duplicate(number);
+                }
+                MarkStatus::Unmarked | MarkStatus::Unknown => {}
+            }
+        }
+        let moment = CallMoment {
+            age: self.age(self.environment.now().min(verdicts.at)),
+            horizon: self.horizon.load(Ordering::Acquire),
+        };
+        let oldest = self.running.oldest();
+        let mut scratch = ObserveScratch::default();
+        let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+        for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
+            let Some(first) = group.first() else { continue };
+            let number = usize::from(first.shard);
+            let mut shard = lock(&self.shards[number]);
+            let mut cells =
+                CallShard { shard: &mut shard, number, stamp, moment: &moment, added: &mut added };
+            for place in group {
+                let Some(observation) = place.of(requests) else { continue };
+                let planned = &world.plans[usize::from(place.plan)];
+                if planned.is_exact {
+                    let told = decisions.read(place.reading, planned, &mut scratch.values);
+                    outcomes.set_reading(place.reading as usize, told, &scratch.values);
+                    continue;
+                }
+                let origin =
+                    requests.get(place.request as usize).map_or(Origin::Look, |request| request.origin);
+                let adds =
+                    verdicts.adds(place.request as usize) && observation.add.adds() && origin != Origin::Look;
+                let told = cells.observe(planned, observation, (adds, origin), &mut scratch);
+                outcomes.set_reading(place.reading as usize, told, &scratch.values);
+            }
+            shard.evict(oldest, 64 + 4 * group.len());
+        }
+        if added.is_empty() && had.is_empty() && refused.is_empty() {
+            return (outcomes, None);
+        }
+        let tokens: Vec<ClaimToken> = had.iter().chain(&refused).copied().collect();
+        let record = WalRecord::Addition { had, refused, added };
+        let position = self.wal.append(&record, &|form| words_of(world, form));
+        self.intents.settle(&tokens);
+        (outcomes, Some(position))
+    }
+}
+
+/// Memory that observations use one after the other.
+#[derive(Default)]
+struct ObserveScratch {
+    room: Vec<u64>,
+    values: Vec<u64>,
+}
+
+/// A shard while a call is applied to it.
+struct CallShard<'a> {
+    shard: &'a mut CacheShard,
+    number: usize,
+    stamp: u64,
+    moment: &'a CallMoment,
+    added: &'a mut Vec<WalAddition>,
+}
+
+impl CallShard<'_> {
+    /// Brings a cell up to date, and looks at it: whether its image can be trusted, and its words, none where it has
+    /// expired.
+    fn look<'s>(
+        &'s mut self,
+        id: CellId,
+        planned: &ClusterStatistic,
+        room: &'s mut Vec<u64>,
+    ) -> (bool, &'s [u64]) {
+        let part = self.shard.part_of(id);
+        let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
+        let CallMoment { age, horizon } = *self.moment;
+        let (entry, as_of) = self.shard.entry(id, planned.known.form.id, part, self.stamp);
+        if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
+            entry.fold(&planned.plan);
+        }
+        entry.expire_image(&planned.plan, horizon);
+        let is_usable = age.is_usable(entry, as_of);
+        let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
+        if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
+            let was_added_to = entry.pending.is_some() || entry.sent.is_some();
+            entry.expire();
+            if was_added_to {
+                self.add(id, planned, CellOperation::Begin);
+            }
+        }
+        (is_usable, self.shard.get(id).map_or(&[], |entry| entry.show(&planned.plan, room)))
+    }
+
+    fn observe(
+        &mut self,
+        planned: &ClusterStatistic,
+        observation: &Observation,
+        (adds, origin): (bool, Origin),
+        scratch: &mut ObserveScratch,
+    ) -> ReadingHead {
+        let Observation { key, add, .. } = observation;
+        // What the cluster can keep.
+        let time = observation.time.clamp(Time(-TIME_MAX.0), TIME_MAX);
+        let id = CellId::of(*key);
+        let plan = &planned.plan;
+        let ObserveScratch { room, values } = scratch;
+        let mut told =
+            ReadingHead { quality: Quality::Exact, times: None, fresh: false, columns: plan.columns() as u8 };
+        values.clear();
+        let (is_usable, words) = self.look(id, planned, room);
+        told.times = plan.times(words);
+        let found = told.times.is_some();
+        let as_of = add.as_of(time, told.times.map(|(_, last)| last));
+        if found || planned.is_aggregate {
+            values.resize(plan.reading(), 0);
+            plan.read(words, as_of, values);
+        }
+        if !is_usable {
+            told.quality = Quality::Missing;
+        } else if found && planned.is_approx {
+            told.quality = Quality::Estimated;
+        }
+        let mut sightings = 0;
+        if !found
+            && is_usable
+            && let Some(sketch) = &planned.sketch
+        {
+            let (shard, hash) = (self.number, id.mixed());
+            sightings = match adds && origin == Origin::Event {
+                true => sketch.see(shard, hash, time),
+                false => sketch.estimate(shard, hash, time),
+            };
+            let admits = adds && origin.admits(sightings, planned.admit_after);
+            // One that was seen more often would have a cell: a sketch that is full sees too much.
+            sightings = sightings.min(planned.admit_after.saturating_sub(1));
+            // Other nodes may have seen it, and this one has forgotten what it saw before it was started.
+            told.quality = Quality::Estimated;
+            if sightings > 0 {
+                values.resize(plan.reading(), 0);
+                plan.estimate(u64::from(sightings), add, values);
+            }
+            if !admits {
+                told.fresh = matches!(add, Addition::Distinct { .. }) && !planned.is_approx && sightings == 0;
+                return told;
+            }
+        }
+        match add {
+            Addition::Distinct { pair } if !planned.is_approx => {
+                let pair = CellId::pair(*key, *pair);
+                let (is_usable, words) = self.look(pair, planned, room);
+                let (seen, is_kept) = plan.fine(words, plan.bucket(time));
+                told.fresh = !seen && is_kept;
+                if !is_usable {
+                    told.quality = Quality::Missing;
+                }
+                if adds && told.fresh {
+                    let part = self.shard.part_of(pair);
+                    let basis = if is_usable { self.shard.link(pair, part) } else { ChainId::NONE };
+                    self.add(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
+                    [id, pair].iter().for_each(|cell| self.shard.believe(*cell, part, plan, time, basis));
+                } else if adds {
+                    self.add(id, planned, CellOperation::Counters(time, CounterAmounts::default()));
+                    // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.
+                    if self.shard.get(pair).is_some_and(|entry| entry.pending.is_some()) {
+                        self.note(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
+                    }
+                }
+            }
+            _ if !adds => {}
+            // What lowers a value is no sum, and refused before.
+            Addition::Nothing | Addition::Lower(_) => {}
+            Addition::Counters(amounts) => {
+                // What the sketch has seen of it goes with it: a count does not start again.
+                let before = if origin == Origin::Event { sightings } else { 0 };
+                self.add(id, planned, CellOperation::Counters(time, amounts.times(before + 1).collect()));
+            }
+            Addition::Value(value) => {
+                self.add(id, planned, CellOperation::Value { time, value: *value, sightings })
+            }
+            Addition::Evidence(evidence) => self.add(id, planned, CellOperation::Evidence(time, *evidence)),
+            Addition::Distinct { pair } => self.add(id, planned, CellOperation::Hash(time, pair.0)),
+            Addition::Take(take) => {
+                let used = plan.used(values, as_of, take.interpolated);
+                if take.counts_all || take.is_within(used) {
+                    self.add(id, planned, CellOperation::Counters(as_of, [(0, take.cost)].into()));
+                }
+            }
+            Addition::GiveBack { amount, taken } => {
+                if found {
+                    let (_, words) = self.look(id, planned, room);
+                    for op in given_back(plan, words, as_of, *amount, *taken) {
+                        self.add(id, planned, op);
+                    }
+                }
+            }
+            Addition::Flow(flow) => {
+                let moment = values.first().filter(|_| found).map(|word| word.cast_signed());
+                if flow.after(moment, time).is_some() {
+                    // What is let through is so in any order; what a refused one adds depends on what is there.
+                    let decided = match *flow {
+                        GcraOperation::Take { cost, .. } if flow.is_within(moment, time) => {
+                            GcraOperation::Add { cost }
+                        }
+                        flow => flow,
+                    };
+                    self.add(id, planned, CellOperation::Flow(time, decided));
+                }
+            }
+        }
+        told
+    }
+
+    fn add(&mut self, id: CellId, planned: &ClusterStatistic, op: CellOperation) {
+        let at = self.shard.part_of(id);
+        self.shard.add(id, at, &planned.plan, &op);
+        self.note(id, planned, op);
+    }
+
+    /// Has the journal say what is part of the next batch.
+    fn note(&mut self, id: CellId, planned: &ClusterStatistic, op: CellOperation) {
+        if let Some(part) = self.shard.parts.get(self.shard.part_of(id)) {
+            let (partition, number, form) = (part.partition, part.number, planned.known.form.id);
+            self.added.push(WalAddition { partition, number, cell: id, form, op });
+        }
+    }
+}
+
+/// What giving back adds to the counter of what was given back, bucket by bucket.
+fn given_back(
+    plan: &CellPlan,
+    words: &[u64],
+    now: Time,
+    amount: u64,
+    at: Option<Time>,
+) -> Vec<CellOperation> {
+    let mut after = words.to_vec();
+    plan.give_back(&mut after, now, amount, at);
+    let Some(first) = plan.first(words) else { return Vec::new() };
+    let count = |counts: &[u64]| counts.get(1).copied().unwrap_or(0);
+    let (before, after) = (plan.rows(words), plan.rows(&after));
+    let more = before.iter().zip(&after).filter_map(|(before, after)| {
+        let amount = count(&after.counts).saturating_sub(count(&before.counts));
+        // Something was taken in that bucket, so this is a time in it and among those that the cell has seen.
+        (amount > 0).then(|| CellOperation::Counters(before.start.max(first), [(1, amount)].into()))
+    });
+    more.collect()
+}

@@ -1,0 +1,729 @@
+//! The node's write-ahead log: what was added and is not known to be in the cluster for good.
+//!
+//! ```text
+//! append ─► buffer ─► writer (one at a time, on a thread that may block) ─► segment ─► sync ─► who waits is told
+//! trim   ─► the oldest segments, once the cluster has all batches that they name
+//! ```
+//!
+//! Every addition is written with its partition and the number of the batch that it will be part of, so what a batch
+//! was can be told again, in whatever order records lie. A batch is sent only when what it holds is written and, but
+//! for the durability `none`, synced: the cluster never knows a batch that the journal does not, unless the machine
+//! fails under `none`.
+//!
+//! A record has a mark and checksums; what does not fit is passed over, and said: at the end of a segment it is what a torn
+//! write leaves. After opening
+//! nothing is appended to what was found: a new segment begins. Segments are removed oldest first, so that what settles
+//! an intent is never removed before it.
+
+mod record;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use event::Time;
+use event_listener::{Event, Listener};
+use hashbrown::{HashMap, HashSet};
+use stats::{Durability, LedgerError};
+use store::{Blob, Device, is_lack, sync_error};
+
+pub(crate) use record::{ClaimToken, WalAddition, WalRecord};
+use record::{MAGIC, PAYLOAD_MAX, frame, passed, unframe};
+
+use crate::environment::Environment;
+use crate::lock;
+
+const PREFIX: &str = "wal-";
+/// The files of a node's name: the second says what the first does.
+const IDENTITIES: [&str; 2] = ["node", "node.copy"];
+/// What the name of a damaged file ends in that is kept.
+const DAMAGED: &str = "damaged";
+
+/// Who a node is for the cluster: the name under which a partition remembers its last batch. Made once, and kept twice in the
+/// directory of the journal; a directory that is lost makes another node, and so do two damaged files where nothing waits to
+/// be sent.
+///
+/// # Errors
+/// The device's; [`io::ErrorKind::InvalidData`] if what is there is damaged.
+pub fn identity(device: &dyn Device) -> io::Result<[u8; 16]> {
+    let names = device.list()?;
+    let (mut found, mut unsound) = (None, Vec::new());
+    for name in IDENTITIES {
+        match names.iter().any(|other| other == name).then(|| read(&*device.open(name)?)).transpose()? {
+            Some(bytes) => match decode_identity(&bytes) {
+                Some(id) => found = found.or(Some(id)),
+                None => unsound.push((name, Some(bytes))),
+            },
+            None => unsound.push((name, None)),
+        }
+    }
+    let is_damaged = unsound.iter().any(|(_, bytes)| bytes.is_some());
+    let id = match found {
+        Some(id) => id,
+        None => {
+            if is_damaged && is_pending(device, &names)? {
+                let [one, other] = IDENTITIES;
+                let why = format!(
+                    "the name of this node is damaged (`{one}` and `{other}`), and the journal beside has additions that \
+                     may not have been sent: put `{one}` back from a backup; or move the directory away, which loses them"
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            let mut id = [0; 16];
+            getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
+            id
+        }
+    };
+    let bytes = [&id[..], &crc32fast::hash(&id).to_le_bytes()].concat();
+    for (name, damaged) in unsound {
+        if let Some(damaged) = damaged {
+            tracing::error!(name, "the name of this node was damaged, is kept beside, and is written anew");
+            keep(device, name, &damaged)?;
+        }
+        device.replace(name, &bytes)?;
+    }
+    Ok(id)
+}
+
+fn decode_identity(bytes: &[u8]) -> Option<[u8; 16]> {
+    let (id, sum) = bytes.split_first_chunk::<16>()?;
+    (*sum == crc32fast::hash(id).to_le_bytes()).then_some(*id)
+}
+
+/// Whether the journal has anything that the cluster may not have.
+fn is_pending(device: &dyn Device, names: &[String]) -> io::Result<bool> {
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    numbers.sort_unstable();
+    let is_pending = |record: &WalRecord| match record {
+        WalRecord::Intent(..) => true,
+        WalRecord::Addition { added, .. } => !added.is_empty(),
+        _ => false,
+    };
+    let segments = sound(device, &numbers)?;
+    Ok(segments.iter().any(|(_, records)| records.damaged > 0 || records.list.iter().any(is_pending)))
+}
+
+/// Keeps a damaged file's bytes under another name, the first that is free; returns the name.
+fn keep(device: &dyn Device, name: &str, bytes: &[u8]) -> io::Result<String> {
+    let names = device.list()?;
+    let numbered = (2..).map(|number| format!("{name}.{number}.{DAMAGED}"));
+    let mut free = std::iter::once(format!("{name}.{DAMAGED}")).chain(numbered);
+    let kept = free.find(|name| !names.contains(name)).unwrap_or_default();
+    device.replace(&kept, bytes)?;
+    Ok(kept)
+}
+
+pub(crate) struct WalOptions {
+    pub(crate) durability: Durability,
+    pub(crate) segment_bytes: u64,
+    pub(crate) partitions: usize,
+}
+
+pub(crate) struct WriteAheadLog {
+    device: Arc<dyn Device>,
+    environment: Arc<dyn Environment>,
+    options: WalOptions,
+    state: Mutex<WalState>,
+    /// The file that is written to, while nobody does.
+    file: Mutex<Option<(u64, Box<dyn Blob>)>>,
+    /// Notified when something was written, or cannot be.
+    progress: Event,
+    losses: WalLosses,
+}
+
+/// What was not found as it was written when the journal was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WalLosses {
+    /// Numbers of segments that should be there: the first and the last of each gap.
+    pub(crate) missing: Vec<(u64, u64)>,
+    /// Segments of which bytes cannot be read, by name; how many, and the file in which the whole is kept.
+    pub(crate) damaged: Vec<(String, u64, String)>,
+}
+
+impl WalLosses {
+    /// What is lost in a sentence, unless nothing is.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let missing = self.missing.iter().map(|(first, last)| match last - first {
+            0 => format!("{} is missing", name(*first)),
+            more => format!("{} and {more} after it are missing", name(*first)),
+        });
+        let damaged = self.damaged.iter().map(|(name, bytes, kept)| {
+            format!("{bytes} bytes of {name} cannot be read, and the file is kept as {kept}")
+        });
+        let all: Vec<String> = missing.chain(damaged).collect();
+        (!all.is_empty()).then(|| {
+            format!(
+                "the journal of what goes to the cluster is not as it was written: {}; what was in there and had not been sent \
+                 is lost, all else is sent",
+                all.join("; ")
+            )
+        })
+    }
+}
+
+#[derive(Default)]
+struct WalState {
+    /// What is not written yet, by segment.
+    chunks: Vec<(u64, Vec<u8>)>,
+    /// Bytes since opening that were appended, written, synced; and up to where somebody waits for a sync.
+    appended: u64,
+    written: u64,
+    synced: u64,
+    wanted: u64,
+    running: bool,
+    failed: Option<Arc<str>>,
+    full: Option<Arc<str>>,
+    /// Oldest first; the last is appended to.
+    segments: Vec<WalSegment>,
+    /// The latest batch of each partition that any record has named.
+    latest: Vec<u64>,
+    /// Intents that are not settled, and the segment of each.
+    undecided: HashMap<ClaimToken, u64>,
+    /// The latest that any record has named.
+    horizon: Option<Time>,
+}
+
+#[derive(Default)]
+struct WalSegment {
+    number: u64,
+    bytes: u64,
+    forms: HashSet<u32>,
+    /// The latest batch of each partition that it names.
+    needs: HashMap<u16, u64>,
+}
+
+impl WriteAheadLog {
+    /// Opens what is there, tells its records, and begins a new segment.
+    pub(crate) fn open(
+        device: Arc<dyn Device>,
+        surroundings: Arc<dyn Environment>,
+        options: WalOptions,
+        visit: &mut dyn FnMut(WalRecord),
+    ) -> io::Result<WriteAheadLog> {
+        let mut state = WalState { latest: vec![0; options.partitions], ..WalState::default() };
+        let mut numbers: Vec<u64> = device.list()?.iter().filter_map(|name| number(name)).collect();
+        numbers.sort_unstable();
+        let mut losses = WalLosses::default();
+        for (number, records) in sound(&*device, &numbers)? {
+            if let Some(last) = state.segments.last().filter(|last| last.number + 1 < number) {
+                losses.missing.push((last.number + 1, number - 1));
+            }
+            if records.damaged > 0 {
+                let name = name(number);
+                let bytes = read(&*device.open(&name)?)?;
+                let kept = match kept_before(&*device, &name, &bytes)? {
+                    Some(kept) => kept,
+                    None => keep(&*device, &name, &bytes)?,
+                };
+                losses.damaged.push((name, records.damaged, kept));
+            }
+            let mut segment = WalSegment { number, bytes: records.bytes, ..WalSegment::default() };
+            for record in records.list {
+                state.note(&mut segment, &record);
+                visit(record);
+            }
+            state.segments.push(segment);
+        }
+        // What a checkpoint has made needless, and was not removed before a crash.
+        for number in &numbers {
+            if state.segments.first().is_some_and(|first| *number < first.number) {
+                device.remove(&name(*number))?;
+            }
+        }
+        let next = numbers.last().map_or(1, |last| last + 1);
+        let journal = WriteAheadLog {
+            device,
+            environment: surroundings,
+            options,
+            state: Mutex::new(state),
+            file: Mutex::default(),
+            progress: Event::new(),
+            losses,
+        };
+        lock(&journal.state).begin(next);
+        Ok(journal)
+    }
+
+    /// What was not as it was written.
+    pub(crate) fn losses(&self) -> &WalLosses {
+        &self.losses
+    }
+
+    /// The latest batch of each partition that a record has named.
+    pub(crate) fn latest(&self) -> Vec<u64> {
+        lock(&self.state).latest.clone()
+    }
+
+    /// Adds a record, and answers up to where the journal has to be written for it. `form` tells the words of a form's
+    /// definition. Waits for nothing.
+    pub(crate) fn append(&self, record: &WalRecord, form: &dyn Fn(u32) -> Option<Vec<u64>>) -> u64 {
+        let payload = record.encode();
+        let mut state = lock(&self.state);
+        if state.segments.last().is_none_or(|last| last.bytes >= self.options.segment_bytes) {
+            state.roll();
+        }
+        state.append(record, &payload, form);
+        state.appended
+    }
+
+    /// Adds records that say all that earlier segments do. They can go when the journal is written so far.
+    pub(crate) fn checkpoint(
+        &self,
+        records: &[WalRecord],
+        form: &dyn Fn(u32) -> Option<Vec<u64>>,
+    ) -> (u64, u64) {
+        let payloads: Vec<Vec<u8>> = records.iter().map(WalRecord::encode).collect();
+        let mut state = lock(&self.state);
+        state.roll();
+        let number = state.segments.last().map_or(0, |segment| segment.number);
+        for (record, payload) in records.iter().zip(&payloads) {
+            state.append(record, payload, form);
+        }
+        state.append(&WalRecord::Checkpoint, &WalRecord::Checkpoint.encode(), form);
+        (number, state.appended)
+    }
+
+    /// Waits until all up to a position is as safe as configured.
+    pub(crate) async fn settled(self: &Arc<WriteAheadLog>, position: u64) -> Result<(), LedgerError> {
+        match self.options.durability {
+            Durability::Sync => self.wait(position, true).await,
+            Durability::Interval(_) | Durability::None => self.check(),
+        }
+    }
+
+    /// Waits until what was appended by now may be sent.
+    pub(crate) async fn safe(self: &Arc<WriteAheadLog>) -> Result<(), LedgerError> {
+        let position = lock(&self.state).appended;
+        self.wait(position, self.options.durability != Durability::None).await
+    }
+
+    /// Waits until what was appended by now is synced.
+    pub(crate) async fn synced(self: &Arc<WriteAheadLog>) -> Result<(), LedgerError> {
+        let position = lock(&self.state).appended;
+        self.wait(position, true).await
+    }
+
+    /// Waits until all up to a position is written, or synced.
+    pub(crate) async fn wait(
+        self: &Arc<WriteAheadLog>,
+        position: u64,
+        sync: bool,
+    ) -> Result<(), LedgerError> {
+        loop {
+            let progress = self.progress.listen();
+            {
+                let mut state = lock(&self.state);
+                if position <= if sync { state.synced } else { state.written } {
+                    return Ok(());
+                }
+                state.check()?;
+                self.run(&mut state, if sync { position } else { 0 });
+            }
+            progress.await;
+        }
+    }
+
+    /// Writes and syncs everything, and waits for it: on a thread that may block.
+    pub(crate) fn sync(self: &Arc<WriteAheadLog>) -> Result<(), LedgerError> {
+        loop {
+            let progress = self.progress.listen();
+            {
+                let mut state = lock(&self.state);
+                if state.synced >= state.appended {
+                    return Ok(());
+                }
+                state.check()?;
+                let wanted = state.appended;
+                self.run(&mut state, wanted);
+            }
+            progress.wait();
+        }
+    }
+
+    /// Writes what is not written, and waits for nothing.
+    pub(crate) fn kick(self: &Arc<WriteAheadLog>, sync: bool) {
+        let mut state = lock(&self.state);
+        // Whether there is room again is found by trying.
+        let wanted = if sync { state.appended } else { 0 };
+        if state.failed.is_none() && (state.written < state.appended || state.synced < wanted) {
+            self.run(&mut state, wanted);
+        }
+    }
+
+    fn run(self: &Arc<WriteAheadLog>, state: &mut WalState, wanted: u64) {
+        state.wanted = state.wanted.max(wanted);
+        if !state.running {
+            state.running = true;
+            let journal = self.clone();
+            self.environment.block(Box::new(move || journal.work()));
+        }
+    }
+
+    /// Refuses additions after a failure, or while there is no room.
+    pub(crate) fn check(&self) -> Result<(), LedgerError> {
+        lock(&self.state).check()
+    }
+
+    /// Bytes of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        lock(&self.state).segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// The writer's work, as long as there is any.
+    fn work(&self) {
+        loop {
+            let (chunks, target, sync) = {
+                let mut state = lock(&self.state);
+                let sync = state.wanted > state.synced;
+                if state.failed.is_some() || state.chunks.is_empty() && !sync {
+                    state.running = false;
+                    return;
+                }
+                (std::mem::take(&mut state.chunks), state.appended, sync)
+            };
+            let mut file = lock(&self.file).take();
+            let mut done = 0;
+            let result = self.write(&chunks, &mut done, &mut file, sync);
+            *lock(&self.file) = file;
+            let mut state = lock(&self.state);
+            match result {
+                Ok(()) => {
+                    state.written = target;
+                    if sync {
+                        state.synced = target;
+                    }
+                    state.full = None;
+                }
+                Err(error) if is_lack(&error) => {
+                    let mut rest: Vec<_> = chunks.into_iter().skip(done).collect();
+                    rest.append(&mut state.chunks);
+                    state.chunks = rest;
+                    state.full = Some(error.to_string().into());
+                    // Whoever asks again wants it again.
+                    state.wanted = 0;
+                    state.running = false;
+                    drop(state);
+                    self.progress.notify(usize::MAX);
+                    return;
+                }
+                Err(error) => state.failed = Some(error.to_string().into()),
+            }
+            drop(state);
+            self.progress.notify(usize::MAX);
+        }
+    }
+
+    fn write(
+        &self,
+        chunks: &[(u64, Vec<u8>)],
+        done: &mut usize,
+        file: &mut Option<(u64, Box<dyn Blob>)>,
+        sync: bool,
+    ) -> io::Result<()> {
+        for (number, bytes) in chunks {
+            if file.as_ref().is_none_or(|(open, _)| open != number) {
+                if let Some((_, blob)) = file.take() {
+                    blob.sync().map_err(sync_error)?;
+                }
+                let name = name(*number);
+                let blob = match self.device.create(&name) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.device.open(&name)?,
+                    created => created?,
+                };
+                self.device.sync_names().map_err(sync_error)?;
+                *file = Some((*number, blob));
+            }
+            let Some((_, blob)) = file else { continue };
+            let before = blob.size()?;
+            if let Err(error) = blob.append(bytes) {
+                if is_lack(&error) {
+                    blob.truncate(before).map_err(sync_error)?;
+                }
+                return Err(error);
+            }
+            *done += 1;
+        }
+        match file {
+            Some((_, blob)) if sync => blob.sync().map_err(sync_error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the oldest segments as long as `has` says that of each partition no batch so early can be needed.
+    pub(crate) fn trim(self: &Arc<WriteAheadLog>, has: &dyn Fn(u16) -> u64) {
+        let mut state = lock(&self.state);
+        let early = state.undecided.values().min().copied().unwrap_or(u64::MAX);
+        let mut count = 0;
+        for segment in state.segments.iter().rev().skip(1).rev() {
+            let needed = segment.needs.iter().any(|(partition, number)| has(*partition) < *number);
+            if needed || early <= segment.number {
+                break;
+            }
+            count += 1;
+        }
+        self.remove(&mut state, count);
+    }
+
+    /// Removes all segments before this.
+    pub(crate) fn trim_before(self: &Arc<WriteAheadLog>, number: u64) {
+        let mut state = lock(&self.state);
+        let count = state.segments.iter().take_while(|segment| segment.number < number).count();
+        self.remove(&mut state, count);
+    }
+
+    fn remove(self: &Arc<WriteAheadLog>, state: &mut WalState, count: usize) {
+        // What is not written yet belongs to a file that would come back.
+        let unwritten = state.chunks.first().map_or(u64::MAX, |(number, _)| *number);
+        let count = if state.running { 0 } else { count };
+        let gone: Vec<u64> = state.segments[..count].iter().map(|segment| segment.number).collect();
+        let gone: Vec<u64> = gone.into_iter().take_while(|number| *number < unwritten).collect();
+        if gone.is_empty() {
+            return;
+        }
+        state.segments.drain(..gone.len());
+        let journal = self.clone();
+        self.environment.block(Box::new(move || {
+            for number in gone {
+                if let Err(error) = journal.device.remove(&name(number))
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    tracing::warn!(%error, "a segment of the journal could not be removed");
+                    return;
+                }
+            }
+            if let Err(error) = journal.device.sync_names() {
+                tracing::warn!(%error, "the journal's directory could not be synced");
+            }
+        }));
+    }
+
+    /// Reads all that was appended by now.
+    pub(crate) async fn reread(self: &Arc<WriteAheadLog>) -> Result<Vec<WalRecord>, LedgerError> {
+        let position = lock(&self.state).appended;
+        self.wait(position, false).await?;
+        let numbers: Vec<u64> = lock(&self.state).segments.iter().map(|segment| segment.number).collect();
+        let answer = Arc::new((Mutex::new(None), Event::new()));
+        let (journal, told) = (self.clone(), answer.clone());
+        self.environment.block(Box::new(move || {
+            let read = sound(&*journal.device, &numbers);
+            *lock(&told.0) = Some(read);
+            told.1.notify(usize::MAX);
+        }));
+        loop {
+            let listener = answer.1.listen();
+            if let Some(read) = lock(&answer.0).take() {
+                let segments =
+                    read.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
+                return Ok(segments.into_iter().flat_map(|(_, records)| records.list).collect());
+            }
+            listener.await;
+        }
+    }
+}
+
+impl WalState {
+    fn check(&self) -> Result<(), LedgerError> {
+        match (&self.failed, &self.full) {
+            (Some(why), _) => Err(LedgerError::Poisoned { why: why.clone() }),
+            (None, Some(why)) => Err(LedgerError::Full { why: why.clone() }),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Keeps in mind what a record means for how long its segment is needed.
+    fn note(&mut self, segment: &mut WalSegment, record: &WalRecord) {
+        match record {
+            WalRecord::Form(form, _) => {
+                segment.forms.insert(*form);
+            }
+            WalRecord::Numbers(numbers) => {
+                for (latest, number) in self.latest.iter_mut().zip(numbers) {
+                    *latest = (*latest).max(*number);
+                }
+            }
+            WalRecord::Intent(token, _) => {
+                self.undecided.insert(*token, segment.number);
+            }
+            WalRecord::Addition { had, refused, added } => {
+                for token in had.iter().chain(refused) {
+                    self.undecided.remove(token);
+                }
+                let mut last = None;
+                for added in added {
+                    let at = (added.partition.0, added.number);
+                    if last != Some(at) {
+                        last = Some(at);
+                        let need = segment.needs.entry(at.0).or_default();
+                        *need = (*need).max(at.1);
+                        if let Some(latest) = self.latest.get_mut(usize::from(at.0)) {
+                            *latest = (*latest).max(at.1);
+                        }
+                    }
+                }
+            }
+            WalRecord::Horizon(time) => self.horizon = self.horizon.max(Some(*time)),
+            WalRecord::Checkpoint => {}
+        }
+    }
+
+    fn roll(&mut self) {
+        let next = self.segments.last().map_or(1, |last| last.number + 1);
+        self.begin(next);
+    }
+
+    fn begin(&mut self, number: u64) {
+        self.segments.push(WalSegment { number, ..WalSegment::default() });
+        self.chunks.push((number, MAGIC.to_vec()));
+        self.account(MAGIC.len());
+        let numbers = WalRecord::Numbers(self.latest.clone());
+        self.append(&numbers, &numbers.encode(), &|_| None);
+        if let Some(horizon) = self.horizon.map(WalRecord::Horizon) {
+            self.append(&horizon, &horizon.encode(), &|_| None);
+        }
+    }
+
+    fn append(&mut self, record: &WalRecord, payload: &[u8], form: &dyn Fn(u32) -> Option<Vec<u64>>) {
+        let Some(mut segment) = self.segments.pop() else { return };
+        let mut bytes = Vec::new();
+        if let WalRecord::Addition { added, .. } = record {
+            let mut last = None;
+            for added in added {
+                if last != Some(added.form) && segment.forms.insert(added.form) {
+                    let words = form(added.form).unwrap_or_default();
+                    frame(&WalRecord::Form(added.form, words).encode(), &mut bytes);
+                }
+                last = Some(added.form);
+            }
+        }
+        self.note(&mut segment, record);
+        frame(payload, &mut bytes);
+        match self.chunks.last_mut() {
+            Some((number, chunk)) if *number == segment.number => chunk.extend_from_slice(&bytes),
+            _ => self.chunks.push((segment.number, bytes.clone())),
+        }
+        self.segments.push(segment);
+        self.account(bytes.len());
+    }
+
+    fn account(&mut self, bytes: usize) {
+        self.appended += bytes as u64;
+        if let Some(last) = self.segments.last_mut() {
+            last.bytes += bytes as u64;
+        }
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{PREFIX}{number:016x}")
+}
+
+fn number(name: &str) -> Option<u64> {
+    u64::from_str_radix(name.strip_prefix(PREFIX).filter(|digits| digits.len() == 16)?, 16).ok()
+}
+
+fn read(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(blob.size()?).unwrap_or(usize::MAX).min(2 * PAYLOAD_MAX);
+    let (mut bytes, mut done) = (vec![0; size], 0);
+    while done < size {
+        match blob.read_at(done as u64, &mut bytes[done..]) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes)
+}
+
+/// The sound records of a segment, the bytes of its file, and of those that cannot be read though a sound record follows.
+struct WalRecords {
+    list: Vec<WalRecord>,
+    bytes: u64,
+    damaged: u64,
+}
+
+/// The records of a segment. What is not sound costs itself alone.
+fn records(bytes: &[u8]) -> WalRecords {
+    let mut list = Vec::new();
+    let (mut damaged, mut torn) = (0_usize, 0);
+    let mut rest = bytes.strip_prefix(MAGIC).unwrap_or(bytes);
+    while !rest.is_empty() {
+        let length = match unframe(rest) {
+            Some((record, length)) => {
+                list.push(record);
+                (damaged, torn) = (damaged + torn, 0);
+                length
+            }
+            None => {
+                let length = passed(rest);
+                torn += length;
+                length
+            }
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    if torn > 0 {
+        tracing::warn!(bytes = torn, "the end of a segment of the journal is torn");
+    }
+    if damaged > 0 {
+        tracing::error!(
+            bytes = damaged,
+            "a segment of the journal is damaged, and what was in there is lost"
+        );
+    }
+    WalRecords { list, bytes: bytes.len() as u64, damaged: damaged as u64 }
+}
+
+/// What a segment's bytes are read as, for fuzzing: how many records.
+#[doc(hidden)]
+pub fn count_records(bytes: &[u8]) -> usize {
+    records(bytes).list.len()
+}
+
+/// The format that a segment says it has, if it is one of Tollhouse and not this one's. A flipped bit looks like that, too, but
+/// then there are records.
+fn other_format(bytes: &[u8]) -> Option<&str> {
+    let format = std::str::from_utf8(bytes.get(..MAGIC.len())?).ok()?;
+    let is_one = format.strip_prefix("thwal")?.bytes().all(|byte| byte.is_ascii_digit());
+    (is_one && format.as_bytes() != MAGIC).then_some(format)
+}
+
+/// The file that has a damaged segment's bytes already, from an earlier start.
+fn kept_before(device: &dyn Device, name: &str, bytes: &[u8]) -> io::Result<Option<String>> {
+    for kept in device.list()?.into_iter().filter(|kept| kept.starts_with(name) && kept.ends_with(DAMAGED)) {
+        if read(&*device.open(&kept)?)? == bytes {
+            return Ok(Some(kept));
+        }
+    }
+    Ok(None)
+}
+
+/// The segments of these numbers, from the last checkpoint on. One that was removed meanwhile is none.
+fn sound(device: &dyn Device, numbers: &[u64]) -> io::Result<Vec<(u64, WalRecords)>> {
+    let mut segments = Vec::new();
+    for number in numbers {
+        let blob = match device.open(&name(*number)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            blob => blob?,
+        };
+        let bytes = read(&*blob)?;
+        let records = records(&bytes);
+        if let Some(format) = other_format(&bytes).filter(|_| records.list.is_empty()) {
+            let why = format!(
+                "`{}` was written by another release (format {format}, this one reads {}): start that release, let it send \
+                 what waits, stop it, and move the `wal-` files away",
+                name(*number),
+                String::from_utf8_lossy(MAGIC)
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        if records.list.contains(&WalRecord::Checkpoint) {
+            segments.clear();
+        }
+        segments.push((*number, records));
+    }
+    Ok(segments)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,557 @@
+//! Records of the journal, as bytes. What is read may be anything.
+//!
+//! ```text
+//! segment   magic "thwal002", records
+//! record    mark, length of the payload (u32), CRC-32 of it (u32), CRC-32 of these (u32), payload
+//! payload   1   form: its number (u32), words of its definition
+//!           2   numbers: for each partition that of the latest batch
+//!           3   intent: token, time, key of the mark, observations
+//!           4   addition: tokens that have got their mark, tokens that have not,
+//!               for each partition its number, the batch's, and for each cell its key, form and operations
+//!           5   checkpoint: what earlier segments say is in this one and later ones
+//!           6   horizon: what expires at or before this time is gone
+//! ```
+//!
+//! Fixed numbers are little-endian, all others LEB128, signed ones zigzag.
+
+use event::{Key, Kind, Shingle, Space, Time};
+use stats::bytes::{ByteReader, push_varint, push_zigzag};
+use stats::limit::{GcraOperation, WindowTake};
+use stats::{Addition, CellShape, CounterAmounts, DedupeMark, Evidence, Observation, ObserveRequest, Origin};
+
+use crate::cache::CellId;
+use crate::delta::CellOperation;
+use crate::remote::{Partition, PartitionCount};
+
+/// What a segment begins with.
+pub(crate) const MAGIC: &[u8; 8] = b"thwal002";
+/// Begins every record, so that it is found behind bytes that cannot be read.
+const MARK: [u8; 4] = [0xf5, 0x54, 0x48, 0x6b];
+/// Bytes before a payload.
+pub(crate) const HEAD: usize = 16;
+/// Longest payload.
+pub(crate) const PAYLOAD_MAX: usize = 1 << 30;
+
+/// Who claims a mark.
+pub(crate) type ClaimToken = [u8; 16];
+
+/// Additions to one cell, in a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WalAddition {
+    pub(crate) partition: Partition,
+    pub(crate) number: u64,
+    pub(crate) cell: CellId,
+    pub(crate) form: u32,
+    pub(crate) op: CellOperation,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum WalRecord {
+    Form(u32, Vec<u64>),
+    Numbers(Vec<u64>),
+    Intent(ClaimToken, ObserveRequest),
+    Addition { had: Vec<ClaimToken>, refused: Vec<ClaimToken>, added: Vec<WalAddition> },
+    Checkpoint,
+    Horizon(Time),
+}
+
+impl WalRecord {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self {
+            WalRecord::Form(form, words) => {
+                bytes.push(1);
+                bytes.extend_from_slice(&form.to_le_bytes());
+                push_words(&mut bytes, words);
+            }
+            WalRecord::Numbers(numbers) => {
+                bytes.push(2);
+                push_varint(&mut bytes, numbers.len() as u64);
+                numbers.iter().for_each(|number| push_varint(&mut bytes, *number));
+            }
+            WalRecord::Intent(token, request) => {
+                bytes.push(3);
+                bytes.extend_from_slice(token);
+                push_request(&mut bytes, request);
+            }
+            WalRecord::Addition { had, refused, added } => {
+                bytes.push(4);
+                for tokens in [had, refused] {
+                    push_varint(&mut bytes, tokens.len() as u64);
+                    tokens.iter().for_each(|token| bytes.extend_from_slice(token));
+                }
+                for added in added {
+                    push_varint(&mut bytes, u64::from(added.partition.0));
+                    push_varint(&mut bytes, added.number);
+                    push_varint(&mut bytes, u64::from(added.cell.space));
+                    push_varint(&mut bytes, u64::from(added.cell.kind));
+                    bytes.extend_from_slice(&added.cell.shingle.to_le_bytes());
+                    bytes.extend_from_slice(&added.form.to_le_bytes());
+                    push_op(&mut bytes, &added.op);
+                }
+            }
+            WalRecord::Checkpoint => bytes.push(5),
+            WalRecord::Horizon(time) => {
+                bytes.push(6);
+                push_zigzag(&mut bytes, time.0);
+            }
+        }
+        bytes
+    }
+
+    /// `None` for what is no record.
+    pub(crate) fn decode(payload: &[u8]) -> Option<WalRecord> {
+        let mut reader = ByteReader(payload);
+        let [tag] = reader.array()?;
+        let record = match tag {
+            1 => WalRecord::Form(u32::from_le_bytes(reader.array()?), words(&mut reader)?),
+            2 => {
+                let count = usize::try_from(reader.varint()?).ok()?;
+                if count > usize::from(PartitionCount::MAX) {
+                    return None;
+                }
+                WalRecord::Numbers((0..count).map(|_| reader.varint()).collect::<Option<_>>()?)
+            }
+            3 => WalRecord::Intent(reader.array()?, request(&mut reader)?),
+            4 => {
+                let [had, refused] = [tokens(&mut reader)?, tokens(&mut reader)?];
+                let mut added = Vec::new();
+                while !reader.0.is_empty() {
+                    added.push(WalAddition {
+                        partition: Partition(u16::try_from(reader.varint()?).ok()?),
+                        number: reader.varint()?,
+                        cell: CellId {
+                            space: u16::try_from(reader.varint()?).ok()?,
+                            kind: u16::try_from(reader.varint()?).ok()?,
+                            shingle: u64::from_le_bytes(reader.array()?),
+                        },
+                        form: u32::from_le_bytes(reader.array()?),
+                        op: op(&mut reader)?,
+                    });
+                }
+                WalRecord::Addition { had, refused, added }
+            }
+            5 => WalRecord::Checkpoint,
+            6 => WalRecord::Horizon(Time(reader.zigzag()?)),
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(record)
+    }
+}
+
+/// Puts a record into a frame.
+pub(crate) fn frame(payload: &[u8], into: &mut Vec<u8>) {
+    let mut head = MARK.to_vec();
+    head.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    head.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    into.extend_from_slice(&head);
+    into.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    into.extend_from_slice(payload);
+}
+
+/// The length and the checksum of the payload that a head says; `None` for bytes that are no head.
+fn head(bytes: &[u8]) -> Option<(usize, u32)> {
+    let head = bytes.get(..HEAD)?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let is_sound = head.starts_with(&MARK) && crc32fast::hash(&head[..12]) == word(12);
+    is_sound.then(|| (word(4) as usize, word(8)))
+}
+
+/// How many bytes to pass over where there is no sound record: up to the next one that may be.
+pub(crate) fn passed(bytes: &[u8]) -> usize {
+    if let Some((length, _)) = head(bytes) {
+        return bytes.len().min(HEAD + length);
+    }
+    let next = bytes.windows(HEAD).skip(1).position(|bytes| head(bytes).is_some());
+    next.map_or(bytes.len(), |next| next + 1)
+}
+
+/// Takes the next record of a segment, and says how many bytes it has. `None` where there is no sound one.
+pub(crate) fn unframe(bytes: &[u8]) -> Option<(WalRecord, usize)> {
+    let (length, sum) = head(bytes)?;
+    let payload = bytes.get(HEAD..)?.get(..length)?;
+    if crc32fast::hash(payload) != sum {
+        return None;
+    }
+    Some((WalRecord::decode(payload)?, HEAD + length))
+}
+
+fn tokens(reader: &mut ByteReader<'_>) -> Option<Vec<ClaimToken>> {
+    let count = usize::try_from(reader.varint()?).ok()?;
+    let bytes = reader.take(count.checked_mul(size_of::<ClaimToken>())?)?;
+    Some(bytes.as_chunks().0.to_vec())
+}
+
+fn push_words(bytes: &mut Vec<u8>, words: &[u64]) {
+    push_varint(bytes, words.len() as u64);
+    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
+}
+
+fn words(reader: &mut ByteReader<'_>) -> Option<Vec<u64>> {
+    let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= CellShape::WORDS_MAX)?;
+    let bytes = reader.take(8 * count)?;
+    Some(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+fn push_amounts(bytes: &mut Vec<u8>, amounts: &CounterAmounts) {
+    push_varint(bytes, amounts.iter().count() as u64);
+    for (counter, amount) in amounts.iter() {
+        bytes.push(counter);
+        push_varint(bytes, amount);
+    }
+}
+
+fn amounts(reader: &mut ByteReader<'_>) -> Option<CounterAmounts> {
+    let mut amounts = CounterAmounts::default();
+    for _ in 0..reader.varint()? {
+        let [counter] = reader.array()?;
+        amounts.push(counter, reader.varint()?);
+    }
+    Some(amounts)
+}
+
+fn push_option(bytes: &mut Vec<u8>, value: Option<i64>) {
+    bytes.push(u8::from(value.is_some()));
+    if let Some(value) = value {
+        push_zigzag(bytes, value);
+    }
+}
+
+fn option(reader: &mut ByteReader<'_>) -> Option<Option<i64>> {
+    match reader.array()? {
+        [0] => Some(None),
+        [1] => reader.zigzag().map(Some),
+        _ => None,
+    }
+}
+
+fn push_evidence(bytes: &mut Vec<u8>, Evidence { bad, good, weight }: &Evidence) {
+    [bad, good, weight].into_iter().for_each(|value| push_zigzag(bytes, *value));
+}
+
+fn evidence(reader: &mut ByteReader<'_>) -> Option<Evidence> {
+    Some(Evidence { bad: reader.zigzag()?, good: reader.zigzag()?, weight: reader.zigzag()? })
+}
+
+fn push_flow(bytes: &mut Vec<u8>, flow: &GcraOperation) {
+    match *flow {
+        GcraOperation::Take { cost, burst, counts_all } => {
+            bytes.push(u8::from(counts_all));
+            push_zigzag(bytes, cost);
+            push_zigzag(bytes, burst);
+        }
+        GcraOperation::Back { cost } => {
+            bytes.push(2);
+            push_zigzag(bytes, cost);
+        }
+        GcraOperation::Set { ahead } => {
+            bytes.push(3);
+            push_zigzag(bytes, ahead);
+        }
+        GcraOperation::Add { cost } => {
+            bytes.push(4);
+            push_zigzag(bytes, cost);
+        }
+    }
+}
+
+fn flow(reader: &mut ByteReader<'_>) -> Option<GcraOperation> {
+    let [tag] = reader.array()?;
+    let amount = reader.zigzag()?;
+    Some(match tag {
+        0 | 1 => GcraOperation::Take { cost: amount, burst: reader.zigzag()?, counts_all: tag == 1 },
+        2 => GcraOperation::Back { cost: amount },
+        3 => GcraOperation::Set { ahead: amount },
+        4 => GcraOperation::Add { cost: amount },
+        _ => return None,
+    })
+}
+
+fn push_op(bytes: &mut Vec<u8>, op: &CellOperation) {
+    let mut begin = |tag: u8, time: Time| {
+        bytes.push(tag);
+        push_zigzag(bytes, time.0);
+    };
+    match op {
+        CellOperation::Counters(time, amounts) => {
+            begin(0, *time);
+            push_amounts(bytes, amounts);
+        }
+        CellOperation::Value { time, value, sightings } => {
+            begin(1, *time);
+            push_option(bytes, *value);
+            push_varint(bytes, u64::from(*sightings));
+        }
+        CellOperation::Evidence(time, evidence) => {
+            begin(2, *time);
+            push_evidence(bytes, evidence);
+        }
+        CellOperation::Hash(time, hash) => {
+            begin(3, *time);
+            bytes.extend_from_slice(&hash.to_le_bytes());
+        }
+        CellOperation::Unique(time, pair) => {
+            begin(4, *time);
+            bytes.extend_from_slice(&pair.0.to_le_bytes());
+        }
+        CellOperation::Flow(time, flow) => {
+            begin(5, *time);
+            push_flow(bytes, flow);
+        }
+        CellOperation::Words(words) => {
+            bytes.push(6);
+            push_words(bytes, words);
+        }
+        CellOperation::Begin => bytes.push(7),
+    }
+}
+
+fn op(reader: &mut ByteReader<'_>) -> Option<CellOperation> {
+    let [tag] = reader.array()?;
+    if tag == 6 {
+        return words(reader).map(CellOperation::Words);
+    }
+    if tag == 7 {
+        return Some(CellOperation::Begin);
+    }
+    let time = Time(reader.zigzag()?);
+    Some(match tag {
+        0 => CellOperation::Counters(time, amounts(reader)?),
+        1 => {
+            let value = option(reader)?;
+            // A sketch counts to fifteen.
+            let sightings =
+                u32::try_from(reader.varint()?).ok().filter(|count| *count <= stats::Sketch::COUNT_MAX)?;
+            CellOperation::Value { time, value, sightings }
+        }
+        2 => CellOperation::Evidence(time, evidence(reader)?),
+        3 => CellOperation::Hash(time, u64::from_le_bytes(reader.array()?)),
+        4 => CellOperation::Unique(time, Shingle(u64::from_le_bytes(reader.array()?))),
+        5 => CellOperation::Flow(time, flow(reader)?),
+        _ => return None,
+    })
+}
+
+fn push_key(bytes: &mut Vec<u8>, key: &Key) {
+    push_varint(bytes, u64::from(key.space.0));
+    push_varint(bytes, u64::from(key.kind.0));
+    bytes.extend_from_slice(&key.shingle.0.to_le_bytes());
+}
+
+fn key(reader: &mut ByteReader<'_>) -> Option<Key> {
+    Some(Key {
+        space: Space(u16::try_from(reader.varint()?).ok()?),
+        kind: Kind(u16::try_from(reader.varint()?).ok()?),
+        shingle: Shingle(u64::from_le_bytes(reader.array()?)),
+    })
+}
+
+/// One with a mark.
+fn push_request(bytes: &mut Vec<u8>, request: &ObserveRequest) {
+    let once = request.once.unwrap_or(DedupeMark {
+        key: Key { space: Space(0), kind: Kind(0), shingle: Shingle(0) },
+        time: Time(0),
+    });
+    push_key(bytes, &once.key);
+    push_zigzag(bytes, once.time.0);
+    for Observation { key, time, add } in &request.observations {
+        push_key(bytes, key);
+        push_zigzag(bytes, time.0);
+        match add {
+            Addition::Nothing => bytes.push(0),
+            Addition::Counters(amounts) => {
+                bytes.push(if request.origin == Origin::Report { 9 } else { 1 });
+                push_amounts(bytes, amounts);
+            }
+            Addition::Value(value) => {
+                bytes.push(2);
+                push_option(bytes, *value);
+            }
+            Addition::Evidence(evidence) => {
+                bytes.push(3);
+                push_evidence(bytes, evidence);
+            }
+            Addition::Take(take) => {
+                bytes.push(4);
+                bytes.push(u8::from(take.counts_all) | u8::from(take.interpolated) << 1);
+                push_varint(bytes, take.cost);
+                push_varint(bytes, take.limit);
+            }
+            Addition::GiveBack { amount, taken } => {
+                bytes.push(5);
+                push_varint(bytes, *amount);
+                push_option(bytes, taken.map(|time| time.0));
+            }
+            Addition::Flow(flow) => {
+                bytes.push(6);
+                push_flow(bytes, flow);
+            }
+            Addition::Distinct { pair } => {
+                bytes.push(7);
+                bytes.extend_from_slice(&pair.0.to_le_bytes());
+            }
+            Addition::Lower(value) => {
+                bytes.push(8);
+                push_zigzag(bytes, *value);
+            }
+        }
+    }
+}
+
+fn request(reader: &mut ByteReader<'_>) -> Option<ObserveRequest> {
+    let once = Some(DedupeMark { key: key(reader)?, time: Time(reader.zigzag()?) });
+    let (mut observations, mut origin) = (Vec::new(), Origin::Event);
+    while !reader.0.is_empty() {
+        let (key, time) = (key(reader)?, Time(reader.zigzag()?));
+        let [tag] = reader.array()?;
+        let add = match tag {
+            0 => Addition::Nothing,
+            1 => Addition::Counters(amounts(reader)?),
+            2 => Addition::Value(option(reader)?),
+            3 => Addition::Evidence(evidence(reader)?),
+            4 => {
+                let [flags] = reader.array()?;
+                let [cost, limit] = [reader.varint()?, reader.varint()?];
+                Addition::Take(WindowTake {
+                    cost,
+                    limit,
+                    counts_all: flags & 1 != 0,
+                    interpolated: flags & 2 != 0,
+                })
+            }
+            5 => Addition::GiveBack { amount: reader.varint()?, taken: option(reader)?.map(Time) },
+            6 => Addition::Flow(flow(reader)?),
+            7 => Addition::Distinct { pair: Shingle(u64::from_le_bytes(reader.array()?)) },
+            8 => Addition::Lower(reader.zigzag()?),
+            9 => {
+                origin = Origin::Report;
+                Addition::Counters(amounts(reader)?)
+            }
+            _ => return None,
+        };
+        observations.push(Observation { key, time, add });
+    }
+    Some(ObserveRequest { once, origin, observations })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn amounts() -> impl Strategy<Value = CounterAmounts> {
+        vec((0u8..64, 1..u64::MAX), 0..4).prop_map(|amounts| amounts.into_iter().collect())
+    }
+
+    fn flow() -> impl Strategy<Value = GcraOperation> {
+        let amounts = (any::<i64>(), any::<i64>(), any::<bool>(), 0..4);
+        amounts.prop_map(|(cost, burst, counts_all, form)| match form {
+            0 => GcraOperation::Take { cost, burst, counts_all },
+            1 => GcraOperation::Back { cost },
+            2 => GcraOperation::Set { ahead: cost },
+            _ => GcraOperation::Add { cost },
+        })
+    }
+
+    fn op() -> impl Strategy<Value = CellOperation> {
+        let time = || any::<i64>().prop_map(Time);
+        let evidence = any::<[i64; 3]>().prop_map(|[bad, good, weight]| Evidence { bad, good, weight });
+        prop_oneof![
+            (time(), amounts()).prop_map(|(time, amounts)| CellOperation::Counters(time, amounts)),
+            (time(), any::<Option<i64>>(), 0..16u32)
+                .prop_map(|(time, value, sightings)| CellOperation::Value { time, value, sightings }),
+            (time(), evidence).prop_map(|(time, evidence)| CellOperation::Evidence(time, evidence)),
+            (time(), any::<u64>()).prop_map(|(time, hash)| CellOperation::Hash(time, hash)),
+            (time(), any::<u64>()).prop_map(|(time, pair)| CellOperation::Unique(time, Shingle(pair))),
+            (time(), flow()).prop_map(|(time, flow)| CellOperation::Flow(time, flow)),
+            vec(any::<u64>(), 0..9).prop_map(CellOperation::Words),
+            Just(CellOperation::Begin),
+        ]
+    }
+
+    fn key() -> impl Strategy<Value = Key> {
+        any::<(u16, u16, u64)>().prop_map(|(space, kind, shingle)| Key {
+            space: Space(space),
+            kind: Kind(kind),
+            shingle: Shingle(shingle),
+        })
+    }
+
+    fn add() -> impl Strategy<Value = Addition> {
+        prop_oneof![
+            Just(Addition::Nothing),
+            amounts().prop_map(Addition::Counters),
+            any::<Option<i64>>().prop_map(Addition::Value),
+            any::<[i64; 3]>().prop_map(|[bad, good, weight]| Addition::Evidence(Evidence {
+                bad,
+                good,
+                weight
+            })),
+            any::<(u64, u64, bool, bool)>().prop_map(|(cost, limit, counts_all, interpolated)| {
+                Addition::Take(WindowTake { cost, limit, counts_all, interpolated })
+            }),
+            any::<(u64, Option<i64>)>()
+                .prop_map(|(amount, taken)| Addition::GiveBack { amount, taken: taken.map(Time) }),
+            flow().prop_map(Addition::Flow),
+            any::<u64>().prop_map(|pair| Addition::Distinct { pair: Shingle(pair) }),
+        ]
+    }
+
+    fn record() -> impl Strategy<Value = WalRecord> {
+        let observation = (key(), any::<i64>(), add()).prop_map(|(key, time, add)| Observation {
+            key,
+            time: Time(time),
+            add,
+        });
+        let request = (key(), any::<i64>(), vec(observation, 0..4)).prop_map(|(key, time, observations)| {
+            ObserveRequest {
+                once: Some(DedupeMark { key, time: Time(time) }),
+                observations,
+                ..ObserveRequest::default()
+            }
+        });
+        let added = (any::<(u16, u64, u16, u16, u64, u32)>(), op()).prop_map(
+            |((partition, number, space, kind, shingle, form), op)| WalAddition {
+                partition: Partition(partition),
+                number,
+                cell: CellId { space, kind, shingle },
+                form,
+                op,
+            },
+        );
+        prop_oneof![
+            (any::<u32>(), vec(any::<u64>(), 0..5)).prop_map(|(form, words)| WalRecord::Form(form, words)),
+            vec(any::<u64>(), 0..5).prop_map(WalRecord::Numbers),
+            (any::<ClaimToken>(), request).prop_map(|(token, request)| WalRecord::Intent(token, request)),
+            (vec(any::<ClaimToken>(), 0..3), vec(any::<ClaimToken>(), 0..3), vec(added, 0..5))
+                .prop_map(|(had, refused, added)| WalRecord::Addition { had, refused, added }),
+            Just(WalRecord::Checkpoint),
+            any::<i64>().prop_map(|time| WalRecord::Horizon(Time(time))),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn records_read_back_and_nothing_else_is_one(record in record(), flip in any::<(usize, u8)>()) {
+            let mut bytes = Vec::new();
+            frame(&record.encode(), &mut bytes);
+            let length = bytes.len();
+            prop_assert_eq!(unframe(&bytes), Some((record.clone(), length)));
+            prop_assert_eq!(unframe(&bytes[..length - 1]), None);
+            let at = flip.0 % length;
+            bytes[at] ^= flip.1.max(1);
+            prop_assert_ne!(unframe(&bytes).map(|(record, _)| record), Some(record));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in vec(any::<u8>(), 0..200)) {
+            if let Some(record) = WalRecord::decode(&bytes) {
+                prop_assert!(WalRecord::decode(&record.encode()) == Some(record));
+            }
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A track's values, as they are called outside of rules and as they are shown.
+
+use event::Value;
+use stats::{AggregateColumn, DecayWeight, Quality, Reading};
+
+/// `count`, `max`, `decayed_1h`.
+pub(crate) fn name(column: &AggregateColumn) -> String {
+    match column {
+        AggregateColumn::First => "first".to_owned(),
+        AggregateColumn::Last => "last".to_owned(),
+        AggregateColumn::Count => "count".to_owned(),
+        AggregateColumn::Sum => "sum".to_owned(),
+        AggregateColumn::Min => "min".to_owned(),
+        AggregateColumn::Max => "max".to_owned(),
+        AggregateColumn::Decayed { half_life, .. } => format!("decayed_{half_life}"),
+    }
+}
+
+/// The column of this name. What a decayed sum is over is not told by its name, nor needed to read it.
+pub(crate) fn column(name: &str) -> Option<AggregateColumn> {
+    Some(match name {
+        "first" => AggregateColumn::First,
+        "last" => AggregateColumn::Last,
+        "count" => AggregateColumn::Count,
+        "sum" => AggregateColumn::Sum,
+        "min" => AggregateColumn::Min,
+        "max" => AggregateColumn::Max,
+        _ => {
+            let half_life = name.strip_prefix("decayed_")?.parse().ok()?;
+            AggregateColumn::Decayed { half_life, weight: DecayWeight::One }
+        }
+    })
+}
+
+/// What a reading of columns of these names says, by name. First and last are left out: every reading has them. So is
+/// what is not known: the least of no values; all but the count of a key that is not admitted yet; and everything of
+/// one that was never seen, or that could not be read.
+pub(crate) fn values(names: &[String], reading: &Reading) -> Vec<(String, Value)> {
+    let value = |(index, name): (usize, &String)| {
+        let column = column(name)?;
+        if reading.first.is_none() && column != AggregateColumn::Count {
+            return None;
+        }
+        let value = match column.value(reading.sum(0, index)) {
+            stats::AggregateValue::Time(_)
+            | stats::AggregateValue::Integer(None)
+            | stats::AggregateValue::Count(0) => return None,
+            stats::AggregateValue::Count(count) => Value::Integer(i64::try_from(count).unwrap_or(i64::MAX)),
+            stats::AggregateValue::Integer(Some(integer)) => Value::Integer(integer),
+            stats::AggregateValue::Real(float) => Value::Float(float),
+        };
+        Some((name.clone(), value))
+    };
+    match reading.quality {
+        Quality::Missing => Vec::new(),
+        Quality::Exact | Quality::Estimated => names.iter().enumerate().filter_map(value).collect(),
+    }
+}

@@ -1,0 +1,135 @@
+//! What a former version of a pipeline logged, seen from the pipeline that is tried.
+
+use event::{Facts, Slot};
+use judge::RuleSelection;
+use judge::catboost::ModelScratch;
+
+use super::is_on;
+use crate::journal::{DecisionRow, VersionDescription};
+use crate::plan::Pipeline;
+
+/// A former version.
+#[derive(Debug)]
+pub(super) struct LoggedVersion {
+    /// For each of its columns the slot of the same fact in the pipeline that is tried.
+    pub(super) wanted: Vec<Option<Slot>>,
+    /// The rules that can be judged of its rows.
+    pub(super) selection: RuleSelection,
+    /// Whether each model can be asked.
+    models: Vec<bool>,
+    /// What was not logged, and the rules and models that need it.
+    pub(super) not_logged: Vec<(String, Vec<String>)>,
+}
+
+impl LoggedVersion {
+    /// Of rows that are judged as they are.
+    pub(super) fn new(pipeline: &Pipeline, description: &VersionDescription) -> LoggedVersion {
+        let mut version = LoggedVersion::with(pipeline, description, |_| true, |_| false);
+        version.read_only_what_is_used(pipeline);
+        version
+    }
+
+    /// Of rows whose readings are made anew, all but the `lost` ones.
+    pub(super) fn of_inputs(
+        pipeline: &Pipeline,
+        description: &VersionDescription,
+        lost: &[Slot],
+    ) -> LoggedVersion {
+        // What classifiers said is taken as it was: the journal does not know all that they had learned.
+        let is_said = |slot: Slot| pipeline.classifiers.iter().any(|plan| plan.columns.all().contains(&slot));
+        let is_input = |slot: Slot| usize::from(slot.0) < pipeline.columns.count || is_said(slot);
+        let is_made =
+            |slot: Slot| pipeline.readings.iter().any(|column| column.slot == slot) && !lost.contains(&slot);
+        LoggedVersion::with(pipeline, description, is_input, is_made)
+    }
+
+    /// Columns that are taken from rows, and those that are made.
+    fn with(
+        pipeline: &Pipeline,
+        description: &VersionDescription,
+        takes: impl Fn(Slot) -> bool,
+        makes: impl Fn(Slot) -> bool,
+    ) -> LoggedVersion {
+        let schema = &pipeline.schema;
+        let mut logged: Vec<bool> = (0..).map(Slot).map(makes).take(schema.columns().len()).collect();
+        let mut wanted = Vec::with_capacity(description.columns.len());
+        for column in &description.columns {
+            let slot = schema.slot(&column.name).filter(|slot| schema.column(*slot).kind == column.kind);
+            // What models say is worked out anew.
+            let slot = slot.filter(|slot| column.journalled && takes(*slot) && !is_of_model(pipeline, *slot));
+            if let Some(slot) = slot {
+                logged[usize::from(slot.0)] = true;
+            }
+            wanted.push(slot);
+        }
+        let mut not_logged: Vec<(String, Vec<String>)> = Vec::new();
+        let mut miss = |fact: &str, who: String| match not_logged.iter_mut().find(|(name, _)| name == fact) {
+            Some((_, whose)) if whose.contains(&who) => {}
+            Some((_, whose)) => whose.push(who),
+            None => not_logged.push((fact.to_owned(), vec![who])),
+        };
+        let mut models = Vec::with_capacity(pipeline.models.len());
+        for model in &pipeline.models {
+            let missing: Vec<Slot> =
+                model.bound.slots().filter(|slot| !logged[usize::from(slot.0)]).collect();
+            for slot in &missing {
+                if is_on(model.mode) {
+                    miss(&schema.column(*slot).name, format!("model {}", model.name));
+                }
+            }
+            if missing.is_empty() {
+                model.slots().for_each(|slot| logged[usize::from(slot.0)] = true);
+            }
+            models.push(missing.is_empty());
+        }
+        let known = |slot: Slot| logged.get(usize::from(slot.0)).copied().unwrap_or(false);
+        let selection = pipeline.rules.select(|read| known(read.slot));
+        for index in selection.left_out() {
+            let Some(rule) = pipeline.rules.rules().get(*index as usize) else { continue };
+            let unknown = rule.reads().filter(|read| !known(read.slot));
+            let mut unknown = unknown.map(|read| read.text.as_str()).peekable();
+            if unknown.peek().is_none() {
+                miss("what other rules say", rule.name.clone());
+            }
+            unknown.for_each(|fact| miss(fact, rule.name.clone()));
+        }
+        LoggedVersion { wanted, selection, models, not_logged }
+    }
+
+    /// What nothing reads need not be taken from rows.
+    fn read_only_what_is_used(&mut self, pipeline: &Pipeline) {
+        let mut used = vec![false; pipeline.schema.columns().len()];
+        used[usize::from(pipeline.columns.event.time.0)] = true;
+        for rule in pipeline.rules.rules().iter().filter(|rule| is_on(rule.mode)) {
+            rule.reads().for_each(|read| used[usize::from(read.slot.0)] = true);
+        }
+        for model in pipeline.models.iter().filter(|model| is_on(model.mode)) {
+            model.bound.slots().for_each(|slot| used[usize::from(slot.0)] = true);
+        }
+        for wanted in &mut self.wanted {
+            *wanted = wanted.filter(|slot| used[usize::from(slot.0)]);
+        }
+    }
+
+    /// Takes what is wanted of a row.
+    pub(super) fn take(&self, row: &DecisionRow, facts: &mut Facts) {
+        for (value, slot) in row.facts.values().iter().zip(&self.wanted) {
+            if let (Some(value), Some(slot)) = (value, slot) {
+                facts.set(*slot, value.clone());
+            }
+        }
+    }
+
+    /// Asks the models that can be asked.
+    pub(super) fn score(&self, pipeline: &Pipeline, rows: &mut [&mut Facts], scratch: &mut ModelScratch) {
+        for (model, can_be_asked) in pipeline.models.iter().zip(&self.models) {
+            if *can_be_asked {
+                model.fill(rows, scratch);
+            }
+        }
+    }
+}
+
+fn is_of_model(pipeline: &Pipeline, slot: Slot) -> bool {
+    pipeline.models.iter().any(|model| model.slots().any(|other| other == slot))
+}

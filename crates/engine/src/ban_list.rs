@@ -1,0 +1,921 @@
+//! What enforcement points are told: keys that have a label now, by what they are called.
+//!
+//! The ledger keeps only hashes of keys, which no firewall can use. So of labels that say so (`decision`), the piece is kept
+//! beside the mark, until the label ends:
+//!
+//! ```text
+//! rules, or somebody, mark a key ─► the ledger's mark, by hash           rules read it
+//!                                └► this table, by piece, and its file   bouncers poll it, rules ask it for networks
+//! ```
+//!
+//! Every change has a number. Who polls says the number that was told last, and is told the changes since, some at a time: no
+//! list is copied whole. A value is found by an index, an address also by the networks that it is in: one look for each
+//! length of prefix that there is. The table and what it remembers of removals are bounded; who comes too late for a removal is
+//! told everything anew.
+//!
+//! The file is a line of JSON a change, written when the change is made and synced with the housekeeping: a killed process
+//! loses nothing, a crash of the machine the last seconds. It is written anew when most of it is out of date.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use disk::AtomicFile;
+use event::Time;
+use serde::{Deserialize, Serialize};
+
+/// Most keys at once, some 200 bytes each. Beyond it the one whose label ends first makes room.
+pub(crate) const KEYS_MAX: usize = 4_000_000;
+/// Most removals that are remembered.
+const REMOVED_MAX: usize = 100_000;
+/// Longest value that is kept.
+const VALUE_BYTES_MAX: usize = 1024;
+/// Lines beyond twice those in use at which the file is written anew.
+const SLACK: usize = 10_000;
+/// Keys that are told, written or let go of before others get a turn.
+const PAGE: usize = 1000;
+/// Sources beyond which those that nothing has any more are let go of.
+const SOURCES: usize = 10_000;
+
+/// What a label is, and what put it on a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabelSource {
+    /// The pipeline whose label it is.
+    pub pipeline: String,
+    /// The kind of the key.
+    pub kind: String,
+    /// The label.
+    pub label: String,
+    /// What is to be done, as the label's `decision` says: `ban`, `captcha`.
+    pub decision: String,
+    /// What put the label on it: a rule's name, or who did.
+    pub by: String,
+}
+
+/// What is told of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// A number of its own.
+    pub id: u64,
+    /// What the key is of: an address, a network, or something else.
+    pub scope: BanScope,
+    /// The label, and what put it on.
+    pub source: Arc<LabelSource>,
+    /// The piece, such as an address.
+    pub value: Arc<str>,
+    /// When it ends.
+    pub until: Time,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BanScope {
+    /// An address.
+    Ip,
+    /// A network, as `192.0.2.0/24`.
+    Range,
+    /// Something else: a user, a session.
+    Other,
+}
+
+impl BanScope {
+    /// What the value itself shows.
+    pub fn of(value: &str) -> BanScope {
+        match AddressRange::parse(value) {
+            None => BanScope::Other,
+            Some(_) if value.contains('/') => BanScope::Range,
+            Some(_) => BanScope::Ip,
+        }
+    }
+}
+
+/// Addresses that begin with the same bits. Those of IPv4 are taken as they are mapped into IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AddressRange {
+    bits: u128,
+    length: u8,
+}
+
+impl AddressRange {
+    /// What IPv4 has less of.
+    const V4: u8 = 96;
+    const WHOLE: u8 = 128;
+
+    /// Reads an address, or a network as `192.0.2.0/24`; bits behind the prefix are let go of.
+    pub fn parse(text: &str) -> Option<AddressRange> {
+        let Some((address, bits)) = text.split_once('/') else {
+            return Some(AddressRange::of(text.parse().ok()?));
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let whole = AddressRange::of(address);
+        let bits: u8 = bits.parse().ok()?;
+        let length = if address.is_ipv4() { bits.checked_add(AddressRange::V4)? } else { bits };
+        (length <= AddressRange::WHOLE).then(|| whole.cut(length))
+    }
+
+    /// One address.
+    pub fn of(address: IpAddr) -> AddressRange {
+        let bits = match address.to_canonical() {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        AddressRange { bits, length: AddressRange::WHOLE }
+    }
+
+    fn cut(self, length: u8) -> AddressRange {
+        let mask = u128::MAX.checked_shl(u32::from(AddressRange::WHOLE - length)).unwrap_or(0);
+        AddressRange { bits: self.bits & mask, length }
+    }
+
+    /// Whether all addresses of another are in it.
+    pub fn contains(self, other: AddressRange) -> bool {
+        self.length <= other.length && other.cut(self.length) == self
+    }
+
+    /// Whether it has an address at which this machine itself is, or none: nobody outside is met there.
+    pub fn is_of_this_machine(self) -> bool {
+        let own = ["127.0.0.0/8", "0.0.0.0", "::1", "::"].into_iter().filter_map(AddressRange::parse);
+        own.into_iter().any(|own| self.contains(own) || own.contains(self))
+    }
+}
+
+impl std::fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let address = std::net::Ipv6Addr::from_bits(self.bits);
+        let (address, whole, length) = match address.to_ipv4_mapped() {
+            Some(v4) if self.length >= AddressRange::V4 => {
+                (IpAddr::V4(v4), 32, self.length - AddressRange::V4)
+            }
+            _ => (IpAddr::V6(address), AddressRange::WHOLE, self.length),
+        };
+        if length == whole { write!(f, "{address}") } else { write!(f, "{address}/{length}") }
+    }
+}
+
+/// What has changed since somebody asked. What is new is read by [`Register::page`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BanChanges {
+    /// The numbers of the changes whose labels hold and were put on, or made longer.
+    pub new: Option<RangeInclusive<u64>>,
+    /// Labels that have ended, or were taken off.
+    pub deleted: Vec<Ban>,
+    /// What to ask with the next time.
+    pub next: u64,
+}
+
+/// A label that is put on a key.
+#[derive(Clone, Debug)]
+pub(crate) struct NewBan {
+    pub(crate) pipeline: String,
+    pub(crate) kind: String,
+    pub(crate) label: String,
+    pub(crate) decision: String,
+    pub(crate) value: String,
+    pub(crate) by: String,
+    pub(crate) until: Time,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct BanList {
+    table: Mutex<BanTable>,
+    /// Some value is a network.
+    has_ranges: AtomicBool,
+    file: Option<Mutex<BanLog>>,
+}
+
+/// Where a value is found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum BanTarget {
+    Addresses(AddressRange),
+    Text(Arc<str>),
+}
+
+impl BanTarget {
+    fn of(value: &Arc<str>) -> BanTarget {
+        match AddressRange::parse(value) {
+            Some(range) => BanTarget::Addresses(range),
+            None => BanTarget::Text(Arc::clone(value)),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct BanTable {
+    /// By the number of the last change.
+    held: BTreeMap<u64, Ban>,
+    places: BTreeSet<(BanTarget, u64)>,
+    /// How many there are of each length of prefix.
+    lengths: BTreeMap<u8, usize>,
+    /// By their end.
+    ends: BTreeSet<(Time, u64)>,
+    sources: BTreeSet<Arc<LabelSource>>,
+    removed: VecDeque<(u64, Ban)>,
+    /// The number of the last change that is not remembered any more.
+    forgotten: u64,
+    /// The number of the last change.
+    last: u64,
+    ids: u64,
+    /// How many had to make room.
+    crowded_out: u64,
+}
+
+#[derive(Debug)]
+struct BanLog {
+    path: PathBuf,
+    file: Arc<File>,
+    lines: usize,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum BanLogLine<'a> {
+    Put(BanLogEntry<'a>),
+    Lift(BanLogEntry<'a>),
+}
+
+/// What a line says of a key.
+#[derive(Serialize, Deserialize)]
+struct BanLogEntry<'a> {
+    id: u64,
+    pipeline: Cow<'a, str>,
+    kind: Cow<'a, str>,
+    scope: BanScope,
+    label: Cow<'a, str>,
+    decision: Cow<'a, str>,
+    value: Cow<'a, str>,
+    by: Cow<'a, str>,
+    until: Time,
+}
+
+impl<'a> From<&'a Ban> for BanLogEntry<'a> {
+    fn from(told: &'a Ban) -> BanLogEntry<'a> {
+        let LabelSource { pipeline, kind, label, decision, by } = &*told.source;
+        let [pipeline, kind, label, decision, by] =
+            [pipeline, kind, label, decision, by].map(|text| Cow::Borrowed(text.as_str()));
+        let value = Cow::Borrowed(&*told.value);
+        BanLogEntry {
+            id: told.id,
+            pipeline,
+            kind,
+            scope: told.scope,
+            label,
+            decision,
+            value,
+            by,
+            until: told.until,
+        }
+    }
+}
+
+/// A change as a line of the file, with its checksum behind a tab.
+fn write_line(out: &mut impl Write, told: &Ban, lifts: bool) -> io::Result<()> {
+    let line = if lifts { BanLogLine::Lift(told.into()) } else { BanLogLine::Put(told.into()) };
+    let text = serde_json::to_vec(&line)?;
+    out.write_all(&text)?;
+    writeln!(out, "\t{:08x}", crc32fast::hash(&text))
+}
+
+/// What a line without its end says; `None` if it is not as it was written.
+fn read_line(line: &[u8]) -> Option<BanLogLine<'_>> {
+    let (text, crc) = line.split_at_checked(line.len().checked_sub(9)?)?;
+    let is_sound = crc == format!("\t{:08x}", crc32fast::hash(text)).as_bytes();
+    is_sound.then(|| serde_json::from_slice(text).ok()).flatten()
+}
+
+/// How many lines of a file of labels cannot be read, but for a torn last one, as a crash leaves it.
+pub(crate) fn damaged_lines(path: &Path) -> io::Result<u64> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        file => BufReader::new(file?),
+    };
+    let (mut damaged, mut line) = (0, Vec::new());
+    while file.read_until(b'\n', &mut line)? > 0 {
+        let whole = line.strip_suffix(b"\n");
+        damaged += u64::from(whole.is_some_and(|whole| read_line(whole).is_none()));
+        line.clear();
+    }
+    Ok(damaged)
+}
+
+impl BanList {
+    /// Reads the table of a data directory. A torn last line, as a crash leaves it, is passed over.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn open(path: &Path) -> io::Result<BanList> {
+        let table = BanTable::read(path)?;
+        let has_ranges = AtomicBool::new(table.has_ranges());
+        let register = BanList { table: Mutex::new(table), has_ranges, file: None };
+        let log = register.write(path)?;
+        Ok(BanList { file: Some(Mutex::new(log)), ..register })
+    }
+
+    /// Writes the table of a data directory anew without some pieces.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn erase(path: &Path, is_meant: impl Fn(&str) -> bool) -> io::Result<()> {
+        if !path.exists() {
+            return Ok(());
+        }
+        let mut table = BanTable::read(path)?;
+        let meant = table.held.iter().filter(|(_, told)| is_meant(&told.value));
+        let meant: Vec<u64> = meant.map(|(number, _)| *number).collect();
+        meant.into_iter().for_each(|number| _ = table.forget(number));
+        BanList { table: Mutex::new(table), ..BanList::default() }.write(path).map(drop)
+    }
+
+    /// Puts labels on keys. One that the key has already is made longer, if it is. What is of this machine itself, as behind a
+    /// proxy that does not say for whom it asks, no firewall is told.
+    pub(crate) fn put(&self, puts: Vec<NewBan>) {
+        let mut lines = Vec::new();
+        {
+            let mut table = lock(&self.table);
+            for put in puts.into_iter().filter(|put| put.value.len() <= VALUE_BYTES_MAX) {
+                let NewBan { pipeline, kind, label, decision, value, by, until } = put;
+                if AddressRange::parse(&value).is_some_and(AddressRange::is_of_this_machine) {
+                    tracing::debug!(pipeline, label, by, "a label of this machine itself is told nobody");
+                    continue;
+                }
+                let source = table.source(LabelSource { pipeline, kind, label, decision, by });
+                let value = Arc::from(value);
+                let before = table.find(&source, &value);
+                if before.is_some_and(|(_, end)| end >= until) {
+                    continue;
+                }
+                before.map(|(number, _)| table.forget(number));
+                table.ids += 1;
+                let told = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
+                // Writing to a vector cannot fail, and no type here refuses to be written.
+                let _ = write_line(&mut lines, &told, false);
+                table.put(told);
+            }
+            self.has_ranges.store(table.has_ranges(), Ordering::Release);
+        }
+        self.append(&lines);
+    }
+
+    /// The label, and what put it on, of each that keys of a value have.
+    pub(crate) fn labels_of(&self, value: &str) -> Vec<Arc<LabelSource>> {
+        lock(&self.table).of_value(value).map(|(_, told)| Arc::clone(&told.source)).collect()
+    }
+
+    /// Takes labels off all keys of a value; answers how many.
+    pub(crate) fn lift(&self, value: &str) -> usize {
+        let (mut lines, mut lifted) = (Vec::new(), 0);
+        {
+            let mut table = lock(&self.table);
+            let numbers: Vec<u64> = table.of_value(value).map(|(number, _)| number).collect();
+            for number in numbers {
+                let Some(told) = table.remove(number) else { continue };
+                let _ = write_line(&mut lines, &told, true);
+                lifted += 1;
+            }
+            self.has_ranges.store(table.has_ranges(), Ordering::Release);
+        }
+        self.append(&lines);
+        lifted
+    }
+
+    /// What holds of a value, in the order in which it was put on.
+    pub fn of_value(&self, value: &str, now: Time) -> Vec<Ban> {
+        let table = lock(&self.table);
+        table.of_value(value).filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
+    }
+
+    /// What holds of an address, and of the networks that it is in.
+    pub fn of_address(&self, address: IpAddr, now: Time) -> Vec<Ban> {
+        let table = lock(&self.table);
+        let all = table.around(AddressRange::of(address), AddressRange::WHOLE);
+        all.filter(|told| told.until > now).cloned().collect()
+    }
+
+    /// Whether a network that an address is in has a label at a time.
+    pub(crate) fn is_in_range(
+        &self,
+        (pipeline, kind, label): (&str, &str, &str),
+        address: IpAddr,
+        time: Time,
+    ) -> bool {
+        let table = lock(&self.table);
+        table.around(AddressRange::of(address), AddressRange::WHOLE - 1).any(|told| {
+            let source = &told.source;
+            told.until > time && (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label)
+        })
+    }
+
+    /// Whether any value is a network.
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.has_ranges.load(Ordering::Acquire)
+    }
+
+    /// How many keys there are, and how many had to make room since the start.
+    pub fn size(&self) -> (usize, u64) {
+        let table = lock(&self.table);
+        (table.held.len(), table.crowded_out)
+    }
+
+    /// All that holds at a time.
+    pub fn held(&self, now: Time) -> BanChanges {
+        let mut table = lock(&self.table);
+        table.expire(now);
+        BanChanges { new: Some(0..=table.last), deleted: Vec::new(), next: table.last }
+    }
+
+    /// What has changed since a number that was answered before; all that holds, where that is too long ago or not a number
+    /// of this table.
+    pub fn since(&self, number: u64, now: Time) -> BanChanges {
+        {
+            let mut table = lock(&self.table);
+            table.expire(now);
+            if number >= table.forgotten && number <= table.last {
+                let later = table.removed.partition_point(|(removed, _)| *removed <= number);
+                let deleted = table.removed.range(later..).map(|(_, told)| told.clone()).collect();
+                let new = (number < table.last).then(|| number + 1..=table.last);
+                return BanChanges { new, deleted, next: table.last };
+            }
+        }
+        self.held(now)
+    }
+
+    /// The next of those that hold, in the order in which they were put on; `rest` is what is left of
+    /// [`Changes::new`], `None` once all are told. What has changed again since then is told with the next changes.
+    pub fn page(&self, rest: &mut Option<RangeInclusive<u64>>, now: Time) -> Vec<Ban> {
+        let Some(range) = rest.take() else { return Vec::new() };
+        let table = lock(&self.table);
+        let page: Vec<(&u64, &Ban)> = table.held.range(range.clone()).take(PAGE).collect();
+        if let (PAGE.., Some((last, _))) = (page.len(), page.last())
+            && *last < range.end()
+        {
+            *rest = Some(*last + 1..=*range.end());
+        }
+        page.into_iter().filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
+    }
+
+    /// Lets go of what has ended, and syncs the file or writes it anew.
+    pub(crate) fn maintain(&self, now: Time) -> io::Result<()> {
+        while lock(&self.table).expire(now) {}
+        let held = self.size().0;
+        let Some(log) = &self.file else { return Ok(()) };
+        let (file, path, lines) = {
+            let log = lock(log);
+            (Arc::clone(&log.file), log.path.clone(), log.lines)
+        };
+        if lines <= held.saturating_mul(2) + SLACK {
+            return file.sync_data();
+        }
+        let new = self.write(&path)?;
+        *lock(log) = new;
+        Ok(())
+    }
+
+    /// Writes the file anew. Most of it while others change the table; they only wait for what they have changed since.
+    fn write(&self, path: &Path) -> io::Result<BanLog> {
+        let mut out = BufWriter::new(AtomicFile::of(path)?);
+        let mut lines = 0;
+        let last = lock(&self.table).last;
+        let mut rest = Some(0..=last);
+        while rest.is_some() {
+            for told in self.page(&mut rest, Time(i64::MIN)) {
+                write_line(&mut out, &told, false)?;
+                lines += 1;
+            }
+        }
+        out.flush()?;
+        out.get_ref().file().sync_data()?;
+        let _others_wait = self.file.as_ref().map(lock);
+        let since = lock(&self.table).changes_since(last)?;
+        for (told, lifts) in &since {
+            write_line(&mut out, told, *lifts)?;
+        }
+        let draft = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let (path, file) = (path.to_path_buf(), Arc::new(draft.commit()?));
+        Ok(BanLog { path, file, lines: lines + since.len() })
+    }
+
+    fn append(&self, lines: &[u8]) {
+        let (Some(file), false) = (&self.file, lines.is_empty()) else { return };
+        let mut log = lock(file);
+        log.lines += lines.iter().filter(|byte| **byte == b'\n').count();
+        if let Err(error) = (&*log.file).write_all(lines) {
+            tracing::error!(path = %log.path.display(), %error, "labels hold, but would be lost by a restart");
+        }
+    }
+}
+
+impl BanTable {
+    fn read(path: &Path) -> io::Result<BanTable> {
+        let mut table = BanTable::default();
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(table),
+            Err(error) => return Err(error),
+        };
+        for line in BufReader::new(file).split(b'\n') {
+            match read_line(&line?) {
+                Some(BanLogLine::Put(entry)) => {
+                    let told = table.ban(entry);
+                    let before = table.find(&told.source, &told.value);
+                    before.map(|(number, _)| table.forget(number));
+                    table.put(told);
+                }
+                Some(BanLogLine::Lift(entry)) => {
+                    let told = table.ban(entry);
+                    let before = table.find(&told.source, &told.value);
+                    before.map(|(number, _)| table.remove(number));
+                }
+                None => tracing::warn!(path = %path.display(), "a damaged label is passed over"),
+            }
+        }
+        Ok(table)
+    }
+
+    fn ban(&mut self, entry: BanLogEntry<'_>) -> Ban {
+        let BanLogEntry { id, pipeline, kind, scope, label, decision, value, by, until } = entry;
+        let [pipeline, kind, label, decision, by] =
+            [pipeline, kind, label, decision, by].map(Cow::into_owned);
+        let source = self.source(LabelSource { pipeline, kind, label, decision, by });
+        Ban { id, scope, source, value: value.into(), until }
+    }
+
+    /// The same source that others have.
+    fn source(&mut self, source: LabelSource) -> Arc<LabelSource> {
+        if let Some(known) = self.sources.get(&source) {
+            return Arc::clone(known);
+        }
+        if self.sources.len() >= SOURCES {
+            self.sources.retain(|source| Arc::strong_count(source) > 1);
+        }
+        let source = Arc::new(source);
+        self.sources.insert(Arc::clone(&source));
+        source
+    }
+
+    fn has_ranges(&self) -> bool {
+        self.lengths.keys().any(|length| *length < AddressRange::WHOLE)
+    }
+
+    fn at(&self, place: BanTarget) -> impl Iterator<Item = (u64, &Ban)> {
+        let all = self.places.range((place.clone(), 0)..=(place, u64::MAX));
+        all.filter_map(|(_, number)| Some((*number, self.held.get(number)?)))
+    }
+
+    fn of_value(&self, value: &str) -> impl Iterator<Item = (u64, &Ban)> {
+        self.at(BanTarget::of(&Arc::from(value))).filter(move |(_, told)| *told.value == *value)
+    }
+
+    /// What is told of the networks that some addresses are in, whose prefix is no longer than so much.
+    fn around(&self, addresses: AddressRange, length: u8) -> impl Iterator<Item = &Ban> {
+        let lengths = self.lengths.range(..=length).map(|(length, _)| *length);
+        lengths
+            .flat_map(move |length| self.at(BanTarget::Addresses(addresses.cut(length))))
+            .map(|(_, told)| told)
+    }
+
+    /// The number and the end of a label that a key has.
+    fn find(&self, source: &LabelSource, value: &Arc<str>) -> Option<(u64, Time)> {
+        let name = |source: &LabelSource| [&source.pipeline, &source.kind, &source.label].map(String::clone);
+        let wanted = name(source);
+        let mut all = self.of_value(value);
+        all.find(|(_, told)| name(&told.source) == wanted).map(|(number, told)| (number, told.until))
+    }
+
+    fn put(&mut self, told: Ban) {
+        self.put_within(told, KEYS_MAX);
+    }
+
+    fn put_within(&mut self, told: Ban, keys_max: usize) {
+        self.ids = self.ids.max(told.id);
+        while self.held.len() >= keys_max {
+            let Some((_, first)) = self.ends.first().copied() else { break };
+            self.remove(first);
+            self.crowded_out += 1;
+        }
+        self.last += 1;
+        let place = BanTarget::of(&told.value);
+        if let BanTarget::Addresses(range) = place {
+            *self.lengths.entry(range.length).or_default() += 1;
+        }
+        self.places.insert((place, self.last));
+        self.ends.insert((told.until, self.last));
+        self.held.insert(self.last, told);
+    }
+
+    /// Takes an entry out without a word.
+    fn forget(&mut self, number: u64) -> Option<Ban> {
+        let told = self.held.remove(&number)?;
+        let place = BanTarget::of(&told.value);
+        if let BanTarget::Addresses(range) = place
+            && let Some(count) = self.lengths.get_mut(&range.length)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.lengths.remove(&range.length);
+            }
+        }
+        self.places.remove(&(place, number));
+        self.ends.remove(&(told.until, number));
+        Some(told)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Ban> {
+        let told = self.forget(number)?;
+        self.last += 1;
+        self.removed.push_back((self.last, told.clone()));
+        while self.removed.len() > REMOVED_MAX {
+            if let Some((number, _)) = self.removed.pop_front() {
+                self.forgotten = number;
+            }
+        }
+        Some(told)
+    }
+
+    /// Lets go of some of those that have ended; answers whether there may be more.
+    fn expire(&mut self, now: Time) -> bool {
+        for _ in 0..PAGE {
+            match self.ends.first().copied() {
+                Some((until, number)) if until <= now => _ = self.remove(number),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// The changes since one, in order; whether each takes a label off.
+    fn changes_since(&self, number: u64) -> io::Result<Vec<(Ban, bool)>> {
+        if number < self.forgotten {
+            return Err(io::Error::other("more labels ended meanwhile than are remembered"));
+        }
+        let later = self.removed.partition_point(|(removed, _)| *removed <= number);
+        let removed = self.removed.range(later..).map(|(number, told)| (*number, told.clone(), true));
+        let put = self.held.range(number + 1..).map(|(number, told)| (*number, told.clone(), false));
+        let mut changes: Vec<(u64, Ban, bool)> = removed.chain(put).collect();
+        changes.sort_unstable_by_key(|(number, ..)| *number);
+        Ok(changes.into_iter().map(|(_, told, lifts)| (told, lifts)).collect())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, OpenOptions};
+
+    use event::Span;
+
+    use super::*;
+
+    const NOW: Time = Time::from_seconds(1_779_012_000);
+
+    fn put(value: &str, seconds: i64) -> NewBan {
+        NewBan {
+            pipeline: "web".into(),
+            kind: "ip".into(),
+            label: "scanner".into(),
+            decision: "ban".into(),
+            value: value.into(),
+            by: "PROBE".into(),
+            until: NOW + Span::seconds(seconds),
+        }
+    }
+
+    fn values(told: &[Ban]) -> Vec<&str> {
+        told.iter().map(|told| &*told.value).collect()
+    }
+
+    /// All of what is new, page by page.
+    fn new(register: &BanList, changes: &BanChanges, now: Time) -> Vec<Ban> {
+        let (mut rest, mut all) = (changes.new.clone(), Vec::new());
+        while rest.is_some() {
+            all.extend(register.page(&mut rest, now));
+        }
+        all
+    }
+
+    #[test]
+    fn who_polls_is_told_what_has_changed() {
+        let register = BanList::default();
+        register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600)]);
+        let first = register.held(NOW);
+        assert_eq!(values(&new(&register, &first, NOW)), ["192.0.2.1", "192.0.2.2"]);
+        assert_eq!(register.since(first.next, NOW), BanChanges { next: first.next, ..BanChanges::default() });
+        // The same again says nothing new, a longer one does.
+        register.put(vec![put("192.0.2.2", 500), put("192.0.2.3", 600), put("192.0.2.1", 90)]);
+        let second = register.since(first.next, NOW);
+        assert_eq!(values(&new(&register, &second, NOW)), ["192.0.2.3", "192.0.2.1"]);
+        let later = NOW + Span::seconds(90);
+        let third = register.since(second.next, later);
+        let told = (new(&register, &third, later), values(&third.deleted));
+        assert_eq!(told, (vec![], vec!["192.0.2.1"]));
+        assert_eq!(register.lift("192.0.2.3"), 1);
+        let fourth = register.since(third.next, later);
+        assert_eq!(values(&fourth.deleted), ["192.0.2.3"]);
+        assert_eq!(values(&new(&register, &register.held(later), later)), ["192.0.2.2"]);
+        // A number of another table's.
+        assert_eq!(values(&new(&register, &register.since(u64::MAX, later), later)), ["192.0.2.2"]);
+    }
+
+    #[test]
+    fn a_restart_forgets_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("labels.ndjson");
+        let register = BanList::open(&path).unwrap();
+        register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600), put("192.0.2.2", 700)]);
+        register.lift("192.0.2.1");
+        register.maintain(NOW).unwrap();
+        let before = new(&register, &register.held(NOW), NOW);
+        drop(register);
+        // A crash in the middle of a line.
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"put\":{\"id\"").unwrap();
+        let register = BanList::open(&path).unwrap();
+        assert_eq!(new(&register, &register.held(NOW), NOW), before);
+        register.put(vec![put("192.0.2.9", 60)]);
+        let after = new(&register, &register.held(NOW), NOW);
+        assert!(after[1].id > before[0].id, "numbers are not given twice");
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+    }
+
+    /// Puts, ends and lifts in any order: look-ups, polls and the file say what a plain list says.
+    #[test]
+    fn the_table_says_what_a_list_says() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("labels.ndjson");
+        let mut register = BanList::open(&path).unwrap();
+        let mut state = 7u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % below
+        };
+        let value = |number: u64| match number {
+            0..20 => format!("192.0.2.{number}"),
+            20..30 => format!("192.0.2.{}/{}", (number - 20) * 16, 28),
+            30..33 => format!("192.0.{}.0/16", number - 30),
+            33..38 => format!("2001:db8::{number:x}"),
+            38 => "2001:db8::/64".to_owned(),
+            _ => format!("user{number}"),
+        };
+        let (mut list, mut now): (BTreeMap<String, Time>, Time) = (BTreeMap::new(), NOW);
+        let (mut seen, mut place): (BTreeSet<String>, Option<u64>) = (BTreeSet::new(), None);
+        for step in 0..2000 {
+            match random(10) {
+                0..6 => {
+                    let (value, seconds) = (value(random(45)), 1 + random(100) as i64);
+                    let until = now + Span::seconds(seconds);
+                    register.put(vec![NewBan { until, ..put(&value, 0) }]);
+                    list.entry(value).and_modify(|end| *end = until.max(*end)).or_insert(until);
+                }
+                6 => {
+                    let value = value(random(45));
+                    register.lift(&value);
+                    list.remove(&value);
+                }
+                7 => now = now + Span::seconds(random(20) as i64),
+                8 => register.maintain(now).unwrap(),
+                _ if random(20) == 0 => {
+                    (register, place) = (BanList::open(&path).unwrap(), None);
+                }
+                _ => {}
+            }
+            list.retain(|_, until| *until > now);
+            if step % 7 == 0 {
+                let address: IpAddr = value(random(20)).parse().unwrap();
+                let mut found: Vec<String> =
+                    register.of_address(address, now).iter().map(|told| told.value.to_string()).collect();
+                let covers = |value: &str| {
+                    AddressRange::parse(value).is_some_and(|range| range.contains(AddressRange::of(address)))
+                };
+                found.sort();
+                let expected: Vec<&String> = list.keys().filter(|value| covers(value)).collect();
+                assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{address}");
+                let in_range = register.is_in_range(("web", "ip", "scanner"), address, now);
+                assert_eq!(in_range, expected.iter().any(|value| value.contains('/')));
+            }
+            if step % 5 == 0 {
+                let changes = place.map_or_else(|| register.held(now), |place| register.since(place, now));
+                if place.is_none() {
+                    seen.clear();
+                }
+                for told in &changes.deleted {
+                    seen.remove(&*told.value);
+                }
+                seen.extend(new(&register, &changes, now).iter().map(|told| told.value.to_string()));
+                place = Some(changes.next);
+                assert_eq!(seen.iter().collect::<Vec<_>>(), list.keys().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_are_read_and_shown() {
+        let shown = |text: &str| AddressRange::parse(text).map(|range| range.to_string());
+        let check =
+            |text: &str, expected: Option<&str>| assert_eq!(shown(text).as_deref(), expected, "{text}");
+        check("192.0.2.7", Some("192.0.2.7"));
+        check("192.0.2.7/24", Some("192.0.2.0/24"));
+        check("192.0.2.7/32", Some("192.0.2.7"));
+        check("::ffff:192.0.2.7", Some("192.0.2.7"));
+        check("2001:db8::7/64", Some("2001:db8::/64"));
+        check("0.0.0.0/0", Some("0.0.0.0/0"));
+        check("::/0", Some("::/0"));
+        check("192.0.2.0/33", None);
+        check("not an address", None);
+        for own in ["127.0.0.1", "127.8.0.0/16", "0.0.0.0", "0.0.0.0/0", "::1", "::/0", "::ffff:127.0.0.1"] {
+            assert!(AddressRange::parse(own).unwrap().is_of_this_machine(), "{own}");
+        }
+        assert!(!AddressRange::parse("10.0.0.0/8").unwrap().is_of_this_machine());
+    }
+
+    #[test]
+    fn this_machine_itself_is_told_nobody() {
+        let register = BanList::default();
+        register.put(vec![put("127.0.0.1", 60), put("::1", 60), put("192.0.2.1", 60)]);
+        assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.1"]);
+    }
+
+    #[test]
+    fn values_show_what_they_are() {
+        for (value, scope) in [
+            ("192.0.2.1", BanScope::Ip),
+            ("2001:db8::1", BanScope::Ip),
+            ("192.0.2.0/24", BanScope::Range),
+            ("2001:db8::/64", BanScope::Range),
+            ("192.0.2.0/99", BanScope::Other),
+            ("ann", BanScope::Other),
+        ] {
+            assert_eq!(BanScope::of(value), scope, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_one_label() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("labels.ndjson");
+        let register = BanList::open(&path).unwrap();
+        register.put((0..3).map(|number| put(&format!("192.0.2.{number}"), 60)).collect());
+        drop(register);
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() - 1 {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            fs::write(&path, flipped).unwrap();
+            assert!(damaged_lines(&path).unwrap() > 0, "byte {at}");
+            let left = BanList::open(&path).unwrap().size().0;
+            // An end of line that is gone costs the line behind it, too.
+            assert!(left == 2 || (left == 1 && whole[at] == b'\n'), "byte {at}: {left}");
+        }
+    }
+
+    /// A look-up goes by the index: however many keys there are, it looks at as many. With `TOLLHOUSE_KEYS=4000000` it says
+    /// how long that takes.
+    #[test]
+    fn a_look_up_looks_at_what_it_finds() {
+        let register = BanList::default();
+        let wanted = std::env::var("TOLLHOUSE_KEYS").ok().and_then(|keys| keys.parse::<u32>().ok());
+        let keys = wanted.unwrap_or(20_000);
+        let address = |at: u32| std::net::Ipv4Addr::from(0x0a00_0000 + at);
+        for first in (0..keys).step_by(1000) {
+            register
+                .put((first..(first + 1000).min(keys)).map(|at| put(&address(at).to_string(), 60)).collect());
+        }
+        if wanted.is_some() {
+            let started = std::time::Instant::now();
+            let found: usize =
+                (0..10_000).map(|at| register.of_address(address(at * 397 % keys).into(), NOW).len()).sum();
+            println!("{keys} keys: {:?} a look-up, {found} of 10,000 found", started.elapsed() / 10_000);
+        }
+        register.put(vec![put("10.0.0.0/16", 60), put("10.0.0.0/24", 60)]);
+        let table = lock(&register.table);
+        let address = AddressRange::parse("10.0.0.7").unwrap();
+        assert_eq!(table.lengths.len(), 3, "as many looks as there are lengths");
+        assert_eq!(table.around(address, AddressRange::WHOLE).count(), 3);
+        assert_eq!(table.of_value("10.0.0.7").count(), 1);
+    }
+
+    #[test]
+    fn the_table_is_bounded() {
+        let mut table = BanTable::default();
+        let [pipeline, kind, label, decision, by] = ["web", "user", "abuser", "ban", "R"].map(str::to_owned);
+        let source = table.source(LabelSource { pipeline, kind, label, decision, by });
+        let told = |at: usize| Ban {
+            id: at as u64,
+            scope: BanScope::Other,
+            source: Arc::clone(&source),
+            value: format!("user{at}").into(),
+            until: NOW + Span::seconds(60 + at as i64),
+        };
+        let max = 1000;
+        (0..max + 5).for_each(|at| table.put_within(told(at), max));
+        assert_eq!((table.held.len(), table.crowded_out), (max, 5));
+        assert_eq!(table.of_value("user4").count() + table.of_value("user5").count(), 1);
+    }
+}

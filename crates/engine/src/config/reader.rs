@@ -1,0 +1,279 @@
+//! Reading: the files of a configuration, each bounded, and the layers that they are.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::defaults::{complete_entries, default_origin, defaults};
+use super::document::Document;
+use super::overlays::{PipelineOverlay, PipelineOverlays, source};
+use super::overrides::{Overrides, override_layers};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind, expected};
+use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
+use super::{FileStamps, spec};
+use crate::preset;
+
+/// Largest configuration file that is read.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Largest file of a set, or of phrases, that is read.
+pub(super) const LIST_BYTES_MAX: u64 = 64 << 20;
+
+pub(super) fn not_in_a_directory(file: &str, origin: &ConfigOrigin, problems: &mut ConfigProblems) {
+    let help = Some("this text is not in a directory".into());
+    problems.add(origin, format!("`{file}` cannot be found"), help);
+}
+
+pub(super) fn read_bytes(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(std::io::Error::other(format!("larger than {} MiB", bytes_max >> 20)));
+    }
+    Ok(bytes)
+}
+
+pub(super) fn read(
+    path: &Path,
+    named_at: Option<&ConfigOrigin>,
+    bytes_max: u64,
+    problems: &mut ConfigProblems,
+) -> Arc<ConfigSource> {
+    let name = path.display().to_string();
+    let text = std::fs::metadata(path).and_then(|metadata| {
+        if metadata.len() > bytes_max {
+            return Err(std::io::Error::other(format!("larger than {} MiB", bytes_max >> 20)));
+        }
+        std::fs::read_to_string(path)
+    });
+    let (text, error) = match text {
+        Ok(text) => (text, None),
+        Err(error) => (String::new(), Some(error)),
+    };
+    let source = Arc::new(ConfigSource { kind: SourceKind::File, name, text });
+    if let Some(error) = error {
+        let here = ConfigOrigin { source: Arc::clone(&source), range: 0..0 };
+        problems.add(named_at.unwrap_or(&here), format!("cannot read {}: {error}", source.name), None);
+    }
+    source
+}
+
+/// Reads documents.
+pub(super) struct ConfigReader<'a> {
+    pub(super) layers: &'a PipelineOverlays,
+    /// What was read.
+    pub(super) files: FileStamps,
+}
+
+impl ConfigReader<'_> {
+    pub(super) fn file(
+        &mut self,
+        path: &Path,
+        named_at: Option<&ConfigOrigin>,
+        problems: &mut ConfigProblems,
+    ) -> Arc<ConfigSource> {
+        self.files.add(path);
+        read(path, named_at, FILE_BYTES_MAX, problems)
+    }
+
+    /// The files that `[envoy]` names: of a folder those that look like YAML, in the order of their names.
+    pub(super) fn envoy(
+        &mut self,
+        main: &Document,
+        directory: Option<&Path>,
+        problems: &mut ConfigProblems,
+    ) -> Vec<Arc<ConfigSource>> {
+        let mut sources = Vec::new();
+        let named = main.section("envoy").map(|view| view.strings("config")).unwrap_or_default();
+        for (name, origin) in named {
+            let Some(directory) = directory else {
+                not_in_a_directory(name, origin, problems);
+                continue;
+            };
+            let path = directory.join(name);
+            if !path.is_dir() {
+                sources.push(self.file(&path, Some(origin), problems));
+                continue;
+            }
+            // A file that is added later changes the folder.
+            self.files.add(&path);
+            let is_yaml = |path: &PathBuf| {
+                path.extension().is_some_and(|it| it == "yaml" || it == "yml") && path.is_file()
+            };
+            let listed = std::fs::read_dir(&path).and_then(|entries| {
+                entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
+            });
+            match listed {
+                Ok(mut paths) => {
+                    paths.retain(is_yaml);
+                    paths.sort();
+                    sources.extend(paths.iter().map(|path| self.file(path, Some(origin), problems)));
+                }
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+                }
+            }
+        }
+        sources
+    }
+
+    /// A pipeline's layers, merged, and the files that it names.
+    pub(super) fn document(
+        &mut self,
+        text: &Arc<ConfigSource>,
+        main: bool,
+        overrides: &Overrides,
+        directory: Option<&Path>,
+        problems: &mut ConfigProblems,
+    ) -> Document {
+        let before = problems.list().len();
+        let (mut root, mut broken) = of_files(text, main, problems);
+        let over = override_layers(main, overrides, problems);
+        let named = over.iter().rev().chain([&root]).find_map(|layer| match &layer.get("name")?.value {
+            TomlValue::String(name) => Some(name.clone()),
+            _ => None,
+        });
+        let name = named.unwrap_or_else(|| name_of(&root));
+        let none = PipelineOverlay::default();
+        let layers = self.layers;
+        let PipelineOverlay { posted, candidate, kept } = layers.of.get(&name).unwrap_or(&none);
+        let candidate = self.candidate(&root, candidate.as_deref(), directory, problems);
+        if let Some(posted) = posted {
+            let layer = tree::parse(&source(POSTED, posted), problems);
+            spec::check_layer(&layer, spec::OverlayKind::Posted, problems);
+            root.overlay(layer, &spec::identity);
+        }
+        let complete = |root: &mut TomlTable, problems: &mut ConfigProblems| {
+            over.iter().for_each(|layer| root.overlay(layer.clone(), &spec::identity));
+            complete_entries(root, problems);
+            name_from_preset(root);
+        };
+        complete(&mut root, problems);
+        let origin = ConfigOrigin { source: Arc::clone(text), range: 0..0 };
+        let mut document = Document {
+            root,
+            origin,
+            broken: false,
+            lists: HashMap::new(),
+            models: HashMap::new(),
+            candidate: None,
+        };
+        match kept {
+            Some(kept) => {
+                if layers.files_may_be_broken {
+                    problems.truncate(before);
+                    broken = false;
+                }
+                document.take(kept, problems);
+            }
+            None => document.read_files(directory, &mut self.files, problems),
+        }
+        let input = document.top().str("input").unwrap_or_default();
+        broken |= !spec::INPUTS.contains(&input);
+        if let Some(mut candidate) = candidate.filter(|_| problems.list().len() == before) {
+            complete(&mut candidate, problems);
+            let lists = match kept {
+                Some(_) => HashMap::new(),
+                None => document.lists.clone(),
+            };
+            let origin = document.origin.clone();
+            document.candidate = Some(Box::new(Document {
+                root: candidate,
+                origin,
+                broken: false,
+                lists,
+                models: HashMap::new(),
+                candidate: None,
+            }));
+            if let (Some(_), Some(candidate)) = (kept, &mut document.candidate) {
+                candidate.read_files(directory, &mut self.files, problems);
+                candidate.models.clear();
+            }
+        }
+        Document { broken, ..document }
+    }
+
+    /// The file's layers with the candidate over them, if there is one: what was posted as such, else its file.
+    fn candidate(
+        &mut self,
+        root: &TomlTable,
+        posted: Option<&str>,
+        directory: Option<&Path>,
+        problems: &mut ConfigProblems,
+    ) -> Option<TomlTable> {
+        let text = match (posted, root.get(spec::CANDIDATE)) {
+            (Some(posted), _) => source(CANDIDATE, posted),
+            (None, Some(TomlNode { value: TomlValue::String(file), origin })) => match directory {
+                Some(directory) => self.file(&directory.join(file), Some(origin), problems),
+                None => {
+                    not_in_a_directory(file, origin, problems);
+                    return None;
+                }
+            },
+            (None, _) => return None,
+        };
+        let layer = tree::parse(&text, problems);
+        spec::check_layer(&layer, spec::OverlayKind::Candidate, problems);
+        let mut candidate = root.clone();
+        candidate.overlay(layer, &spec::identity);
+        Some(candidate)
+    }
+}
+
+/// What errors call a text that was posted.
+const POSTED: &str = "posted rules";
+
+/// What they call one that was posted as a candidate.
+const CANDIDATE: &str = "candidate";
+
+/// Defaults, preset and file, and whether it is worth going on.
+fn of_files(source: &Arc<ConfigSource>, main: bool, problems: &mut ConfigProblems) -> (TomlTable, bool) {
+    let before = problems.list().len();
+    let file = tree::parse(source, problems);
+    let mut broken = problems.list().len() > before;
+    spec::check(&file, main, problems);
+
+    let mut root = defaults(main, problems);
+    if let Some(TomlNode { value: TomlValue::String(name), origin }) = file.get("preset") {
+        match preset::find(name) {
+            Some(preset) => {
+                for preset in preset.layers() {
+                    let (name, text) = (preset.name.to_owned(), preset.text.to_owned());
+                    let source = Arc::new(ConfigSource { kind: SourceKind::Preset, name, text });
+                    let layer = tree::parse(&source, problems);
+                    spec::check(&layer, false, problems);
+                    root.overlay(layer, &spec::identity);
+                }
+            }
+            None => {
+                let names = preset::ALL.iter().map(|preset| preset.name);
+                problems.add(origin, format!("there is no preset `{name}`"), Some(expected(name, names)));
+                broken = true;
+            }
+        }
+    }
+    root.overlay(file, &spec::identity);
+    (root, broken)
+}
+
+/// What a pipeline without a name is called: after its preset, and without one after nothing in particular.
+fn name_of(root: &TomlTable) -> String {
+    match root.get("preset") {
+        Some(TomlNode { value: TomlValue::String(preset), .. }) => preset.clone(),
+        _ => NAMELESS.to_owned(),
+    }
+}
+
+const NAMELESS: &str = "main";
+
+fn name_from_preset(root: &mut TomlTable) {
+    if root.get("name").is_none() {
+        let node = root.get("preset").cloned().unwrap_or_else(|| TomlNode {
+            value: TomlValue::String(NAMELESS.to_owned()),
+            origin: default_origin("\"main\""),
+        });
+        let key_origin = node.origin.clone();
+        root.entries.insert(0, TomlEntry { key: "name".to_owned(), key_origin, node });
+    }
+}

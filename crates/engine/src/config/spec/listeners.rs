@@ -1,0 +1,308 @@
+//! Where clients are listened to.
+
+use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
+
+/// The protocols of listeners.
+const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy", "grpc"];
+
+/// The protocols of mail servers, and which of them hand over whole messages, or take one of our replies.
+const MAIL: &[&str] = &["milter", "policy", "rspamd", "spamc"];
+const MESSAGES: &[&str] = &["milter", "rspamd", "spamc"];
+const REPLYING: &[&str] = &["milter", "policy", "rspamd"];
+const ENVELOPES: &[&str] = &["milter", "policy"];
+
+/// What a mail server can be asked to do.
+const REPLY: SettingType =
+    SettingType::Choice(&["pass", "tag", "quarantine", "redirect", "reject", "defer", "discard"]);
+
+/// What a mail server is asked to do for each action.
+const REPLIES: &[SettingSpec] = &[
+    setting(
+        "accept",
+        REPLY,
+        None,
+        "Unless given: `pass`, delivered with header fields that say what was found",
+    ),
+    setting("tag", REPLY, None, "Unless given: `tag`, delivered with header fields that call it spam"),
+    setting("quarantine", REPLY, None, "Unless given: `quarantine`, held in the mail server's queue"),
+    setting("reject", REPLY, None, "Unless given: `reject`, refused for good"),
+    setting("throttle", REPLY, None, "Unless given: `defer`, refused for now"),
+    setting("shadow", REPLY, None, "Unless given: `discard`, taken and delivered to nobody"),
+    setting("challenge", REPLY, None, "Unless given: `tag`"),
+    setting("review", REPLY, None, "Unless given: `tag`"),
+];
+
+pub(super) const SERVER: Section = Section {
+    name: "server",
+    form: SectionForm::Table,
+    node: true,
+    doc: "The HTTP listener.",
+    settings: &[
+        setting(
+            "listen",
+            SettingType::Socket,
+            Some("\"127.0.0.1:8377\""),
+            "Address and port. Any address but a loopback one needs a token",
+        ),
+        setting(
+            "tokens",
+            SettingType::List(&SettingType::Secret(16)),
+            Some("[]"),
+            "Bearer tokens of which a request must carry one, if there are any",
+        ),
+        setting("body_max", SettingType::Size(1 << 50), Some("\"32MiB\""), "Largest request body"),
+        setting("batch_max", SettingType::Integer(1, 1_000_000), Some("10000"), "Most events in one batch"),
+        setting(
+            "requests_max",
+            SettingType::Integer(1, 1_000_000),
+            Some("512"),
+            "Most requests at work at once; beyond it callers are told 503",
+        ),
+        setting(
+            "connections_max",
+            SettingType::Integer(1, 1_000_000),
+            Some("4096"),
+            "Most open connections; beyond it they wait to be accepted",
+        ),
+        setting(
+            "client_connections_max",
+            SettingType::Integer(1, 1_000_000),
+            Some("1000"),
+            "Most open connections of one address, and never more than three quarters of those for which there are file descriptors; beyond it they are closed at once",
+        ),
+        setting(
+            "timeout",
+            SettingType::Span,
+            Some("\"10s\""),
+            "Longest time for one request, reading its body included",
+        ),
+        setting(
+            "body_rate_min",
+            SettingType::Size(1 << 40),
+            Some("\"1KiB\""),
+            "Bytes that a body must bring on average in each second in which more of it is waited for, beyond `body_grace`: here, and on every listener that takes bodies. What comes slower is given up, over HTTP with 408. `0B` is any pace",
+        ),
+        setting(
+            "body_grace",
+            SettingType::Span,
+            Some("\"5s\""),
+            "Time for which a body is waited for whatever its pace",
+        ),
+    ],
+};
+
+pub(super) const LISTENER: Section = Section {
+    name: "listener",
+    form: SectionForm::List("name"),
+    node: true,
+    doc: "A socket on which mail servers, clients of Redis (`resp`), Envoy (`envoy`) or senders of batches (`grpc`) ask in a protocol of theirs.",
+    settings: &[
+        required("name", SettingType::Name, "Its name in the log and in metrics"),
+        required("protocol", SettingType::Choice(PROTOCOLS), "What is spoken there"),
+        required(
+            "listen",
+            SettingType::Endpoint,
+            "Address and port, or `unix:` and the path of a socket. Any address but a loopback one needs `clients`",
+        ),
+        setting(
+            "mode",
+            SettingType::FileMode,
+            Some("\"0660\""),
+            "Permissions of a unix socket: who may write may ask",
+        ),
+        setting(
+            "clients",
+            SettingType::List(&SettingType::Network),
+            Some("[]"),
+            "Networks whose hosts may ask over TCP, the own host included. Without any a loopback address is open to its host",
+        ),
+        setting(
+            "pipeline",
+            SettingType::Name,
+            None,
+            "Pipeline that decides; without it the first whose input is `message`, or for `resp` and `grpc` the first",
+        )
+        .only("protocol", &["milter", "policy", "rspamd", "spamc", "resp", "grpc"]),
+        setting("user", SettingType::Name, Some("\"default\""), "Name that goes with the `password`").only("protocol", &["resp"]),
+        setting(
+            "password",
+            SettingType::Secret(16),
+            None,
+            "What a client has to say (`AUTH`, `HELLO`) before anything else",
+        )
+        .only("protocol", &["resp"]),
+        setting(
+            "limits",
+            SettingType::List(&SettingType::Name),
+            Some("[]"),
+            "Limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. What is over is asked to come again",
+        )
+        .only("protocol", ENVELOPES),
+        setting(
+            "on_error",
+            SettingType::Choice(&["open", "closed"]),
+            Some("\"open\""),
+            "What becomes of a message that could not be decided on (`timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics or the journal are missing, the pipeline's `on_error` says what that means",
+        )
+        .only("protocol", MAIL),
+        setting("timeout", SettingType::Span, Some("\"5s\""), "Longest time for one decision").only("protocol", &["milter", "policy", "rspamd", "spamc", "resp", "envoy"]),
+        setting(
+            "idle",
+            SettingType::Span,
+            Some("\"10m\""),
+            "Time after which a connection is closed on which nothing comes",
+        ),
+        setting(
+            "learn",
+            SettingType::Bool,
+            Some("false"),
+            "Whether all who may connect may also say what messages or events are: `spamc` and `rspamc` learn, `TOLL.LEARN` does. With one of the node's `tokens` as password `rspamc` may in any case, with the `password` clients of `resp`",
+        )
+        .only("protocol", &["rspamd", "spamc", "resp"]),
+        setting(
+            "ticket",
+            SettingType::Bool,
+            Some("true"),
+            "Whether messages get a field `X-Tollhouse-Id`, by which reports on them (`/v1/report`) find the decision. One that a message brings is taken away in any case, but for mail to `[report_addresses]` alone",
+        )
+        .only("protocol", MESSAGES),
+        setting(
+            "body_max",
+            SettingType::Size(1 << 50),
+            Some("\"32MiB\""),
+            "Longest part of a message that is kept to be judged; all that is at work, requests to `[server]` included, takes at most eight of its `body_max`",
+        )
+        .only("protocol", &["milter", "rspamd", "spamc", "resp"]),
+        setting(
+            "oversize",
+            SettingType::Choice(&["judge", "error"]),
+            Some("\"judge\""),
+            "A message beyond `body_max`: judged by its first part, or as `on_error` says",
+        )
+        .only("protocol", MESSAGES),
+        setting(
+            "connections_max",
+            SettingType::Integer(1, 1_000_000),
+            Some("1000"),
+            "Most open connections; beyond it they wait to be accepted",
+        ),
+        setting(
+            "client_connections_max",
+            SettingType::Integer(1, 1_000_000),
+            Some("500"),
+            "Most open connections of one address; beyond it they are closed at once",
+        ),
+        setting(
+            "act",
+            SettingType::Choice(&["enforce", "tag", "none"]),
+            Some("\"enforce\""),
+            "`enforce`: the mail server is told what `replies` say; `tag`: header fields at most, and every message passes; `none`: every message passes as it is, so that only statistics and journal tell what would have been done",
+        )
+        .only("protocol", MAIL),
+        setting(
+            "replies",
+            SettingType::Table(REPLIES),
+            None,
+            "What the mail server is asked to do for an action, where that is not the usual",
+        )
+        .only("protocol", MAIL),
+        setting(
+            "counts",
+            SettingType::Choice(&["refused", "always"]),
+            Some("\"refused\""),
+            "Count and log messages that are refused there (`refused`), since a milter counts the others later, or every one (`always`), where no milter follows",
+        )
+        .only("protocol", &["policy"]),
+        setting("quarantine_to", SettingType::Text, None, "Address of the mailbox to which `redirect` delivers").only("protocol", ENVELOPES),
+        setting(
+            "reject_text",
+            SettingType::Text,
+            Some("\"5.7.1 Message refused, reference {id}\""),
+            "Status and text of a refusal; `{id}` is the decision's id",
+        )
+        .only("protocol", REPLYING),
+        setting(
+            "defer_text",
+            SettingType::Text,
+            Some("\"4.7.1 Not now, please try again later\""),
+            "Status and text that ask to come again",
+        )
+        .only("protocol", REPLYING),
+    ],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::super::SettingCondition;
+    use super::*;
+    use crate::config::{Config, Overrides};
+
+    /// A value that fits.
+    fn sample(setting: &SettingSpec) -> String {
+        if let Some(default) = setting.default {
+            return default.to_owned();
+        }
+        match setting.shape {
+            SettingType::Secret(_) => "\"0123456789abcdef\"".to_owned(),
+            SettingType::Table(_) => "{ tag = \"pass\" }".to_owned(),
+            SettingType::Name => "\"mail\"".to_owned(),
+            _ => "\"quarantine@example.org\"".to_owned(),
+        }
+    }
+
+    fn problems(protocol: &str, more: &str) -> Vec<String> {
+        let text = format!(
+            "preset = \"mail\"\n[[listener]]\nname = \"l\"\nprotocol = \"{protocol}\"\nlisten = \"[::1]:0\"\n{more}\n"
+        );
+        let config = Config::from_text("t.toml", &text, &Overrides::default());
+        let (problems, _) = config.problems();
+        problems.list().iter().map(ToString::to_string).collect()
+    }
+
+    /// Every setting says for which protocols it is, and is refused, where it stands, for all others.
+    #[test]
+    fn settings_that_do_nothing_are_refused() {
+        const FOR_ALL: [&str; 8] = [
+            "name",
+            "protocol",
+            "listen",
+            "mode",
+            "clients",
+            "connections_max",
+            "client_connections_max",
+            "idle",
+        ];
+        for setting in LISTENER.settings {
+            assert_eq!(setting.only.is_none(), FOR_ALL.contains(&setting.key), "{}", setting.key);
+            let Some(SettingCondition { key: "protocol", values: words }) = setting.only else { continue };
+            assert!(words.iter().all(|word| PROTOCOLS.contains(word)), "{}", setting.key);
+            for protocol in PROTOCOLS {
+                let found = problems(protocol, &format!("{} = {}", setting.key, sample(setting)));
+                if words.contains(protocol) {
+                    assert!(found.is_empty(), "{protocol} {}: {found:?}", setting.key);
+                } else {
+                    assert_eq!(found.len(), 1, "{protocol} {}: {found:?}", setting.key);
+                    let told = format!("`{}` does nothing where `protocol` is `{protocol}`", setting.key);
+                    assert!(found[0].contains(&told) && found[0].contains("t.toml:6"), "{}", found[0]);
+                }
+            }
+        }
+        // What is said elsewhere than in a file is refused, too.
+        let flags = [("protocol", "milter"), ("listen", "[::1]:0"), ("password", "0123456789abcdef")];
+        let flags = flags.map(|(key, value)| (format!("listener.m.{key}"), value.to_owned())).to_vec();
+        let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
+        assert_eq!(config.problems().0.list().len(), 1);
+    }
+
+    #[test]
+    fn settings_of_a_cluster_need_one() {
+        let check = |text: &str, expected: usize| {
+            let text = format!("preset = \"mail\"\n[ledger]\n{text}\n");
+            let config = Config::from_text("t.toml", &text, &Overrides::default());
+            assert_eq!(config.problems().0.list().len(), expected, "{text}");
+        };
+        check("memory = \"64MiB\"", 0);
+        check("nodes = [\"a:1\"]\nflush = \"2s\"", 2);
+        check("home = \"cluster\"\nnodes = [\"a:1\"]\nflush = \"2s\"", 0);
+    }
+}

@@ -1,0 +1,180 @@
+//! What events are judged by.
+
+use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, setting};
+
+/// The words for a rule's mode.
+const MODES: &[&str] = &["enforce", "shadow", "off"];
+
+const SET_TYPES: &[&str] = &["string", "domain", "integer", "ip"];
+
+/// A row that a rule is tried on.
+const TEST: &[SettingSpec] = &[
+    required(
+        "facts",
+        SettingType::Facts,
+        "Facts and readings as rules name them, and their values; ages as text such as `\"2h\"`. What is not named is missing",
+    ),
+    required("fires", SettingType::Bool, "Whether the rule is to fire"),
+];
+
+pub(super) const CONSTANTS: Section = Section {
+    name: "constants",
+    form: SectionForm::Map,
+    node: false,
+    doc: "Values that conditions can name.",
+    settings: &[required("NAME", SettingType::Constant, "Value: a number, a text, true or false, or a list")],
+};
+
+pub(super) const EXPRESSIONS: Section = Section {
+    name: "expressions",
+    form: SectionForm::Map,
+    node: false,
+    doc: "Parts of conditions under a name. They can use each other, but none itself.",
+    settings: &[required("NAME", SettingType::Text, "Expression in the rule language, of any type")],
+};
+
+pub(super) const SET: Section = Section {
+    name: "set",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "Many constants of one type that conditions seek a value in, written out or in a file.",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as in `mail.from_domain in freemail`"),
+        required(
+            "type",
+            SettingType::Choice(SET_TYPES),
+            "What it holds. `domain`: names, each with all below it; `ip`: addresses and networks",
+        ),
+        setting("values", SettingType::List(&SettingType::Entry), None, "Its entries"),
+        setting(
+            "file",
+            SettingType::Text,
+            None,
+            "Instead of `values`: a file of one entry a line, relative to this file; empty lines and those that begin with `#` or `;` are left out, and but for strings what follows a blank, too",
+        ),
+        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+    ],
+};
+
+pub(super) const PHRASES: Section = Section {
+    name: "phrases",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](phrases.md).",
+    settings: &[
+        required(
+            "name",
+            SettingType::Name,
+            "Its name, as in `phrases.NAME.weight > 3`: letters, digits and `_`",
+        ),
+        required(
+            "files",
+            SettingType::List(&SettingType::Text),
+            "Its files, relative to this file: one entry a line, its class, weight, phrase and, if it has an end, date, with tabs between; empty lines and those that begin with `#` are left out",
+        ),
+        required("classes", SettingType::List(&SettingType::Name), "The classes that entries may have"),
+        required(
+            "of",
+            SettingType::List(&SettingType::Text),
+            "The facts in which it looks: texts and lists of texts",
+        ),
+        setting(
+            "words",
+            SettingType::Bool,
+            Some("true"),
+            "Whether a phrase is found only as whole words; scripts without blanks between words have none",
+        ),
+        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+    ],
+};
+
+pub(super) const MODEL: Section = Section {
+    name: "model",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](models.md).",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as in `model('spam') > 0.9`"),
+        required("file", SettingType::Text, "Its file, `.cbm` or CatBoost's JSON, relative to this file"),
+        setting(
+            "mode",
+            SettingType::Choice(MODES),
+            Some("\"enforce\""),
+            "`enforce`; `shadow`: computed and journalled, and only rules that are in shadow may read it; `off`: only checked",
+        ),
+        setting("description", SettingType::Text, Some("\"\""), "What it says, for people"),
+    ],
+};
+
+pub(super) const GROUP: Section = Section {
+    name: "group",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "Rules that add to the score together.",
+    settings: &[
+        required("name", SettingType::Name, "Its name"),
+        setting("cap", SettingType::Float, None, "What its rules add together at most, from 0 up"),
+        setting("floor", SettingType::Float, None, "What its rules add together at least, from 0 down"),
+        setting("description", SettingType::Text, Some("\"\""), "What its rules have in common, for people"),
+    ],
+};
+
+pub(super) const RULE: Section = Section {
+    name: "rule",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "A condition over the facts, what it adds to the score, and what else it does.",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as verdicts give it"),
+        required("when", SettingType::Text, "Condition in the rule language"),
+        required(
+            "score",
+            SettingType::Float,
+            "What it adds to the score when the condition holds; may be negative",
+        ),
+        setting(
+            "share",
+            SettingType::Text,
+            None,
+            "A number in the rule language, cut to 0 to 1: the part of `score` that is added; nothing where it is missing",
+        ),
+        setting(
+            "description",
+            SettingType::Text,
+            Some("\"\""),
+            "What it finds and why that matters, for people",
+        ),
+        setting(
+            "mode",
+            SettingType::Choice(MODES),
+            Some("\"enforce\""),
+            "`enforce`; `shadow`: evaluated and journalled, changes nothing; `off`",
+        ),
+        setting("group", SettingType::Name, None, "Group within whose bounds its score counts"),
+        setting(
+            "effects",
+            SettingType::List(&SettingType::Text),
+            None,
+            "What else it does when it fires: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+        ),
+        setting("owner", SettingType::Text, None, "Who answers for it, for people"),
+        setting("expires", SettingType::Time, None, "From this time of events on it is off"),
+        setting(
+            "test",
+            SettingType::List(&SettingType::Table(TEST)),
+            None,
+            "Rows on which it must fire, or not, for the configuration to be accepted",
+        ),
+    ],
+};
+
+pub(super) const BAND: Section = Section {
+    name: "band",
+    form: SectionForm::List("action"),
+    node: false,
+    doc: "The action from a score upwards. Below the lowest band events are accepted.",
+    settings: &[
+        required("at", SettingType::Float, "Lowest score of the band"),
+        required("action", SettingType::Choice(ACTIONS), "What the caller is asked to do"),
+    ],
+};

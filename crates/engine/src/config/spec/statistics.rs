@@ -1,0 +1,215 @@
+//! What is counted of events, and what is kept of each key.
+
+use super::{ACTIONS, KIND_MAX, Section, SectionForm, SettingSpec, SettingType, required, setting};
+
+/// What a track keeps, but for decayed sums.
+const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
+
+/// Most keys that a sketch is made for.
+const SKETCH_KEYS_MAX: i64 = 100_000_000_000;
+
+const PRECISION: SettingType =
+    SettingType::Integer(stats::Measure::PRECISION_MIN as i64, stats::Measure::PRECISION_MAX as i64);
+
+/// A sketch in front of a statistic.
+const ADMIT: &[SettingSpec] = &[
+    required("after", SettingType::Sightings, "The sighting that admits a key"),
+    required(
+        "rotate",
+        SettingType::Span,
+        "How long a sighting counts at most; within half of it, it always does",
+    ),
+    setting(
+        "memory",
+        SettingType::Size(1 << 40),
+        None,
+        "Memory of the sketch, taken from that of `[ledger]`; 12 bytes for each key seen within `rotate` let at most one in a hundred in too early",
+    ),
+    setting(
+        "keys",
+        SettingType::Integer(1, SKETCH_KEYS_MAX),
+        None,
+        "Instead of `memory`: different keys expected within `rotate`, of which one in a hundred may be admitted too early",
+    ),
+    setting(
+        "kinds",
+        SettingType::List(&SettingType::Name),
+        None,
+        "Those of the statistic's `keys` that stand behind it; without it all of them. Distinct values are counted of those that are admitted, too",
+    ),
+];
+
+pub(super) const KIND: Section = Section {
+    name: "kind",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "A kind of piece that is counted.",
+    settings: &[
+        required("name", SettingType::Name, "Name by which statistics and rules call it"),
+        required(
+            "number",
+            SettingType::Integer(1, KIND_MAX),
+            "Number under which its keys are stored. It must never change its meaning",
+        ),
+        required("of", SettingType::Name, "Fact whose value, or each of whose values, is a piece"),
+        setting(
+            "normalise",
+            SettingType::Choice(&["exact", "text", "address", "host"]),
+            Some("\"exact\""),
+            "How a piece is normalised before it is hashed",
+        ),
+        setting(
+            "when",
+            SettingType::Text,
+            None,
+            "Condition over the facts of the first two stages; an event for which it does not hold has no key of this kind",
+        ),
+        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+    ],
+};
+
+pub(super) const STATISTIC: Section = Section {
+    name: "statistic",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "What is kept for each key of the kinds it names: either counters over windows (`counts` and `windows`) or a track of a few fixed values (`track` and `keep`).",
+    settings: &[
+        required("name", SettingType::Name, "Its name"),
+        required(
+            "keys",
+            SettingType::List(&SettingType::Name),
+            "Kinds whose keys have it; a kind has one statistic at most",
+        ),
+        setting(
+            "counts",
+            SettingType::List(&SettingType::Name),
+            None,
+            "Names of its counters; first and last time are kept beside them",
+        ),
+        setting(
+            "windows",
+            SettingType::List(&SettingType::Text),
+            None,
+            "Tiers of buckets such as `10m x 144`: a fine one and, optionally, a coarse one into which it rolls up",
+        ),
+        setting(
+            "readings",
+            SettingType::List(&SettingType::Span),
+            Some("[]"),
+            "Trailing windows that are read for every event and journalled, beside those that rules ask for",
+        ),
+        setting(
+            "track",
+            SettingType::List(&SettingType::Choice(COLUMNS)),
+            None,
+            "Instead of `counts` and `windows`: what is kept over all events of a key. All of it is read for every event and journalled",
+        ),
+        setting(
+            "value",
+            SettingType::Name,
+            None,
+            "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over",
+        ),
+        setting(
+            "decay",
+            SettingType::List(&SettingType::Span),
+            None,
+            "Half-lives, at most four, of a track's decayed sums: of `value` where there is one, else of the number of events",
+        ),
+        setting(
+            "keep",
+            SettingType::Span,
+            None,
+            "How long a key is kept after its last event. Needed for a track; without it counters are kept as long as the longest tier",
+        ),
+        setting(
+            "admit",
+            SettingType::Table(ADMIT),
+            None,
+            "A sketch in front: a key costs nothing of its own until it was seen so often",
+        ),
+    ],
+};
+
+pub(super) const DISTINCT: Section = Section {
+    name: "distinct",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "A count of distinct values for each key of a kind.",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as in `distinct('rcpts', '1d')`"),
+        required(
+            "number",
+            SettingType::Integer(1, KIND_MAX),
+            "Number under which it is stored, beside those of the kinds",
+        ),
+        required("per", SettingType::Name, "Kind for each of whose keys values are counted"),
+        required("of", SettingType::Name, "Fact whose values are counted"),
+        required(
+            "window",
+            SettingType::Text,
+            "Period, such as `1d`, or `1d x 7` to keep seven before the current one",
+        ),
+        setting(
+            "method",
+            SettingType::Choice(&["exact", "approximate"]),
+            Some("\"exact\""),
+            "`exact`: paired shingles, one stored mark for each value of each key; `approximate`: a HyperLogLog for each key and period",
+        ),
+        setting(
+            "precision",
+            PRECISION,
+            None,
+            "Of an approximate count, 12 unless given: the standard error is `1.04 / sqrt(2^precision)`, 1.6 % for 12",
+        ),
+    ],
+};
+
+pub(super) const LABEL: Section = Section {
+    name: "label",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "A label that rules put on keys for a time, and that later events of the key show.",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as in `ip.marked('scanner')`"),
+        required(
+            "number",
+            SettingType::Integer(1, KIND_MAX),
+            "Number under which it is stored, beside those of the kinds",
+        ),
+        required("of", SettingType::Name, "Kind whose keys can have it"),
+        required("keep", SettingType::Span, "How long it can hold at most"),
+        setting(
+            "decision",
+            SettingType::Name,
+            None,
+            "What enforcement points are told to do with keys that have it, such as `ban` or `captcha`: they poll `/v1/decisions/stream`, and the piece is kept in the data directory until the label ends",
+        ),
+        setting("description", SettingType::Text, Some("\"\""), "What it says of a key, for people"),
+    ],
+};
+
+pub(super) const OBSERVE: Section = Section {
+    name: "observe",
+    form: SectionForm::Table,
+    node: false,
+    doc: "What every event counts, whatever its verdict.",
+    settings: &[setting(
+        "add",
+        SettingType::List(&SettingType::Name),
+        Some("[\"seen\"]"),
+        "Counters that go up by one for each key of an event, where its statistic has them",
+    )],
+};
+
+pub(super) const SETTLE: Section = Section {
+    name: "settle",
+    form: SectionForm::Map,
+    node: false,
+    doc: "What a verdict counts: a counter, and the actions that add to it.",
+    settings: &[required(
+        "COUNTER",
+        SettingType::List(&SettingType::Choice(ACTIONS)),
+        "Actions after which the counter goes up by one",
+    )],
+};

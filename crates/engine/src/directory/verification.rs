@@ -1,0 +1,236 @@
+//! Whether all that a data directory holds can still be read.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use event::{Secret, Span, Time};
+use stats::{Ledger, LedgerError};
+use store::LogLosses;
+
+use super::{Directory, DirectoryError, LooseModes, Missing, io_error};
+use crate::{Config, EngineOpenError, Overrides, Plan, journal};
+
+/// What is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryPart {
+    /// The ledger's files.
+    Ledger,
+    /// The journal's files.
+    Journal,
+}
+
+/// What [`Directory::verify`] found.
+#[derive(Debug, Default)]
+pub struct DirectoryVerification {
+    /// The secret cannot be used.
+    pub secret: Option<DirectoryError>,
+    /// What the ledger's files hold; `None` if it cannot be opened.
+    pub ledger: Option<stats::LedgerVerification>,
+    /// Why the ledger cannot be opened.
+    pub ledger_error: Option<LedgerError>,
+    /// Bytes of a torn tail, which a crash leaves: nothing that was promised.
+    pub ledger_torn_bytes: u64,
+    /// Files of the ledger with what was put aside, of torn tails or by a repair, and their bytes.
+    pub ledger_kept: Vec<(String, u64)>,
+    /// What was skipped when the ledger was opened, and may have been tidied away since.
+    pub ledger_skipped: LogLosses,
+    /// Files of the ledger that only repeat what others say, and were made anew.
+    pub ledger_made_anew: Vec<String>,
+    /// What the journal's files hold.
+    pub journal: journal::JournalVerification,
+    /// Other files that are not as they were written, or cannot be used, and why.
+    pub settings: Vec<(PathBuf, String)>,
+    /// Files that once were there.
+    pub missing: Vec<Missing>,
+    /// What others than the owner can get at: nothing is lost by that.
+    pub exposed: LooseModes,
+}
+
+/// What [`Directory::repair`] did.
+#[derive(Debug, Default)]
+pub struct Repairs {
+    /// Segments of the journal that were written anew.
+    pub journal: Vec<journal::SegmentRepair>,
+    /// Damaged segments of the ledger, which are kept under these names; all that could be had of them was written anew.
+    pub ledger: Vec<PathBuf>,
+    /// Segments of the ledger that are gone, and not missed any more.
+    pub missing: Vec<String>,
+    /// Keys of the ledger that were let go of, as their newest event lay ahead of the time.
+    pub freed: u64,
+    /// How far ahead that was.
+    pub ahead: stats::Ahead,
+}
+
+impl DirectoryVerification {
+    /// Whether nothing is lost.
+    pub fn is_sound(&self) -> bool {
+        let DirectoryVerification {
+            secret,
+            ledger,
+            ledger_error,
+            ledger_skipped,
+            journal,
+            settings,
+            missing,
+            ..
+        } = self;
+        secret.is_none()
+            && settings.is_empty()
+            && missing.is_empty()
+            && ledger_error.is_none()
+            && ledger.as_ref().is_none_or(stats::LedgerVerification::is_sound)
+            && ledger_skipped.is_empty()
+            && journal.is_sound()
+    }
+}
+
+impl Directory {
+    /// Reads all files, checks every checksum, that every key's image is where it should be and is a cell of its
+    /// definition, and that every row has its description. The directory is locked meanwhile. Of a crash before, the
+    /// ledger's torn tail is put aside, as by any opening; nothing else changes. With `now` statistics are looked for that lie
+    /// ahead of it. `progress` hears of bytes read and of all bytes.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what the device says. What is damaged is in
+    /// the answer.
+    pub fn verify(
+        &self,
+        now: Option<Time>,
+        progress: &mut dyn FnMut(DirectoryPart, u64, u64),
+    ) -> Result<DirectoryVerification, EngineOpenError> {
+        let secret = self.secret();
+        let fingerprint = secret.as_ref().ok().map(Secret::fingerprint);
+        let latest = now.map(|now| self.latest(now));
+        let mut verified = self.verify_data(fingerprint, latest, progress)?;
+        verified.secret = secret.err();
+        self.look_at_settings(&mut verified);
+        verified.exposed = self.exposed();
+        Ok(verified)
+    }
+
+    /// Writes anew what can be had of damaged files, and keeps these beside. What is missing is not missed any more. Keys whose
+    /// newest event lies ahead of `now` are let go of: their limits are open again, their counts begin anew.
+    ///
+    /// # Errors
+    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what cannot be read or written.
+    pub fn repair(&self, now: Time) -> Result<Repairs, EngineOpenError> {
+        let secret = self.secret()?.fingerprint();
+        let mut repaired = Repairs::default();
+        let lock = store::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
+        repaired.journal = journal::repair(&self.journal_path(), secret)?;
+        self.note_contents()?;
+        drop(lock);
+        self.repair_ledger(now, &mut repaired)?;
+        Ok(repaired)
+    }
+
+    fn repair_ledger(&self, now: Time, repaired: &mut Repairs) -> Result<(), EngineOpenError> {
+        let latest = Some(self.latest(now));
+        let (ledger, recovery) = self.open_ledger(None)?;
+        let found = ledger.verify(latest, &mut |_, _| {})?;
+        let losses = [&recovery.losses, &found.files.losses];
+        let damaged: BTreeSet<String> =
+            losses.iter().flat_map(|losses| &losses.ranges).map(|range| range.segment.clone()).collect();
+        if found.is_sound() && recovery.losses.is_empty() {
+            ledger.close()?;
+            return Ok(());
+        }
+        for name in &damaged {
+            let path = self.ledger_path().join(name);
+            repaired.ledger.push(disk::keep_damaged(&path).map_err(io_error(&path))?);
+        }
+        repaired.freed = ledger.repair(damaged.into_iter().collect(), latest)?;
+        repaired.ahead = found.ahead;
+        repaired.missing = found.files.losses.missing;
+        Ok(ledger.close()?)
+    }
+
+    /// The latest time that an event may have: as far ahead as pipelines allow.
+    fn latest(&self, now: Time) -> Time {
+        const UNKNOWN: Span = Span::hours(1);
+        let plan = Plan::compile(&Config::load(&self.config_path(), &Overrides::default()));
+        let skew = |plan: Plan| plan.pipelines.iter().map(|pipeline| pipeline.skew_max).max();
+        now + plan.ok().and_then(skew).unwrap_or(UNKNOWN)
+    }
+
+    /// Files beside the ledger's that have what was put aside.
+    fn kept_of_ledger(&self) -> Vec<(String, u64)> {
+        let entries = std::fs::read_dir(self.ledger_path()).into_iter().flatten().flatten();
+        let kept = entries.filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let is_kept = name.ends_with(".torn") || name.ends_with(".damaged");
+            is_kept.then(|| entry.metadata().ok().map(|metadata| (name, metadata.len())))?
+        });
+        let mut kept: Vec<(String, u64)> = kept.collect();
+        kept.sort_unstable();
+        kept
+    }
+
+    /// Looks at all that is neither ledger nor journal.
+    fn look_at_settings(&self, verified: &mut DirectoryVerification) {
+        let DirectoryVerification { settings: into, missing, journal, .. } = verified;
+        match self.missing() {
+            // A list that is missing beside segments is told with these.
+            Ok(files) => {
+                let is_told = |file: &Missing| file.file.starts_with("journal/") && journal.segments > 0;
+                *missing = files.into_iter().filter(|file| !is_told(file)).collect();
+            }
+            Err(error) => into.push(error.parts()),
+        }
+        if self.lacks_contents() {
+            let why = "missing: whether another file is cannot be known; the next start makes it anew";
+            into.push((self.path().join("contents.json"), why.to_owned()));
+        }
+        into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
+        into.extend(crate::reload::check_history(&self.rules_path()));
+        let labels = self.ban_list_path();
+        match crate::ban_list::damaged_lines(&labels) {
+            Ok(0) => {}
+            Ok(lines) => into.push((labels, format!("{lines} labels cannot be read"))),
+            Err(error) => into.push((labels, error.to_string())),
+        }
+        let path = self.config_path();
+        // A snapshot may have none.
+        if path.exists()
+            && let Err(problems) = Plan::compile(&Config::load(&path, &Overrides::default()))
+        {
+            into.push((path, problems.to_string()));
+        }
+    }
+
+    /// The same of ledger and journal alone, under the secret of this fingerprint, if there is one.
+    pub(super) fn verify_data(
+        &self,
+        secret: Option<u64>,
+        latest: Option<Time>,
+        progress: &mut dyn FnMut(DirectoryPart, u64, u64),
+    ) -> Result<DirectoryVerification, EngineOpenError> {
+        let mut verified = DirectoryVerification::default();
+        let ledger = match self.open_ledger(None) {
+            Ok((ledger, recovery)) => {
+                verified.ledger_torn_bytes = recovery.truncated_bytes;
+                verified.ledger_kept = self.kept_of_ledger();
+                verified.ledger_skipped = recovery.losses;
+                verified.ledger_made_anew = recovery.hints_ignored;
+                let list = recovery.manifest_made_anew.then(|| store::log::MANIFEST.to_owned());
+                verified.ledger_made_anew.extend(list);
+                verified.ledger =
+                    Some(ledger.verify(latest, &mut |done, all| progress(DirectoryPart::Ledger, done, all))?);
+                Some(ledger)
+            }
+            Err(EngineOpenError::Ledger(error)) => {
+                verified.ledger_error = Some(error);
+                None
+            }
+            Err(other) => return Err(other),
+        };
+        // The ledger's lock is that of the whole directory.
+        let path = self.journal_path();
+        verified.journal =
+            journal::verify(&path, secret, &mut |done, all| progress(DirectoryPart::Journal, done, all))?;
+        if let Some(ledger) = ledger {
+            ledger.close()?;
+        }
+        Ok(verified)
+    }
+}

@@ -1,0 +1,396 @@
+//! What a decision was made of, with names instead of numbers and slots.
+
+use std::collections::HashMap;
+
+use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
+use judge::catboost::ModelScratch;
+use judge::{Mode, NearMiss, Rule, Verdict};
+use stats::{Quality, Reading};
+
+use crate::directory::Directory;
+use crate::id::RecordId;
+use crate::journal::{DecisionRow, JournalArchive, KeyReading, Record, VersionDescription};
+use crate::plan::{ModelPlan, Pipeline, Plan, RuleLimit};
+use crate::stage::observe::ObservedEvent;
+use crate::{EngineError, aggregate, reload};
+
+/// A decision, or an event that was only counted, laid open.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    /// The decision; `None` for an event that was not judged.
+    pub id: Option<RecordId>,
+    /// The pipeline.
+    pub pipeline: String,
+    /// Its version.
+    pub version: String,
+    /// The caller's name for the event.
+    pub event_id: Option<String>,
+    /// When it happened.
+    pub time: Time,
+    /// When it arrived.
+    pub arrival: Time,
+    /// An event of this id had been counted before.
+    pub duplicate: bool,
+    /// Every fact that has a value, readings included, in the order in which the stages fill them.
+    pub facts: Vec<(String, Value)>,
+    /// The keys with what was known of them before the event.
+    pub keys: Vec<ExplainedKey>,
+    /// What was decided; `None` for an event that was not judged.
+    pub verdict: Option<Verdict>,
+    /// The description of each rule that the verdict or `closest` names.
+    pub descriptions: HashMap<String, String>,
+    /// What each reason adds to the score, in their order: less than its own score where a group's bounds say so.
+    /// `None` where it is not known.
+    pub counted: Option<Vec<f64>>,
+    /// The rules that came closest to firing, closest first.
+    pub closest: Vec<ExplainedNearMiss>,
+    /// The limits that are for some events only, and whether for this one.
+    pub limits: Vec<ExplainedLimit>,
+    /// What models said, and which facts and readings made them say it.
+    pub models: Vec<ExplainedModel>,
+    /// What classifiers know by now of the event's tokens.
+    pub classifiers: Vec<ExplainedClassifier>,
+    /// Why `closest` and `models` are empty, or are not all that there is to tell.
+    pub unknown: Option<&'static str>,
+}
+
+/// A rule that did not fire: see [`judge::NearMiss`].
+#[derive(Clone, Debug)]
+pub struct ExplainedNearMiss {
+    /// Its name.
+    pub rule: String,
+    /// How seriously it is taken.
+    pub mode: Mode,
+    /// Its own score.
+    pub score: f64,
+    /// What was missing.
+    pub miss: NearMiss,
+}
+
+/// A limit that is for some events only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainedLimit {
+    /// Its name.
+    pub limit: String,
+    /// The condition under which events take from it.
+    pub when: String,
+    /// The fewest parts of the condition that would have to be otherwise for the event to take from it, and what they were;
+    /// `None` is missing. None where it took.
+    pub unmet: Vec<(String, Option<bool>)>,
+}
+
+/// What a model said of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedModel {
+    /// What rules call what it said: the model, or the class or target that it gave most to.
+    pub name: String,
+    /// What it said, as it was logged.
+    pub output: f64,
+    /// The raw value that this is made of: the sum of `expected`, of the contributions and of `others`.
+    pub raw: f64,
+    /// The raw value that is expected of no event in particular.
+    pub expected: f64,
+    /// The features that moved it most, each with its value, `None` where missing, and what it added: exact Shapley
+    /// values. The one that moved it most first.
+    pub contributions: Vec<(String, Option<Value>, f64)>,
+    /// What all other features added.
+    pub others: f64,
+}
+
+/// What a classifier knows of an event's tokens now, which need not be what it knew then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedClassifier {
+    /// Its name.
+    pub name: String,
+    /// The probability that it gives now.
+    pub probability: f64,
+    /// The tokens that move it most, the one that does most first.
+    pub tokens: Vec<ExplainedToken>,
+    /// What all other tokens add to the log-odds.
+    pub others: f64,
+}
+
+/// What a classifier knows of a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedToken {
+    /// What it is of, how it was cut, and what was cut.
+    pub token: String,
+    /// Bad events that had it.
+    pub bad: i64,
+    /// Good events that had it.
+    pub good: i64,
+    /// What it adds to the log-odds.
+    pub adds: f64,
+}
+
+/// Rules that did not fire that are shown.
+const CLOSEST: usize = 5;
+/// Features of a model that are shown.
+const FEATURES: usize = 8;
+
+/// A key and its reading.
+#[derive(Clone, Debug)]
+pub struct ExplainedKey {
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The hashed piece, unless its fact is not journalled.
+    pub piece: Option<String>,
+    /// Its hash.
+    pub shingle: Shingle,
+    /// Whether the reading can be relied on.
+    pub quality: Quality,
+    /// First and last time anything was counted.
+    pub first: Option<Time>,
+    /// See `first`.
+    pub last: Option<Time>,
+    /// Counts that are not zero: counter, window, count.
+    pub counts: Vec<(String, Span, u64)>,
+    /// What a track knows of it beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    pub values: Vec<(String, Value)>,
+}
+
+impl Directory {
+    /// A past decision as the journal has it, with what the version that decided tells where it is in force or kept.
+    /// Nothing is locked: a server may run on the directory. Statistics are not asked, so nothing is told of classifiers.
+    ///
+    /// # Errors
+    /// [`EngineError::NoDecision`] for one that is not in the files, and what cannot be read.
+    pub fn explain(&self, plan: &Plan, id: RecordId) -> Result<Explanation, EngineError> {
+        let archive = JournalArchive::open(&self.journal_path())?;
+        let Some(Record::Decision(row)) = archive.find(id)? else { return Err(EngineError::NoDecision(id)) };
+        let description = archive.description(&row.version)?;
+        let decided_by = reload::kept_pipeline(self, plan, &row.pipeline, &row.version);
+        Ok(Explanation::of_row(id, *row, &description, decided_by.as_deref(), &self.secret()?))
+    }
+}
+
+impl Explanation {
+    /// Of a decision that was logged. What the pipeline that decided can tell is told where it is at hand.
+    pub(crate) fn of_row(
+        id: RecordId,
+        row: DecisionRow,
+        description: &VersionDescription,
+        decided_by: Option<&Pipeline>,
+        secret: &Secret,
+    ) -> Explanation {
+        // A later release may have other columns.
+        let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
+        let facts = decided_by.map(|_| row.facts.clone());
+        let mut explanation = Explanation::of_row_alone(id, row, description, secret);
+        if let (Some(pipeline), Some(facts)) = (decided_by, facts) {
+            explanation.add_near_misses(&facts, pipeline);
+        }
+        explanation
+    }
+
+    fn of_row_alone(
+        id: RecordId,
+        row: DecisionRow,
+        description: &VersionDescription,
+        secret: &Secret,
+    ) -> Explanation {
+        let names: HashMap<&str, &str> =
+            description.rules.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let reasons = row.verdict.reasons.iter().chain(&row.verdict.shadow);
+        let descriptions = reasons
+            .filter_map(|reason| Some((reason.rule.clone(), (*names.get(reason.rule.as_str())?).to_owned())))
+            .collect();
+        Explanation {
+            id: Some(id),
+            keys: explain_keys(row.keys, &row.facts, description, secret),
+            facts: named(&Schema::from_columns(description.columns.clone()), &row.facts),
+            pipeline: row.pipeline,
+            version: row.version,
+            event_id: row.event_id,
+            time: row.time,
+            arrival: row.arrival,
+            duplicate: row.duplicate,
+            verdict: Some(row.verdict),
+            descriptions,
+            counted: None,
+            closest: Vec::new(),
+            limits: Vec::new(),
+            models: Vec::new(),
+            classifiers: Vec::new(),
+            unknown: Some("the configuration that decided is not at hand"),
+        }
+    }
+
+    /// Adds what only the pipeline that decided can tell, from the facts as they were logged.
+    pub(crate) fn add_near_misses(&mut self, facts: &Facts, pipeline: &Pipeline) {
+        let Some(verdict) = &self.verdict else { return };
+        let is_kept = |slot: Slot| pipeline.schema.column(slot).journalled;
+        let rules = &pipeline.rules;
+        let is_known = |rule: &Rule| rule.reads().all(|read| is_kept(read.slot));
+        self.closest = rules
+            .nearest(verdict, facts, CLOSEST, is_known)
+            .into_iter()
+            .filter_map(|miss| {
+                let rule = rules.rules().get(miss.rule)?;
+                self.descriptions.insert(rule.name.clone(), rule.description.clone());
+                Some(ExplainedNearMiss { rule: rule.name.clone(), mode: rule.mode, score: rule.score, miss })
+            })
+            .collect();
+        self.counted = Some(rules.counted(verdict));
+        self.limits = explain_limits(pipeline, facts, is_kept);
+        let mut scratch = ModelScratch::default();
+        let enabled = pipeline.models.iter().filter(|model| model.mode != Mode::Off);
+        let explained: Vec<Option<ExplainedModel>> =
+            enabled.map(|model| explain_model(model, facts, &pipeline.schema, &mut scratch)).collect();
+        let all_known = rules.rules().iter().all(is_known);
+        self.unknown = if explained.iter().any(Option::is_none) {
+            Some("a model takes facts that are not journalled, or its file has no weights of leaves")
+        } else if !all_known {
+            Some("rules that read facts which are not journalled are left out")
+        } else {
+            None
+        };
+        self.models = explained.into_iter().flatten().collect();
+    }
+
+    /// An event that was looked up as if it were to be decided.
+    pub(crate) fn of_peeked(observed: &ObservedEvent<'_>, secret: &Secret) -> Explanation {
+        let row = &observed.prepared.row;
+        let limits = explain_limits(&row.pipeline, &row.facts, |_| true);
+        Explanation { limits, ..Explanation::of_observed(observed, secret) }
+    }
+
+    /// An event that was only counted.
+    pub(crate) fn of_observed(observed: &ObservedEvent<'_>, secret: &Secret) -> Explanation {
+        let prepared = observed.prepared;
+        let keys = observed.known().map(|(key, reading)| KeyReading::new(key, &reading.to_reading()));
+        let pipeline = &prepared.row.pipeline;
+        Explanation {
+            id: None,
+            pipeline: pipeline.name.clone(),
+            version: pipeline.version.clone(),
+            event_id: prepared.row.event_id.clone(),
+            time: prepared.row.time,
+            arrival: prepared.row.arrival,
+            duplicate: observed.duplicate,
+            facts: named(&pipeline.schema, &prepared.row.facts),
+            keys: explain_keys(
+                keys.collect(),
+                &prepared.row.facts,
+                &VersionDescription::of(pipeline),
+                secret,
+            ),
+            verdict: None,
+            descriptions: HashMap::new(),
+            counted: None,
+            closest: Vec::new(),
+            limits: Vec::new(),
+            models: Vec::new(),
+            classifiers: Vec::new(),
+            unknown: None,
+        }
+    }
+}
+
+/// The limits of a pipeline whose conditions read nothing that is not there any more.
+fn explain_limits(pipeline: &Pipeline, facts: &Facts, is_kept: impl Fn(Slot) -> bool) -> Vec<ExplainedLimit> {
+    let limits = pipeline.limits.iter().filter_map(|RuleLimit { name, when }| {
+        let (condition, source) = when.as_ref()?;
+        condition.reads().iter().all(|read| is_kept(read.slot)).then(|| ExplainedLimit {
+            limit: name.clone(),
+            when: source.clone(),
+            unmet: condition.unmet(facts),
+        })
+    });
+    limits.collect()
+}
+
+/// None where the model does not say again what it said then: something that it took is not in the facts any more.
+fn explain_model(
+    plan: &ModelPlan,
+    facts: &Facts,
+    schema: &Schema,
+    scratch: &mut ModelScratch,
+) -> Option<ExplainedModel> {
+    /// What is computed again in the same way differs in nothing but rounding.
+    const SLACK: f64 = 1e-9;
+    let logged = |slot: Slot| match facts.get(slot) {
+        Some(Value::Float(float)) => Some(*float),
+        _ => None,
+    };
+    let raw = plan.bound().raw(facts, scratch).to_vec();
+    let mut again = vec![0.0; raw.len()];
+    plan.predict(&raw, &mut again);
+    let said: Vec<f64> = plan.slots().map(logged).collect::<Option<_>>()?;
+    let alike = |(said, again): (&f64, &f64)| (said - again).abs() <= SLACK * said.abs().max(1.0);
+    if said.len() != again.len() || !said.iter().zip(&again).all(alike) {
+        return None;
+    }
+    let (output, _) = said.iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let features = plan.model().features();
+    let all = plan.bound().contributions(facts, scratch).ok()?;
+    let of_output = all.chunks_exact(features.len() + 1).nth(output)?;
+    let (expected, of_features) = of_output.split_last()?;
+    let mut order: Vec<usize> = (0..features.len()).filter(|index| of_features[*index] != 0.0).collect();
+    order.sort_by(|a, b| of_features[*b].abs().total_cmp(&of_features[*a].abs()).then(a.cmp(b)));
+    let others = order.iter().skip(FEATURES).map(|index| of_features[*index]).sum();
+    let feature = |index: &usize| {
+        let name = features[*index].name.clone();
+        let value = schema.slot(&name).and_then(|slot| facts.get(slot)).cloned();
+        (name, value, of_features[*index])
+    };
+    Some(ExplainedModel {
+        name: plan.names().nth(output)?.to_owned(),
+        output: said[output],
+        raw: raw[output],
+        expected: *expected,
+        contributions: order.iter().take(FEATURES).map(feature).collect(),
+        others,
+    })
+}
+
+fn named(schema: &Schema, facts: &Facts) -> Vec<(String, Value)> {
+    let values = schema.columns().iter().zip(facts.values());
+    values.filter_map(|(column, value)| Some((column.name.clone(), value.clone()?))).collect()
+}
+
+fn explain_keys(
+    keys: Vec<KeyReading>,
+    facts: &Facts,
+    description: &VersionDescription,
+    secret: &Secret,
+) -> Vec<ExplainedKey> {
+    let mut pieces: HashMap<(Kind, Shingle), String> = HashMap::new();
+    let kinds: HashMap<Kind, _> = description.kinds.iter().map(|kind| (kind.kind, kind)).collect();
+    for kind in &description.kinds {
+        let Some((slot, normalise)) = &kind.piece else { continue };
+        let (Some(value), Ok(normalise)) = (facts.get(*slot), normalise.parse()) else { continue };
+        content::piece::pieces(value, normalise, &mut |piece| {
+            pieces.insert((kind.kind, secret.shingle(piece.as_bytes())), piece.to_owned());
+        });
+    }
+    let mut explained: Vec<ExplainedKey> = Vec::with_capacity(keys.len());
+    for KeyReading { kind, shingle, reading } in keys {
+        let Some(description) = kinds.get(&kind) else { continue };
+        let key = ExplainedKey {
+            kind: description.name.clone(),
+            piece: pieces.get(&(kind, shingle)).cloned(),
+            shingle,
+            quality: reading.quality,
+            first: reading.first,
+            last: reading.last,
+            counts: counts(&reading, &description.counters, &description.windows),
+            values: aggregate::values(&description.track, &reading),
+        };
+        explained.push(key);
+    }
+    explained
+}
+
+fn counts(reading: &Reading, counters: &[String], windows: &[Span]) -> Vec<(String, Span, u64)> {
+    let mut counts = Vec::new();
+    for (counter, name) in counters.iter().enumerate() {
+        for (index, window) in windows.iter().enumerate() {
+            let count = reading.sum(index, counter);
+            if count > 0 {
+                counts.push((name.clone(), *window, count));
+            }
+        }
+    }
+    counts
+}

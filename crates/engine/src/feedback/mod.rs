@@ -1,0 +1,582 @@
+//! What people say of events afterwards: counted by the standing of who says it, so often a day, and such that it can be
+//! taken back.
+//!
+//! A report is a reporter's *word* on one event: a judgement of what it was, or a signal of what was done with it. The
+//! last word of each sort stands: another class replaces the one before, and [`WITHDRAWN`] takes back both. What a word added is taken back by the paired counters of [`stats::Layout`], at the time
+//! of the word, so that every window reads as if only the last word had been said, whatever came in between.
+//!
+//! All that a word changes is one request to the ledger, and so kept or lost together in a crash: the counters, the
+//! reporter's standing, and the word itself, without which it could not be taken back exactly. The words are a track
+//! of their own under keys that are hashes of several things:
+//!
+//! | key | value |
+//! |---|---|
+//! | reporter and event | the [`Word`] that stands |
+//! | reporter and thing | that the reporter has spoken on it |
+//! | thing and side | how many have, and whether one of them decides |
+//! | thing, side and number | who was the first, second, ... to |
+//!
+//! A *thing* is what an event shares with its like ([`crate::plan::ReportsPlan::alike`]), or else the event itself.
+//!
+//! What counts of a word is taught to classifiers, too, after it was counted ([`crate::teach`]).
+//!
+//! The idea to weigh reporters by whom they agree with is that of the truth evaluation system of Vipul's Razor
+//! (Prakash and O'Donnell, Fighting spam with reputation systems, ACM Queue 3(9), 2005).
+
+mod signed_id;
+mod standing;
+mod vote;
+
+use std::collections::BTreeMap;
+
+use event::{Key, Shingle, Time};
+use futures_util::future::join_all;
+use stats::{
+    Addition, AggregateColumn, CounterAmounts, DedupeMark, Observation, ObserveRequest, Origin, Reading,
+};
+
+use crate::journal::{DecisionRow, KeyReading, Record, ReplacedReport, ReportRecord};
+use crate::plan::{
+    FeedbackClass, FeedbackKind, FeedbackSide, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan,
+};
+use crate::stage::classifiers::TokenKeys;
+use crate::trainer::TrainingFeedback;
+use crate::{Engine, EngineError, PreparedEvent, RecordId, keys, label};
+
+pub use signed_id::ID_FIELD;
+pub(crate) use standing::COUNTERS;
+pub use standing::ReporterStanding;
+use standing::VoterKeys;
+use vote::Vote;
+pub(crate) use vote::{WEIGHT_MAX, tag};
+
+/// The class that takes back what was said.
+pub const WITHDRAWN: &str = "none";
+/// Most keys that a report adds to: an event's first. What it adds and what it takes back fit into one request.
+const KEYS_MAX: usize = 1900;
+/// Words that are taken in together: so many decisions are in memory.
+const AT_ONCE: usize = 256;
+/// How often a report is begun anew because the same reporter said something else of the same event meanwhile.
+const TRIES: usize = 8;
+
+/// What somebody says of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedbackInput<'a> {
+    /// One of the pipeline's feedback classes, or [`WITHDRAWN`].
+    pub class: &'a str,
+    /// Who says it, e.g. an address. `None` for the node's operator, who is believed and not limited.
+    pub by: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for FeedbackInput<'a> {
+    fn from(class: &'a str) -> FeedbackInput<'a> {
+        FeedbackInput { class, by: None }
+    }
+}
+
+impl<'a> From<&'a String> for FeedbackInput<'a> {
+    fn from(class: &'a String) -> FeedbackInput<'a> {
+        FeedbackInput { class, by: None }
+    }
+}
+
+/// What feedback did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedbackOutcome {
+    /// Keys that were added to.
+    pub keys: usize,
+    /// Tokens of which classifiers know something else now.
+    pub tokens: usize,
+    /// The same had been said before, and was not counted again.
+    pub duplicate: bool,
+    /// How much each counter went up.
+    pub weight: u8,
+    /// More than a reporter may say in a day: it is taken in and counts nothing.
+    pub limited: bool,
+    /// How much the reporter is believed.
+    pub standing: ReporterStanding,
+    /// The class that the same reporter had said of the same event before, which was taken back.
+    pub replaced: Option<String>,
+}
+
+/// An event that is spoken of.
+struct FeedbackSubject<'a> {
+    pipeline: &'a Pipeline,
+    /// Tells it from all others of the pipeline.
+    name: String,
+    /// Keys of the kinds that are counted.
+    keys: &'a [Key],
+    /// Its tokens for each classifier; empty if there is none.
+    tokens: &'a [Option<TokenKeys>],
+    /// When what is said counts.
+    time: Time,
+    /// When it is said.
+    now: Time,
+}
+
+/// The name of a reporter as it is hashed.
+pub(crate) fn reporter(by: &str) -> String {
+    by.trim().to_lowercase()
+}
+
+/// What a word adds to an event's keys, or takes back.
+pub(crate) fn counted<'a>(
+    pipeline: &'a Pipeline,
+    keys: &'a [Key],
+    counters: &'a [String],
+    (weight, time): (u8, Time),
+    taken_back: bool,
+) -> impl Iterator<Item = Observation> + 'a {
+    let weight = u64::from(weight);
+    let amounts = move |plan: &KindPlan| -> CounterAmounts {
+        let index = |name: &String| if taken_back { plan.taken_back(name) } else { plan.counter(name) };
+        counters.iter().filter_map(|name| Some((index(name)?, weight))).collect()
+    };
+    keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
+        let plan = pipeline.kinds.iter().find(|plan| plan.kind == key.kind)?;
+        let amounts = amounts(plan);
+        amounts.iter().next()?;
+        Some(Observation { key: *key, time, add: Addition::Counters(amounts) })
+    })
+}
+
+impl Engine {
+    /// Takes in what somebody says about a past decision: the counters of the class go up for the keys that the
+    /// decision's row names, at the time it is said, by the weight that the reporter's standing has. The same said
+    /// twice by one reporter counts once, and something else of the same sort replaces it, for 90 days. Blocks while the
+    /// decision is sought.
+    pub async fn feedback(
+        &self,
+        id: RecordId,
+        said: impl Into<FeedbackInput<'_>>,
+        now: Time,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        self.feedback_on(id, journal.find(id)?, said.into(), now).await
+    }
+
+    /// Takes in what is said of many decisions, which are looked up together. What is said of one decision counts in the
+    /// order given. The answers are in that order, too. Blocks.
+    ///
+    /// # Errors
+    /// If the journal cannot be read: then nothing was taken in.
+    pub async fn feedback_all(
+        &self,
+        said: &[(RecordId, FeedbackInput<'_>)],
+        now: Time,
+    ) -> Result<Vec<Result<FeedbackOutcome, EngineError>>, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        let mut answers: Vec<Option<Result<FeedbackOutcome, EngineError>>> =
+            said.iter().map(|_| None).collect();
+        let numbers: Vec<usize> = (0..said.len()).collect();
+        for part in numbers.chunks(AT_ONCE) {
+            let of = |number: &usize| said.get(*number).map(|(id, _)| *id);
+            let known = journal.find_all(&part.iter().filter_map(of).collect())?;
+            let mut by_decision: BTreeMap<RecordId, Vec<usize>> = BTreeMap::new();
+            for number in part {
+                by_decision.entry(of(number).unwrap_or(RecordId(0))).or_default().push(*number);
+            }
+            // Those of different decisions share what they wait for.
+            let all = by_decision.into_iter().map(|(id, numbers)| {
+                let known = &known;
+                async move {
+                    let mut outcomes = Vec::with_capacity(numbers.len());
+                    for number in numbers {
+                        let outcome =
+                            self.feedback_on(id, known.get(&id).cloned(), said[number].1, now).await;
+                        outcomes.push((number, outcome));
+                    }
+                    outcomes
+                }
+            });
+            for (number, outcome) in join_all(all).await.into_iter().flatten() {
+                answers[number] = Some(outcome);
+            }
+        }
+        let answers = answers.into_iter().zip(said);
+        Ok(answers.map(|(answer, (id, _))| answer.unwrap_or(Err(EngineError::NoDecision(*id)))).collect())
+    }
+
+    /// Takes in what is said of a decision, of which this is known.
+    async fn feedback_on(
+        &self,
+        id: RecordId,
+        known: Option<Record>,
+        said: FeedbackInput<'_>,
+        now: Time,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        let Some(Record::Decision(row)) = known else { return Err(EngineError::NoDecision(id)) };
+        let plan = self.plan();
+        let pipeline = plan
+            .pipeline(Some(&row.pipeline))
+            .ok_or_else(|| EngineError::PipelineGone(row.pipeline.clone()))?;
+        let keys = keys_of(pipeline, &row);
+        let tokens = match pipeline.classifiers.is_empty() {
+            true => Vec::new(),
+            false => self.tokens_of_row(pipeline, &row, &*journal.description(&row.version)?),
+        };
+        let name = format!("decision\0{id}");
+        let subject = FeedbackSubject { pipeline, name, keys: &keys, tokens: &tokens, time: now, now };
+        let (outcome, reports) = self.vote(&subject, said).await?;
+        let record =
+            |report| (self.ids.next(now), now, Record::Report(ReportRecord { decision: id, ..report }));
+        let records: Vec<_> = reports.into_iter().map(record).collect();
+        journal.append(&records).await?;
+        self.metrics.journal_records.inc_by(records.len() as u64);
+        Ok(outcome)
+    }
+
+    /// Takes in what somebody says about an event that was not decided here: the counters of the class go up for
+    /// its keys, at the event's time. `id` tells events apart, e.g. a hash of the message; the same event learned
+    /// twice as the same class counts once, and learned as another class it is no longer learned as the first.
+    pub async fn learn(
+        &self,
+        prepared: PreparedEvent,
+        id: &str,
+        said: impl Into<FeedbackInput<'_>>,
+    ) -> Result<FeedbackOutcome, EngineError> {
+        let said = said.into();
+        let row = &prepared.row;
+        let subject = FeedbackSubject {
+            pipeline: &row.pipeline,
+            name: format!("learn\0{id}"),
+            keys: &prepared.keys,
+            tokens: &prepared.tokens,
+            time: row.time,
+            now: row.arrival,
+        };
+        Ok(self.vote(&subject, said).await?.0)
+    }
+
+    async fn vote(
+        &self,
+        subject: &FeedbackSubject<'_>,
+        said: FeedbackInput<'_>,
+    ) -> Result<(FeedbackOutcome, Vec<ReportRecord>), EngineError> {
+        let pipeline = subject.pipeline;
+        let (plan, class) = find_class(pipeline, said.class)?;
+        self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
+        let by = said.by.map(reporter).filter(|by| !by.is_empty());
+        let place = |place| VoteRequest { plan, class, by: by.as_deref(), place };
+        let Some(class) = class else {
+            let (judged, first) = self.vote_in_slot(subject, &place(VoteSlot::Judgement)).await?;
+            let (signalled, second) = self.vote_in_slot(subject, &place(VoteSlot::Signal)).await?;
+            return Ok((judged.and(signalled), first.into_iter().chain(second).collect()));
+        };
+        let (outcome, report) = self.vote_in_slot(subject, &place(VoteSlot::of(class))).await?;
+        Ok((outcome, report.into_iter().collect()))
+    }
+
+    /// Puts a word in its place.
+    async fn vote_in_slot(
+        &self,
+        subject: &FeedbackSubject<'_>,
+        spoken: &VoteRequest<'_>,
+    ) -> Result<(FeedbackOutcome, Option<ReportRecord>), EngineError> {
+        let pipeline = subject.pipeline;
+        let VoteRequest { plan, class, by, .. } = *spoken;
+        let mut begun = PendingVote::new(self, subject, spoken);
+        for _ in 0..TRIES {
+            begun.read(self).await?;
+            let before = begun.before();
+            if before.class == class.map_or(Vote::NO_CLASS, |class| class.tag) {
+                let (weight, standing) = (before.weight, begun.standing());
+                let word = TrainingFeedback {
+                    class: class.filter(|_| weight > 0),
+                    was: None,
+                    by: by.is_some(),
+                    again: true,
+                };
+                let tokens = self.teach(pipeline, subject.tokens, word, subject.time).await?;
+                let outcome = FeedbackOutcome {
+                    keys: 0,
+                    tokens,
+                    duplicate: tokens == 0,
+                    weight,
+                    limited: false,
+                    standing,
+                    replaced: None,
+                };
+                return Ok((outcome, None));
+            }
+            if let Some((mut outcome, report)) = begun.write(self).await? {
+                let was = plan.class_of(before.class).filter(|_| before.weight > 0);
+                let word = TrainingFeedback {
+                    class: class.filter(|_| outcome.weight > 0),
+                    was,
+                    by: by.is_some(),
+                    again: false,
+                };
+                outcome.tokens = self.teach(pipeline, subject.tokens, word, subject.time).await?;
+                return Ok((outcome, report));
+            }
+        }
+        Err(EngineError::ReportBusy)
+    }
+}
+
+impl FeedbackOutcome {
+    /// What taking back a judgement and a signal did.
+    fn and(self, signal: FeedbackOutcome) -> FeedbackOutcome {
+        FeedbackOutcome {
+            keys: self.keys + signal.keys,
+            tokens: self.tokens + signal.tokens,
+            duplicate: self.duplicate && signal.duplicate,
+            replaced: self.replaced.or(signal.replaced),
+            ..self
+        }
+    }
+}
+
+/// Where the last word of a reporter on an event is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum VoteSlot {
+    Judgement,
+    Signal,
+}
+
+impl VoteSlot {
+    fn of(class: &FeedbackClass) -> VoteSlot {
+        match class.sort {
+            FeedbackKind::Judgement | FeedbackKind::Retraction => VoteSlot::Judgement,
+            FeedbackKind::Signal => VoteSlot::Signal,
+        }
+    }
+
+    /// What the names of words there begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            VoteSlot::Judgement => "",
+            VoteSlot::Signal => "signal\0",
+        }
+    }
+}
+
+/// What is said, by whom, and where it is kept.
+struct VoteRequest<'a> {
+    plan: &'a ReportsPlan,
+    /// `None` takes back what is there.
+    class: Option<&'a FeedbackClass>,
+    by: Option<&'a str>,
+    place: VoteSlot,
+}
+
+/// A report on its way.
+struct PendingVote<'a> {
+    subject: &'a FeedbackSubject<'a>,
+    plan: &'a ReportsPlan,
+    class: Option<&'a FeedbackClass>,
+    place: VoteSlot,
+    by: Option<Shingle>,
+    /// The name of the reporter and the event.
+    name: String,
+    /// Where the word is.
+    vote: Key,
+    voters: Option<VoterKeys>,
+    known: Vec<Reading>,
+}
+
+impl<'a> PendingVote<'a> {
+    fn new(engine: &Engine, subject: &'a FeedbackSubject<'a>, spoken: &VoteRequest<'a>) -> PendingVote<'a> {
+        let VoteRequest { plan, class, by, place } = *spoken;
+        let (pipeline, secret) = (subject.pipeline, &engine.secret);
+        let by_name = by.unwrap_or_default();
+        let name = format!("{}{}\0{}\0{by_name}", place.prefix(), subject.name, pipeline.name);
+        let key = |what: &str| Key {
+            space: pipeline.space,
+            kind: REPORT,
+            shingle: secret.shingle(what.as_bytes()),
+        };
+        let side = class.and_then(|class| class.side);
+        let alike = || subject.keys.iter().find(|key| plan.alike.contains(&key.kind));
+        let thing = side.map(|_| match alike() {
+            Some(key) => format!("thing\0{}\0{}", key.kind.0, key.shingle),
+            None => format!("thing\0{}\0{}", subject.name, pipeline.name),
+        });
+        let voices = side.zip(thing).map(|(side, thing)| VoterKeys::new(side, &thing, by_name, key));
+        PendingVote {
+            subject,
+            plan,
+            class,
+            place,
+            by: by.map(|by| secret.shingle(by.as_bytes())),
+            vote: key(&format!("word\0{name}")),
+            name,
+            voters: voices,
+            known: Vec::new(),
+        }
+    }
+
+    fn reporter(&self) -> Option<Key> {
+        self.by.map(|shingle| reporter_key(self.subject.pipeline, shingle))
+    }
+
+    /// Reads the word that stands, the reporter's statistics, and who else has spoken.
+    async fn read(&mut self, engine: &Engine) -> Result<(), EngineError> {
+        let voices = self.voters.iter().flat_map(|voices| voices.keys.iter().copied());
+        let keys = [self.vote].into_iter().chain(voices).chain(self.reporter());
+        let look = |key| Observation { key, time: self.subject.now, add: Addition::Nothing };
+        let request = ObserveRequest { observations: keys.map(look).collect(), ..ObserveRequest::default() };
+        let outcomes = engine.ledger.observe(&[request]).await?;
+        self.known = outcomes.all().map(|reading| reading.to_reading()).collect();
+        Ok(())
+    }
+
+    fn before(&self) -> Vote {
+        self.known.first().and_then(greatest).map_or_else(Vote::default, Vote::unpack)
+    }
+
+    fn standing(&self) -> ReporterStanding {
+        match self.by {
+            Some(_) => self
+                .known
+                .last()
+                .map_or(ReporterStanding::New, |reading| ReporterStanding::of(self.plan, reading)),
+            None => ReporterStanding::Operator,
+        }
+    }
+
+    /// Adds all that the report changes; `None` if another of the same reporter on the same event came first.
+    async fn write(
+        &self,
+        engine: &Engine,
+    ) -> Result<Option<(FeedbackOutcome, Option<ReportRecord>)>, EngineError> {
+        let FeedbackSubject { pipeline, keys, time, now, .. } = *self.subject;
+        let (before, standing) = (self.before(), self.standing());
+        let side = self.class.and_then(|class| class.side);
+        let limited = match (self.class, self.known.last()) {
+            (Some(_), Some(reading)) if self.by.is_some() => {
+                standing::votes_today(reading, side) >= self.plan.per_day(side)
+            }
+            _ => false,
+        };
+        let weight = match self.class {
+            Some(_) if !limited => standing.weight(self.plan),
+            _ => 0,
+        };
+        let Some(word) = before.next(self.class.map_or(Vote::NO_CLASS, |class| class.tag), time, weight)
+        else {
+            return Err(EngineError::ReportBusy);
+        };
+        let replaced = self.plan.class_of(before.class);
+        let mut observations = Vec::new();
+        let counters = self.class.map_or(&[][..], |class| &class.counters[..]);
+        observations.extend(counted(pipeline, keys, counters, (weight, word.time()), false));
+        let added = observations.len();
+        if let Some(class) = replaced {
+            let of = (before.weight, before.time());
+            observations.extend(counted(pipeline, keys, &class.counters, of, true));
+        }
+        let value = |key, value: i64| Observation { key, time: now, add: Addition::Value(Some(value)) };
+        observations.push(value(self.vote, word.pack()));
+        if let Some(reporter) = self.reporter() {
+            let reversed = replaced.is_some_and(|class| class.side.is_some());
+            let own = standing::counts(self.class, limited, reversed);
+            observations.push(Observation { key: reporter, time: now, add: Addition::Counters(own) });
+        }
+        if let Some(voices) = self.voters.as_ref().filter(|_| !limited && standing.counts()) {
+            let known = self.known.get(1..).unwrap_or_default();
+            voices.speak(known, self.by, standing.decides(), |key, value| match value {
+                standing::VoteEffect::Voice(of) => {
+                    observations.push(Observation { key, time: now, add: Addition::Value(of) })
+                }
+                standing::VoteEffect::Judged { who, agreed } => observations.push(Observation {
+                    key: reporter_key(pipeline, who),
+                    time: now,
+                    add: Addition::Counters(standing::judged(agreed)),
+                }),
+            });
+        }
+        let mark = keys::once(pipeline, &engine.secret, "report", &format!("{}\0{}", self.name, word.number));
+        let request = ObserveRequest {
+            once: Some(DedupeMark { key: mark, time: now }),
+            origin: Origin::Report,
+            observations,
+        };
+        let outcomes = engine.ledger.observe(std::slice::from_ref(&request)).await?;
+        if outcomes.duplicate(0) {
+            return Ok(None);
+        }
+        let replaced_class = replaced.map(|class| class.name.clone());
+        let report = ReportRecord {
+            decision: RecordId(0),
+            class: self
+                .class
+                .filter(|class| class.sort != FeedbackKind::Retraction)
+                .map(|class| class.name.clone()),
+            signal: self.place == VoteSlot::Signal,
+            time: word.time(),
+            by: self.by,
+            weight,
+            limited,
+            counters: counters.to_vec(),
+            replaced: replaced.map(|class| ReplacedReport {
+                class: class.name.clone(),
+                counters: class.counters.clone(),
+                time: before.time(),
+                weight: before.weight,
+            }),
+        };
+        let outcome = FeedbackOutcome {
+            keys: added,
+            tokens: 0,
+            duplicate: false,
+            weight,
+            limited,
+            standing,
+            replaced: replaced_class,
+        };
+        Ok(Some((outcome, Some(report))))
+    }
+}
+
+fn reporter_key(pipeline: &Pipeline, shingle: Shingle) -> Key {
+    Key { space: pipeline.space, kind: REPORTER, shingle }
+}
+
+/// The keys that a decision's row names, of the kinds that are counted.
+fn keys_of(pipeline: &Pipeline, row: &DecisionRow) -> Vec<Key> {
+    let key = |KeyReading { kind, shingle, .. }: &KeyReading| {
+        let counted = pipeline.kinds.iter().any(|plan| plan.kind == *kind);
+        counted.then_some(Key { space: pipeline.space, kind: *kind, shingle: *shingle })
+    };
+    row.keys.iter().filter_map(key).collect()
+}
+
+/// The greatest value that was added to a key of words.
+fn greatest(reading: &Reading) -> Option<i64> {
+    // Columns are in the order count, greatest.
+    match AggregateColumn::Max.value(reading.sum(0, 1)) {
+        stats::AggregateValue::Integer(value) if reading.first.is_some() => value,
+        _ => None,
+    }
+}
+
+/// The class of a name; `None` for what takes back.
+fn find_class<'a>(
+    pipeline: &'a Pipeline,
+    name: &str,
+) -> Result<(&'a ReportsPlan, Option<&'a FeedbackClass>), EngineError> {
+    let unknown = || {
+        let known = pipeline.feedback.keys().map(String::as_str);
+        let help = crate::config::expected(name, known.chain([WITHDRAWN]));
+        EngineError::Unknown { what: "feedback class", name: name.to_owned(), help }
+    };
+    let plan = pipeline.reports.as_ref().ok_or_else(unknown)?;
+    if name == WITHDRAWN {
+        return Ok((plan, None));
+    }
+    let class = plan.classes.iter().find(|class| class.name == name).ok_or_else(unknown)?;
+    Ok((plan, Some(class)))
+}
+
+impl FeedbackSide {
+    /// The side that says the contrary.
+    pub(crate) fn other(self) -> FeedbackSide {
+        match self {
+            FeedbackSide::Bad => FeedbackSide::Good,
+            FeedbackSide::Good => FeedbackSide::Bad,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! How much a reporter is believed: by how often others agreed, and contradicted.
+
+use event::{Key, Shingle};
+use stats::{CounterAmounts, Reading};
+
+use super::greatest;
+use crate::plan::{FeedbackClass, FeedbackSide, ReportsPlan};
+
+/// Counters of a reporter's key, in order.
+pub(crate) const COUNTERS: [&str; 6] = ["reports", "others", "limited", "agreed", "contradicted", "reversed"];
+const REPORTS: u8 = 0;
+const OTHERS: u8 = 1;
+const LIMITED: u8 = 2;
+const AGREED: u8 = 3;
+const CONTRADICTED: u8 = 4;
+const REVERSED: u8 = 5;
+/// Windows of its readings, in order: a day and all that is kept.
+const DAY: usize = 0;
+const ALL: usize = 1;
+
+/// Reporters of a thing and side that are remembered.
+const NAMED: usize = 8;
+
+/// How much a reporter is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReporterStanding {
+    /// The node's operator, who named no reporter.
+    Operator,
+    /// Little is known: the weight is that of `new`.
+    New,
+    /// Others mostly agreed: the weight is that of `trusted`.
+    Trusted,
+    /// Others mostly contradicted: what is said counts nothing.
+    Distrusted,
+}
+
+impl ReporterStanding {
+    /// The name that answers give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReporterStanding::Operator => "operator",
+            ReporterStanding::New => "new",
+            ReporterStanding::Trusted => "trusted",
+            ReporterStanding::Distrusted => "distrusted",
+        }
+    }
+
+    /// By a reporter's reading: the expected share of agreement is Laplace's rule of succession, and what a reporter took
+    /// back was contradicted by the reporter.
+    pub(super) fn of(plan: &ReportsPlan, reading: &Reading) -> ReporterStanding {
+        let count = |counter: u8| reading.sum(ALL, usize::from(counter));
+        let agreed = count(AGREED);
+        let against = count(CONTRADICTED).saturating_add(count(REVERSED));
+        let share = (agreed as f64 + 1.0) / (agreed as f64 + against as f64 + 2.0);
+        if against >= plan.distrusted_after && share < 0.5 {
+            ReporterStanding::Distrusted
+        } else if agreed >= plan.trusted_after && share >= 0.9 {
+            ReporterStanding::Trusted
+        } else {
+            ReporterStanding::New
+        }
+    }
+
+    pub(super) fn weight(self, plan: &ReportsPlan) -> u8 {
+        match self {
+            ReporterStanding::Operator => 1,
+            ReporterStanding::New => plan.new,
+            ReporterStanding::Trusted => plan.trusted,
+            ReporterStanding::Distrusted => 0,
+        }
+    }
+
+    /// Whether others are judged by agreeing.
+    pub(super) fn counts(self) -> bool {
+        self != ReporterStanding::Distrusted
+    }
+
+    /// Whether others are judged by disagreeing, too. Not everybody may do that: a crowd of new names could talk down
+    /// whoever reports its mail.
+    pub(super) fn decides(self) -> bool {
+        matches!(self, ReporterStanding::Operator | ReporterStanding::Trusted)
+    }
+}
+
+/// What a report adds to its reporter's key.
+pub(super) fn counts(class: Option<&FeedbackClass>, limited: bool, reversed: bool) -> CounterAmounts {
+    let said = class.map(|class| if class.side.is_some() { REPORTS } else { OTHERS });
+    let limited = limited.then_some(LIMITED);
+    let reversed = reversed.then_some(REVERSED);
+    said.into_iter().chain(limited).chain(reversed).map(|counter| (counter, 1)).collect()
+}
+
+/// What being agreed with or contradicted adds.
+pub(super) fn judged(agreed: bool) -> CounterAmounts {
+    [(if agreed { AGREED } else { CONTRADICTED }, 1)].into()
+}
+
+/// How often a reporter has said something of this sort in the last day.
+pub(super) fn votes_today(reading: &Reading, side: Option<FeedbackSide>) -> u64 {
+    reading.sum(DAY, usize::from(if side.is_some() { REPORTS } else { OTHERS }))
+}
+
+/// Where it is kept who spoke on a thing: whether this reporter did, then for the reporter's side and the other one how
+/// many have, and the first of them.
+pub(super) struct VoterKeys {
+    pub(super) keys: Vec<Key>,
+}
+
+/// What a voice changes.
+pub(super) enum VoteEffect {
+    /// A value at a key of words.
+    Voice(Option<i64>),
+    /// A reporter, of whom another thinks the same or the contrary. Its key is not that given.
+    Judged { who: Shingle, agreed: bool },
+}
+
+impl VoterKeys {
+    pub(super) fn new(side: FeedbackSide, thing: &str, by: &str, key: impl Fn(&str) -> Key) -> VoterKeys {
+        let mut keys = vec![key(&format!("voice\0{thing}\0{by}"))];
+        for side in [side, side.other()] {
+            let side = side.name();
+            keys.push(key(&format!("voices\0{thing}\0{side}")));
+            keys.extend((0..NAMED).map(|number| key(&format!("named\0{thing}\0{side}\0{number}"))));
+        }
+        VoterKeys { keys }
+    }
+
+    /// Adds a voice, once for each reporter and thing. The second voice of a side confirms the first, and a later one
+    /// those before it; one that decides contradicts those named on the other side, if it is the first to decide. Each
+    /// voice so is agreed with once at most by others, whatever their number.
+    pub(super) fn speak(
+        &self,
+        known: &[Reading],
+        by: Option<Shingle>,
+        decides: bool,
+        mut heard: impl FnMut(Key, VoteEffect),
+    ) {
+        let ([voice, own @ ..], [spoken, known @ ..]) = (&self.keys[..], known) else { return };
+        if greatest(spoken).is_some() || known.len() < 2 * (1 + NAMED) {
+            return;
+        }
+        let (known_own, known_others) = known.split_at(1 + NAMED);
+        let named = |reading: &Reading| greatest(reading).map(|who| Shingle(who.cast_unsigned()));
+        let is_decided = |reading: &Reading| greatest(reading) == Some(1);
+        let (Some(count_at), Some(before)) = (own.first(), known_own.first()) else { return };
+        let Some(contrary) = known_others.first() else { return };
+        let number = usize::try_from(before.sum(0, 0)).unwrap_or(usize::MAX);
+        heard(*voice, VoteEffect::Voice(Some(1)));
+        heard(*count_at, VoteEffect::Voice(Some(i64::from(decides))));
+        if let (Some(who), Some(key)) =
+            (by, own.get(..=NAMED).and_then(|own| own.get(number.saturating_add(1))))
+        {
+            heard(*key, VoteEffect::Voice(Some(who.0.cast_signed())));
+        }
+        let mut judge = |who: Option<Shingle>, agreed| {
+            if let Some(who) = who {
+                heard(*voice, VoteEffect::Judged { who, agreed });
+            }
+        };
+        if number >= 1 {
+            judge(by, true);
+        }
+        if number == 1 {
+            judge(known_own.get(1).and_then(named), true);
+        }
+        if decides && !is_decided(before) {
+            known_others.iter().skip(1).take(NAMED).for_each(|reading| judge(named(reading), false));
+        }
+        if is_decided(contrary) {
+            judge(by, false);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a reporter's last word on an event was, in one integer that rises from word to word.
+
+use event::{Span, Time};
+
+/// A word. Packed, from the highest bits down: sign 0, number 12, seconds since 1970 36, class 12, weight 3. So the
+/// latest word is the greatest, which is what a track keeps of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Vote {
+    /// How many words came before, and this one; 0 for none.
+    pub(super) number: u16,
+    seconds: u64,
+    /// [`Word::tag`] of the class.
+    pub(super) class: u16,
+    /// How much was added to each counter.
+    pub(super) weight: u8,
+}
+
+const NUMBER_BITS: u32 = 12;
+const SECONDS_BITS: u32 = 36;
+const CLASS_BITS: u32 = 12;
+const WEIGHT_BITS: u32 = 3;
+
+/// The greatest weight of a report.
+pub(crate) const WEIGHT_MAX: u8 = (1 << WEIGHT_BITS) - 1;
+
+impl Vote {
+    /// The tag of no class: nothing was said, or it was taken back.
+    pub(super) const NO_CLASS: u16 = 0;
+
+    /// The word after this one; `None` if there were too many.
+    pub(super) fn next(self, class: u16, time: Time, weight: u8) -> Option<Vote> {
+        let number = self.number.checked_add(1).filter(|number| *number < 1 << NUMBER_BITS)?;
+        let seconds = time.bucket(Span::seconds(1)).clamp(0, (1 << SECONDS_BITS) - 1);
+        Some(Vote { number, seconds: seconds.cast_unsigned(), class, weight: weight.min(WEIGHT_MAX) })
+    }
+
+    /// When what it added counts: a whole second, so that taking it back finds the same bucket.
+    pub(super) fn time(self) -> Time {
+        Time::from_seconds(i64::try_from(self.seconds).unwrap_or(i64::MAX))
+    }
+
+    pub(super) fn pack(self) -> i64 {
+        let mut packed = u64::from(self.number);
+        packed = packed << SECONDS_BITS | self.seconds;
+        packed = packed << CLASS_BITS | u64::from(self.class);
+        packed = packed << WEIGHT_BITS | u64::from(self.weight);
+        packed.cast_signed()
+    }
+
+    pub(super) fn unpack(packed: i64) -> Vote {
+        let mut packed = packed.cast_unsigned();
+        let mut take = |bits: u32| {
+            let low = packed & ((1 << bits) - 1);
+            packed >>= bits;
+            low
+        };
+        let (weight, class) = (take(WEIGHT_BITS) as u8, take(CLASS_BITS) as u16);
+        let seconds = take(SECONDS_BITS);
+        Vote { number: take(NUMBER_BITS) as u16, seconds, class, weight }
+    }
+}
+
+/// The tag of a class: 12 bits of a hash of its name, never [`Word::NO_CLASS`]. A name has the same tag for ever; the
+/// classes of a pipeline are checked to have different ones.
+pub(crate) fn tag(class: &str) -> u16 {
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(class.as_bytes());
+    let low = digest.iter().take(2).fold(0, |low, byte| low << 8 | u16::from(*byte));
+    low % ((1 << CLASS_BITS) - 1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn words_are_packed_and_rise(
+            number in 0u16..4096, seconds in 0u64..1 << 36, class in 0u16..4096, weight in 0u8..8,
+            next in 0u16..4096, time in 0i64..1 << 55,
+        ) {
+            let word = Vote { number, seconds, class, weight };
+            prop_assert_eq!(Vote::unpack(word.pack()), word);
+            let after = word.next(next, Time(time), 1);
+            prop_assert_eq!(after.is_some(), number < 4095);
+            if let Some(after) = after {
+                prop_assert!(after.pack() > word.pack() && word.pack() >= 0);
+                prop_assert_eq!(Vote::unpack(after.pack()), after);
+                prop_assert_eq!(after.time().bucket(Span::seconds(10)), Time(time).bucket(Span::seconds(10)));
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_stable_and_none_is_that_of_no_class() {
+        let tags: Vec<u16> =
+            ["spam", "ham", "complaint", "pardon", "read"].iter().map(|name| tag(name)).collect();
+        assert!(tags.iter().all(|tag| (1..4096).contains(tag)), "{tags:?}");
+        let mut different = tags.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), tags.len());
+    }
+}

@@ -1,0 +1,292 @@
+//! Closed segments become columns, in the background.
+//!
+//! ```text
+//! id.journal ─► id.half ─► sync ─► every record compared ─► id.parquet ─► sync of the directory ─► id.journal goes
+//! ```
+//!
+//! Blocks that are columns already are copied; of these the bytes are compared, by their checksums.
+//!
+//! A crash at any moment leaves the rows, the columns, or both; see [`super::files`]. The newest segment of rows stays,
+//! and has a version of the format that earlier releases refuse: they would not see that there are files by columns.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use event::{Facts, Slot, Time};
+
+use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsFormat};
+use super::files::{self, SegmentBlocks};
+use super::segment::{SegmentError, SegmentSummary};
+use super::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
+use super::{Block, JournalCore, JournalError, JournalState, io_error, read_description, segment_error};
+use crate::id::RecordId;
+
+/// How long it waits for room on a full disk before it tries again.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl JournalState {
+    /// The oldest segment that is to become columns.
+    pub(super) fn to_convert(&self) -> Option<PathBuf> {
+        let (newest, closed) = self.segments.split_last()?;
+        if files::is_columnar(&newest.path) {
+            return None;
+        }
+        let rows = closed.iter().find(|segment| !segment.stays && !files::is_columnar(&segment.path));
+        rows.map(|segment| segment.path.clone())
+    }
+
+    /// The versions that decided in a segment, if they are known without reading it.
+    fn versions(&self, path: &Path) -> Option<Vec<String>> {
+        self.segments.iter().find(|segment| segment.path == path)?.versions.clone()
+    }
+}
+
+impl JournalCore {
+    /// The thread that turns closed segments into columns.
+    pub(super) fn convert_all(&self) {
+        loop {
+            let path = {
+                let mut state = self.lock();
+                loop {
+                    if state.closing {
+                        return;
+                    }
+                    if let Some(path) = state.to_convert() {
+                        break path;
+                    }
+                    state = self.rotated.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            let versions = self.lock().versions(&path);
+            let converted = convert(&self.directory, &path, versions, &|| self.lock().closing);
+            if let Err(error) = &converted {
+                tracing::warn!(%error, segment = %path.display(), "stays as rows");
+            }
+            match converted {
+                Ok(None) => return,
+                Ok(Some(summary)) => self.replace(&path, summary),
+                Err(JournalError::Io { error, .. }) if store::is_lack(&error) => {
+                    let waiting = |state: &mut JournalState| !state.closing;
+                    drop(self.rotated.wait_timeout_while(self.lock(), PATIENCE, waiting));
+                }
+                Err(_) => {
+                    let mut state = self.lock();
+                    state.segments.iter_mut().filter(|it| it.path == path).for_each(|it| it.stays = true);
+                }
+            }
+            self.written.notify(usize::MAX);
+        }
+    }
+
+    /// Readers are sent to the columns; then the rows go.
+    fn replace(&self, path: &Path, summary: SegmentSummary) {
+        let columns = path.with_extension(files::COLUMNS);
+        let known = {
+            let mut state = self.lock();
+            let segment = state.segments.iter_mut().find(|segment| segment.path == path);
+            segment.map(|segment| (segment.path, segment.summary) = (columns.clone(), summary)).is_some()
+        };
+        // It became too old to be kept meanwhile.
+        let useless = if known { path } else { &columns };
+        match fs::remove_file(useless) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, file = %useless.display(), "cannot be removed");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes a segment of rows by columns, beside it; `None` if it was stopped before that was done.
+///
+/// # Errors
+/// What cannot be read or written, or a damaged block. Nothing is left of the columns then.
+fn convert(
+    directory: &Path,
+    path: &Path,
+    versions: Option<Vec<String>>,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<SegmentSummary>, JournalError> {
+    let half = path.with_extension(files::HALF);
+    let converted = write(directory, path, versions, &half, stop);
+    if !matches!(converted, Ok(Some(_))) {
+        // It is of no use; why is told.
+        let _ = fs::remove_file(&half);
+    }
+    converted
+}
+
+fn write(
+    directory: &Path,
+    path: &Path,
+    versions: Option<Vec<String>>,
+    half: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<Option<SegmentSummary>, JournalError> {
+    let versions = match versions {
+        Some(versions) => VersionCollector(versions),
+        None => {
+            let mut versions = VersionCollector::default();
+            for block in blocks(path)? {
+                block?.look(&mut versions).map_err(segment_error(path))?;
+                if stop() {
+                    return Ok(None);
+                }
+            }
+            versions
+        }
+    };
+    let mut writer = ColumnarWriter::create(half, layout(directory, &versions.0), ColumnsFormat::Sealed)?;
+    for block in blocks(path)? {
+        let block = block?;
+        if let Some(columns) = block.file()
+            && writer.copy(columns)?
+        {
+            if stop() {
+                return Ok(None);
+            }
+            continue;
+        }
+        let bytes = block.bytes().map_err(segment_error(path))?;
+        if writer.push_all(&bytes, block.head.arrival)? != block.head.count {
+            return Err(segment_error(path)(SegmentError::Damaged(block.head.at)));
+        }
+        if stop() {
+            return Ok(None);
+        }
+    }
+    writer.finish()?;
+    let columns = Arc::new(open(half)?);
+    if !same(path, &columns, stop)? {
+        return Ok(None);
+    }
+    disk::place(half, &path.with_extension(files::COLUMNS)).map_err(io_error(path))?;
+    Ok(Some(files::of_columns(&columns)))
+}
+
+/// The columns for rows of these versions.
+pub(super) fn layout(directory: &Path, versions: &[String]) -> ColumnLayout {
+    let described = |version: &String| {
+        // What its rows mean is not needed to keep them.
+        let description = read_description(directory, version).ok();
+        (version.clone(), description)
+    };
+    ColumnLayout::of(&versions.iter().map(described).collect::<Vec<_>>())
+}
+
+fn open(half: &Path) -> Result<ColumnarSegment, JournalError> {
+    ColumnarSegment::open(File::open(half).map_err(io_error(half))?).map_err(segment_error(half))
+}
+
+/// The blocks of a segment that is closed.
+fn blocks(path: &Path) -> Result<impl Iterator<Item = Result<Block, JournalError>>, JournalError> {
+    Ok(SegmentBlocks::open(path, false)?.into_iter().flat_map(SegmentBlocks::forwards))
+}
+
+/// Whether the columns have every record as the rows have it: `false` if it was stopped before all were compared.
+fn same(path: &Path, columns: &Arc<ColumnarSegment>, stop: &dyn Fn() -> bool) -> Result<bool, JournalError> {
+    let (mut groups, mut written, mut at) = (0..columns.groups(), Vec::new(), 0);
+    let mut is_same = true;
+    for block in blocks(path)? {
+        let block = block?;
+        if let Some(copied) = block.file()
+            && at == written.len()
+            && is_copy(columns, &groups, copied).map_err(segment_error(path))?
+        {
+            groups.nth(copied.groups().saturating_sub(1));
+            continue;
+        }
+        let bytes = block.bytes().map_err(segment_error(path))?;
+        while written.len() - at < bytes.len()
+            && let Some(number) = groups.next()
+        {
+            written.drain(..std::mem::take(&mut at));
+            columns.rows(number, |_| true, &mut written).map_err(segment_error(path))?;
+        }
+        is_same = written[at..].starts_with(&bytes);
+        if !is_same {
+            break;
+        }
+        at += bytes.len();
+        if stop() {
+            return Ok(false);
+        }
+    }
+    if is_same && at == written.len() && groups.next().is_none() {
+        return Ok(true);
+    }
+    same_records(path, columns, stop)
+}
+
+/// Whether the next groups are those of this file.
+fn is_copy(
+    columns: &ColumnarSegment,
+    groups: &Range<usize>,
+    copied: &ColumnarSegment,
+) -> Result<bool, SegmentError> {
+    for (its, number) in (0..copied.groups()).zip(groups.start..) {
+        if !columns.is_copy(number, copied, its)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The same record by record: an earlier release may have said the same with other bytes.
+fn same_records(
+    path: &Path,
+    columns: &Arc<ColumnarSegment>,
+    stop: &dyn Fn() -> bool,
+) -> Result<bool, JournalError> {
+    let other = || io_error(path)(io::Error::other("the columns that were written of it say something else"));
+    let mut groups = 0..columns.groups();
+    let mut written = Vec::new().into_iter();
+    let mut next = || loop {
+        if let Some(record) = written.next() {
+            break Ok::<_, JournalError>(Some(record));
+        }
+        let Some(number) = groups.next() else { break Ok(None) };
+        written = columns.records(number, |_| true).map_err(segment_error(path))?.into_iter();
+    };
+    for block in blocks(path)? {
+        for (id, record) in block?.records().map_err(segment_error(path))? {
+            let (of, it) = next()?.ok_or_else(other)?;
+            // By their bytes: a float that is no number does not equal itself.
+            if of != id || it.encode(of) != record.encode(id) {
+                return Err(other());
+            }
+        }
+        if stop() {
+            return Ok(false);
+        }
+    }
+    if next()?.is_none() { Ok(true) } else { Err(other()) }
+}
+
+/// The versions that decided, in the order in which they first appear.
+#[derive(Default)]
+struct VersionCollector(Vec<String>);
+
+impl<'w> RecordVisitor<'w> for VersionCollector {
+    fn version(&mut self, _: &str, version: &str) -> Option<&'w [Option<Slot>]> {
+        if !self.0.iter().any(|known| known == version) {
+            self.0.push(version.to_owned());
+        }
+        None
+    }
+
+    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
+        None
+    }
+
+    fn fired(&mut self, _: &str, _: bool) {}
+
+    fn decided(&mut self, _: DecisionOutcome) {}
+
+    fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
+}

@@ -1,0 +1,170 @@
+//! Taking out of a journal all that it has of some keys.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use event::{Shingle, Time};
+
+use super::columns::{self, ColumnarSegment, ColumnsFormat};
+use super::files::{self, segments_in};
+use super::manifest::JournalManifest;
+use super::segment::{self, BlockExtent};
+use super::{
+    Feedback, JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error, sync_directory,
+};
+use crate::id::RecordId;
+
+/// What was taken out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErasedRecords {
+    /// Decisions on events that had one of the keys.
+    pub decisions: u64,
+    /// What was said of these.
+    pub feedback: u64,
+}
+
+/// Takes out every decision whose event had a key of one of these shingles, of whatever kind, and all feedback on it, and
+/// what reporters said who have one of them.
+/// Nobody may have the journal open. Segments that hold none are not touched; others are written anew beside and put in
+/// their places one by one, with their age. Interrupted, it is to be begun again. With `pretend` nothing is changed.
+/// What an interruption left of segments
+/// that were being written goes, too. Takes memory for a block, and some bytes for each decision that is taken out.
+///
+/// # Errors
+/// What cannot be read or written. If a block is damaged nothing was changed.
+pub(crate) fn erase(
+    directory: &Path,
+    shingles: &HashSet<Shingle>,
+    pretend: bool,
+) -> Result<ErasedRecords, JournalError> {
+    let mut erased = ErasedRecords::default();
+    let mut decisions: HashSet<RecordId> = HashSet::new();
+    for block in JournalArchive::open(directory)?.oldest_first() {
+        let block = block?;
+        for (id, record) in block.records().map_err(|error| block.error(error))? {
+            match record {
+                Record::Decision(row) if row.keys.iter().any(|key| shingles.contains(&key.shingle)) => {
+                    erased.decisions += 1;
+                    decisions.insert(id);
+                }
+                record => erased.feedback += u64::from(is_feedback(&record, &decisions, shingles)),
+            }
+        }
+    }
+    if pretend {
+        return Ok(erased);
+    }
+    if directory.exists() {
+        // They may have what is erased, too.
+        files::mend(directory)?;
+    }
+    if erased.decisions + erased.feedback == 0 {
+        return Ok(erased);
+    }
+    let segments = segments_in(directory)?;
+    for (index, (_, path)) in segments.iter().enumerate() {
+        without(path, index + 1 == segments.len(), &decisions, shingles)?;
+    }
+    sync_directory(directory)?;
+    JournalManifest::recount(directory)?;
+    Ok(erased)
+}
+
+/// Whether a record is what was said of one of these decisions, or by one of these reporters.
+fn is_feedback(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<Shingle>) -> bool {
+    match record {
+        Record::Decision(_) => false,
+        Record::Feedback(Feedback { decision, .. }) => decisions.contains(decision),
+        Record::Report(ReportRecord { decision, by, .. }) => {
+            decisions.contains(decision) || by.is_some_and(|by| reporters.contains(&by))
+        }
+    }
+}
+
+/// Writes a segment anew without these decisions and what was said of them or by these reporters, in its form, if it has
+/// any. The newest one is kept even if it is empty: it is appended to.
+fn without(
+    path: &Path,
+    newest: bool,
+    decisions: &HashSet<RecordId>,
+    reporters: &HashSet<Shingle>,
+) -> Result<(), JournalError> {
+    let is_erased = |(id, record): &(RecordId, Record)| {
+        decisions.contains(id) || is_feedback(record, decisions, reporters)
+    };
+    let blocks = || files::oldest_first(vec![path.to_path_buf()]);
+    let mut is_touched = false;
+    for block in blocks() {
+        is_touched |= block?.records().map_err(segment_error(path))?.iter().any(is_erased);
+    }
+    if !is_touched {
+        return Ok(());
+    }
+    let half: PathBuf = path.with_extension(files::HALF);
+    let mut writer = SegmentRewriter::create(path, &half)?;
+    let mut is_empty = true;
+    for block in blocks() {
+        let block = block?;
+        let mut records = block.records().map_err(segment_error(path))?;
+        records.retain(|record| !is_erased(record));
+        is_empty &= records.is_empty();
+        writer.write(&records, block.head.arrival)?;
+    }
+    writer.finish()?;
+    let replaced = || {
+        if is_empty && !newest {
+            fs::remove_file(&half)?;
+            return fs::remove_file(path);
+        }
+        disk::place(&half, path)
+    };
+    replaced().map_err(io_error(path))
+}
+
+/// A segment that is written anew.
+pub(super) enum SegmentRewriter {
+    Rows(segment::RowSegmentWriter),
+    Columns(Box<columns::ColumnarWriter>),
+}
+
+impl SegmentRewriter {
+    /// In the form of another one, and by columns with the same ones.
+    pub(super) fn create(path: &Path, half: &Path) -> Result<SegmentRewriter, JournalError> {
+        if !files::is_columnar(path) {
+            return Ok(SegmentRewriter::Rows(segment::RowSegmentWriter::create(half)?));
+        }
+        let file = fs::File::open(path).map_err(io_error(path))?;
+        let old = ColumnarSegment::open(file).map_err(segment_error(path))?;
+        Ok(SegmentRewriter::Columns(Box::new(columns::ColumnarWriter::create(
+            half,
+            old.layout().clone(),
+            ColumnsFormat::Sealed,
+        )?)))
+    }
+
+    pub(super) fn write(
+        &mut self,
+        records: &[(RecordId, Record)],
+        arrival: Time,
+    ) -> Result<(), JournalError> {
+        let ids = || records.iter().map(|(id, _)| *id);
+        let (Some(first), Some(last)) = (ids().min(), ids().max()) else { return Ok(()) };
+        let bytes: Vec<u8> = records.iter().flat_map(|(id, record)| record.encode(*id)).collect();
+        match self {
+            // As many as the block had, or fewer.
+            SegmentRewriter::Rows(writer) => {
+                let extent = BlockExtent { first, last, arrival, count: records.len() as u32 };
+                writer.write(&extent, &bytes).map(drop)
+            }
+            SegmentRewriter::Columns(writer) => writer.push_all(&bytes, arrival).map(drop),
+        }
+    }
+
+    pub(super) fn finish(self) -> Result<(), JournalError> {
+        match self {
+            SegmentRewriter::Rows(_) => Ok(()),
+            SegmentRewriter::Columns(writer) => writer.finish().map(drop),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Reading of records for those who look at many rows and at little of each: nothing that is passed over is
+//! allocated or made. [`Look`] is who looks, at either form of a segment; [`look`] reads rows.
+
+use event::{Facts, Slot, Time};
+use judge::Action;
+
+use super::encoding::{RecordFormatError, RecordReader, RecordStart, Result};
+use crate::id::RecordId;
+
+/// Who looks at records, in their order.
+pub(crate) trait RecordVisitor<'w> {
+    /// Of a version whose decisions come: for each fact in order the slot that its value is put in, if any; `None` to
+    /// be told of nothing but where they are. Said before the first [`Look::decision`] of the version in a block.
+    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]>;
+
+    /// A decision, and where its facts are put; `None` to pass over them and what was decided.
+    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts>;
+
+    /// A rule that fired, after the facts.
+    fn fired(&mut self, rule: &str, shadow: bool);
+
+    /// What was decided, after the rules.
+    fn decided(&mut self, decided: DecisionOutcome);
+
+    /// A judgement of a decision: the class that labels it, `None` if it took back what had been said before. What counts
+    /// nothing is passed over.
+    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time);
+
+    /// Whether signals are told of.
+    fn wants_signals(&self) -> bool {
+        false
+    }
+
+    /// A signal of what was done with a decision's event, on the same terms, if they are wanted.
+    fn signal(&mut self, _id: RecordId, _decision: RecordId, _class: Option<&str>, _time: Time) {}
+}
+
+/// Pipeline and version of the record before, and what is wanted of theirs.
+type PreviousVersion<'b, 'w> = Option<(&'b str, &'b str, Option<&'w [Option<Slot>]>)>;
+
+/// Shows so many records to `look`.
+pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w>) -> Result<()> {
+    let mut reader = RecordReader::new(bytes);
+    let mut last: PreviousVersion<'_, 'w> = None;
+    for _ in 0..count {
+        let (id, start) = reader.start()?;
+        let (head, shape) = match start {
+            RecordStart::Decision { head, shape, .. } => (head, shape),
+            RecordStart::Feedback { decision, class, time } => {
+                look.feedback(id, decision, Some(class), time);
+                continue;
+            }
+            RecordStart::Report(report) => {
+                if let Some(label) = report.label() {
+                    look.feedback(id, report.decision, label, report.time);
+                }
+                if let Some(signal) = report.signalled().filter(|_| look.wants_signals()) {
+                    look.signal(id, report.decision, signal, report.time);
+                }
+                continue;
+            }
+        };
+        let wanted = match last {
+            Some((pipeline, version, wanted)) if version == head.version && pipeline == head.pipeline => {
+                wanted
+            }
+            _ => look.version(head.pipeline, head.version),
+        };
+        last = Some((head.pipeline, head.version, wanted));
+        match look.decision(&head) {
+            Some(facts) => {
+                reader.facts(wanted.unwrap_or_default(), facts)?;
+                let decided = reader.verdict(shape, |rule, shadow| look.fired(rule, shadow))?;
+                look.decided(decided);
+            }
+            None => {
+                reader.facts(&[], &mut Facts::default())?;
+                reader.verdict(shape, |_, _| ())?;
+            }
+        }
+        if shape.has_effects() {
+            reader.effects()?;
+        }
+    }
+    if reader.is_at_end() { Ok(()) } else { Err(RecordFormatError) }
+}
+
+/// What comes before a decision's facts.
+#[derive(Debug)]
+pub(crate) struct DecisionHead<'b> {
+    pub(crate) id: RecordId,
+    pub(crate) pipeline: &'b str,
+    pub(crate) version: &'b str,
+    pub(crate) time: Time,
+}
+
+/// What was decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DecisionOutcome {
+    pub(crate) score: f64,
+    pub(crate) action: Action,
+}

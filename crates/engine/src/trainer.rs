@@ -1,0 +1,319 @@
+//! What people say of events, and what rules agree on, becomes what classifiers know.
+//!
+//! ```text
+//! lesson ─► alone with the event ─► look: all, the event, its tokens ─► one request that makes it so ─► done
+//! ```
+//!
+//! The event's own key says what it has taught, so that the same lesson twice counts once, and another one first takes
+//! back what the last has added. Two lessons of one event are never at work at once; those of different events add up.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+
+use event::{Key, Shingle, Span, Time};
+use event_listener::Event as Signal;
+use judge::Verdict;
+use stats::{Addition, Evidence, LedgerError, Observation, ObserveOutcomes, ObserveRequest};
+
+use futures_util::FutureExt;
+
+use crate::explanation::ExplainedClassifier;
+use crate::journal::{DecisionRow, VersionDescription};
+use crate::plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
+use crate::stage::classifiers::{self, ClassifierReading, TokenKeys};
+use crate::stage::observe::ObservedBatch;
+use crate::{Engine, EngineError};
+
+/// Lessons at work, and how many were drawn from verdicts.
+#[derive(Default)]
+pub(crate) struct Trainer {
+    at_work: Mutex<HashSet<Key>>,
+    left: Signal,
+    /// For each classifier the hour and what it has learned in it by itself.
+    hours: Mutex<HashMap<Key, (i64, u64)>>,
+}
+
+/// A lesson that a verdict gives.
+pub(crate) struct AutoTrainingExample {
+    tokens: TokenKeys,
+    label: TrainingLabel,
+    time: Time,
+}
+
+/// A word on an event, as far as it counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrainingFeedback<'a> {
+    /// What is said; `None` if that counts nothing.
+    pub(crate) class: Option<&'a FeedbackClass>,
+    /// What the same reporter had said before and is taken back, if it counted.
+    pub(crate) was: Option<&'a FeedbackClass>,
+    /// Whether a reporter says it, not the operator.
+    pub(crate) by: bool,
+    /// Whether the same had been said before.
+    pub(crate) again: bool,
+}
+
+/// What an event must have taught so far for a lesson of it to be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TrainingPrecondition {
+    Always,
+    /// This and nothing else.
+    Taught(TrainingLabel),
+}
+
+impl TrainingPrecondition {
+    fn holds(self, known: &ClassifierReading) -> bool {
+        match self {
+            TrainingPrecondition::Always => true,
+            TrainingPrecondition::Taught(lesson) => known.taught() == lesson,
+        }
+    }
+}
+
+impl TrainingFeedback<'_> {
+    /// What a classifier learns of it. A reporter can take back what the event has taught only if that is what the
+    /// reporter had said; and repeating it makes up for a crash between counting and learning, no more: else anybody
+    /// could go on undoing what others said since.
+    fn label(&self, plan: &ClassifierPlan) -> Option<(TrainingLabel, TrainingPrecondition)> {
+        let of = |class: Option<&FeedbackClass>| class.and_then(|class| plan.training_label(&class.name));
+        let was = of(self.was).filter(|was| *was != TrainingLabel::Forget);
+        match of(self.class) {
+            None => Some((TrainingLabel::Forget, TrainingPrecondition::Taught(was?))),
+            Some(TrainingLabel::Forget) if self.by => {
+                Some((TrainingLabel::Forget, TrainingPrecondition::Taught(was?)))
+            }
+            Some(lesson) if self.by && self.again => {
+                Some((lesson, TrainingPrecondition::Taught(TrainingLabel::Forget)))
+            }
+            Some(lesson) => Some((lesson, TrainingPrecondition::Always)),
+        }
+    }
+}
+
+impl Trainer {
+    /// Waits until no other lesson of the event is at work.
+    async fn alone(&self, event: Key) -> TrainingGuard<'_> {
+        loop {
+            let left = self.left.listen();
+            if self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(event) {
+                return TrainingGuard { trainer: self, event };
+            }
+            left.await;
+        }
+    }
+
+    /// Whether a classifier may learn one more by itself in this hour.
+    fn may_learn(&self, classifier: Key, arrival: Time, per_hour: u64) -> bool {
+        let hour = arrival.bucket(Span::hours(1));
+        let mut hours = self.hours.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, learned) = hours.entry(classifier).or_default();
+        if *of != hour {
+            (*of, *learned) = (hour, 0);
+        }
+        *learned += 1;
+        *learned <= per_hour
+    }
+}
+
+struct TrainingGuard<'s> {
+    trainer: &'s Trainer,
+    event: Key,
+}
+
+impl Drop for TrainingGuard<'_> {
+    fn drop(&mut self) {
+        self.trainer.at_work.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.event);
+        self.trainer.left.notify(usize::MAX);
+    }
+}
+
+/// How much a classifier has learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainingTotal {
+    /// The classifier.
+    pub classifier: String,
+    /// Events that it was told are bad.
+    pub bad: u64,
+    /// Events that it was told are good.
+    pub good: u64,
+}
+
+impl Engine {
+    /// Returns how much each classifier of a pipeline has learned, but for those that each key has for itself.
+    ///
+    /// # Errors
+    /// The ledger's.
+    pub async fn learned(&self, pipeline: &Pipeline, now: Time) -> Result<Vec<TrainingTotal>, EngineError> {
+        let shared = || pipeline.classifiers.iter().filter(|plan| plan.per.is_none());
+        let keys = shared().map(|plan| classifiers::all(pipeline, plan, &self.secret));
+        let observations: Vec<Observation> =
+            keys.map(|key| Observation { key, time: now, add: Addition::Nothing }).collect();
+        if observations.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcomes =
+            self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await?;
+        let totals = shared().zip(outcomes.readings(0).iter()).map(|(plan, view)| {
+            let Evidence { bad, good, .. } = Evidence::of(|window, column| view.sum(window, column));
+            let count = |count: i64| u64::try_from(count).unwrap_or(0);
+            TrainingTotal { classifier: plan.name.clone(), bad: count(bad), good: count(good) }
+        });
+        Ok(totals.collect())
+    }
+
+    /// Teaches classifiers what a word says of an event; answers how many tokens' evidence has changed.
+    pub(crate) async fn teach(
+        &self,
+        pipeline: &Pipeline,
+        tokens: &[Option<TokenKeys>],
+        word: TrainingFeedback<'_>,
+        time: Time,
+    ) -> Result<usize, LedgerError> {
+        let mut changed = 0;
+        for (plan, tokens) in pipeline.classifiers.iter().zip(tokens) {
+            let (Some((lesson, when)), Some(tokens)) = (word.label(plan), tokens) else { continue };
+            changed += self.teach_one(tokens, lesson, time, |known| when.holds(known)).await?;
+        }
+        Ok(changed)
+    }
+
+    async fn teach_one(
+        &self,
+        tokens: &TokenKeys,
+        lesson: TrainingLabel,
+        time: Time,
+        may: impl Fn(&ClassifierReading) -> bool,
+    ) -> Result<usize, LedgerError> {
+        let _alone = self.trainer.alone(tokens.event).await;
+        // It is kept from when it was said: of old mail that is learned today the words are as good as of today's.
+        let time = time.max(Time(self.latest.load(Ordering::Relaxed)));
+        let outcomes: ObserveOutcomes = self.ledger.observe(&[tokens.look(time)]).await?;
+        let Some(known) = ClassifierReading::of(tokens, outcomes.readings(0).iter()).filter(may) else {
+            return Ok(0);
+        };
+        let Some(request) = tokens.training_request(&known, lesson, time) else { return Ok(0) };
+        self.ledger.observe(std::slice::from_ref::<ObserveRequest>(&request)).await?;
+        Ok(tokens.len())
+    }
+
+    /// What classifiers that may learn by themselves can draw from verdicts: other rules than those that ask the
+    /// classifier itself, or a model, are clearly of one opinion. An event that was counted before teaches nothing.
+    pub(crate) fn auto_training_examples(
+        &self,
+        observed: &ObservedBatch,
+        verdicts: &[Verdict],
+    ) -> Vec<AutoTrainingExample> {
+        let mut lessons = Vec::new();
+        for (observed, verdict) in observed.events().zip(verdicts) {
+            let prepared = observed.prepared;
+            if observed.duplicate || observed.failed {
+                continue;
+            }
+            let pipeline = &prepared.row.pipeline;
+            for (plan, tokens) in pipeline.classifiers.iter().zip(&prepared.tokens) {
+                let Some(tokens) = tokens else { continue };
+                let Some((lesson, per_hour)) = auto_training_label(pipeline, plan, verdict) else { continue };
+                let classifier = Key { space: pipeline.space, kind: plan.kind, shingle: Shingle(0) };
+                if self.trainer.may_learn(classifier, prepared.row.arrival, per_hour) {
+                    lessons.push(AutoTrainingExample {
+                        tokens: tokens.clone(),
+                        label: lesson,
+                        time: prepared.row.time,
+                    });
+                }
+            }
+        }
+        lessons
+    }
+
+    /// Learns them. What somebody has said of an event stands, and so does a balance of the classes.
+    pub(crate) async fn learn_examples(&self, lessons: &[AutoTrainingExample]) {
+        for AutoTrainingExample { tokens, label: lesson, time } in lessons {
+            let may = |known: &ClassifierReading| !known.is_taught() && known.is_balanced(*lesson);
+            if let Err(error) = self.teach_one(tokens, *lesson, *time, may).await {
+                tracing::error!(%error, "a classifier cannot learn from a verdict");
+            }
+        }
+    }
+
+    /// The tokens of a past decision, from the facts that were journalled.
+    pub(crate) fn tokens_of_row(
+        &self,
+        pipeline: &Pipeline,
+        row: &DecisionRow,
+        description: &VersionDescription,
+    ) -> Vec<Option<TokenKeys>> {
+        let schema = event::Schema::from_columns(description.columns.clone());
+        let of = |plan: &ClassifierPlan| {
+            let owner = match plan.per.and_then(|kind| pipeline.kinds.get(kind)) {
+                None => None,
+                Some(kind) => {
+                    let mut own = row.keys.iter().filter(|key| key.kind == kind.kind);
+                    let owner = own.next()?.shingle;
+                    if own.next().is_some() {
+                        return None;
+                    }
+                    Some(owner)
+                }
+            };
+            let value = |name: &str, _| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            Some(TokenKeys::of(pipeline, plan, &self.secret, owner, value))
+        };
+        pipeline.classifiers.iter().map(of).collect()
+    }
+}
+
+impl Engine {
+    /// What classifiers know of a past decision's tokens; none where the ledger cannot be asked.
+    pub(crate) fn explain_classifiers(
+        &self,
+        row: &DecisionRow,
+        description: &VersionDescription,
+    ) -> Vec<ExplainedClassifier> {
+        let plan = self.plan();
+        let Some(pipeline) = plan.pipeline(Some(&row.pipeline)) else { return Vec::new() };
+        let schema = event::Schema::from_columns(description.columns.clone());
+        let mut explained = Vec::new();
+        for (plan, tokens) in pipeline.classifiers.iter().zip(self.tokens_of_row(pipeline, row, description))
+        {
+            let Some(tokens) = tokens else { continue };
+            // A look adds nothing, so it waits for no flush.
+            let looked = [tokens.look(row.time)];
+            let Some(Ok(outcomes)) = self.ledger.observe(&looked).now_or_never() else { continue };
+            let Some(known) = ClassifierReading::of(&tokens, outcomes.readings(0).iter()) else { continue };
+            let value = |name: &str| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0).iter(), value);
+            shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
+            let others =
+                shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
+            let (name, probability) = (plan.name.clone(), known.judgement.probability());
+            explained.push(ExplainedClassifier { name, probability, tokens: shares, others });
+        }
+        explained
+    }
+}
+
+/// Tokens of a classifier that are shown.
+const TOKENS_SHOWN: usize = 15;
+
+fn auto_training_label(
+    pipeline: &Pipeline,
+    plan: &ClassifierPlan,
+    verdict: &Verdict,
+) -> Option<(TrainingLabel, u64)> {
+    let auto = plan.auto.as_ref()?;
+    let counted = pipeline.rules.counted(verdict);
+    let others =
+        verdict.reasons.iter().zip(counted).filter(|(reason, _)| !auto.partial.contains(&reason.rule));
+    let scores: Vec<f64> = others.map(|(_, score)| score).collect();
+    let sum: f64 = scores.iter().sum();
+    let agree = |is_so: fn(f64) -> bool| scores.iter().filter(|score| is_so(**score)).count() >= auto.rules;
+    if sum >= auto.bad_at && agree(|score| score > 0.0) {
+        Some((TrainingLabel::Bad, auto.per_hour))
+    } else if sum <= auto.good_at && agree(|score| score < 0.0) {
+        Some((TrainingLabel::Good, auto.per_hour))
+    } else {
+        None
+    }
+}

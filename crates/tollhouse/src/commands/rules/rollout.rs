@@ -1,0 +1,345 @@
+//! `tollhouse rules post`, `reload`, `versions`, `rollback`, `compare` and `promote`: what a node judges by.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use engine::{Pipeline, Proposal, ReloadError, ReloadOutcome};
+use server::api;
+
+use crate::client::{ApiClient, CallError};
+use crate::clock::now;
+use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
+use crate::exit::{CommandError, Exit};
+use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
+
+/// Largest text of rules that is read.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// Where, and of which pipeline.
+#[derive(clap::Args)]
+struct PipelineTargetArgs {
+    /// The pipeline; without it the first of the configuration
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// Which server, and which of its pipelines.
+#[derive(clap::Args)]
+struct NodeTargetArgs {
+    /// The server's address, such as http://127.0.0.1:8377
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// Bearer token that the server wants
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// Lay rules over a pipeline's file
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules post new.toml --dry-run --server http://127.0.0.1:8377
+  tollhouse rules post new.toml --server http://127.0.0.1:8377
+  tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377
+  tollhouse rules post /dev/null --data ./data        Takes away what was posted
+
+The text is laid over the pipeline's file as that is laid over its preset, instead of what was posted
+before, and stays over it. If anything is wrong, nothing changes. Exit codes: 0 done, 1 refused.")]
+pub(crate) struct RulesPostArgs {
+    /// The file, TOML; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Only show what would change
+    #[arg(long)]
+    dry_run: bool,
+    /// Judge them beside the enforced rules, without influence
+    #[arg(long)]
+    candidate: bool,
+    #[command(flatten)]
+    at: PipelineTargetArgs,
+}
+
+/// Let a server take over what its files say now
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules reload --server http://127.0.0.1:8377
+  tollhouse rules reload --dry-run --server http://127.0.0.1:8377
+
+A server looks at its files by itself, and at SIGHUP. Exit codes: 0 done, 1 refused.")]
+pub(crate) struct RulesReloadArgs {
+    /// Only show what would change
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    node: NodeTargetArgs,
+}
+
+/// List the versions of a pipeline that can be gone back to
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules versions --server http://127.0.0.1:8377
+  tollhouse rules versions --data ./data --json | jq -r '.versions[].version'")]
+pub(crate) struct RulesVersionsArgs {
+    #[command(flatten)]
+    at: PipelineTargetArgs,
+}
+
+/// Go back to a version of a pipeline
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules versions --server http://127.0.0.1:8377
+  tollhouse rules rollback 3f9c --server http://127.0.0.1:8377
+  tollhouse rules rollback 3f9c04d1a2b7e856 --data ./data
+
+It is in force, also after a restart, until the files change or rules are posted.")]
+pub(crate) struct RulesRollbackArgs {
+    /// The version, or as much of its beginning as no other has
+    #[arg(value_name = "VERSION", id = "kept")]
+    version: String,
+    #[command(flatten)]
+    at: PipelineTargetArgs,
+}
+
+/// Show how a server's candidate compares with what is enforced
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377
+  tollhouse rules compare --server http://127.0.0.1:8377
+  tollhouse rules compare --server http://127.0.0.1:8377 --json | jq .rate
+
+Over the events since the candidate, the enforced rules or the server began.")]
+pub(crate) struct RulesCompareArgs {
+    /// The pipeline; without it the first of the configuration
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    node: NodeTargetArgs,
+}
+
+/// Enforce the candidate that was posted
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules promote --server http://127.0.0.1:8377
+  tollhouse rules promote --data ./data --pipeline web
+
+It takes the place of what was posted before.")]
+pub(crate) struct RulesPromoteArgs {
+    #[command(flatten)]
+    at: PipelineTargetArgs,
+}
+
+impl NodeTargetArgs {
+    fn client(&self) -> Result<ApiClient, CommandError> {
+        ApiClient::new(&self.server, self.token.as_deref())
+    }
+}
+
+/// Changes something here or there, and shows what came of it.
+fn change(
+    at: &PipelineTargetArgs,
+    dry_run: bool,
+    remote: impl FnOnce(&ApiClient, Option<&str>) -> Result<api::ReloadOutcomeJson, CallError>,
+    local: impl FnOnce(&LocalEngine, &Pipeline) -> Result<ReloadOutcome, ReloadError>,
+) -> Result<Exit, CommandError> {
+    let mut out = Output::new(at.json.json);
+    let name = at.pipeline.as_deref();
+    let changed = match Backend::open(&at.engine, &at.server)? {
+        Backend::Remote(client) => remote(&client, name),
+        Backend::Local(own) => {
+            let pipeline = own.pipeline(name, |_| false)?;
+            let changed = local(&own, &pipeline);
+            own.close()?;
+            match changed {
+                Ok(reloaded) => Ok(api::ReloadOutcomeJson::new(&reloaded, dry_run)),
+                Err(ReloadError::Problems(problems)) => {
+                    say(problems);
+                    return Ok(Exit::Found);
+                }
+                Err(error) => return Err(CommandError::new(error)),
+            }
+        }
+    };
+    show(&mut out, changed)
+}
+
+fn show(out: &mut Output, changed: Result<api::ReloadOutcomeJson, CallError>) -> Result<Exit, CommandError> {
+    let reloaded = match changed {
+        Ok(reloaded) => reloaded,
+        Err(CallError::Refused(problem)) if !problem.problems.is_empty() => {
+            problem.problems.iter().for_each(print_diagnostic);
+            say("nothing has changed");
+            return Ok(Exit::Found);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if out.is_json() {
+        out.json(&reloaded)?;
+        out.flush()?;
+        return Ok(Exit::Fine);
+    }
+    reloaded.warnings.iter().for_each(print_diagnostic);
+    for api::PipelineChangeJson { pipeline, before, after, candidate, added, removed, changed, counted } in
+        &reloaded.changes
+    {
+        let [before, after] = [before, after].map(|version| version.as_deref().unwrap_or("none"));
+        if before == after {
+            let candidate = candidate.as_deref().unwrap_or("none");
+            out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: candidate {candidate}, beside {after}"))?;
+            continue;
+        }
+        out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: {before} → {after}"))?;
+        for (word, entries) in
+            [("added", added), ("removed", removed), ("changed", changed), ("counted", counted)]
+        {
+            for entry in entries {
+                out.line(format_args!("  {DIM}{word:<8}{DIM:#}{entry}"))?;
+            }
+        }
+    }
+    for section in &reloaded.restart {
+        say(format_args!("{section}: settings have changed that only a restart heeds"));
+    }
+    match (reloaded.changes.is_empty(), reloaded.dry_run) {
+        (true, true) => say("nothing would change"),
+        (true, false) => say("nothing has changed: this is in force already"),
+        (false, true) => say("nothing was changed: --dry-run"),
+        (false, false) => {}
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+fn print_diagnostic(problem: &api::DiagnosticJson) {
+    let api::DiagnosticJson { severity, file, line, column, message, help } = problem;
+    say(format_args!("{file}:{line}:{column}: {severity}: {message}"));
+    if let Some(help) = help {
+        crate::console::help(help);
+    }
+}
+
+pub(super) fn post(args: RulesPostArgs) -> Result<Exit, CommandError> {
+    let RulesPostArgs { file, dry_run, candidate, at } = args;
+    let named = |error| CommandError::new(format_args!("{}: {error}", file.display()));
+    let mut text = String::new();
+    if file.as_os_str() == "-" {
+        std::io::stdin().take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(named)?;
+    } else {
+        let opened = std::fs::File::open(&file).map_err(named)?;
+        opened.take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(named)?;
+    }
+    change(
+        &at,
+        dry_run,
+        |client, pipeline| client.post_rules(pipeline, &text, dry_run, candidate),
+        |own, pipeline| {
+            let (pipeline, text) = (pipeline.name.as_str(), text.as_str());
+            let proposal = match candidate {
+                true => Proposal::Candidate { pipeline, text },
+                false => Proposal::Post { pipeline, text },
+            };
+            own.engine().change(proposal, now(), dry_run)
+        },
+    )
+}
+
+pub(super) fn reload(args: RulesReloadArgs) -> Result<Exit, CommandError> {
+    let RulesReloadArgs { dry_run, node } = args;
+    show(&mut Output::new(node.json.json), node.client()?.reload_rules(dry_run))
+}
+
+pub(super) fn rollback(args: RulesRollbackArgs) -> Result<Exit, CommandError> {
+    let RulesRollbackArgs { version, at } = args;
+    change(
+        &at,
+        false,
+        |client, pipeline| client.roll_back(pipeline, &version),
+        |own, pipeline| {
+            let proposal = Proposal::Back { pipeline: &pipeline.name, version: &version };
+            own.engine().change(proposal, now(), false)
+        },
+    )
+}
+
+pub(super) fn promote(args: RulesPromoteArgs) -> Result<Exit, CommandError> {
+    change(&args.at, false, ApiClient::promote_rules, |own, pipeline| {
+        own.engine().change(Proposal::Promote { pipeline: &pipeline.name }, now(), false)
+    })
+}
+
+pub(super) fn versions(args: RulesVersionsArgs) -> Result<Exit, CommandError> {
+    let PipelineTargetArgs { pipeline, engine, server, json } = &args.at;
+    let mut out = Output::new(json.json);
+    let rules = match Backend::open(engine, server)? {
+        Backend::Remote(client) => client.rules(pipeline.as_deref())?,
+        Backend::Local(own) => {
+            let pipeline = own.pipeline(pipeline.as_deref(), |_| false)?;
+            let rules = api::RulesJson::from(&own.engine().rules_info(&pipeline));
+            own.close()?;
+            rules
+        }
+    };
+    if out.is_json() {
+        out.json(&rules)?;
+    } else {
+        for api::VersionJson { version, since, by } in &rules.versions {
+            let mark = if *version == rules.version { "in force" } else { "" };
+            let since = since.map(|since| since.to_string()).unwrap_or_default();
+            out.line(
+                format_args!("{version}  {by:<8}  {DIM}{since:<27}{DIM:#}  {mark}").to_string().trim_end(),
+            )?;
+        }
+    }
+    out.flush()?;
+    if rules.back {
+        say("a kept version is in force, until the files change or rules are posted");
+    }
+    Ok(Exit::Fine)
+}
+
+pub(super) fn compare(args: RulesCompareArgs) -> Result<Exit, CommandError> {
+    let mut out = Output::new(args.node.json.json);
+    let comparison = args.node.client()?.comparison(args.pipeline.as_deref())?;
+    if out.is_json() {
+        out.json(&comparison)?;
+        out.flush()?;
+        return Ok(Exit::Fine);
+    }
+    let api::ComparisonJson { pipeline, version, candidate, events, disagreements, rate, rescored, .. } =
+        &comparison;
+    out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: candidate {candidate} beside {version}"))?;
+    let share = rate * 100.0;
+    out.line(format_args!(
+        "{events} events: {disagreements} with another action ({share:.2} %), {rescored} with another score"
+    ))?;
+    let mut table = TextTable::default();
+    for (enforced, row) in &comparison.actions {
+        for (other, count) in row.iter().filter(|(other, _)| *other != enforced) {
+            let plain = anstyle::Style::new();
+            table.row([
+                TableCell::text(format!("  {enforced} → {other}"), plain),
+                TableCell::number(count, plain),
+            ]);
+        }
+    }
+    out.line(table)?;
+    for api::DisagreementJson { id, enforced, candidate, .. } in &comparison.examples {
+        let judged =
+            |of: &api::ComparedVerdictJson| format!("{} {} [{}]", of.action, of.score, of.rules.join(" "));
+        out.line(format_args!("{id}  {} {DIM}→{DIM:#} {}", judged(enforced), judged(candidate)))?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
