@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::servers::{Cluster, Server, are_there};
 use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
 
-const OPERATING: &str = include_str!("../../../../docs/operating.md");
+const OPERATING: &str = include_str!("../../../../docs/operating/README.md");
 
 /// What opening ends with; not in an hour.
 fn refusal(settings: Settings) -> String {
@@ -83,7 +83,7 @@ fn wrong_credentials_and_missing_rights_are_refused() {
         assert_eq!(server.cli(&set).trim(), "OK");
         let said = refusal(Settings { replicas: 1, ..with_user(&all, "weak", "word") });
         assert!(said.contains(expected) && said.contains(&server.address()), "{said}");
-        assert!(said.ends_with("Give the user the rights that docs/operating.md names"), "{said}");
+        assert!(said.ends_with("Give the user the rights that docs/operating/README.md names"), "{said}");
     }
     server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
     let said = refusal(all);

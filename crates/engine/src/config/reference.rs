@@ -5,7 +5,7 @@ use event::Column;
 use super::spec::{self, Form, SECTIONS, Shape};
 use crate::plan::{Input, input_facts};
 
-/// The reference of every section, key and fact in Markdown: `docs/reference.md` is this text.
+/// The reference of every section, key and fact in Markdown: `docs/reference/configuration.md` is this text.
 pub fn reference() -> String {
     let mut text = String::from(
         "# Configuration reference\n\nGenerated from the lists of settings and facts that the program itself reads; a test holds it to that.\n\

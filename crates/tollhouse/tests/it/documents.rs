@@ -56,7 +56,7 @@ fn the_examples_over_http_work() {
         println!("skipped: the documented curl lines work: curl is not installed");
         return;
     }
-    let lines = shell(include_str!("../../../../docs/http.md"));
+    let lines = shell(include_str!("../../../../docs/reference/http.md"));
     assert!(lines.matches("curl ").count() >= 12, "{lines}");
     // Every answer must be a success, and every part of a pipe.
     let script = format!("set -euo pipefail\n{}", lines.replace("curl -s ", "curl -sSf "));

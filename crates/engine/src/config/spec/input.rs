@@ -56,7 +56,7 @@ pub(super) const TOP: Section = Section {
             CANDIDATE,
             Shape::Text,
             None,
-            "File of rules that are judged beside the enforced ones and change nothing, relative to this file. See [rules.md](rules.md#candidates)",
+            "File of rules that are judged beside the enforced ones and change nothing, relative to this file. See [rules.md](../guides/rules.md#candidates)",
         ),
     ],
 };
@@ -97,7 +97,7 @@ pub(super) const AUTH: Section = Section {
     name: "auth",
     form: Form::Table,
     node: false,
-    doc: "Who vouches for a message: SPF, DKIM, DMARC and ARC. See [authentication.md](authentication.md).",
+    doc: "Who vouches for a message: SPF, DKIM, DMARC and ARC. See [authentication.md](../guides/authentication.md).",
     settings: &[
         setting(
             "checks",

@@ -60,7 +60,7 @@ pub(super) const PHRASES: Section = Section {
     name: "phrases",
     form: Form::List("name"),
     node: false,
-    doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](phrases.md).",
+    doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](../guides/phrases.md).",
     settings: &[
         required("name", Shape::Name, "Its name, as in `phrases.NAME.weight > 3`: letters, digits and `_`"),
         required(
@@ -84,7 +84,7 @@ pub(super) const MODEL: Section = Section {
     name: "model",
     form: Form::List("name"),
     node: false,
-    doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](models.md).",
+    doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](../guides/models.md).",
     settings: &[
         required("name", Shape::Name, "Its name, as in `model('spam') > 0.9`"),
         required("file", Shape::Text, "Its file, `.cbm` or CatBoost's JSON, relative to this file"),

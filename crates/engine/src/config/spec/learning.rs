@@ -9,7 +9,7 @@ pub(super) const CLASSIFIER: Section = Section {
     name: "classifier",
     form: Form::List("name"),
     node: false,
-    doc: "A statistical classifier that learns from feedback which tokens of some facts are those of bad or good events. What it says are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](classifier.md).",
+    doc: "A statistical classifier that learns from feedback which tokens of some facts are those of bad or good events. What it says are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](../guides/classifier.md).",
     settings: &[
         required("name", Shape::Name, "Its name, as in `NAME.probability > 0.99`"),
         required(
@@ -96,7 +96,7 @@ pub(super) const REPORTS: Section = Section {
     name: "reports",
     form: Form::Table,
     node: false,
-    doc: "What counts as a judgement, and how much. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [concepts.md](concepts.md#reports).",
+    doc: "What counts as a judgement, and how much. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [concepts.md](../concepts.md#reports).",
     settings: &[
         setting(
             "bad",

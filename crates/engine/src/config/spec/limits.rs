@@ -21,7 +21,7 @@ pub(super) const LIMIT: Section = Section {
     name: "limit",
     form: Form::List("name"),
     node: true,
-    doc: "How much of something a key may have in a time. See [limits.md](limits.md).",
+    doc: "How much of something a key may have in a time. See [limits.md](../guides/limits.md).",
     settings: &[
         required("name", Shape::Name, "Its name in requests and metrics"),
         required(
@@ -111,7 +111,7 @@ pub(super) const FORWARD_AUTH: Section = Section {
     name: "forward_auth",
     form: Form::List("name"),
     node: true,
-    doc: "What proxies ask before they hand a request on, at `/v1/auth/NAME`. See [limits.md](limits.md#in-front-of-a-site).",
+    doc: "What proxies ask before they hand a request on, at `/v1/auth/NAME`. See [limits.md](../guides/limits.md#in-front-of-a-site).",
     settings: &[
         required("name", Shape::Name, "Its name in the URL"),
         setting(
@@ -145,7 +145,7 @@ pub(super) const ENVOY: Section = Section {
     name: "envoy",
     form: Form::Table,
     node: true,
-    doc: "Limits for Envoy, in the files of `envoyproxy/ratelimit`. See [envoy.md](envoy.md).",
+    doc: "Limits for Envoy, in the files of `envoyproxy/ratelimit`. See [envoy.md](../guides/envoy.md).",
     settings: &[
         setting(
             "config",

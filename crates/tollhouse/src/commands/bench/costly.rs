@@ -45,7 +45,7 @@ pub(super) struct Args {
     json: JsonOption,
 }
 
-/// A result. `docs/cli.md` documents the fields.
+/// A result. `docs/reference/cli.md` documents the fields.
 #[derive(Serialize)]
 struct Measured {
     bench: &'static str,

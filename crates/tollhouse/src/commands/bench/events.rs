@@ -88,7 +88,7 @@ enum Drawn {
     Uniform,
 }
 
-/// A result. `docs/cli.md` documents the members.
+/// A result. `docs/reference/cli.md` documents the members.
 #[derive(Serialize)]
 struct Measured {
     bench: &'static str,

@@ -83,7 +83,7 @@ impl Mode {
     }
 }
 
-/// A result. `docs/cli.md` documents the fields.
+/// A result. `docs/reference/cli.md` documents the fields.
 #[derive(Serialize)]
 #[serde(tag = "measures", rename_all = "lowercase")]
 enum Measured {

@@ -168,7 +168,7 @@ impl Place {
         };
         place.ok_or_else(|| {
             Failure::new("there is no fact here for this type, filter and header").help(
-                "docs/reference.md has all facts; the list's lines can be a [[set]] with `file` of your own",
+                "docs/reference/configuration.md has all facts; the list's lines can be a [[set]] with `file` of your own",
             )
         })
     }
