@@ -54,7 +54,7 @@ impl Cause {
                  (`redis-cli --cluster create`)"
             }
             Cause::Credentials => "Correct `user` and `password` in [ledger]",
-            Cause::Rights => "Give the user the rights that docs/operating/README.md names",
+            Cause::Rights => "Give the user the rights that docs/operating/cluster.md names",
             Cause::Plain => {
                 "Leave `tls` out of [ledger], or name ports that speak TLS and let servers announce them (`tls-cluster yes`)"
             }
