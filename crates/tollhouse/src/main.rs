@@ -18,6 +18,8 @@ mod memory;
 mod options;
 mod ordered;
 mod reading;
+#[cfg(test)]
+mod reference;
 mod tally;
 
 use std::process::ExitCode;

@@ -5,14 +5,9 @@ use event::Column;
 use super::spec::{self, Form, SECTIONS, Shape};
 use crate::plan::{Input, input_facts};
 
-/// The reference of every section, key and fact in Markdown: `docs/reference/configuration.md` is this text.
+/// Returns the reference of every section, key and fact in Markdown, as `docs/reference/configuration.md` has it.
 pub fn reference() -> String {
-    let mut text = String::from(
-        "# Configuration reference\n\nGenerated from the lists of settings and facts that the program itself reads; a test holds it to that.\n\
-         A setting of a table can also be given as the environment variable `TOLLHOUSE_<SECTION>_<KEY>` or as\n\
-         `--set section.key=value`, one of an entry of `[[listener]]` as `TOLLHOUSE_LISTENER_<NAME>_<KEY>` (for names in lower\n\
-         case without `-` and `.`) or `--set listener.name.key=value`; flags override the environment, that the file, that the preset, that the default.\n",
-    );
+    let mut text = String::new();
     for section in SECTIONS {
         text += &format!(
             "\n## {}\n\n{}",
