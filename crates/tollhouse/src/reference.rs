@@ -71,7 +71,8 @@ fn commands(command: &Command, parts: &mut Vec<(String, String)>) {
     let words = lines[0].split(' ').skip(1).take_while(|word| word.chars().all(|c| c.is_ascii_lowercase()));
     let name = words.collect::<Vec<_>>().join(" ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let mut text = format!("{about}.\n\n");
+    let stop = if about.ends_with('.') { "" } else { "." };
+    let mut text = format!("{about}{stop}\n\n");
     lines.iter().for_each(|line| text += &format!("    {line}\n"));
     let is_common = |flag: &&Arg| flag.get_long().is_some_and(|name| COMMON.contains(&name));
     let (common, own): (Vec<&Arg>, Vec<&Arg>) = command
@@ -180,7 +181,8 @@ fn operations(description: &Value) -> String {
         for (method, operation) in item.as_object().unwrap() {
             let Some(tag) = operation["tags"][0].as_str() else { continue };
             let place = tags.iter().position(|(name, _)| *name == tag).unwrap();
-            let summary = operation["summary"].as_str().unwrap_or_default().trim_end_matches('.').replace('\n', " ");
+            let summary =
+                operation["summary"].as_str().unwrap_or_default().trim_end_matches('.').replace('\n', " ");
             let parameters: Vec<String> = operation["parameters"]
                 .as_array()
                 .into_iter()
