@@ -33,7 +33,7 @@ pub fn reference() -> String {
     }
     for input in Input::ALL {
         text += &format!("\n## Facts of `input = \"{}\"`\n\n", input.name());
-        text += "What rules and kinds can name, beside the fields that the pipeline declares.\n\n";
+        text += "Rules and kinds can name these, beside the fields that the pipeline declares.\n\n";
         text += "| fact | type | meaning |\n|---|---|---|\n";
         for Column { name, kind, doc, journalled } in input_facts(input).columns() {
             let kept = if *journalled { "" } else { ". Not journalled" };

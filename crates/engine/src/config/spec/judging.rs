@@ -43,7 +43,7 @@ pub(super) const SET: Section = Section {
         required(
             "type",
             Shape::Choice(SET_TYPES),
-            "What it holds. `domain`: names, each with all below it; `ip`: addresses and networks",
+            "Type of its items. `domain`: names, each with all below it; `ip`: addresses and networks",
         ),
         setting("values", Shape::List(&Shape::Entry), None, "Its entries"),
         setting(
@@ -52,7 +52,7 @@ pub(super) const SET: Section = Section {
             None,
             "Instead of `values`: a file of one entry a line, relative to this file; empty lines and those that begin with `#` or `;` are left out, and but for strings what follows a blank, too",
         ),
-        setting("description", Shape::Text, Some("\"\""), "What it is, for people"),
+        setting("description", Shape::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -76,7 +76,7 @@ pub(super) const PHRASES: Section = Section {
             Some("true"),
             "Whether a phrase is found only as whole words; scripts without blanks between words have none",
         ),
-        setting("description", Shape::Text, Some("\"\""), "What it is, for people"),
+        setting("description", Shape::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -94,7 +94,7 @@ pub(super) const MODEL: Section = Section {
             Some("\"enforce\""),
             "`enforce`; `shadow`: computed and journalled, and only rules that are in shadow may read it; `off`: only checked",
         ),
-        setting("description", Shape::Text, Some("\"\""), "What it says, for people"),
+        setting("description", Shape::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -105,9 +105,9 @@ pub(super) const GROUP: Section = Section {
     doc: "Rules that add to the score together.",
     settings: &[
         required("name", Shape::Name, "Its name"),
-        setting("cap", Shape::Float, None, "What its rules add together at most, from 0 up"),
-        setting("floor", Shape::Float, None, "What its rules add together at least, from 0 down"),
-        setting("description", Shape::Text, Some("\"\""), "What its rules have in common, for people"),
+        setting("cap", Shape::Float, None, "Most that its rules add together, from 0 up"),
+        setting("floor", Shape::Float, None, "Least that its rules add together, from 0 down"),
+        setting("description", Shape::Text, Some("\"\""), "Common ground of its rules, for people"),
     ],
 };
 
@@ -122,7 +122,7 @@ pub(super) const RULE: Section = Section {
         required(
             "score",
             Shape::Float,
-            "What it adds to the score when the condition holds; may be negative",
+            "Addition to the score when the condition holds; may be negative",
         ),
         setting(
             "share",
@@ -130,7 +130,7 @@ pub(super) const RULE: Section = Section {
             None,
             "A number in the rule language, cut to 0 to 1: the part of `score` that is added; nothing where it is missing",
         ),
-        setting("description", Shape::Text, Some("\"\""), "What it finds and why that matters, for people"),
+        setting("description", Shape::Text, Some("\"\""), "Finding and why it matters, for people"),
         setting(
             "mode",
             Shape::Choice(MODES),
@@ -142,9 +142,9 @@ pub(super) const RULE: Section = Section {
             "effects",
             Shape::List(&Shape::Text),
             None,
-            "What else it does when it fires: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            "Effects of its firing beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
         ),
-        setting("owner", Shape::Text, None, "Who answers for it, for people"),
+        setting("owner", Shape::Text, None, "Owner, for people"),
         setting("expires", Shape::Time, None, "From this time of events on it is off"),
         setting(
             "test",
@@ -162,6 +162,6 @@ pub(super) const BAND: Section = Section {
     doc: "The action from a score upwards. Below the lowest band events are accepted.",
     settings: &[
         required("at", Shape::Float, "Lowest score of the band"),
-        required("action", Shape::Choice(ACTIONS), "What the caller is asked to do"),
+        required("action", Shape::Choice(ACTIONS), "Action that the caller is asked to take"),
     ],
 };

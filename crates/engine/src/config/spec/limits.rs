@@ -6,7 +6,7 @@ use super::{Form, Section, Setting, Shape, required, setting};
 const BAN: &[Setting] = &[
     required("after", Shape::Integer(1, 1_000_000), "So many refusals ban a key"),
     required("within", Shape::Span, "The time within which they come"),
-    required("for", Shape::Span, "How long the ban lasts"),
+    required("for", Shape::Span, "Length of the ban"),
 ];
 
 /// A key for which a limit is another.
@@ -21,7 +21,7 @@ pub(super) const LIMIT: Section = Section {
     name: "limit",
     form: Form::List("name"),
     node: true,
-    doc: "How much of something a key may have in a time. See [limits.md](../guides/limits.md).",
+    doc: "Limit: how much of something a key may have in a time. See [limits.md](../guides/limits.md).",
     settings: &[
         required("name", Shape::Name, "Its name in requests and metrics"),
         required(
@@ -29,7 +29,7 @@ pub(super) const LIMIT: Section = Section {
             Shape::Integer(1, crate::limit::NUMBER_MAX as i64),
             "Number under which its keys are stored. It must never change its meaning",
         ),
-        setting("description", Shape::Text, Some("\"\""), "What it is for, for people"),
+        setting("description", Shape::Text, Some("\"\""), "Purpose, for people"),
         required(
             "key",
             Shape::List(&Shape::Text),
@@ -45,7 +45,7 @@ pub(super) const LIMIT: Section = Section {
             "mode",
             Shape::Choice(&["sliding", "interpolated", "calendar", "gcra"]),
             None,
-            "How it is counted. Unless given: `calendar` where `per` is a period of the calendar, else `sliding`",
+            "Way of counting. Unless given: `calendar` where `per` is a period of the calendar, else `sliding`",
         ),
         setting(
             "windows",
@@ -60,12 +60,12 @@ pub(super) const LIMIT: Section = Section {
             None,
             "For `gcra`: how much can be taken at once. Unless given: `count`",
         ),
-        setting("cost", Shape::Integer(1, i64::MAX), Some("1"), "What a take costs that does not say"),
+        setting("cost", Shape::Integer(1, i64::MAX), Some("1"), "Cost of a take that names none"),
         setting(
             "counts",
             Shape::Choice(&["all", "allowed"]),
             None,
-            "What counts: `all` takes, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
+            "Takes that count: `all`, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
         ),
         setting(
             "enforcement",
@@ -111,7 +111,7 @@ pub(super) const FORWARD_AUTH: Section = Section {
     name: "forward_auth",
     form: Form::List("name"),
     node: true,
-    doc: "What proxies ask before they hand a request on, at `/v1/auth/NAME`. See [limits.md](../guides/limits.md#in-front-of-a-site).",
+    doc: "Question of a proxy before it hands a request on, at `/v1/auth/NAME`. See [limits.md](../guides/limits.md#in-front-of-a-site).",
     settings: &[
         required("name", Shape::Name, "Its name in the URL"),
         setting(

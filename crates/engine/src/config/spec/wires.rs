@@ -97,7 +97,7 @@ pub(super) const LISTENER: Section = Section {
     doc: "A socket on which mail servers, clients of Redis (`resp`), Envoy (`envoy`) or senders of batches (`grpc`) ask in a protocol of theirs.",
     settings: &[
         required("name", Shape::Name, "Its name in the log and in metrics"),
-        required("protocol", Shape::Choice(PROTOCOLS), "What is spoken there"),
+        required("protocol", Shape::Choice(PROTOCOLS), "Protocol of its clients"),
         required(
             "listen",
             Shape::Endpoint,
