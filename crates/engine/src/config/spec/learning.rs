@@ -96,7 +96,7 @@ pub(super) const REPORTS: Section = Section {
     name: "reports",
     form: Form::Table,
     node: false,
-    doc: "Judgements among feedback, and their weight. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [concepts.md](../concepts.md#reports).",
+    doc: "Judgements among feedback, and their weight. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [feedback.md](../guides/feedback.md).",
     settings: &[
         setting(
             "bad",
