@@ -14,7 +14,11 @@ const PRECISION: Shape =
 /// A sketch in front of a statistic.
 const ADMIT: &[Setting] = &[
     required("after", Shape::Sightings, "The sighting that admits a key"),
-    required("rotate", Shape::Span, "Longest time for which a sighting counts; within half of it, it always does"),
+    required(
+        "rotate",
+        Shape::Span,
+        "Longest time for which a sighting counts; within half of it, it always does",
+    ),
     setting(
         "memory",
         Shape::Size(1 << 40),

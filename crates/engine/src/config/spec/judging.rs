@@ -119,11 +119,7 @@ pub(super) const RULE: Section = Section {
     settings: &[
         required("name", Shape::Name, "Its name, as verdicts give it"),
         required("when", Shape::Text, "Condition in the rule language"),
-        required(
-            "score",
-            Shape::Float,
-            "Addition to the score when the condition holds; may be negative",
-        ),
+        required("score", Shape::Float, "Addition to the score when the condition holds; may be negative"),
         setting(
             "share",
             Shape::Text,

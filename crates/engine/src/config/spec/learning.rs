@@ -52,7 +52,12 @@ pub(super) const CLASSIFIER: Section = Section {
             None,
             "Kind each of whose keys has a classifier of its own, such as the recipient's; it is asked and taught where an event has exactly one such key",
         ),
-        setting("keep", Shape::Span, Some("\"180d\""), "Time for which a token is kept after it was last learned"),
+        setting(
+            "keep",
+            Shape::Span,
+            Some("\"180d\""),
+            "Time for which a token is kept after it was last learned",
+        ),
         setting(
             "auto_bad_at",
             Shape::Float,
