@@ -7,7 +7,7 @@
 //! flush   ─► a partition's deltas become one numbered batch ─► Remote::write ─► journal let go
 //! ```
 //!
-//! The crate knows the network; what a count means it leaves to `stats`. `docs/cluster.md` says what is promised.
+//! The crate knows the network; what a count means it leaves to `stats`. `docs/operating/cluster.md` says what is promised.
 
 mod cache;
 mod catalog;

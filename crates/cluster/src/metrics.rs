@@ -68,24 +68,24 @@ pub struct ClusterMetrics {
 }
 
 impl ClusterMetrics {
-    /// The same as figures for metrics.
-    pub(crate) fn figures(&self) -> Vec<LedgerMetric> {
+    /// Returns these as figures for metrics.
+    pub fn figures(&self) -> Vec<LedgerMetric> {
         let sums = [
             ("hits", "Keys that were answered from memory", self.hits),
             ("soft_hits", "Keys answered from memory while a newer image was read", self.soft_hits),
             ("misses", "Keys that were read before they were answered", self.misses),
             ("reads", "Keys that the cluster was asked for", self.reads),
             ("checks", "Partitions that were asked only whether anything changed", self.checks),
-            ("read_calls", "Calls in which it was asked", self.read_calls),
-            ("read_failures", "Parts of these calls, one a partition, that failed", self.read_failures),
+            ("read_calls", "Calls in which the cluster was asked", self.read_calls),
+            ("read_failures", "Parts of such calls, one a partition, that failed", self.read_failures),
             ("unsound", "Images that are no cells of their definition", self.unsound),
             ("batches", "Batches that were sent, again or for the first time", self.batches),
-            ("writes", "Changes of keys in them", self.writes),
+            ("writes", "Changes of keys in batches", self.writes),
             ("write_failures", "Batches that were not acknowledged, and are sent again", self.write_failures),
             ("claims", "Marks of requests that were claimed", self.claims),
-            ("exact", "What exact limits were asked", self.exact),
-            ("exact_rounds", "Calls in which they were asked, one a partition", self.exact_batches),
-            ("exact_failures", "What they were asked and did not answer in time", self.exact_failures),
+            ("exact", "Requests to exact limits", self.exact),
+            ("exact_rounds", "Calls with requests to exact limits, one a partition", self.exact_batches),
+            ("exact_failures", "Requests to exact limits without an answer in time", self.exact_failures),
             (
                 "lost_batches",
                 "Batches that a failover lost and that were not kept any more",
@@ -94,7 +94,7 @@ impl ClusterMetrics {
             ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
             ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
             ("swept", "Keys that the slow pass has looked at", self.swept),
-            ("aged", "Counts that it has folded or removed", self.aged),
+            ("aged", "Counts that the slow pass has folded or removed", self.aged),
         ];
         let gauges = [
             ("entries", "Keys in memory", self.entries),
@@ -102,8 +102,8 @@ impl ClusterMetrics {
             ("pending_bytes", "Memory of what was added and is in no batch yet", self.pending_bytes),
             ("waiting_partitions", "Partitions of which not all is acknowledged", self.waiting_partitions),
             ("undecided", "Requests of which it is not known whether they are the first", self.undecided),
-            ("journal_bytes", "Length of the node's journal of what is under way", self.journal_bytes),
-            ("full", "1 if nothing is added for now since that journal is full", u64::from(self.full)),
+            ("journal_bytes", "Length of the node's journal of additions under way", self.journal_bytes),
+            ("full", "1 if nothing is added for now since the node's journal is full", u64::from(self.full)),
         ];
         let figure =
             |is_sum| move |(name, help, value)| LedgerMetric { name, help, is_sum, shard: None, value };

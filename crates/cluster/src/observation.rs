@@ -3,7 +3,7 @@
 //! Readings and additions follow the rules of the embedded home, on cells that are merged from what the cluster had and
 //! what was added here. What depends on what is there, as what is taken from a limit, is decided here and now; what goes
 //! to the cluster is what was decided. Nodes that decide at once know nothing of each other: by how much they can
-//! exceed a limit together is in `docs/cluster.md`.
+//! exceed a limit together is in `docs/operating/cluster.md`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

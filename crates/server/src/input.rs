@@ -443,9 +443,9 @@ mod tests {
 
     #[test]
     fn headers_are_documented() {
-        let page = include_str!("../../../docs/http.md").to_ascii_lowercase();
+        let page = include_str!("../../../docs/reference/http.md").to_ascii_lowercase();
         for (name, _) in HEADERS.into_iter().chain([BATCH_ID]) {
-            assert!(page.contains(&format!("| `{name}` ")), "`{name}` is not in docs/http.md");
+            assert!(page.contains(&format!("| `{name}` ")), "`{name}` is not in docs/reference/http.md");
         }
     }
 

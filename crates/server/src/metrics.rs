@@ -423,20 +423,20 @@ impl Collector for EngineCollector {
                 "Memory of cells, the directory of keys and sketches",
                 ledger.memory_bytes,
             ),
-            ("ledger_dirty_bytes", "The part of it that is not written yet", ledger.dirty_bytes),
+            ("ledger_dirty_bytes", "Bytes of cells that are not written yet", ledger.dirty_bytes),
             ("ledger_keys", "Keys, in memory or on disk alone", ledger.keys),
-            (
-                "ledger_directory_bytes",
-                "The part of it that is the directory of all keys",
-                ledger.directory_bytes,
-            ),
+            ("ledger_directory_bytes", "Memory of the directory of all keys", ledger.directory_bytes),
             (
                 "ledger_directory_max_bytes",
-                "How much the directory may be before new keys are only estimated",
+                "Bound of the directory's memory, beyond which new keys are only estimated",
                 ledger.directory_max_bytes,
             ),
             ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
-            ("ledger_live_bytes", "The part of it that is the newest of a key", ledger.live_bytes),
+            (
+                "ledger_live_bytes",
+                "Bytes of the ledger's files that are the newest image of a key",
+                ledger.live_bytes,
+            ),
             (
                 "ledger_poisoned",
                 "1 if nothing is added any more since a write failed",

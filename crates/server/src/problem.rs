@@ -284,10 +284,10 @@ mod tests {
 
     #[test]
     fn types_are_documented() {
-        let page = include_str!("../../../docs/http.md");
+        let page = include_str!("../../../docs/reference/http.md");
         for kind in ALL {
             let row = page.lines().find(|line| line.starts_with(&format!("| `{}` ", kind.word)));
-            let row = row.unwrap_or_else(|| panic!("`{}` is not in docs/http.md", kind.word));
+            let row = row.unwrap_or_else(|| panic!("`{}` is not in docs/reference/http.md", kind.word));
             assert!(row.contains(&format!("| {} ", kind.status.as_u16())), "{row}");
         }
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The crate knows words only: not what a value means, not what a key names, and never what time it is.
-//! `docs/format.md` draws the files.
+//! `docs/internals/format.md` draws the files.
 
 mod arena;
 mod device;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// What a command that ran to its end says. `docs/cli.md` documents the codes.
+/// What a command that ran to its end says. `docs/reference/cli.md` documents the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All is well.

@@ -1,7 +1,7 @@
 //! The command line: one module a command, each of which names its flags, teaches them by examples and runs.
 //!
 //! Commands work offline, on a data directory or in memory, or ask a server; answers look the same. Results go to
-//! standard output and everything said beside them to standard error. `docs/cli.md` documents shapes and exit codes.
+//! standard output and everything said beside them to standard error. `docs/reference/cli.md` documents shapes and exit codes.
 
 mod client;
 mod clock;
@@ -17,6 +17,8 @@ mod memory;
 mod message_reader;
 mod options;
 mod ordered_pool;
+#[cfg(test)]
+mod reference;
 mod rendering;
 mod tally;
 

@@ -36,8 +36,8 @@ pub struct WireCounters {
 }
 
 impl WireCounters {
-    /// The same as figures for metrics.
-    pub(super) fn figures(&self) -> Vec<LedgerMetric> {
+    /// Returns these as figures for metrics.
+    pub fn figures(&self) -> Vec<LedgerMetric> {
         let all = [
             ("commands", "Commands that were sent to the cluster", &self.commands),
             ("round_trips", "Round trips, each of one or more commands", &self.round_trips),

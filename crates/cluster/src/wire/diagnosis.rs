@@ -54,7 +54,7 @@ impl ServerFault {
                  (`redis-cli --cluster create`)"
             }
             ServerFault::Credentials => "Correct `user` and `password` in [ledger]",
-            ServerFault::Rights => "Give the user the rights that docs/operating.md names",
+            ServerFault::Rights => "Give the user the rights that docs/operating/cluster.md names",
             ServerFault::Plain => {
                 "Leave `tls` out of [ledger], or name ports that speak TLS and let servers announce them (`tls-cluster yes`)"
             }

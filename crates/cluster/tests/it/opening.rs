@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::servers::{Cluster, Server, are_there};
 use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
 
-const OPERATING: &str = include_str!("../../../../docs/operating.md");
+const CLUSTER_PAGE: &str = include_str!("../../../../docs/operating/cluster.md");
 
 /// What opening ends with; not in an hour.
 fn refusal(settings: WireSettings) -> String {
@@ -87,7 +87,7 @@ fn wrong_credentials_and_missing_rights_are_refused() {
         assert_eq!(server.cli(&set).trim(), "OK");
         let said = refusal(WireSettings { replicas: 1, ..with_user(&all, "weak", "word") });
         assert!(said.contains(expected) && said.contains(&server.address()), "{said}");
-        assert!(said.ends_with("Give the user the rights that docs/operating.md names"), "{said}");
+        assert!(said.ends_with("Give the user the rights that docs/operating/cluster.md names"), "{said}");
     }
     server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
     let said = refusal(all);
@@ -164,7 +164,7 @@ fn a_node_works_with_tls_and_the_least_rights() {
     let directory = TempDir::new().unwrap();
     let Some((cluster, address, authority)) = encrypted(directory.path(), "yes") else { return };
     let rights =
-        OPERATING.lines().find(|line| line.starts_with("ACL SETUSER tollhouse ")).expect("the rights");
+        CLUSTER_PAGE.lines().find(|line| line.starts_with("ACL SETUSER tollhouse ")).expect("the rights");
     let set: Vec<&str> = rights.split(' ').collect();
     assert_eq!(cluster.servers[0].cli(&set).trim(), "OK", "{rights}");
     let password = set.iter().find_map(|word| word.strip_prefix('>')).expect("a password");

@@ -1,4 +1,4 @@
-//! What `docs/cluster.md` promises, one test a promise, in simulated time.
+//! What `docs/operating/cluster.md` promises, one test a promise, in simulated time.
 
 use std::sync::Arc;
 use std::time::Duration;

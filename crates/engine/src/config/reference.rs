@@ -5,14 +5,9 @@ use event::Column;
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use crate::plan::{PipelineInput, input_facts};
 
-/// The reference of every section, key and fact in Markdown: `docs/reference.md` is this text.
+/// Returns the reference of every section, key and fact in Markdown, as `docs/reference/configuration.md` has it.
 pub fn reference() -> String {
-    let mut text = String::from(
-        "# Configuration reference\n\nGenerated from the lists of settings and facts that the program itself reads; a test holds it to that.\n\
-         A setting of a table can also be given as the environment variable `TOLLHOUSE_<SECTION>_<KEY>` or as\n\
-         `--set section.key=value`, one of an entry of `[[listener]]` as `TOLLHOUSE_LISTENER_<NAME>_<KEY>` (for names in lower\n\
-         case without `-` and `.`) or `--set listener.name.key=value`; flags override the environment, that the file, that the preset, that the default.\n",
-    );
+    let mut text = String::new();
     for section in SECTIONS {
         text += &format!(
             "\n## {}\n\n{}",
@@ -38,7 +33,7 @@ pub fn reference() -> String {
     }
     for input in PipelineInput::ALL {
         text += &format!("\n## Facts of `input = \"{}\"`\n\n", input.name());
-        text += "What rules and kinds can name, beside the fields that the pipeline declares.\n\n";
+        text += "Rules and kinds can name these, beside the fields that the pipeline declares.\n\n";
         text += "| fact | type | meaning |\n|---|---|---|\n";
         for Column { name, kind, doc, journalled } in input_facts(input).columns() {
             let kept = if *journalled { "" } else { ". Not journalled" };

@@ -1,4 +1,4 @@
-//! All statistics as text, one key a line: the exchange format of `docs/format.md`.
+//! All statistics as text, one key a line: the exchange format of `docs/internals/format.md`.
 //!
 //! ```text
 //! header   format, version, number of the export, check of the secret, definitions

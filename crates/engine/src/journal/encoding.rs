@@ -1,6 +1,6 @@
 //! The bytes of records, field by field, for those who do not make a record of them: what looks at rows, and what turns
 //! rows into columns and back. They are those of `postcard`, by which [`super::record`] makes and reads whole records;
-//! `docs/format.md` draws them.
+//! `docs/internals/format.md` draws them.
 
 use std::net::IpAddr;
 

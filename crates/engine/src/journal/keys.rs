@@ -1,5 +1,5 @@
 //! The bytes of a decision's keys, and of what was known of them. They are most of a row, and most of them say what
-//! others say: a track's sums begin with its first and last time, and times are near the event's. `docs/format.md`
+//! others say: a track's sums begin with its first and last time, and times are near the event's. `docs/internals/format.md`
 //! draws them.
 
 use event::{Kind, Shingle, Time};

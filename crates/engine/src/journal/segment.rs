@@ -1,4 +1,4 @@
-//! Segment files that are being written: a head, then blocks of compressed records. `docs/format.md` draws the bytes.
+//! Segment files that are being written: a head, then blocks of compressed records. `docs/internals/format.md` draws the bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};

@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Ports of others: what is compared with, signed or asked beside.
-const OTHERS: [(&str, u16, &str); 6] = [
+const OTHERS: [(&str, u16, &str); 7] = [
     ("docs/exim.md", 783, "a listener of `spamc`, as docs/from-rspamd.md configures it"),
-    ("docs/cli.md", 11333, "Rspamd's own"),
-    ("docs/cli.md", 783, "spamd's own"),
+    ("docs/reference/cli.md", 11333, "Rspamd's own"),
+    ("docs/reference/cli.md", 783, "spamd's own"),
+    ("docs/reference/cli.md", 4222, "NATS' own"),
     ("docs/limits.md", 8378, "a proxy of HAProxy's own, which its script asks and which asks Tollhouse"),
     ("docs/postfix.md", 11331, "OpenDKIM's own"),
-    ("docs/reference.md", 5353, "a resolver's own"),
+    ("docs/reference/configuration.md", 5353, "a resolver's own"),
 ];
 
 /// All pages and programs of a folder.
@@ -61,7 +62,7 @@ fn something_listens_where_documents_say() {
     let mut pages = vec![root.join("README.md")];
     files(&root.join("docs"), &mut pages);
     files(&root.join("examples"), &mut pages);
-    let reference = fs::read_to_string(root.join("docs/reference.md")).unwrap();
+    let reference = fs::read_to_string(root.join("docs/reference/configuration.md")).unwrap();
     let default =
         reference.lines().find_map(|line| line.strip_prefix("| `listen` | address")?.split('"').nth(1));
     let default = number(default.and_then(|listen| listen.rsplit_once(':')).unwrap().1).unwrap();

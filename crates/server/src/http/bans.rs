@@ -204,7 +204,7 @@ impl BanStream {
     }
 }
 
-/// What has changed since the same enforcement point last asked, in the form that CrowdSec's bouncers read.
+/// Changes of the ban list since the same enforcement point last asked, in the form that CrowdSec's bouncers read.
 #[utoipa::path(
     get,
     path = "/v1/decisions/stream",
@@ -460,7 +460,7 @@ pub(super) struct LiftOutcome {
     lifted: usize,
 }
 
-/// Has enforcement points and rules let go of a value: its labels with a `decision` end now.
+/// Takes a value off the ban list: its labels with a `decision` end now, for enforcement points and rules.
 #[utoipa::path(
     delete,
     path = "/v1/decisions",

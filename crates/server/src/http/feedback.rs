@@ -42,7 +42,7 @@ pub(super) async fn decision(
     Ok(Json(api::ExplanationJson::from(&explanation)))
 }
 
-/// Takes in what somebody says about a past decision. The same said twice by one reporter counts once, and something else
+/// Takes in feedback on a past decision. The same said twice by one reporter counts once, and something else
 /// replaces it.
 #[utoipa::path(
     post,
@@ -76,7 +76,7 @@ pub(super) struct FeedbackParams {
     durability: Option<DurabilityParam>,
 }
 
-/// Takes in what is said of many past decisions: one a line, answered one a line in the same order. A line that cannot be
+/// Takes in feedback on many past decisions: one a line, answered one a line in the same order. A line that cannot be
 /// taken in gets an error line and spoils no other.
 #[utoipa::path(
     post,
@@ -192,7 +192,7 @@ pub(super) struct LearnParams {
     envelope: Option<EnvelopeSource>,
 }
 
-/// Takes in what somebody says about an event that was not decided here. The same said twice of one event id, or
+/// Takes in feedback on an event that was not decided here. The same said twice of one event id, or
 /// without one of the same body, counts once.
 #[utoipa::path(
     post,

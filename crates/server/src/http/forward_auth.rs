@@ -159,7 +159,7 @@ fn own(uri: &Uri) -> (&str, &str) {
     asked.split_at(asked.find(['/', '?']).unwrap_or(asked.len()))
 }
 
-/// What is answered to a proxy: whether its request passes.
+/// Tells a proxy whether its request passes.
 #[utoipa::path(
     get,
     path = "/v1/auth/{name}",

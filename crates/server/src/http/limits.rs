@@ -216,7 +216,7 @@ pub(super) async fn take(
     Ok(take_response(&taken, answer))
 }
 
-/// What a take would be answered. Takes nothing; also tells the truth of limits that ban in the shadow.
+/// Answers what a take would get. Takes nothing; also tells the truth of limits that ban in the shadow.
 #[utoipa::path(
     post,
     path = "/v1/limits/{name}/peek",

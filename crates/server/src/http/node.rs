@@ -12,7 +12,7 @@ use crate::metrics;
 use crate::node::Node;
 use crate::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE};
 
-/// What the node runs: its pipelines with their kinds, bands and rules.
+/// Lists the pipelines of the node with their kinds, bands and rules.
 #[utoipa::path(
     get,
     path = "/v1/pipelines",

@@ -73,7 +73,7 @@ where
     Ok(Json(api::ReloadOutcomeJson::new(&reloaded, dry_run)))
 }
 
-/// What stands over the file of a pipeline, and the versions that can be gone back to.
+/// Answers the text that was posted over the file of a pipeline, and the versions that can be gone back to.
 #[utoipa::path(
     get,
     path = "/v1/rules",
@@ -170,7 +170,7 @@ pub(super) async fn promote(
     change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
 }
 
-/// How the candidate of a pipeline compares with what is enforced, on the events since either was changed.
+/// Compares the candidate of a pipeline with what is enforced, on the events since either was changed.
 #[utoipa::path(
     get,
     path = "/v1/rules/comparison",

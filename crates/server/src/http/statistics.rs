@@ -33,7 +33,7 @@ pub(super) struct TimelineParams {
     value: String,
 }
 
-/// All that is kept of one key.
+/// Answers all that is kept of one key.
 #[utoipa::path(
     get,
     path = "/v1/timeline",

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_command_is_documented() {
-        let text = include_str!("../../../../docs/cli.md");
+        let text = include_str!("../../../../docs/reference/cli.md");
         for command in Cli::command().get_subcommands() {
             assert!(text.contains(&format!("\n## `{}`\n", command.get_name())), "{}", command.get_name());
         }

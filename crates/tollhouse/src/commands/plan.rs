@@ -9,7 +9,7 @@ use crate::options::JsonOption;
 
 /// Say how large a cluster for statistics has to be
 ///
-/// Reckons with bytes and CPU time as they were measured, see `docs/operating.md`. Measure your own keys and say so with
+/// Reckons with bytes and CPU time as they were measured, see `docs/operating/cluster.md`. Measure your own keys and say so with
 /// `--bytes-per-key` where it matters.
 #[derive(clap::Args)]
 #[command(after_help = "\

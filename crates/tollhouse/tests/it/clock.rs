@@ -14,7 +14,7 @@ fn library() -> Option<String> {
     let mut found = directories.map(|path| path.join("faketime/libfaketime.so.1"));
     let found = found.find(|path| path.exists()).map(|path| path.display().to_string());
     if found.is_none() {
-        println!("not run: there is no libfaketime, install Debian's package `faketime`");
+        println!("skipped: a clock that is wrong for a while: Debian's package `faketime` is not installed");
     }
     found
 }

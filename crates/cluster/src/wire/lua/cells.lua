@@ -1,4 +1,4 @@
--- What happens to cells. See `docs/format.md` for the fields of their hashes.
+-- What happens to cells. See `docs/internals/format.md` for the fields of their hashes.
 --
 -- Numbers are doubles here: times, buckets and places are integers below 2^53 and exact. Counts may be greater: sums
 -- that reach 2^53 are left to HINCRBY, and come as decimal text. `horizon` is set by the script that these lines are a

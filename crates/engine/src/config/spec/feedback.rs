@@ -9,7 +9,7 @@ pub(super) const CLASSIFIER: Section = Section {
     name: "classifier",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A statistical classifier that learns from feedback which tokens of some facts are those of bad or good events. What it says are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](classifier.md).",
+    doc: "A statistical classifier that learns from feedback which tokens of some facts are those of bad or good events. What it says are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](../guides/classifier.md).",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `NAME.probability > 0.99`"),
         required(
@@ -56,7 +56,7 @@ pub(super) const CLASSIFIER: Section = Section {
             "keep",
             SettingType::Span,
             Some("\"180d\""),
-            "How long a token is kept after it was last learned",
+            "Time for which a token is kept after it was last learned",
         ),
         setting(
             "auto_bad_at",
@@ -89,7 +89,7 @@ pub(super) const FEEDBACK: Section = Section {
     name: "feedback",
     form: SectionForm::Map,
     node: false,
-    doc: "What people may say of an event afterwards: a class, and the counters that it adds to.",
+    doc: "Classes of feedback on an event, and the counters that each adds to.",
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Name),
@@ -101,7 +101,7 @@ pub(super) const REPORTS: Section = Section {
     name: "reports",
     form: SectionForm::Table,
     node: false,
-    doc: "What counts as a judgement, and how much. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [concepts.md](concepts.md#reports).",
+    doc: "Judgements among feedback, and their weight. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [feedback.md](../guides/feedback.md).",
     settings: &[
         setting(
             "bad",
@@ -131,37 +131,37 @@ pub(super) const REPORTS: Section = Section {
             "per_day",
             SettingType::Integer(0, 1_000_000_000),
             Some("100"),
-            "How often a reporter may say in 24 hours, to the hour, what `bad` and `good` name; what is beyond counts nothing",
+            "Judgements (classes of `bad` and `good`) that a reporter may give in 24 hours, to the hour; further ones count nothing",
         ),
         setting(
             "others_per_day",
             SettingType::Integer(0, 1_000_000_000),
             Some("2000"),
-            "The same for all other classes, such as `read`",
+            "Signals (all other classes, such as `read`) that a reporter may give in 24 hours",
         ),
         setting(
             "weight_new",
             SettingType::Integer(0, WEIGHT_MAX),
             Some("1"),
-            "How much a word counts of a reporter of whom little is known",
+            "Weight of a vote of a reporter of whom little is known",
         ),
         setting(
             "weight_trusted",
             SettingType::Integer(0, WEIGHT_MAX),
             Some("2"),
-            "How much a word counts of a trusted reporter",
+            "Weight of a vote of a trusted reporter",
         ),
         setting(
             "trusted_after",
             SettingType::Integer(1, 1_000_000_000),
             Some("10"),
-            "How often others must have agreed with a reporter in 90 days, and hardly contradicted, for trust: (agreed + 1) / (agreed + contradicted + reversed + 2) is at least 0.9",
+            "Agreements of others within 90 days, with hardly a contradiction, that make a reporter trusted: (agreed + 1) / (agreed + contradicted + reversed + 2) is at least 0.9",
         ),
         setting(
             "distrusted_after",
             SettingType::Integer(1, 1_000_000_000),
             Some("3"),
-            "How often a reporter must have been contradicted in 90 days, or have reversed a report, for the words to count nothing, if that share is below 0.5",
+            "Contradictions by others and own reversals within 90 days after which a reporter's votes count nothing, if that share is below 0.5",
         ),
     ],
 };

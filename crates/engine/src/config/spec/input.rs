@@ -14,7 +14,7 @@ pub(super) const TOP: Section = Section {
     name: "",
     form: SectionForm::Top,
     node: false,
-    doc: "What the pipeline is called and what it reads.",
+    doc: "Name and input of the pipeline.",
     settings: &[
         setting(
             "preset",
@@ -38,7 +38,7 @@ pub(super) const TOP: Section = Section {
             "input",
             SettingType::Choice(INPUTS),
             Some("\"json\""),
-            "What the pipeline reads: RFC 5322 messages, combined-format access-log lines, or JSON objects",
+            "Input of the pipeline: RFC 5322 messages, combined-format access-log lines, or JSON objects",
         ),
         setting(
             "on_error",
@@ -50,13 +50,13 @@ pub(super) const TOP: Section = Section {
             "unknown",
             SettingType::Choice(&["error", "warn", "ignore"]),
             Some("\"warn\""),
-            "What becomes of an event with a field that the pipeline does not know, or with none that it knows: it is refused (`error`), or judged without, which its answer, a metric and the log say (`warn`), or only the metric (`ignore`). See [http.md](http.md#unknown-fields)",
+            "Treatment of an event with an unknown field, or with none that is known: refused (`error`), or judged without the field, with a warning in the answer, a metric and the log (`warn`), or with the metric alone (`ignore`). See [http.md](http.md#unknown-fields)",
         ),
         setting(
             CANDIDATE,
             SettingType::Text,
             None,
-            "File of rules that are judged beside the enforced ones and change nothing, relative to this file. See [rules.md](rules.md#candidates)",
+            "File of rules that are judged beside the enforced ones and change nothing, relative to this file. See [rules.md](../guides/rules.md#candidates)",
         ),
     ],
 };
@@ -71,13 +71,13 @@ pub(super) const TIME: Section = Section {
             "skew_max",
             SettingType::Span,
             Some("\"5m\""),
-            "How far in the future of its arrival an event may claim to be; what is beyond is clamped and counted in a metric",
+            "Furthest that an event's time may lie after its arrival; a later one is clamped and counted in a metric",
         ),
         setting(
             "dedupe",
             SettingType::Span,
             Some("\"1d\""),
-            "How long an event id is remembered: the same id within this time is counted once",
+            "Time for which an event id is remembered: a second event of this id is not counted",
         ),
     ],
 };
@@ -86,7 +86,7 @@ pub(super) const NETWORKS: Section = Section {
     name: "networks",
     form: SectionForm::Table,
     node: false,
-    doc: "How much of an IP address is its network.",
+    doc: "Prefix lengths of networks.",
     settings: &[
         setting("ipv4", SettingType::Integer(8, 32), Some("24"), "Prefix length of an IPv4 network"),
         setting("ipv6", SettingType::Integer(16, 128), Some("64"), "Prefix length of an IPv6 network"),
@@ -97,7 +97,7 @@ pub(super) const AUTH: Section = Section {
     name: "auth",
     form: SectionForm::Table,
     node: false,
-    doc: "Who vouches for a message: SPF, DKIM, DMARC and ARC. See [authentication.md](authentication.md).",
+    doc: "Sender authentication: SPF, DKIM, DMARC and ARC. See [authentication.md](../guides/authentication.md).",
     settings: &[
         setting(
             "checks",
@@ -115,7 +115,7 @@ pub(super) const AUTH: Section = Section {
             "received",
             SettingType::Integer(0, 50),
             Some("1"),
-            "How many `Received` fields one's own servers put on top: an `Authentication-Results` below more of them is not read",
+            "Number of `Received` fields that one's own servers put on top: an `Authentication-Results` below more of them is not read",
         ),
         setting(
             "sealers",
@@ -149,7 +149,7 @@ pub(super) const DNSBL: Section = Section {
             "answers",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "What its answers mean, such as `127.0.0.2 sbl`, `127.0.0.4-127.0.0.7 xbl` or, for bits of the last number, `&8 phish`. Other answers are then none; without any, each within `127.0.0.0/8` is `listed`",
+            "Meaning of its answers, such as `127.0.0.2 sbl`, `127.0.0.4-127.0.0.7 xbl` or, for bits of the last number, `&8 phish`. Other answers are then none; without any, each within `127.0.0.0/8` is `listed`",
         ),
         setting(
             "names_max",
@@ -157,7 +157,7 @@ pub(super) const DNSBL: Section = Section {
             Some("20"),
             "Most names that one message is asked for",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it lists, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Its contents, for people"),
     ],
 };
 
@@ -173,6 +173,6 @@ pub(super) const FIELD: Section = Section {
             "Dotted name, as in rules; nested JSON objects are flattened to it",
         ),
         required("type", SettingType::Choice(TYPES), "Type of its values"),
-        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };

@@ -6,7 +6,7 @@ use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 const BAN: &[SettingSpec] = &[
     required("after", SettingType::Integer(1, 1_000_000), "So many refusals ban a key"),
     required("within", SettingType::Span, "The time within which they come"),
-    required("for", SettingType::Span, "How long the ban lasts"),
+    required("for", SettingType::Span, "Length of the ban"),
 ];
 
 /// A key for which a limit is another.
@@ -25,7 +25,7 @@ pub(super) const LIMIT: Section = Section {
     name: "limit",
     form: SectionForm::List("name"),
     node: true,
-    doc: "How much of something a key may have in a time. See [limits.md](limits.md).",
+    doc: "Limit: how much of something a key may have in a time. See [limits.md](../guides/limits.md).",
     settings: &[
         required("name", SettingType::Name, "Its name in requests and metrics"),
         required(
@@ -33,7 +33,7 @@ pub(super) const LIMIT: Section = Section {
             SettingType::Integer(1, crate::limit::NUMBER_MAX as i64),
             "Number under which its keys are stored. It must never change its meaning",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it is for, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Purpose, for people"),
         required(
             "key",
             SettingType::List(&SettingType::Text),
@@ -49,7 +49,7 @@ pub(super) const LIMIT: Section = Section {
             "mode",
             SettingType::Choice(&["sliding", "interpolated", "calendar", "gcra"]),
             None,
-            "How it is counted. Unless given: `calendar` where `per` is a period of the calendar, else `sliding`",
+            "Way of counting. Unless given: `calendar` where `per` is a period of the calendar, else `sliding`",
         ),
         setting(
             "windows",
@@ -64,12 +64,12 @@ pub(super) const LIMIT: Section = Section {
             None,
             "For `gcra`: how much can be taken at once. Unless given: `count`",
         ),
-        setting("cost", SettingType::Integer(1, i64::MAX), Some("1"), "What a take costs that does not say"),
+        setting("cost", SettingType::Integer(1, i64::MAX), Some("1"), "Cost of a take that names none"),
         setting(
             "counts",
             SettingType::Choice(&["all", "allowed"]),
             None,
-            "What counts: `all` takes, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
+            "Takes that count: `all`, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
         ),
         setting(
             "enforcement",
@@ -115,7 +115,7 @@ pub(super) const FORWARD_AUTH: Section = Section {
     name: "forward_auth",
     form: SectionForm::List("name"),
     node: true,
-    doc: "What proxies ask before they hand a request on, at `/v1/auth/NAME`. See [limits.md](limits.md#in-front-of-a-site).",
+    doc: "Question of a proxy before it hands a request on, at `/v1/auth/NAME`. See [limits.md](../guides/limits.md#in-front-of-a-site).",
     settings: &[
         required("name", SettingType::Name, "Its name in the URL"),
         setting(
@@ -149,7 +149,7 @@ pub(super) const ENVOY: Section = Section {
     name: "envoy",
     form: SectionForm::Table,
     node: true,
-    doc: "Limits for Envoy, in the files of `envoyproxy/ratelimit`. See [envoy.md](envoy.md).",
+    doc: "Limits for Envoy, in the files of `envoyproxy/ratelimit`. See [envoy.md](../guides/envoy.md).",
     settings: &[
         setting(
             "config",

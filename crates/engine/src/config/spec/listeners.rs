@@ -98,7 +98,7 @@ pub(super) const LISTENER: Section = Section {
     doc: "A socket on which mail servers, clients of Redis (`resp`), Envoy (`envoy`) or senders of batches (`grpc`) ask in a protocol of theirs.",
     settings: &[
         required("name", SettingType::Name, "Its name in the log and in metrics"),
-        required("protocol", SettingType::Choice(PROTOCOLS), "What is spoken there"),
+        required("protocol", SettingType::Choice(PROTOCOLS), "Protocol of its clients"),
         required(
             "listen",
             SettingType::Endpoint,

@@ -18,7 +18,7 @@ pub(super) const NODE: Section = Section {
             "watch",
             SettingType::Interval,
             Some("\"2s\""),
-            "How often a server looks whether the configuration's files have changed, to take them over; or `off`",
+            "Interval at which a server looks for changes of the configuration's files, to take them over; or `off`",
         ),
         setting(
             "versions",
@@ -204,25 +204,25 @@ pub(super) const DNS: Section = Section {
             "ttl_min",
             SettingType::Span,
             Some("\"10s\""),
-            "How long an answer is kept at least, whatever it says",
+            "Shortest time for which an answer is kept, whatever it says",
         ),
         setting(
             "ttl_max",
             SettingType::Span,
             Some("\"1d\""),
-            "How long an answer is kept at most before it is asked for again",
+            "Longest time for which an answer is kept before it is asked for again",
         ),
         setting(
             "negative_max",
             SettingType::Span,
             Some("\"15m\""),
-            "The same for the answer that there is nothing",
+            "Longest time for which the answer that there is nothing is kept",
         ),
         setting(
             "stale",
             SettingType::Span,
             Some("\"1h\""),
-            "How long after that an answer still stands in where the resolvers fail or are too slow",
+            "Time after that for which an answer still stands in where the resolvers fail or are too slow",
         ),
         setting("memory", SettingType::Size(1 << 40), Some("\"16MiB\""), "Memory for answers"),
         setting(

@@ -43,7 +43,7 @@ pub(super) const SET: Section = Section {
         required(
             "type",
             SettingType::Choice(SET_TYPES),
-            "What it holds. `domain`: names, each with all below it; `ip`: addresses and networks",
+            "Type of its items. `domain`: names, each with all below it; `ip`: addresses and networks",
         ),
         setting("values", SettingType::List(&SettingType::Entry), None, "Its entries"),
         setting(
@@ -52,7 +52,7 @@ pub(super) const SET: Section = Section {
             None,
             "Instead of `values`: a file of one entry a line, relative to this file; empty lines and those that begin with `#` or `;` are left out, and but for strings what follows a blank, too",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -60,7 +60,7 @@ pub(super) const PHRASES: Section = Section {
     name: "phrases",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](phrases.md).",
+    doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](../guides/phrases.md).",
     settings: &[
         required(
             "name",
@@ -84,7 +84,7 @@ pub(super) const PHRASES: Section = Section {
             Some("true"),
             "Whether a phrase is found only as whole words; scripts without blanks between words have none",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -92,7 +92,7 @@ pub(super) const MODEL: Section = Section {
     name: "model",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](models.md).",
+    doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](../guides/models.md).",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `model('spam') > 0.9`"),
         required("file", SettingType::Text, "Its file, `.cbm` or CatBoost's JSON, relative to this file"),
@@ -102,7 +102,7 @@ pub(super) const MODEL: Section = Section {
             Some("\"enforce\""),
             "`enforce`; `shadow`: computed and journalled, and only rules that are in shadow may read it; `off`: only checked",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it says, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -113,9 +113,9 @@ pub(super) const GROUP: Section = Section {
     doc: "Rules that add to the score together.",
     settings: &[
         required("name", SettingType::Name, "Its name"),
-        setting("cap", SettingType::Float, None, "What its rules add together at most, from 0 up"),
-        setting("floor", SettingType::Float, None, "What its rules add together at least, from 0 down"),
-        setting("description", SettingType::Text, Some("\"\""), "What its rules have in common, for people"),
+        setting("cap", SettingType::Float, None, "Most that its rules add together, from 0 up"),
+        setting("floor", SettingType::Float, None, "Least that its rules add together, from 0 down"),
+        setting("description", SettingType::Text, Some("\"\""), "Common ground of its rules, for people"),
     ],
 };
 
@@ -130,7 +130,7 @@ pub(super) const RULE: Section = Section {
         required(
             "score",
             SettingType::Float,
-            "What it adds to the score when the condition holds; may be negative",
+            "Addition to the score when the condition holds; may be negative",
         ),
         setting(
             "share",
@@ -138,12 +138,7 @@ pub(super) const RULE: Section = Section {
             None,
             "A number in the rule language, cut to 0 to 1: the part of `score` that is added; nothing where it is missing",
         ),
-        setting(
-            "description",
-            SettingType::Text,
-            Some("\"\""),
-            "What it finds and why that matters, for people",
-        ),
+        setting("description", SettingType::Text, Some("\"\""), "Finding and why it matters, for people"),
         setting(
             "mode",
             SettingType::Choice(MODES),
@@ -155,9 +150,9 @@ pub(super) const RULE: Section = Section {
             "effects",
             SettingType::List(&SettingType::Text),
             None,
-            "What else it does when it fires: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            "Effects of its firing beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
         ),
-        setting("owner", SettingType::Text, None, "Who answers for it, for people"),
+        setting("owner", SettingType::Text, None, "Owner, for people"),
         setting("expires", SettingType::Time, None, "From this time of events on it is off"),
         setting(
             "test",
@@ -175,6 +170,6 @@ pub(super) const BAND: Section = Section {
     doc: "The action from a score upwards. Below the lowest band events are accepted.",
     settings: &[
         required("at", SettingType::Float, "Lowest score of the band"),
-        required("action", SettingType::Choice(ACTIONS), "What the caller is asked to do"),
+        required("action", SettingType::Choice(ACTIONS), "Action that the caller is asked to take"),
     ],
 };

@@ -17,7 +17,7 @@ const ADMIT: &[SettingSpec] = &[
     required(
         "rotate",
         SettingType::Span,
-        "How long a sighting counts at most; within half of it, it always does",
+        "Longest time for which a sighting counts; within half of it, it always does",
     ),
     setting(
         "memory",
@@ -56,7 +56,7 @@ pub(super) const KIND: Section = Section {
             "normalise",
             SettingType::Choice(&["exact", "text", "address", "host"]),
             Some("\"exact\""),
-            "How a piece is normalised before it is hashed",
+            "Form into which a piece is brought before it is hashed",
         ),
         setting(
             "when",
@@ -64,7 +64,7 @@ pub(super) const KIND: Section = Section {
             None,
             "Condition over the facts of the first two stages; an event for which it does not hold has no key of this kind",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it is, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
 
@@ -72,7 +72,7 @@ pub(super) const STATISTIC: Section = Section {
     name: "statistic",
     form: SectionForm::List("name"),
     node: false,
-    doc: "What is kept for each key of the kinds it names: either counters over windows (`counts` and `windows`) or a track of a few fixed values (`track` and `keep`).",
+    doc: "Statistic that is kept for each key of the kinds it names: counters over windows (`counts` and `windows`) or an aggregate of a few fixed values (`track` and `keep`).",
     settings: &[
         required("name", SettingType::Name, "Its name"),
         required(
@@ -120,7 +120,7 @@ pub(super) const STATISTIC: Section = Section {
             "keep",
             SettingType::Span,
             None,
-            "How long a key is kept after its last event. Needed for a track; without it counters are kept as long as the longest tier",
+            "Time for which a key is kept after its last event. Needed for an aggregate (`track`); counters are kept as long as the longest tier unless it is given",
         ),
         setting(
             "admit",
@@ -178,14 +178,14 @@ pub(super) const LABEL: Section = Section {
             "Number under which it is stored, beside those of the kinds",
         ),
         required("of", SettingType::Name, "Kind whose keys can have it"),
-        required("keep", SettingType::Span, "How long it can hold at most"),
+        required("keep", SettingType::Span, "Longest time for which a key can have it"),
         setting(
             "decision",
             SettingType::Name,
             None,
-            "What enforcement points are told to do with keys that have it, such as `ban` or `captcha`: they poll `/v1/decisions/stream`, and the piece is kept in the data directory until the label ends",
+            "Puts keys that have it on the ban list, as a decision such as `ban` or `captcha`, which enforcement points poll at `/v1/decisions/stream`. The piece is kept in the data directory until the label ends",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "What it says of a key, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "Meaning for a key, for people"),
     ],
 };
 
@@ -193,7 +193,7 @@ pub(super) const OBSERVE: Section = Section {
     name: "observe",
     form: SectionForm::Table,
     node: false,
-    doc: "What every event counts, whatever its verdict.",
+    doc: "Counters of every event, whatever its verdict.",
     settings: &[setting(
         "add",
         SettingType::List(&SettingType::Name),
@@ -206,7 +206,7 @@ pub(super) const SETTLE: Section = Section {
     name: "settle",
     form: SectionForm::Map,
     node: false,
-    doc: "What a verdict counts: a counter, and the actions that add to it.",
+    doc: "Counters of verdicts: a counter, and the actions that add to it.",
     settings: &[required(
         "COUNTER",
         SettingType::List(&SettingType::Choice(ACTIONS)),

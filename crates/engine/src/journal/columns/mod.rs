@@ -7,7 +7,7 @@
 //! A row is a record. What a record is by itself and every fact have a column each; what has no column is in `detail`,
 //! so that each record comes back as it was. The index says where each column of each group lies and what its checksum
 //! is, so that a reader checks all that it decodes and never has to believe a length; Parquet's own footer says the same
-//! to others. `docs/format.md` draws the bytes.
+//! to others. `docs/internals/format.md` draws the bytes.
 
 mod check;
 mod pages;

@@ -47,7 +47,7 @@ pub(super) struct CostlyBenchArgs {
     json: JsonOption,
 }
 
-/// A result. `docs/cli.md` documents the fields.
+/// A result. `docs/reference/cli.md` documents the fields.
 #[derive(Serialize)]
 struct CostlyMeasurement {
     bench: &'static str,

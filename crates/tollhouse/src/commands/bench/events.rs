@@ -88,7 +88,7 @@ enum BenchDistribution {
     Uniform,
 }
 
-/// A result. `docs/cli.md` documents the members.
+/// A result. `docs/reference/cli.md` documents the members.
 #[derive(Serialize)]
 struct EventsMeasurement {
     bench: &'static str,

@@ -43,7 +43,7 @@ pub(super) struct JudgeBenchArgs {
     json: JsonOption,
 }
 
-/// A result. `docs/cli.md` documents the fields.
+/// A result. `docs/reference/cli.md` documents the fields.
 #[derive(Debug, Serialize)]
 struct JudgeMeasurement {
     bench: &'static str,

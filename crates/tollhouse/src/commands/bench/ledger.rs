@@ -147,7 +147,7 @@ impl Workload {
     }
 }
 
-/// A result. `docs/cli.md` documents the members.
+/// A result. `docs/reference/cli.md` documents the members.
 #[derive(Serialize)]
 struct LedgerMeasurement {
     bench: &'static str,

@@ -84,7 +84,7 @@ impl LimitMode {
     }
 }
 
-/// A result. `docs/cli.md` documents the fields.
+/// A result. `docs/reference/cli.md` documents the fields.
 #[derive(Serialize)]
 #[serde(tag = "measures", rename_all = "lowercase")]
 enum LimitsMeasurement {

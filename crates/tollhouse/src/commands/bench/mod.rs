@@ -1,7 +1,7 @@
 //! `tollhouse bench`: how fast it is here. Each result is one object, so that runs can be kept and compared.
 //!
 //! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
-//! disk. `docs/benchmarks.md` has figures and commands.
+//! disk. `docs/internals/benchmarks.md` has figures and commands.
 
 mod costly;
 mod events;
@@ -84,7 +84,7 @@ struct BenchInputArgs {
     json: JsonOption,
 }
 
-/// A result. `docs/cli.md` documents the fields.
+/// A result. `docs/reference/cli.md` documents the fields.
 #[derive(Serialize)]
 #[serde(tag = "bench", rename_all = "lowercase")]
 enum CommandMeasurement {

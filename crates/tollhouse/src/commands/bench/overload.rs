@@ -64,7 +64,7 @@ pub(super) struct OverloadBenchArgs {
     json: JsonOption,
 }
 
-/// The result. `docs/cli.md` documents the members.
+/// The result. `docs/reference/cli.md` documents the members.
 #[derive(Serialize)]
 struct OverloadMeasurement {
     bench: &'static str,

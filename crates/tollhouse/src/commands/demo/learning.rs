@@ -99,7 +99,7 @@ impl<'a> Learning<'a> {
             out.line(format_args!("  {name:<10} {}", of.told()))?;
         }
         out.line(format_args!(
-            "  {DIM}So few messages show that it learns, and not how well: docs/benchmarks.md measures that on thousands.{DIM:#}"
+            "  {DIM}So few messages show that it learns, and not how well: docs/internals/benchmarks.md measures that on thousands.{DIM:#}"
         ))?;
         self.show_change(client, out)
     }

@@ -172,7 +172,7 @@ impl MatchPlace {
         };
         place.ok_or_else(|| {
             CommandError::new("there is no fact here for this type, filter and header").help(
-                "docs/reference.md has all facts; the list's lines can be a [[set]] with `file` of your own",
+                "docs/reference/configuration.md has all facts; the list's lines can be a [[set]] with `file` of your own",
             )
         })
     }
