@@ -389,7 +389,7 @@ proptest::proptest! {
 
 #[test]
 fn the_documented_conditions_compile() {
-    let document = include_str!("../../../../docs/rules.md");
+    let document = include_str!("../../../../docs/guides/rules.md");
     let blocks = document.split("\n```cel\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     let conditions: Vec<&str> = blocks.flat_map(str::lines).filter(|line| !line.trim().is_empty()).collect();
     assert!(conditions.len() >= 5, "{conditions:?}");

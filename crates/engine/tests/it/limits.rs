@@ -662,7 +662,7 @@ fn a_limit_that_takes_for_more_events_than_rules_mean_is_warned_of_with_the_line
 
 #[test]
 fn the_documents_examples_are_what_they_say() {
-    let page = include_str!("../../../../docs/limits.md");
+    let page = include_str!("../../../../docs/guides/limits.md");
     let section = page.split("\n## In rules\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let blocks: Vec<&str> =
         section.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// Ports of others: what is compared with, signed or asked beside.
 const OTHERS: [(&str, u16, &str); 6] = [
-    ("docs/exim.md", 783, "a listener of `spamc`, as docs/from-rspamd.md configures it"),
+    ("docs/guides/exim.md", 783, "a listener of `spamc`, as docs/guides/from-rspamd.md configures it"),
     ("docs/cli.md", 11333, "Rspamd's own"),
     ("docs/cli.md", 783, "spamd's own"),
-    ("docs/limits.md", 8378, "a proxy of HAProxy's own, which its script asks and which asks Tollhouse"),
-    ("docs/postfix.md", 11331, "OpenDKIM's own"),
+    ("docs/guides/limits.md", 8378, "a proxy of HAProxy's own, which its script asks and which asks Tollhouse"),
+    ("docs/guides/postfix.md", 11331, "OpenDKIM's own"),
     ("docs/reference.md", 5353, "a resolver's own"),
 ];
 

@@ -350,7 +350,7 @@ fn many_warnings_hide_no_error() {
 
 #[test]
 fn the_documented_configurations_compile() {
-    let document = include_str!("../../../../docs/rules.md");
+    let document = include_str!("../../../../docs/guides/rules.md");
     let blocks = document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     let blocks: Vec<&str> = blocks.collect();
     assert!(blocks.len() >= 6, "{}", blocks.len());

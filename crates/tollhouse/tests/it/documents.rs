@@ -23,10 +23,10 @@ fn settings(document: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn the_guides_settings_are_taken() {
     let guides = [
-        ("postfix.md", include_str!("../../../../docs/postfix.md")),
-        ("exim.md", include_str!("../../../../docs/exim.md")),
-        ("from-rspamd.md", include_str!("../../../../docs/from-rspamd.md")),
-        ("authentication.md", include_str!("../../../../docs/authentication.md")),
+        ("postfix.md", include_str!("../../../../docs/guides/postfix.md")),
+        ("exim.md", include_str!("../../../../docs/guides/exim.md")),
+        ("from-rspamd.md", include_str!("../../../../docs/guides/from-rspamd.md")),
+        ("authentication.md", include_str!("../../../../docs/guides/authentication.md")),
     ];
     for (name, guide) in guides {
         assert!(settings(guide).count() > 0, "{name}");
