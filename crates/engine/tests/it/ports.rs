@@ -9,7 +9,7 @@ const OTHERS: [(&str, u16, &str); 6] = [
     ("docs/guides/exim.md", 783, "a listener of `spamc`, as docs/guides/from-rspamd.md configures it"),
     ("docs/cli.md", 11333, "Rspamd's own"),
     ("docs/cli.md", 783, "spamd's own"),
-    ("docs/guides/limits.md", 8378, "a proxy of HAProxy's own, which its script asks and which asks Tollhouse"),
+    ("docs/guides/limits.md", 8378, "a proxy of HAProxy's own, which asks Tollhouse for its script"),
     ("docs/guides/postfix.md", 11331, "OpenDKIM's own"),
     ("docs/reference.md", 5353, "a resolver's own"),
 ];
