@@ -24,8 +24,8 @@ mod program;
 mod python;
 mod rules;
 mod serve;
-mod start;
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
+mod start;
 mod usage;

@@ -128,6 +128,25 @@ fn analytics() {
     check("analytics");
 }
 
+/// The README's picture is what the command in it prints.
+#[test]
+fn the_picture_is_no_older_than_the_program() {
+    let script = "tollhouse init --data shop\ncp examples/shop/signups.toml shop/tollhouse.toml\n\
+        ID=$(tollhouse replay --data shop --all --json examples/shop/signups.ndjson | tail -1 | sed 's/.*\"id\":\"\\([^\"]*\\)\".*/\\1/')\n\
+        tollhouse explain --data shop $ID";
+    let printed = run("explain.svg", &[Block { script, printed: None }]).swap_remove(0);
+    let picture = include_str!("../../../../docs/explain.svg");
+    let tags = Regex::new("<[^>]*>").unwrap();
+    // The first line is the command.
+    let drawn = picture.lines().filter(|line| line.starts_with("<text")).skip(1).map(|line| {
+        tags.replace_all(line, "").replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    });
+    let printed: String =
+        printed.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect();
+    let drawn: String = drawn.map(|line| format!("{line}\n")).collect();
+    assert_eq!(masked(&drawn), masked(&printed), "scripts/picture draws docs/explain.svg anew");
+}
+
 /// The running example of the documents is one, and as long as they say.
 #[test]
 fn the_shop_is_quoted_whole() {
