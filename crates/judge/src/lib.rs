@@ -7,7 +7,7 @@
 //!
 //! Everything here is pure: no I/O, no clock, no state. The same row gives the same verdict, today or next
 //! year. A condition always ends, and what it costs and reads is known before it runs. The language is
-//! described in `docs/rules.md`.
+//! described in `docs/guides/rules.md`.
 
 mod action;
 mod bounds;

@@ -1,5 +1,5 @@
 //! Limits as `envoyproxy/ratelimit` configures them: domains, trees of descriptors in YAML, and which limit a request's
-//! descriptor means. The files are read unchanged; `docs/envoy.md` says what of them is heeded.
+//! descriptor means. The files are read unchanged; `docs/guides/envoy.md` says what of them is heeded.
 
 mod reader;
 pub(crate) mod yaml;

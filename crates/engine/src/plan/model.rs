@@ -75,7 +75,7 @@ impl ModelPlan {
         }
     }
 
-    /// What raw values mean: see `docs/models.md`.
+    /// What raw values mean: see `docs/guides/models.md`.
     pub(crate) fn predict(&self, raw: &[f64], said: &mut [f64]) {
         let model = self.model();
         if raw.len() > 1

@@ -664,14 +664,15 @@ fn a_limit_that_takes_for_more_events_than_rules_mean_is_warned_of_with_the_line
 
 #[test]
 fn the_documents_examples_are_what_they_say() {
-    let page = include_str!("../../../../docs/limits.md");
+    let page = include_str!("../../../../docs/guides/limits.md");
     let section = page.split("\n## In rules\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let blocks: Vec<&str> =
         section.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     let [right, wrong] = blocks.as_slice() else { panic!("{blocks:?}") };
-    let web = |block: &str| told(&format!("preset = \"web\"\n{block}"));
-    assert_eq!(web(right), "");
-    let warned = web(wrong);
+    let shop = include_str!("../../../../examples/shop/signups.toml");
+    let shop = |block: &str| told(&format!("{shop}\n{block}"));
+    assert_eq!(shop(right), "");
+    let warned = shop(wrong);
     let line = right.lines().find(|line| line.starts_with("when")).unwrap().split('#').next().unwrap().trim();
     assert!(warned.contains(&format!("add `{line}` to its [[limit]]")), "{warned}");
 }

@@ -153,7 +153,7 @@ fn mistakes_are_marked_where_they_stand() {
 
 #[test]
 fn the_documented_phrases_are_found() {
-    let document = include_str!("../../../../docs/phrases.md");
+    let document = include_str!("../../../../docs/guides/phrases.md");
     let block =
         |fence: &str| document.split_once(fence).and_then(|(_, rest)| rest.split("\n```").next()).unwrap();
     let (config, file) = (block("\n```toml\n"), block("\n```\n# class").replacen('\t', "# class\t", 1));

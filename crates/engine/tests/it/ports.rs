@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// Ports of others: what is compared with, signed or asked beside.
 const OTHERS: [(&str, u16, &str); 7] = [
-    ("docs/exim.md", 783, "a listener of `spamc`, as docs/from-rspamd.md configures it"),
+    ("docs/guides/exim.md", 783, "a listener of `spamc`, as docs/guides/from-rspamd.md configures it"),
     ("docs/reference/cli.md", 11333, "Rspamd's own"),
     ("docs/reference/cli.md", 783, "spamd's own"),
     ("docs/reference/cli.md", 4222, "NATS' own"),
-    ("docs/limits.md", 8378, "a proxy of HAProxy's own, which its script asks and which asks Tollhouse"),
-    ("docs/postfix.md", 11331, "OpenDKIM's own"),
+    ("docs/guides/limits.md", 8378, "a proxy of HAProxy's own, which asks Tollhouse for its script"),
+    ("docs/guides/postfix.md", 11331, "OpenDKIM's own"),
     ("docs/reference/configuration.md", 5353, "a resolver's own"),
 ];
 

@@ -348,9 +348,12 @@ fn many_warnings_hide_no_error() {
     );
 }
 
+/// The configuration over which the documents' examples stand.
+const SHOP: &str = include_str!("../../../../examples/shop/signups.toml");
+
 #[test]
 fn the_documented_configurations_compile() {
-    let document = include_str!("../../../../docs/rules.md");
+    let document = include_str!("../../../../docs/guides/rules.md");
     let blocks = document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     let blocks: Vec<&str> = blocks.collect();
     assert!(blocks.len() >= 6, "{}", blocks.len());
@@ -359,11 +362,20 @@ fn the_documented_configurations_compile() {
     // Each stands by itself, and all of them beside each other.
     for text in blocks.iter().map(|block| (*block).to_owned()).chain([blocks.join("\n")]) {
         let path = folder.path().join("main.toml");
-        std::fs::write(&path, format!("preset = \"mail\"\n{text}")).unwrap();
+        std::fs::write(&path, format!("{SHOP}\n{text}")).unwrap();
         let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
         let plan = plan.unwrap_or_else(|problems| panic!("{text}\n{problems}"));
         assert!(plan.warnings.is_empty(), "{text}\n{}", plan.warnings);
     }
+}
+
+#[test]
+fn the_documented_statistics_compile() {
+    let document = include_str!("../../../../docs/guides/statistics.md");
+    let text = document.split("\n```toml\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
+    let plan = Plan::compile(&Config::from_text("test.toml", text, &Overrides::default()));
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+    assert!(plan.warnings.is_empty(), "{}", plan.warnings);
 }
 
 #[test]

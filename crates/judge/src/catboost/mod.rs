@@ -8,7 +8,7 @@
 //!
 //! Supported are numeric and categorical features: one-hot, CTRs of single features and of combinations; symmetric
 //! and other trees; one or many dimensions. Text and embedding features are refused. The values are those of
-//! CatBoost's own evaluator but for the order in which leaves are added up; `docs/models.md` is the user's view.
+//! CatBoost's own evaluator but for the order in which leaves are added up; `docs/guides/models.md` is the user's view.
 //!
 //! The source of what the formats and numbers mean is CatBoost's (Apache-2.0): `catboost/libs/model`.
 

@@ -298,13 +298,13 @@ mod tests {
 
     #[test]
     fn names_are_found_in_any_case_and_are_documented() {
-        let page = include_str!("../../../../docs/resp.md");
+        let page = include_str!("../../../../docs/guides/redis.md");
         let mut words = HashSet::new();
         for entry in COMMANDS {
             assert!(entry.word.len() <= NAME_BYTES_MAX && words.insert(entry.word), "{}", entry.word);
             let upper = entry.word.to_ascii_uppercase();
             assert_eq!(find(upper.as_bytes()).map(|found| found.name), Some(entry.name));
-            assert!(page.contains(&format!("`{upper}")), "{upper} is not in docs/resp.md");
+            assert!(page.contains(&format!("`{upper}")), "{upper} is not in docs/guides/redis.md");
         }
         assert!(find(b"get").is_none() && find(&[b'a'; 100]).is_none());
     }

@@ -261,7 +261,7 @@ const EXIM_ID: u32 = 65_533;
 
 /// The lines of the guide's block of this number that begins with `spamd_address`: for the main configuration, and ACLs.
 fn guide(number: usize) -> (String, String) {
-    let text = include_str!("../../../../docs/exim.md");
+    let text = include_str!("../../../../docs/guides/exim.md");
     let mut blocks = text.split("```").filter(|block| block.starts_with("\nspamd_address"));
     let block = blocks.nth(number).unwrap_or_else(|| panic!("the guide has no block {number}"));
     let (main, acls) = block.trim_start().split_once("\n\n").unwrap();
@@ -270,7 +270,7 @@ fn guide(number: usize) -> (String, String) {
 
 /// A line of the guide that stands alone.
 fn guide_line(begins: &str) -> String {
-    let text = include_str!("../../../../docs/exim.md");
+    let text = include_str!("../../../../docs/guides/exim.md");
     let line = text.lines().find(|line| line.trim_start().starts_with(begins));
     format!("{}\n", line.unwrap_or_else(|| panic!("the guide has no line {begins}")))
 }

@@ -134,8 +134,8 @@ fn shown<'p>(page: &'p str, language: &str, begins: &str) -> &'p str {
     rest.split("\n```").next().unwrap()
 }
 
-const LIMITS_PAGE: &str = include_str!("../../../../docs/limits.md");
-const ENVOY_PAGE: &str = include_str!("../../../../docs/envoy.md");
+const LIMITS_PAGE: &str = include_str!("../../../../docs/guides/limits.md");
+const ENVOY_PAGE: &str = include_str!("../../../../docs/guides/envoy.md");
 
 /// The site itself, until the test ends: it tells which request it was handed. Its port.
 fn application() -> u16 {
@@ -615,7 +615,7 @@ const ENVOY_ROUTES: &str = r#"- match: { prefix: "/quiet" }
     cluster: app
     rate_limits: [{ actions: [{ request_headers: { header_name: x-user, descriptor_key: user } }] }]"#;
 
-/// The lines of docs/envoy.md: the clusters, and the filter.
+/// The lines of docs/guides/envoy.md: the clusters, and the filter.
 fn envoy_lines(server: &Running) -> (String, String) {
     let (_, port) = server.listener("m").rsplit_once(':').unwrap();
     // Envoy need not be in a hurry here.

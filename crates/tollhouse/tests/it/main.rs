@@ -27,4 +27,5 @@ mod serve;
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
+mod start;
 mod usage;
