@@ -154,8 +154,10 @@ fn answers<const N: usize>(urls: [&str; N]) -> [String; N] {
 fn the_http_and_metrics_pages_are_what_a_node_says_of_itself() {
     let [description, metrics] = answers(["/openapi.json", "/metrics"]);
     hold("http.md", &[("operations".to_owned(), operations(&serde_json::from_str(&description).unwrap()))]);
-    let of_cluster =
-        cluster::Metrics::default().figures().into_iter().chain(cluster::wire::Counters::default().figures());
+    let of_cluster = cluster::ClusterMetrics::default()
+        .figures()
+        .into_iter()
+        .chain(cluster::wire::WireCounters::default().figures());
     let mut text = families(&metrics);
     for figure in of_cluster {
         let kind = if figure.is_sum { "counter" } else { "gauge" };
