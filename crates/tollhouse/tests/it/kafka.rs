@@ -154,6 +154,23 @@ impl Follower {
         run(["follow", "--once", "--server", &self.server, "--position", position, &self.url], "").expect(0)
     }
 
+    /// Waits until so many were seen.
+    #[track_caller]
+    fn wait(&self, server: &Server, count: u64) {
+        let read = |name: &str| fs::read_to_string(self.parent.path().join(name)).unwrap_or_default();
+        let began = Instant::now();
+        let mut found = seen(server);
+        while found != count {
+            let (position, said) = (read("position"), read("said"));
+            assert!(
+                found < count && began.elapsed() < 3 * PATIENCE,
+                "{found} were seen, not {count}; the position is {position}, and the follower said:\n{said}"
+            );
+            thread::sleep(Duration::from_millis(50));
+            found = seen(server);
+        }
+    }
+
     #[track_caller]
     fn wait_until_said(&self, text: &str) {
         let began = Instant::now();
@@ -240,7 +257,7 @@ fn a_topic_of_others_is_consumed_once(kind: &str) {
             fs::remove_file(follower.position()).unwrap();
         }
         let child = follower.start();
-        wait(&server, ALL);
+        follower.wait(&server, ALL);
         let end_of_each = format!("\"0\":{},\"1\":{}", ALL / 2, ALL / 2);
         let began = Instant::now();
         while !fs::read_to_string(follower.position()).is_ok_and(|kept| kept.contains(&end_of_each)) {
