@@ -10,8 +10,8 @@
 //! described in `docs/guides/rules.md`.
 
 mod action;
+mod bound_model;
 mod bounds;
-pub mod catboost;
 mod check;
 mod condition;
 mod diagnostic;
@@ -32,6 +32,7 @@ mod verdict;
 mod tests;
 
 pub use action::{Action, Band, Bands, BandsError, Mode, NextBand, UnknownKeyword};
+pub use bound_model::BoundModel;
 pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
 pub use condition::{ColumnRead, Condition, ScoreShare};
 pub use diagnostic::{Diagnostic, Severity};

@@ -2,13 +2,12 @@
 
 use std::io::Write;
 
+use catboost::{
+    BatchShapeError, FeatureKind, FeatureValue, MissingWeightsError, Model, ModelError, ModelScratch,
+    category,
+};
 use event::{Facts, Slot, Type, Value};
 
-use super::ModelError;
-use super::city_hash::category;
-use super::model::{FeatureKind, Model};
-use super::score::{BatchShapeError, FeatureBatch, FeatureValue, ModelScratch};
-use super::shap::MissingWeightsError;
 use crate::diagnostic::did_you_mean;
 
 /// A model that knows the slot of each of its features, and so reads rows of facts.
@@ -22,21 +21,39 @@ pub struct BoundModel {
 /// Features without a fact that are named one by one.
 const NAMED: usize = 20;
 
-impl Model {
-    /// Finds the fact of each feature that is used, by its name.
+fn misfit(name: &str, feature: FeatureKind, fact: Type) -> Option<ModelError> {
+    let (word, fits, takes) = match feature {
+        FeatureKind::Numeric(_) => {
+            let fits = matches!(fact, Type::Integer | Type::Float | Type::Bool);
+            ("numeric", fits, "integer, float or bool")
+        }
+        FeatureKind::Categorical => {
+            let fits = matches!(fact, Type::String | Type::Integer | Type::Bool | Type::Ip);
+            ("categorical", fits, "string, integer, bool or ip")
+        }
+    };
+    let error = || {
+        let message = format!("the feature is {word}, and the fact of its name is of type {fact}");
+        ModelError::new(format!("feature `{name}`"), message).help(format!("it takes a fact of type {takes}"))
+    };
+    (!fits).then(error)
+}
+
+impl BoundModel {
+    /// Binds a model: finds the fact of each feature that is used, by its name.
     ///
     /// `fact` gives the slot and type of the fact of a name, or what is wrong with the name, if it knows; else the
     /// nearest of `names` is offered. Every feature that has no fact, or one of a type that it cannot take, is an error:
     /// numeric features take integers, floats and bools (0 and 1), categorical ones strings, integers, bools
     /// (`0` and `1`) and addresses.
-    pub fn bind(
-        self,
+    pub fn new(
+        model: Model,
         mut fact: impl FnMut(&str) -> Result<(Slot, Type), Option<String>>,
         names: impl FnOnce() -> Vec<String>,
     ) -> Result<BoundModel, Vec<ModelError>> {
-        let mut slots = Vec::with_capacity(self.features.len());
+        let mut slots = Vec::with_capacity(model.features().len());
         let (mut errors, mut unknown) = (Vec::new(), Vec::new());
-        for feature in &self.features {
+        for feature in model.features() {
             if !feature.used {
                 slots.push(None);
                 continue;
@@ -65,29 +82,9 @@ impl Model {
                 errors.push(ModelError::new("features", message));
             }
         }
-        if errors.is_empty() { Ok(BoundModel { model: self, slots }) } else { Err(errors) }
+        if errors.is_empty() { Ok(BoundModel { model, slots }) } else { Err(errors) }
     }
-}
 
-fn misfit(name: &str, feature: FeatureKind, fact: Type) -> Option<ModelError> {
-    let (word, fits, takes) = match feature {
-        FeatureKind::Numeric(_) => {
-            let fits = matches!(fact, Type::Integer | Type::Float | Type::Bool);
-            ("numeric", fits, "integer, float or bool")
-        }
-        FeatureKind::Categorical => {
-            let fits = matches!(fact, Type::String | Type::Integer | Type::Bool | Type::Ip);
-            ("categorical", fits, "string, integer, bool or ip")
-        }
-    };
-    let error = || {
-        let message = format!("the feature is {word}, and the fact of its name is of type {fact}");
-        ModelError::new(format!("feature `{name}`"), message).help(format!("it takes a fact of type {takes}"))
-    };
-    (!fits).then(error)
-}
-
-impl BoundModel {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
@@ -110,11 +107,7 @@ impl BoundModel {
         scratch: &mut ModelScratch,
         out: &mut [f64],
     ) -> Result<(), BatchShapeError> {
-        if out.len() != facts.len() * self.model.dimension {
-            return Err(BatchShapeError);
-        }
-        self.model.score_blocks(&FactsBatch { bound: self, facts }, scratch, out);
-        Ok(())
+        self.model.raw_rows(facts.len(), |feature, row| self.input(feature, facts[row]), scratch, out)
     }
 
     /// The contributions of the features to a row's raw values: see [`Model::contributions`].
@@ -130,7 +123,7 @@ impl BoundModel {
         let Some(value) = self.slots.get(feature).copied().flatten().and_then(|slot| facts.get(slot)) else {
             return FeatureValue::Missing;
         };
-        match (self.model.features[feature].kind, value) {
+        match (self.model.features()[feature].kind, value) {
             (FeatureKind::Numeric(_), Value::Integer(integer)) => FeatureValue::Number(*integer as f32),
             (FeatureKind::Numeric(_), Value::Float(float)) => FeatureValue::Number(*float as f32),
             (FeatureKind::Numeric(_), Value::Bool(truth)) => {
@@ -144,17 +137,6 @@ impl BoundModel {
             (FeatureKind::Categorical, Value::Ip(ip)) => printed(format_args!("{ip}")),
             _ => FeatureValue::Missing,
         }
-    }
-}
-
-struct FactsBatch<'a> {
-    bound: &'a BoundModel,
-    facts: &'a [&'a Facts],
-}
-
-impl FeatureBatch for FactsBatch<'_> {
-    fn input(&self, feature: usize, row: usize) -> FeatureValue<'_> {
-        self.bound.input(feature, self.facts[row])
     }
 }
 

@@ -1,5 +1,9 @@
 //! A model as its file says it: what both loaders give, not yet checked.
 
+/// The mend of a model that asks for text or embeddings.
+pub(crate) const UNSUPPORTED: &str =
+    "train the model on numeric and categorical features only, or give it the text's features as facts";
+
 /// The way in which a numeric feature takes NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NanMode {
@@ -12,67 +16,67 @@ pub enum NanMode {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct RawModel {
-    pub(super) dimension: usize,
-    pub(super) numeric: Vec<RawNumeric>,
-    pub(super) categorical: Vec<RawCategorical>,
-    pub(super) one_hot: Vec<RawOneHot>,
-    pub(super) ctrs: Vec<RawCtr>,
-    pub(super) tables: Vec<RawTable>,
-    pub(super) trees: RawTrees,
+pub(crate) struct RawModel {
+    pub(crate) dimension: usize,
+    pub(crate) numeric: Vec<RawNumeric>,
+    pub(crate) categorical: Vec<RawCategorical>,
+    pub(crate) one_hot: Vec<RawOneHot>,
+    pub(crate) ctrs: Vec<RawCtr>,
+    pub(crate) tables: Vec<RawTable>,
+    pub(crate) trees: RawTrees,
     /// `dimension` values for each leaf.
-    pub(super) leaves: Vec<f64>,
+    pub(crate) leaves: Vec<f64>,
     /// The training rows, by weight, that fell into each leaf; empty where the file does not say.
-    pub(super) weights: Vec<f64>,
-    pub(super) scale: f64,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) scale: f64,
     /// One for each dimension, or none, which is 0.
-    pub(super) bias: Vec<f64>,
-    pub(super) info: RawInfo,
+    pub(crate) bias: Vec<f64>,
+    pub(crate) info: RawInfo,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RawNumeric {
+pub(crate) struct RawNumeric {
     /// The number among the numeric features.
-    pub(super) index: i32,
+    pub(crate) index: i32,
     /// The number among all features.
-    pub(super) flat: i32,
-    pub(super) name: String,
-    pub(super) borders: Vec<f32>,
-    pub(super) nan: NanMode,
+    pub(crate) flat: i32,
+    pub(crate) name: String,
+    pub(crate) borders: Vec<f32>,
+    pub(crate) nan: NanMode,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RawCategorical {
+pub(crate) struct RawCategorical {
     /// The number among the categorical features.
-    pub(super) index: i32,
+    pub(crate) index: i32,
     /// The number among all features.
-    pub(super) flat: i32,
-    pub(super) name: String,
+    pub(crate) flat: i32,
+    pub(crate) name: String,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RawOneHot {
+pub(crate) struct RawOneHot {
     /// The number among the categorical features.
-    pub(super) categorical: i32,
+    pub(crate) categorical: i32,
     /// Categories.
-    pub(super) values: Vec<i32>,
+    pub(crate) values: Vec<i32>,
 }
 
 /// A statistic of the target over the categories of a combination, cut at borders.
 #[derive(Clone, Debug)]
-pub(super) struct RawCtr {
+pub(crate) struct RawCtr {
     /// The number among the tables.
-    pub(super) table: usize,
-    pub(super) target_border: i32,
-    pub(super) prior_numerator: f32,
-    pub(super) prior_denominator: f32,
-    pub(super) shift: f32,
-    pub(super) scale: f32,
-    pub(super) borders: Vec<f32>,
+    pub(crate) table: usize,
+    pub(crate) target_border: i32,
+    pub(crate) prior_numerator: f32,
+    pub(crate) prior_denominator: f32,
+    pub(crate) shift: f32,
+    pub(crate) scale: f32,
+    pub(crate) borders: Vec<f32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum CtrKind {
+pub(crate) enum CtrKind {
     /// The share of target classes above a border.
     Borders,
     /// The share of one target class.
@@ -85,30 +89,30 @@ pub(super) enum CtrKind {
 
 /// The values that are hashed into the key of a CTR table, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RawProjection {
-    pub(super) categorical: Vec<i32>,
+pub(crate) struct RawProjection {
+    pub(crate) categorical: Vec<i32>,
     /// Numeric features, each beside one of its borders.
-    pub(super) numeric: Vec<(i32, f32)>,
+    pub(crate) numeric: Vec<(i32, f32)>,
     /// Categorical features, each beside one of its values.
-    pub(super) one_hot: Vec<(i32, i32)>,
+    pub(crate) one_hot: Vec<(i32, i32)>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RawTable {
-    pub(super) projection: RawProjection,
-    pub(super) kind: CtrKind,
+pub(crate) struct RawTable {
+    pub(crate) projection: RawProjection,
+    pub(crate) kind: CtrKind,
     /// Key and the number of its row in `counts` or `means`.
-    pub(super) keys: Vec<(u64, u32)>,
+    pub(crate) keys: Vec<(u64, u32)>,
     /// For each row: of [`CtrKind::Counter`] one number, of `Borders` and `Buckets` one for each class.
-    pub(super) counts: Vec<i32>,
+    pub(crate) counts: Vec<i32>,
     /// For each row of [`CtrKind::Mean`]: sum and count.
-    pub(super) means: Vec<(f32, i32)>,
-    pub(super) classes: i32,
-    pub(super) denominator: i32,
+    pub(crate) means: Vec<(f32, i32)>,
+    pub(crate) classes: i32,
+    pub(crate) denominator: i32,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum RawTrees {
+pub(crate) enum RawTrees {
     /// For each tree the splits of its levels, the lowest bit of the leaf's number first. Its leaves follow those
     /// of the tree before it.
     Symmetric(Vec<Vec<i32>>),
@@ -123,20 +127,20 @@ impl Default for RawTrees {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RawTree {
-    pub(super) root: RawLink,
-    pub(super) nodes: Vec<RawNode>,
+pub(crate) struct RawTree {
+    pub(crate) root: RawLink,
+    pub(crate) nodes: Vec<RawNode>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct RawNode {
-    pub(super) split: i32,
+pub(crate) struct RawNode {
+    pub(crate) split: i32,
     /// Where a row goes that does not pass the split, and that does.
-    pub(super) next: [RawLink; 2],
+    pub(crate) next: [RawLink; 2],
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum RawLink {
+pub(crate) enum RawLink {
     /// The number of a leaf, counted over all trees.
     Leaf(usize),
     /// The number of a node in its tree, above that of the node that names it.
@@ -145,9 +149,9 @@ pub(super) enum RawLink {
 
 /// The meaning of a file as it says it, beside the trees.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RawInfo {
-    pub(super) loss: Option<String>,
-    pub(super) classes: Vec<String>,
+pub(crate) struct RawInfo {
+    pub(crate) loss: Option<String>,
+    pub(crate) classes: Vec<String>,
     /// The probability above which a row is of the second of two classes.
-    pub(super) threshold: Option<f64>,
+    pub(crate) threshold: Option<f64>,
 }

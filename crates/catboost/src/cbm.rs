@@ -4,15 +4,15 @@
 
 use std::collections::HashMap;
 
-use super::ModelError;
-use super::flatbuffer::{FlatBuffer, FlatFault, FlatTable};
-use super::json::{class_names, loss_name, loss_of_params};
-use super::raw::{
+use crate::ModelError;
+use crate::flatbuffer::{FlatBuffer, FlatFault, FlatTable};
+use crate::json::{class_names, loss_name, loss_of_params};
+use crate::raw::{
     CtrKind, NanMode, RawCategorical, RawCtr, RawInfo, RawLink, RawModel, RawNode, RawNumeric, RawOneHot,
-    RawProjection, RawTable, RawTree, RawTrees,
+    RawProjection, RawTable, RawTree, RawTrees, UNSUPPORTED,
 };
 
-pub(super) const MAGIC: &[u8] = b"CBM1";
+pub(crate) const MAGIC: &[u8] = b"CBM1";
 
 /// The only part that may follow the trees.
 const CTR_PART: &str = "static_provider_v1";
@@ -24,7 +24,7 @@ fn at(place: &str) -> impl Fn(FlatFault) -> ModelError {
     move |fault| ModelError::new(place, fault)
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
     let short = || ModelError::new("header", "the file is cut off");
     let rest = bytes.get(MAGIC.len()..).ok_or_else(short)?;
     let (core, mut rest) = part(rest).ok_or_else(short)?;
@@ -60,9 +60,6 @@ fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
-
-pub(super) const UNSUPPORTED: &str =
-    "train the model on numeric and categorical features only, or give it the text's features as facts";
 
 fn refuse_unsupported(trees: &FlatTable<'_>) -> Result<(), ModelError> {
     for (number, what) in [(12, "text"), (18, "embedding")] {

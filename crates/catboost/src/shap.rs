@@ -6,8 +6,9 @@
 //! shared among them equally. Unlike there, a branch that no training row took is not left out where the explained
 //! row takes it: so contributions add up to the raw value of every row.
 
-use super::model::{Forest, INNER, Model};
-use super::score::{FeatureValue, ModelScratch, leaf};
+use crate::model::{Forest, INNER, Model};
+use crate::score::{FeatureValue, leaf};
+use crate::scratch::{BranchTarget, ModelScratch, PathElement, ShapBranch, ShapNode, ShapScratch};
 
 /// Why a model cannot explain itself: its file does not say how many training rows fell into each leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,47 +21,6 @@ impl std::fmt::Display for MissingWeightsError {
 }
 
 impl std::error::Error for MissingWeightsError {}
-
-/// Room for walking the trees.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ShapScratch {
-    steps: Vec<ShapNode>,
-    elements: Vec<PathElement>,
-    players: Vec<f64>,
-    out: Vec<f64>,
-}
-
-/// An inner node of one tree, as this row sees it.
-#[derive(Clone, Copy, Debug)]
-struct ShapNode {
-    player: usize,
-    /// Where the row goes, and where it does not.
-    hot: ShapBranch,
-    cold: ShapBranch,
-    weight: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ShapBranch {
-    to: BranchTarget,
-    weight: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum BranchTarget {
-    Step(usize),
-    Leaf(usize),
-}
-
-/// A player on the way to a node: which share of the rows goes on when it is not known (`zero`) and when it is
-/// (`one`), and the weight of the subsets with as many players as the element's place.
-#[derive(Clone, Copy, Debug)]
-struct PathElement {
-    player: usize,
-    zero: f64,
-    one: f64,
-    weight: f64,
-}
 
 impl Model {
     /// The contribution of each feature to each raw value of a row: for each dimension one number a feature of

@@ -9,11 +9,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, IgnoredAny, Visitor};
 
-use super::ModelError;
-use super::cbm::UNSUPPORTED;
-use super::raw::{
+use crate::ModelError;
+use crate::raw::{
     CtrKind, NanMode, RawCategorical, RawCtr, RawInfo, RawLink, RawModel, RawNode, RawNumeric, RawOneHot,
-    RawProjection, RawTable, RawTree, RawTrees,
+    RawProjection, RawTable, RawTree, RawTrees, UNSUPPORTED,
 };
 
 #[derive(Deserialize)]
@@ -225,21 +224,21 @@ impl ClassParams {
 }
 
 /// The name of the loss function in the text of `params`.
-pub(super) fn loss_of_params(params: &str) -> Option<String> {
+pub(crate) fn loss_of_params(params: &str) -> Option<String> {
     serde_json::from_str::<TrainingParams>(params).ok()?.loss_function.map(|loss| loss.r#type)
 }
 
 /// The name of the loss function in the text of `loss_function`.
-pub(super) fn loss_name(loss: &str) -> Option<String> {
+pub(crate) fn loss_name(loss: &str) -> Option<String> {
     serde_json::from_str::<LossFunction>(loss).ok().map(|loss| loss.r#type)
 }
 
 /// The names of the classes in the text of `class_params`.
-pub(super) fn class_names(params: &str) -> Vec<String> {
+pub(crate) fn class_names(params: &str) -> Vec<String> {
     serde_json::from_str::<ClassParams>(params).map(ClassParams::names).unwrap_or_default()
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<RawModel, ModelError> {
     let export: JsonModel = serde_json::from_slice(bytes).map_err(|error| {
         ModelError::new(format!("line {} column {}", error.line(), error.column()), error.to_string())
     })?;

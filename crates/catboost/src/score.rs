@@ -4,14 +4,17 @@
 //! [`BLOCK`] rows, column by column, so that the compiler can make sixteen comparisons at once; leaves are added up
 //! in the order of the trees in both ways, so that a row has the same value to the last bit alone and in a batch.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::city_hash::category;
-use super::ctr::{Projection, extend, widened};
-use super::model::{BinSplit, Forest, INNER, Model, OneHot, SymmetricTree, TreeNode};
+use crate::city_hash::category;
+use crate::ctr::{Projection, extend, widened};
+use crate::model::{Forest, INNER, Model, OneHot, SymmetricTree, TreeNode};
+use crate::scratch::ModelScratch;
+use crate::split::BinSplit;
 
 /// Rows that are evaluated together.
-pub(super) const BLOCK: usize = 128;
+pub(crate) const BLOCK: usize = 128;
 
 /// As many rows are cheaper one by one than as a block.
 const FEW: usize = 10;
@@ -29,7 +32,7 @@ pub enum FeatureValue<'a> {
     Number(f32),
     /// A category.
     Text(&'a str),
-    /// A category, hashed by [`super::category`].
+    /// A category, hashed by [`crate::category`].
     Category(u32),
 }
 
@@ -42,12 +45,12 @@ pub enum FeatureColumn<'a> {
     Numbers(&'a [f32]),
     /// Categories.
     Texts(&'a [&'a str]),
-    /// Categories, hashed by [`super::category`].
+    /// Categories, hashed by [`crate::category`].
     Categories(&'a [u32]),
 }
 
 /// Where a batch has its values.
-pub(super) trait FeatureBatch {
+pub(crate) trait FeatureBatch {
     /// The value of a feature in one row.
     fn input(&self, feature: usize, row: usize) -> FeatureValue<'_>;
 
@@ -84,6 +87,18 @@ impl FeatureBatch for &[FeatureColumn<'_>] {
         }
         buffer.fill(f32::NAN);
         &buffer[..rows.len()]
+    }
+}
+
+/// A batch whose values a function gives by feature and row.
+struct RowReader<'a, R> {
+    read: R,
+    values: PhantomData<FeatureValue<'a>>,
+}
+
+impl<'a, R: Fn(usize, usize) -> FeatureValue<'a>> FeatureBatch for RowReader<'a, R> {
+    fn input(&self, feature: usize, row: usize) -> FeatureValue<'_> {
+        (self.read)(feature, row)
     }
 }
 
@@ -127,27 +142,6 @@ impl std::fmt::Display for BatchShapeError {
 
 impl std::error::Error for BatchShapeError {}
 
-/// Memory that evaluation uses, kept by the caller between rows. It grows to what the largest model needs, once.
-#[derive(Clone, Debug, Default)]
-pub struct ModelScratch {
-    /// Column by column; in a batch each has [`BLOCK`] rows.
-    pub(super) bins: Vec<u8>,
-    /// Category by category, likewise.
-    categories: Vec<u32>,
-    raw: Vec<f64>,
-    pub(super) paths: super::shap::ShapScratch,
-}
-
-impl ModelScratch {
-    fn fit(&mut self, model: &Model, rows: usize) {
-        // Leaves among the nodes look at the first column, even where there is none.
-        let columns = model.column_player.len().max(1);
-        self.bins.resize(self.bins.len().max(columns * rows), 0);
-        self.categories.resize(self.categories.len().max(model.categories.len() * rows), 0);
-        self.raw.resize(self.raw.len().max(model.dimension * rows), 0.0);
-    }
-}
-
 impl Model {
     /// The raw values of one row, [`Model::dimension`] of them. `read` gives the value of a feature by its place
     /// among [`Model::features`]; it is asked once for each that is used.
@@ -181,7 +175,7 @@ impl Model {
     }
 
     /// Turns a row into bins.
-    pub(super) fn quantise<'a>(
+    pub(crate) fn quantise<'a>(
         &self,
         mut read: impl FnMut(usize) -> FeatureValue<'a>,
         scratch: &mut ModelScratch,
@@ -235,8 +229,24 @@ impl Model {
         Ok(())
     }
 
+    /// The raw values of rows that lie anywhere, row by row in `out`: the same as of each alone, faster. `read` gives
+    /// the value of a feature in a row, both by their number.
+    pub fn raw_rows<'a>(
+        &self,
+        rows: usize,
+        read: impl Fn(usize, usize) -> FeatureValue<'a>,
+        scratch: &mut ModelScratch,
+        out: &mut [f64],
+    ) -> Result<(), BatchShapeError> {
+        if out.len() != rows * self.dimension {
+            return Err(BatchShapeError);
+        }
+        self.score_blocks(&RowReader { read, values: PhantomData }, scratch, out);
+        Ok(())
+    }
+
     /// Scores `out.len()` / [`Model::dimension`] rows of a batch.
-    pub(super) fn score_blocks(
+    pub(crate) fn score_blocks(
         &self,
         batch: &impl FeatureBatch,
         scratch: &mut ModelScratch,
@@ -397,7 +407,7 @@ fn walk_together(nodes: &[TreeNode], root: usize, bins: &[u8], start: usize) -> 
 }
 
 /// The leaf of a symmetric tree, for one row.
-pub(super) fn leaf(splits: &[BinSplit], first_leaf: usize, bins: &[u8]) -> usize {
+pub(crate) fn leaf(splits: &[BinSplit], first_leaf: usize, bins: &[u8]) -> usize {
     let mut leaf = 0;
     for (level, split) in splits.iter().enumerate() {
         leaf |= usize::from(split.passes(bins[usize::from(split.column)])) << level;

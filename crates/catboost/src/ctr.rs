@@ -7,48 +7,48 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::model::{BinSplit, PER_COLUMN};
-use super::raw::{CtrKind, RawCtr, RawProjection, RawTable};
-use super::{ModelError, ModelLimits};
+use crate::raw::{CtrKind, RawCtr, RawProjection, RawTable};
+use crate::split::{BinSplit, PER_COLUMN};
+use crate::{ModelError, ModelLimits};
 
 /// The values that are hashed to the keys of some tables.
 #[derive(Clone, Debug)]
-pub(super) struct Projection {
+pub(crate) struct Projection {
     /// Places among the model's categories.
-    pub(super) categories: Vec<usize>,
-    pub(super) bits: Vec<BinSplit>,
-    pub(super) tables: Vec<CtrTable>,
+    pub(crate) categories: Vec<usize>,
+    pub(crate) bits: Vec<BinSplit>,
+    pub(crate) tables: Vec<CtrTable>,
 }
 
 /// Which row of a table belongs to a key, and the bins of each of its rows.
 #[derive(Clone, Debug)]
-pub(super) struct CtrTable {
+pub(crate) struct CtrTable {
     keys: CtrKeyTable,
-    pub(super) columns: Vec<CtrColumn>,
+    pub(crate) columns: Vec<CtrColumn>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct CtrColumn {
-    pub(super) column: usize,
+pub(crate) struct CtrColumn {
+    pub(crate) column: usize,
     /// By row; the last is of keys that the table does not have.
-    pub(super) bins: Vec<u8>,
+    pub(crate) bins: Vec<u8>,
 }
 
 impl CtrTable {
     /// The row of a key; the one after the last if it is not there.
-    pub(super) fn row(&self, key: u64) -> usize {
+    pub(crate) fn row(&self, key: u64) -> usize {
         self.keys.row(key)
     }
 }
 
 /// Adds a category or a bit to a key: `CalcHash` of CatBoost's `libs/model/hash.h`.
-pub(super) fn extend(key: u64, with: u64) -> u64 {
+pub(crate) fn extend(key: u64, with: u64) -> u64 {
     const MULTIPLIER: u64 = 0x4906_ba49_4954_cb65;
     MULTIPLIER.wrapping_mul(key.wrapping_add(MULTIPLIER.wrapping_mul(with)))
 }
 
 /// A category as it goes into a key: the sign of its 32 bits is extended.
-pub(super) fn widened(category: u32) -> u64 {
+pub(crate) fn widened(category: u32) -> u64 {
     i64::from(category as i32) as u64
 }
 
@@ -117,12 +117,12 @@ impl CtrKeyTable {
 }
 
 /// A bound on what is made out of a file of some length.
-pub(super) struct CtrBudget {
+pub(crate) struct CtrBudget {
     left: usize,
 }
 
 impl CtrBudget {
-    pub(super) fn new(file_bytes: usize) -> CtrBudget {
+    pub(crate) fn new(file_bytes: usize) -> CtrBudget {
         CtrBudget { left: file_bytes.saturating_mul(ModelLimits::BINS_PER_BYTE) }
     }
 
@@ -135,7 +135,7 @@ impl CtrBudget {
 
 /// Collects CTR features by what they hash and by the table that they look at.
 #[derive(Default)]
-pub(super) struct ProjectionsBuilder {
+pub(crate) struct ProjectionsBuilder {
     all: Vec<Projection>,
     by_name: HashMap<ProjectionKey, usize>,
     /// Projection and place in it, by the number of the table in the file.
@@ -162,7 +162,7 @@ impl ProjectionKey {
 }
 
 impl ProjectionsBuilder {
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         ctr: &RawCtr,
         table: &RawTable,
@@ -212,7 +212,7 @@ impl ProjectionsBuilder {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Vec<Projection> {
+    pub(crate) fn finish(self) -> Vec<Projection> {
         self.all
     }
 }

@@ -14,11 +14,13 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    pub(super) fn new(place: impl Into<String>, message: impl Into<String>) -> ModelError {
+    /// An error at a place of the file, or about the model that it holds.
+    pub fn new(place: impl Into<String>, message: impl Into<String>) -> ModelError {
         ModelError { message: message.into(), place: place.into(), help: None }
     }
 
-    pub(super) fn help(mut self, help: impl Into<String>) -> ModelError {
+    /// Adds the mend.
+    pub fn help(mut self, help: impl Into<String>) -> ModelError {
         self.help = Some(help.into());
         self
     }

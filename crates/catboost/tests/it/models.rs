@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use judge::catboost::{FeatureColumn, FeatureKind, FeatureValue, LinkFunction, Model, ModelScratch};
+use catboost::{FeatureColumn, FeatureKind, FeatureValue, LinkFunction, Model, ModelScratch};
 use serde_json::Value;
 
 fn root() -> PathBuf {

@@ -1,6 +1,6 @@
 //! Raw values to what they mean: probabilities, the class, the expected value.
 
-use super::model::{LinkFunction, Model};
+use crate::model::{LinkFunction, Model};
 
 impl Model {
     /// The probabilities of [`Model::classes`], in their order, from the raw values of a row.

@@ -8,20 +8,20 @@
 use std::cell::Cell;
 
 /// The fault of some bytes, without a full stop.
-pub(super) type FlatFault = &'static str;
+pub(crate) type FlatFault = &'static str;
 
 /// The number of bytes that may be read out of a buffer for each byte that it has. Written files repeat little.
 const READ_PER_BYTE: usize = 8;
 
 const OUTSIDE: FlatFault = "a value lies outside of the file";
 
-pub(super) struct FlatBuffer<'a> {
+pub(crate) struct FlatBuffer<'a> {
     bytes: &'a [u8],
     budget: Cell<usize>,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct FlatTable<'b> {
+pub(crate) struct FlatTable<'b> {
     buffer: &'b FlatBuffer<'b>,
     at: usize,
     vtable: usize,
@@ -29,11 +29,11 @@ pub(super) struct FlatTable<'b> {
 }
 
 impl<'a> FlatBuffer<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> FlatBuffer<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> FlatBuffer<'a> {
         FlatBuffer { bytes, budget: Cell::new(bytes.len().saturating_mul(READ_PER_BYTE)) }
     }
 
-    pub(super) fn root(&self) -> Result<FlatTable<'_>, FlatFault> {
+    pub(crate) fn root(&self) -> Result<FlatTable<'_>, FlatFault> {
         self.table(self.follow(0)?)
     }
 
@@ -90,50 +90,50 @@ impl<'b> FlatTable<'b> {
         self.field(number)?.map(|at| self.buffer.array(at)).transpose()
     }
 
-    pub(super) fn u8(&self, number: usize, default: u8) -> Result<u8, FlatFault> {
+    pub(crate) fn u8(&self, number: usize, default: u8) -> Result<u8, FlatFault> {
         Ok(self.scalar::<1>(number)?.map_or(default, |[byte]| byte))
     }
 
-    pub(super) fn i32(&self, number: usize, default: i32) -> Result<i32, FlatFault> {
+    pub(crate) fn i32(&self, number: usize, default: i32) -> Result<i32, FlatFault> {
         Ok(self.scalar(number)?.map_or(default, i32::from_le_bytes))
     }
 
-    pub(super) fn f32(&self, number: usize, default: f32) -> Result<f32, FlatFault> {
+    pub(crate) fn f32(&self, number: usize, default: f32) -> Result<f32, FlatFault> {
         Ok(self.scalar(number)?.map_or(default, f32::from_le_bytes))
     }
 
-    pub(super) fn f64(&self, number: usize, default: f64) -> Result<f64, FlatFault> {
+    pub(crate) fn f64(&self, number: usize, default: f64) -> Result<f64, FlatFault> {
         Ok(self.scalar(number)?.map_or(default, f64::from_le_bytes))
     }
 
-    pub(super) fn table(&self, number: usize) -> Result<Option<FlatTable<'b>>, FlatFault> {
+    pub(crate) fn table(&self, number: usize) -> Result<Option<FlatTable<'b>>, FlatFault> {
         self.field(number)?.map(|at| self.buffer.table(self.buffer.follow(at)?)).transpose()
     }
 
     /// A vector of elements of `N` bytes; none where the field is absent.
-    pub(super) fn elements<const N: usize>(&self, number: usize) -> Result<&'b [[u8; N]], FlatFault> {
+    pub(crate) fn elements<const N: usize>(&self, number: usize) -> Result<&'b [[u8; N]], FlatFault> {
         let Some(at) = self.field(number)? else { return Ok(&[]) };
         let bytes = self.buffer.vector(self.buffer.follow(at)?, N)?;
         Ok(bytes.as_chunks().0)
     }
 
-    pub(super) fn i32s(&self, number: usize) -> Result<Vec<i32>, FlatFault> {
+    pub(crate) fn i32s(&self, number: usize) -> Result<Vec<i32>, FlatFault> {
         Ok(self.elements(number)?.iter().map(|bytes| i32::from_le_bytes(*bytes)).collect())
     }
 
-    pub(super) fn f32s(&self, number: usize) -> Result<Vec<f32>, FlatFault> {
+    pub(crate) fn f32s(&self, number: usize) -> Result<Vec<f32>, FlatFault> {
         Ok(self.elements(number)?.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
     }
 
-    pub(super) fn f64s(&self, number: usize) -> Result<Vec<f64>, FlatFault> {
+    pub(crate) fn f64s(&self, number: usize) -> Result<Vec<f64>, FlatFault> {
         Ok(self.elements(number)?.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect())
     }
 
-    pub(super) fn text(&self, number: usize) -> Result<&'b str, FlatFault> {
+    pub(crate) fn text(&self, number: usize) -> Result<&'b str, FlatFault> {
         str::from_utf8(self.elements::<1>(number)?.as_flattened()).map_err(|_| "a text is not UTF-8")
     }
 
-    pub(super) fn tables(
+    pub(crate) fn tables(
         &self,
         number: usize,
     ) -> Result<impl Iterator<Item = Result<FlatTable<'b>, FlatFault>> + use<'b>, FlatFault> {
@@ -145,7 +145,7 @@ impl<'b> FlatTable<'b> {
     }
 
     /// The texts of a vector of strings.
-    pub(super) fn texts(&self, number: usize) -> Result<Vec<&'b str>, FlatFault> {
+    pub(crate) fn texts(&self, number: usize) -> Result<Vec<&'b str>, FlatFault> {
         let buffer = self.buffer;
         let Some(at) = self.field(number)? else { return Ok(Vec::new()) };
         let start = buffer.follow(at)?;

@@ -3,13 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::ctr::{CtrBudget, Projection, ProjectionsBuilder};
-use super::raw::{NanMode, RawInfo, RawLink, RawModel, RawProjection, RawTree, RawTrees};
-use super::{ModelError, ModelLimits, cbm, json};
-
-/// Thresholds that share one column of bins. One value of the byte says "beneath all", and one stays free, as in
-/// CatBoost.
-pub(super) const PER_COLUMN: usize = 254;
+use crate::ctr::{CtrBudget, Projection, ProjectionsBuilder};
+use crate::raw::{NanMode, RawInfo, RawLink, RawModel, RawProjection, RawTree, RawTrees};
+use crate::split::{BinSplit, PER_COLUMN};
+use crate::{ModelError, ModelLimits, cbm, json};
 
 /// A feature of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,22 +50,22 @@ pub enum LinkFunction {
 /// Made by [`Model::from_bytes`]; immutable, so that threads may share it.
 #[derive(Clone, Debug)]
 pub struct Model {
-    pub(super) features: Vec<ModelFeature>,
-    pub(super) dimension: usize,
-    pub(super) quantisers: Vec<Quantiser>,
+    pub(crate) features: Vec<ModelFeature>,
+    pub(crate) dimension: usize,
+    pub(crate) quantisers: Vec<Quantiser>,
     /// The features whose category the model asks for; [`OneHot`] and [`Projection`] name them by their place here.
-    pub(super) categories: Vec<usize>,
-    pub(super) one_hot: Vec<OneHot>,
-    pub(super) projections: Vec<Projection>,
+    pub(crate) categories: Vec<usize>,
+    pub(crate) one_hot: Vec<OneHot>,
+    pub(crate) projections: Vec<Projection>,
     /// For each column of bins the place among the players of what it is made of.
-    pub(super) column_player: Vec<usize>,
+    pub(crate) column_player: Vec<usize>,
     /// Features that make columns together, in their order: what contributions are computed for.
-    pub(super) players: Vec<Vec<usize>>,
-    pub(super) forest: Forest,
-    pub(super) leaves: Vec<f64>,
-    pub(super) weights: Vec<f64>,
-    pub(super) scale: f64,
-    pub(super) bias: Vec<f64>,
+    pub(crate) players: Vec<Vec<usize>>,
+    pub(crate) forest: Forest,
+    pub(crate) leaves: Vec<f64>,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) scale: f64,
+    pub(crate) bias: Vec<f64>,
     loss: Option<String>,
     link: LinkFunction,
     classes: Vec<String>,
@@ -77,42 +74,25 @@ pub struct Model {
 
 /// Cuts a numeric feature into bins.
 #[derive(Clone, Debug)]
-pub(super) struct Quantiser {
-    pub(super) feature: usize,
-    pub(super) nan_is_greatest: bool,
-    pub(super) first_column: usize,
+pub(crate) struct Quantiser {
+    pub(crate) feature: usize,
+    pub(crate) nan_is_greatest: bool,
+    pub(crate) first_column: usize,
     /// The borders of each column, filled up with infinity to a power of two.
-    pub(super) columns: Vec<Vec<f32>>,
+    pub(crate) columns: Vec<Vec<f32>>,
 }
 
 /// Knows the categories of a one-hot feature: the bin is their number, from 1, in their column.
 #[derive(Clone, Debug)]
-pub(super) struct OneHot {
-    pub(super) category: usize,
-    pub(super) columns: Range<usize>,
+pub(crate) struct OneHot {
+    pub(crate) category: usize,
+    pub(crate) columns: Range<usize>,
     /// Category, column, bin; by category.
-    pub(super) values: Vec<(u32, usize, u8)>,
-}
-
-/// A test of a row: `bin ^ flip >= at`.
-///
-/// With no bits flipped that is "above a border". With those flipped that make the wanted bin 255, and 255 as the
-/// least, it is "equal to". So there is one form for all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BinSplit {
-    pub(super) column: u16,
-    pub(super) flip: u8,
-    pub(super) at: u8,
-}
-
-impl BinSplit {
-    pub(super) fn passes(self, bin: u8) -> bool {
-        bin ^ self.flip >= self.at
-    }
+    pub(crate) values: Vec<(u32, usize, u8)>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Forest {
+pub(crate) enum Forest {
     Symmetric {
         splits: Vec<BinSplit>,
         trees: Vec<SymmetricTree>,
@@ -127,14 +107,14 @@ pub(super) enum Forest {
 }
 
 /// The number that stands for the leaf of a node that is none.
-pub(super) const INNER: u32 = u32::MAX;
+pub(crate) const INNER: u32 = u32::MAX;
 
 /// A tree whose levels each have one split: the leaf's number has one bit for each.
 #[derive(Clone, Debug)]
-pub(super) struct SymmetricTree {
-    pub(super) splits: Range<usize>,
+pub(crate) struct SymmetricTree {
+    pub(crate) splits: Range<usize>,
     /// The number of its first leaf among those of all trees.
-    pub(super) first_leaf: usize,
+    pub(crate) first_leaf: usize,
 }
 
 /// A node of a tree that is not symmetric, or one of its leaves.
@@ -142,17 +122,17 @@ pub(super) struct SymmetricTree {
 /// A row goes to `next`, or where it passes the split to the node behind that. A leaf leads to itself and nothing
 /// passes it, so that rows whose ways are of different length can be led together.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TreeNode {
-    pub(super) column: u16,
-    pub(super) flip: u8,
+pub(crate) struct TreeNode {
+    pub(crate) column: u16,
+    pub(crate) flip: u8,
     /// The greatest value that does not pass: one less than [`Split::at`].
-    pub(super) below: u8,
+    pub(crate) below: u8,
     /// The number among the nodes of all trees.
-    pub(super) next: u32,
+    pub(crate) next: u32,
 }
 
 impl TreeNode {
-    pub(super) fn after(self, bin: u8) -> u32 {
+    pub(crate) fn after(self, bin: u8) -> u32 {
         self.next + u32::from(bin ^ self.flip > self.below)
     }
 }
@@ -217,7 +197,7 @@ impl Model {
     }
 
     /// Checks and compiles what a file of `file_bytes` says.
-    pub(super) fn check(mut raw: RawModel, file_bytes: usize) -> Result<Model, ModelError> {
+    pub(crate) fn check(mut raw: RawModel, file_bytes: usize) -> Result<Model, ModelError> {
         let dimension = raw.dimension;
         if dimension == 0 || dimension > ModelLimits::DIMENSION {
             let message = format!("a model has 1 to {} dimensions, not {dimension}", ModelLimits::DIMENSION);

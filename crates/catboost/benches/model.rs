@@ -1,6 +1,6 @@
 //! What scoring a row with a CatBoost model costs: alone, in batches, and explained.
 //!
-//! `cargo bench -p tollhouse-judge --bench model`. With `--serve MODEL TABLE` it is one side of
+//! `cargo bench -p tollhouse-catboost --bench model`. With `--serve MODEL TABLE` it is one side of
 //! `scripts/bench-model`: for each line of its standard input it scores all rows once, in the way that the line
 //! names, and prints the seconds. Under `cargo test --benches` it runs small.
 
@@ -9,7 +9,7 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use judge::catboost::{FeatureColumn, FeatureKind, FeatureValue, Model, ModelScratch, category};
+use catboost::{FeatureColumn, FeatureKind, FeatureValue, Model, ModelScratch, category};
 
 /// Rows of a table, by column: numbers of numeric features, texts of categorical ones.
 struct Table {
