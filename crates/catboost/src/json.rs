@@ -102,6 +102,7 @@ struct JsonSplit {
 }
 
 #[derive(Deserialize)]
+#[serde(rename = "Node")]
 struct JsonTreeNode {
     left: Option<Box<JsonTreeNode>>,
     right: Option<Box<JsonTreeNode>>,

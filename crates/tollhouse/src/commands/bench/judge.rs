@@ -139,7 +139,7 @@ fn rows(engine: &Engine, pipeline: &Arc<Pipeline>, progress: &Progress) -> Resul
         }
         PipelineInput::AccessLog => {
             for line in corpora::WEB.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let Ok(event) = content::access_log::event(line) else { continue };
+                let Ok(event) = content::web::access_log::event(line) else { continue };
                 take(&|| event.clone(), event.time.unwrap_or_else(clock::now))?;
             }
         }
