@@ -1,7 +1,7 @@
 //! Any bytes are a mail: a feedback report or none, and what is attached to it lies within bounds.
 #![no_main]
 
-use content::arf;
+use content::mail::arf;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|raw: &[u8]| {

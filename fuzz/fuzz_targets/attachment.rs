@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use content::budget::{Budget, Cancellation};
-use content::message::{self, EnvelopeColumns, ITEMS_MAX, MailColumns};
+use content::mail::message::{self, EnvelopeColumns, ITEMS_MAX, MailColumns};
 use event::{Schema, SchemaBuilder, Value};
 use libfuzzer_sys::fuzz_target;
 

@@ -4,9 +4,9 @@
 
 use std::sync::LazyLock;
 
-use content::authentication::{self, AuthColumns, PROPERTIES_MAX, RESULTS_MAX, AuthenticationTrust, WORD_BYTES_MAX};
+use content::mail::authentication::{self, AuthColumns, PROPERTIES_MAX, RESULTS_MAX, AuthenticationTrust, WORD_BYTES_MAX};
 use content::budget::{Budget, Cancellation};
-use content::message::{self, EnvelopeColumns, MailColumns};
+use content::mail::message::{self, EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use content::budget::{Budget, Cancellation, STEPS_A_BYTE, STEPS_MIN};
 use content::worst_case::FAMILIES;
-use content::message::{self, EnvelopeColumns, MailColumns};
+use content::mail::message::{self, EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 

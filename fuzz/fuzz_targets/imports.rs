@@ -2,9 +2,9 @@
 //! text between marks is a test text at most where one stands.
 #![no_main]
 
-use content::multimap::{self, MultimapKey};
-use content::test_pattern::TestPattern;
-use content::spamassassin::{self, BackupLine};
+use content::mail::multimap::{self, MultimapKey};
+use content::mail::test_pattern::TestPattern;
+use content::mail::spamassassin::{self, BackupLine};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|raw: &[u8]| {

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use content::json;
-use content::message::{EnvelopeColumns, MailColumns};
+use content::mail::message::{EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 

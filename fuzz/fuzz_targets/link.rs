@@ -1,8 +1,8 @@
 //! Links: found in text, normalised, unwrapped, and held against what they imitate.
 #![no_main]
 
-use content::link::{self, TextReference, Link};
-use content::{impersonation, redirect, deobfuscation};
+use content::web::link::{self, TextReference, Link};
+use content::web::{impersonation, redirect, deobfuscation};
 use libfuzzer_sys::fuzz_target;
 
 fn follow(link: Link) {

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use content::access_log::{self, HttpColumns};
+use content::web::access_log::{self, HttpColumns};
 use content::network::PrefixLengths;
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use content::budget::{Budget, Cancellation};
-use content::message::{self, Envelope, EnvelopeColumns, MailColumns};
+use content::mail::message::{self, Envelope, EnvelopeColumns, MailColumns};
 use content::network::PrefixLengths;
 use content::piece::{Normalisation, PIECES_MAX, pieces};
 use event::{Schema, SchemaBuilder};

@@ -28,7 +28,7 @@ fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
             match step {
                 Ok(MilterStep::Decide) => {
                     let received = session.finish();
-                    assert!(received.envelope.recipients.len() <= content::message::RECIPIENTS_MAX);
+                    assert!(received.envelope.recipients.len() <= content::mail::message::RECIPIENTS_MAX);
                     steps.push(format!("{received:?}"));
                 }
                 Ok(step) => steps.push(format!("{step:?}")),

@@ -1,7 +1,7 @@
 //! Any bytes are a CatBoost model: it is refused, or scores and explains any row, alone as in a batch.
 #![no_main]
 
-use judge::catboost::{FeatureColumn, FeatureKind, FeatureValue, Model, ModelScratch};
+use catboost::{FeatureColumn, FeatureKind, FeatureValue, Model, ModelScratch};
 use libfuzzer_sys::fuzz_target;
 
 const NUMBERS: [f32; 12] =

@@ -1,7 +1,7 @@
 //! Any bytes behind a slash are a request_target, whose path has a form that is its own form; what a server would follow is no longer in it.
 #![no_main]
 
-use content::request_target::{RequestTarget, normal_path};
+use content::web::request_target::{RequestTarget, normal_path};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,8 +1,8 @@
 //! Files of phrases, and a search for what they hold.
 #![no_main]
 
-use content::obfuscation::normalise;
-use content::phrase::{PhraseSet, parse};
+use content::text::obfuscation::normalise;
+use content::text::phrase::{PhraseSet, parse};
 use event::Time;
 use libfuzzer_sys::fuzz_target;
 

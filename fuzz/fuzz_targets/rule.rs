@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use content::message::{EnvelopeColumns, MailColumns};
+use content::mail::message::{EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder, Slot, Span, Type};
 use judge::{
     Constant, GroupSource, Library, LibrarySource, Mode, NameCategory, Evaluation, RuleSetPart, ReadingRequest, RuleSet,

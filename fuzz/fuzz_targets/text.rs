@@ -1,9 +1,11 @@
 //! Text in obfuscation, and the contact data in it.
 #![no_main]
 
-use content::obfuscation::{self, ObfuscationCounts};
-use content::language::{ScriptCounts, language};
-use content::{fingerprint, phone, deobfuscation, text, wallet};
+use content::text::obfuscation::{self, ObfuscationCounts};
+use content::text::language::{ScriptCounts, language};
+use content::text::{fingerprint, phone, wallet};
+use content::web::deobfuscation;
+use content::text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|written: &str| {

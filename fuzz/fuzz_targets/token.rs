@@ -1,8 +1,8 @@
 //! Any fact gives tokens within their bounds, and whatever was learned of them has a finite meaning.
 #![no_main]
 
-use content::classifier::{ClassifierScore, LEAN_MAX, TokenEvidence, of_each, step};
-use content::tokenizer::{Tokenization, ITEMS_MAX, RAW_RUNS_MAX, RUNS_MAX, TokenView, WORDS_MAX, tokens};
+use content::text::classifier::{ClassifierScore, LEAN_MAX, TokenEvidence, of_each, step};
+use content::text::tokenizer::{Tokenization, ITEMS_MAX, RAW_RUNS_MAX, RUNS_MAX, TokenView, WORDS_MAX, tokens};
 use event::Value;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use content::obfuscation::normalise;
-use content::phrase::{PhraseSet, parse};
+use content::text::obfuscation::normalise;
+use content::text::phrase::{PhraseSet, parse};
 use event::Time;
 
 /// Words that nobody has, as long as words are.

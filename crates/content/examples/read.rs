@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use content::budget::{Budget, Cancellation};
-use content::message::{self, Envelope, EnvelopeColumns, MailColumns};
+use content::mail::message::{self, Envelope, EnvelopeColumns, MailColumns};
 use content::network::PrefixLengths;
 use event::{Schema, SchemaBuilder};
 

@@ -8,7 +8,7 @@ use std::fmt;
 use event::{Event, Schema, Time, Type, Value};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::message::MESSAGE_BYTES_MAX;
+use crate::mail::message::MESSAGE_BYTES_MAX;
 use crate::text::truncate;
 
 /// Most bytes of an event in JSON; a message in it may need escapes.

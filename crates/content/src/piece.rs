@@ -7,8 +7,10 @@ use std::str::FromStr;
 
 use event::Value;
 
-use crate::address::MailAddress;
-use crate::{link, obfuscation, text};
+use crate::mail::address::MailAddress;
+use crate::text;
+use crate::text::obfuscation;
+use crate::web::link;
 
 /// Most pieces that one value gives.
 pub const PIECES_MAX: usize = 1_000;

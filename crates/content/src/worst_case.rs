@@ -366,7 +366,7 @@ const BASE: &str = "<base href='http://a.example/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x
     x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/x/'>";
 const HEAD: &str = "From: a@b.example\nTo: c@d.example\nSubject: costly\nDate: Sun, 17 May 2026 10:00:00 +0000\nMIME-Version: 1.0\n";
 /// Bytes of a field that are read.
-const FIELD_BYTES: usize = crate::mime::FIELD_BYTES_MAX;
+const FIELD_BYTES: usize = crate::mail::mime::FIELD_BYTES_MAX;
 /// Entries of an archive that share their data.
 const ENTRIES: usize = 500;
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use catboost::ModelScratch;
 use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
-use judge::catboost::ModelScratch;
 use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 

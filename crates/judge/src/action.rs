@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::did_you_mean;
+use crate::score::rounded;
 
 /// Declares an enum whose variants are known by one lower-case word, in text and in serde alike.
 macro_rules! words {
@@ -207,10 +208,7 @@ impl Bands {
     /// Returns the next band above a score, of the actions that are not lifted.
     pub(crate) fn next_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<NextBand> {
         let band = self.0.iter().find(|band| band.at > score && !lifted(band.action))?;
-        Some(NextBand {
-            action: band.action,
-            distance: crate::verdict::rounded((band.at - score).min(f64::MAX)),
-        })
+        Some(NextBand { action: band.action, distance: rounded((band.at - score).min(f64::MAX)) })
     }
 }
 

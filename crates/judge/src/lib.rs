@@ -10,10 +10,11 @@
 //! described in `docs/guides/rules.md`.
 
 mod action;
+mod bound_model;
 mod bounds;
-pub mod catboost;
 mod check;
 mod condition;
+mod definition;
 mod diagnostic;
 mod effect;
 mod expr;
@@ -24,26 +25,31 @@ mod near_miss;
 mod outline;
 mod rule;
 mod scope;
+mod score;
 mod set;
 mod syntax;
+mod test_run;
 mod verdict;
 
 #[cfg(test)]
 mod tests;
 
 pub use action::{Action, Band, Bands, BandsError, Mode, NextBand, UnknownKeyword};
+pub use bound_model::BoundModel;
 pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
 pub use condition::{ColumnRead, Condition, ScoreShare};
+pub use definition::{Constant, DefinitionProblem, LibrarySource};
 pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
 pub use formatter::{canonical, format};
-pub use library::{Constant, DefinitionProblem, Library, LibrarySource};
+pub use library::Library;
 pub use near_miss::NearMiss;
 pub use outline::{Conjunct, conjuncts};
 pub use rule::{
     GroupSource, Rule, RuleGroup, RuleProblem, RuleSelection, RuleSet, RuleSetPart, RuleSetSource,
-    RuleSource, RuleTest, TestRun,
+    RuleSource, RuleTest,
 };
 pub use scope::{AggregateFunction, CounterSum, LimitValue, NameCategory, ReadingRequest, Scope, ScopeError};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
+pub use test_run::TestRun;
 pub use verdict::{Consequence, Evaluation, Reason, Verdict, judge};

@@ -5,7 +5,8 @@ use event::{Facts, Value};
 use crate::action::{Action, Mode};
 use crate::expr::{EvalEnv, ResultView, RuleResults};
 use crate::rule::{Rule, RuleGroup, RuleSet};
-use crate::verdict::{Evaluation, Reason, Verdict, detail, rounded};
+use crate::score::rounded;
+use crate::verdict::{Evaluation, Reason, Verdict, detail};
 
 /// A rule that did not fire, and what was missing to it.
 #[derive(Clone, Debug, PartialEq)]

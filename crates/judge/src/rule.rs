@@ -17,7 +17,7 @@ use crate::effect::{self, Effect};
 use crate::expr::{EvalEnv, ResultView};
 use crate::library::Library;
 use crate::scope::Scope;
-use crate::verdict::{Evaluation, rounded};
+use crate::score::rounded;
 
 /// A rule as its file has it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -137,14 +137,14 @@ pub struct Rule {
     pub condition: Condition,
     /// Effects beside the score.
     pub effects: Vec<Effect>,
-    tests: Vec<CompiledTest>,
+    pub(crate) tests: Vec<CompiledTest>,
 }
 
 /// A compiled [`RuleTest`].
 #[derive(Debug)]
-struct CompiledTest {
-    facts: Vec<(Slot, Value)>,
-    fires: bool,
+pub(crate) struct CompiledTest {
+    pub(crate) facts: Vec<(Slot, Value)>,
+    pub(crate) fires: bool,
 }
 
 /// Rules that add to the score together, within bounds.
@@ -186,44 +186,6 @@ impl RuleSelection {
     /// Indices of the rules that cannot be judged, ascending. Rules that are off are not among them.
     pub fn left_out(&self) -> &[u32] {
         &self.left_out
-    }
-}
-
-/// A test that was run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TestRun {
-    /// The rule's index.
-    pub rule: usize,
-    /// The test's index among the rule's.
-    pub test: usize,
-    /// True if it was to fire.
-    pub fires: bool,
-    /// The value of its condition; `None` is missing.
-    pub found: Option<bool>,
-    /// The values that it read, as one line, as [`Reason::detail`](crate::Reason::detail) tells it.
-    pub detail: String,
-    /// The values that it read, as [`Reason::values`](crate::Reason::values) has it.
-    pub values: Vec<(String, Option<Value>)>,
-}
-
-impl TestRun {
-    /// Returns whether the rule does what the test says.
-    pub fn passed(&self) -> bool {
-        (self.found == Some(true)) == self.fires
-    }
-}
-
-/// Writes what the test wants and what it found, as is said of one that fails.
-impl fmt::Display for TestRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let expected = if self.fires { "fires" } else { "does not fire" };
-        let found = match self.found {
-            Some(true) => "true",
-            Some(false) => "false",
-            None => "missing",
-        };
-        write!(f, "the test says that it {expected}, and its condition is {found}")?;
-        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
     }
 }
 
@@ -366,26 +328,6 @@ impl RuleSet {
         }
         selection.left_out.sort_unstable();
         selection
-    }
-
-    /// Runs the tests that rules bring, on rows of this schema, in the order of the rules. A rule that is off is
-    /// tried all the same, and none has expired.
-    pub fn test(&self, schema: &Schema) -> Vec<TestRun> {
-        let mut runs = Vec::new();
-        let mut outcome = Evaluation::default();
-        for (index, rule) in self.rules.iter().enumerate() {
-            for (number, test) in rule.tests.iter().enumerate() {
-                let mut row = schema.empty_row();
-                for (slot, value) in &test.facts {
-                    row.set(*slot, value.clone());
-                }
-                self.evaluate(&row, &mut outcome);
-                let found = rule.condition.evaluate_in(EvalEnv::new(&row, &outcome.results));
-                let (values, detail) = crate::verdict::detail(rule, &row);
-                runs.push(TestRun { rule: index, test: number, fires: test.fires, found, detail, values });
-            }
-        }
-        runs
     }
 }
 

@@ -10,6 +10,7 @@ use crate::condition::ColumnRead;
 use crate::effect::Effect;
 use crate::expr::{EvalEnv, ResultView, RuleResults};
 use crate::rule::{Rule, RuleGroup, RuleSelection, RuleSet};
+use crate::score::{rounded, sum};
 
 /// The verdict on one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -270,21 +271,8 @@ pub fn judge(set: &RuleSet, row: &Facts) -> Verdict {
     set.verdict(&outcome)
 }
 
-/// Saturates, so that it stays finite.
-fn sum(total: f64, score: f64) -> f64 {
-    (total + score).clamp(f64::MIN, f64::MAX)
-}
-
 fn bit(action: Action) -> u16 {
     1 << action as u16
-}
-
-/// To a millionth: 0.7 + 0.1 reaches a band at 0.8, in whatever order rules are added up.
-pub(crate) fn rounded(score: f64) -> f64 {
-    const MILLION: f64 = 1e6;
-    // From here on neighbouring floats are further apart than that.
-    const COARSE: f64 = 1e9;
-    if score.abs() < COARSE { (score * MILLION).round() / MILLION + 0.0 } else { score }
 }
 
 /// Returns what a rule reads with the values seen, and as one line.

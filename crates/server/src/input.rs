@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, header};
 use content::json::JsonError;
-use content::message::{Envelope, RECIPIENTS_MAX};
+use content::mail::message::{Envelope, RECIPIENTS_MAX};
 use content::text::received;
 use engine::{Engine, JsonEventError, Pipeline, PipelineInput, PreparedEvent};
 use event::{Event, Time};
@@ -314,8 +314,8 @@ impl EventMetadata {
             }
             BodyFormat::LogLine => log_line(body)?,
             BodyFormat::Message => {
-                if body.len() > content::message::MESSAGE_BYTES_MAX {
-                    let max = content::message::MESSAGE_BYTES_MAX;
+                if body.len() > content::mail::message::MESSAGE_BYTES_MAX {
+                    let max = content::mail::message::MESSAGE_BYTES_MAX;
                     return Err(TOO_LARGE.failure(format!("a message has at most {max} bytes")));
                 }
                 if body.is_empty() {
@@ -323,8 +323,8 @@ impl EventMetadata {
                         .failure("the message is empty")
                         .help("send it with --data-binary"));
                 }
-                let own = self.reading.message_time.then(|| content::message::time(body)).flatten();
-                let mut event = content::message::event(body, self.full_envelope(body));
+                let own = self.reading.message_time.then(|| content::mail::message::time(body)).flatten();
+                let mut event = content::mail::message::event(body, self.full_envelope(body));
                 event.time = own;
                 event
             }
@@ -369,7 +369,7 @@ fn log_line(body: &[u8]) -> Result<Event, HttpFailure> {
         let failure = INVALID_EVENT.failure("expected one line, found several");
         return Err(failure.help("send lines to /v1/decide/batch"));
     }
-    content::access_log::event(line).map_err(|error| {
+    content::web::access_log::event(line).map_err(|error| {
         INVALID_EVENT
             .failure(error.to_string())
             .help("lines are of the combined format, with or without a virtual host")

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use engine::{Pipeline, PipelineInput, PreparedEvent};
 use event::Time;
 

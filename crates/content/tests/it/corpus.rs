@@ -1,8 +1,10 @@
 //! Real messages and logs: all are read, and what must be seen in some is seen.
 
-use content::message::{self, Envelope};
+use content::mail::message::{self, Envelope};
 use content::network::PrefixLengths;
-use content::{access_log, phone, piece, text};
+use content::text::phone;
+use content::web::access_log;
+use content::{piece, text};
 use event::{SchemaBuilder, Value};
 
 use crate::shared::{files, folder};

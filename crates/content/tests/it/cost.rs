@@ -8,14 +8,16 @@
 
 use std::time::{Duration, Instant};
 
-use content::authentication;
 use content::budget::{Budget, Cancellation};
-use content::message::{Envelope, features};
-use content::phrase::{PhraseEntry, PhraseSet};
+use content::json;
+use content::mail::authentication;
+use content::mail::message::{Envelope, features};
+use content::mail::{arf, message, spamassassin};
 use content::piece::{Normalisation, pieces};
-use content::tokenizer::{Tokenization, tokens};
+use content::text::phrase::{PhraseEntry, PhraseSet};
+use content::text::tokenizer::{Tokenization, tokens};
+use content::web::{access_log, link};
 use content::worst_case::FAMILIES;
-use content::{access_log, arf, json, link, message, spamassassin};
 use event::{Time, Value};
 
 use crate::story::Mail;

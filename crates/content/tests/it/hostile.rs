@@ -1,7 +1,9 @@
 //! Damaged and outsized input: nothing panics, and every list and text stays within its bound.
 
-use content::message::{Envelope, ITEM_BYTES_MAX, LINKS_MAX, PARTS_MAX, TEXT_BYTES_MAX};
-use content::{access_log, json, message};
+use content::json;
+use content::mail::message;
+use content::mail::message::{Envelope, ITEM_BYTES_MAX, LINKS_MAX, PARTS_MAX, TEXT_BYTES_MAX};
+use content::web::access_log;
 use event::{Facts, Value};
 use proptest::prelude::*;
 

@@ -1,7 +1,9 @@
 //! Whole messages in, facts out.
 
 use content::budget::{Budget, Cancellation};
-use content::message::{Envelope, EnvelopeColumns, MailColumns, envelope_features, event, features, time};
+use content::mail::message::{
+    Envelope, EnvelopeColumns, MailColumns, envelope_features, event, features, time,
+};
 use content::network::PrefixLengths;
 use event::{Facts, Schema, SchemaBuilder, Time, Value};
 

@@ -1,6 +1,6 @@
 //! What the words, contacts and links of messages show.
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 
 use crate::story::check;
 

@@ -1,8 +1,8 @@
 //! What a former version of a pipeline logged, seen from the pipeline that is tried.
 
+use catboost::ModelScratch;
 use event::{Facts, Slot};
 use judge::RuleSelection;
-use judge::catboost::ModelScratch;
 
 use super::is_on;
 use crate::journal::{DecisionRow, VersionDescription};

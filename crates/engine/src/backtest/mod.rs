@@ -13,8 +13,8 @@ mod report;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use catboost::ModelScratch;
 use event::{Facts, Slot, Time};
-use judge::catboost::ModelScratch;
 use judge::{Action, Evaluation, Mode};
 use serde::Serialize;
 

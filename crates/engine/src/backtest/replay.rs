@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use catboost::ModelScratch;
 use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
 use judge::Evaluation;
-use judge::catboost::ModelScratch;
 use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 
 use super::logged_version::LoggedVersion;

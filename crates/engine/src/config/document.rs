@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use judge::catboost::ModelLimits;
+use catboost::ModelLimits;
 use sha2::{Digest, Sha256};
 
 use super::formatter;

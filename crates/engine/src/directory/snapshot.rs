@@ -21,7 +21,7 @@ use crate::EngineOpenError;
 use crate::journal::{self, JournalError};
 
 /// Largest file beside ledger and journal that is copied: configurations, sets and models are.
-const SETTINGS_BYTES_MAX: u64 = judge::catboost::ModelLimits::FILE_BYTES as u64;
+const SETTINGS_BYTES_MAX: u64 = catboost::ModelLimits::FILE_BYTES as u64;
 
 /// Why a snapshot was not restored. Nothing of it is left in the target.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use content::address::domain_to_ascii;
-use content::authentication::AuthenticationTrust;
+use content::mail::authentication::AuthenticationTrust;
+use content::web::domain::domain_to_ascii;
 use event::{Schema, Slot, Span, Type};
 
 use super::{PipelineDraft, entries, fact};

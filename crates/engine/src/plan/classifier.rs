@@ -1,6 +1,6 @@
 //! Classifiers: the facts whose tokens they learn, what feedback teaches them, and the columns that they fill.
 
-use content::tokenizer::Tokenization;
+use content::text::tokenizer::Tokenization;
 use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
 use stats::Measure;
 

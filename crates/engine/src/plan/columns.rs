@@ -1,6 +1,6 @@
 //! Columns that events fill: those of an input, and those of declared fields.
 
-use content::authentication::AuthColumns;
+use content::mail::authentication::AuthColumns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
 
 use super::entries;
@@ -13,12 +13,12 @@ fn input_columns(input: PipelineInput, builder: &mut SchemaBuilder) -> (EventCol
         let event = EventColumns::register(builder)?;
         let content = match input {
             PipelineInput::Message => ContentColumns::Message {
-                envelope: content::message::EnvelopeColumns::register(builder)?,
-                mail: Box::new(content::message::MailColumns::register(builder)?),
+                envelope: content::mail::message::EnvelopeColumns::register(builder)?,
+                mail: Box::new(content::mail::message::MailColumns::register(builder)?),
                 auth: Box::new(AuthColumns::register(builder)?),
             },
             PipelineInput::AccessLog => {
-                ContentColumns::AccessLog(Box::new(content::access_log::HttpColumns::register(builder)?))
+                ContentColumns::AccessLog(Box::new(content::web::access_log::HttpColumns::register(builder)?))
             }
             PipelineInput::Json => ContentColumns::Json,
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use content::authentication::AuthenticationTrust;
+use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span};

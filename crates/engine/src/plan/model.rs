@@ -1,8 +1,8 @@
 //! Models: their files, the facts and readings that they take, and the columns that they fill.
 
+use catboost::{LinkFunction, Model, ModelError, ModelScratch};
 use event::{Column, Facts, SchemaBuilder, Slot, Type};
-use judge::catboost::{BoundModel, LinkFunction, Model, ModelError, ModelScratch};
-use judge::{Mode, Scope};
+use judge::{BoundModel, Mode, Scope};
 
 use super::rules::mode;
 use super::{PipelineDraft, PlanScope, entries};
@@ -147,7 +147,7 @@ impl PipelineDraft<'_> {
             }
             Ok((slot, kind))
         };
-        model.bind(fact, || names)
+        BoundModel::new(model, fact, || names)
     }
 }
 

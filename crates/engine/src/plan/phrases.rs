@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use content::budget::Budget;
-use content::message::BODY_TEXT;
-use content::phrase::{self, PhraseSet};
+use content::mail::message::BODY_TEXT;
+use content::text::phrase::{self, PhraseSet};
 use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
@@ -38,7 +38,7 @@ impl PhrasePlan {
         let mut body = None;
         let normalised = |text: &str| {
             let steps = STEPS_A_BYTE[usize::from(!text.is_ascii())];
-            content::obfuscation::normalise(budget.cut(text, steps))
+            content::text::obfuscation::normalise(budget.cut(text, steps))
         };
         for &(slot, is_normalised) in &self.of {
             match facts.get(slot) {

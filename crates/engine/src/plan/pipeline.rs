@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use content::authentication::{AuthColumns, AuthenticationTrust};
+use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use event::{Facts, Kind, Schema, Slot, Space, Span};
@@ -171,11 +171,11 @@ pub(crate) struct InputColumns {
 #[derive(Debug)]
 pub(crate) enum ContentColumns {
     Message {
-        envelope: content::message::EnvelopeColumns,
-        mail: Box<content::message::MailColumns>,
+        envelope: content::mail::message::EnvelopeColumns,
+        mail: Box<content::mail::message::MailColumns>,
         auth: Box<AuthColumns>,
     },
-    AccessLog(Box<content::access_log::HttpColumns>),
+    AccessLog(Box<content::web::access_log::HttpColumns>),
     Json,
 }
 
@@ -302,7 +302,7 @@ impl Pipeline {
     }
 
     /// The columns of a message's envelope.
-    pub fn envelope_columns(&self) -> Option<&content::message::EnvelopeColumns> {
+    pub fn envelope_columns(&self) -> Option<&content::mail::message::EnvelopeColumns> {
         match &self.columns.content {
             ContentColumns::Message { envelope, .. } => Some(envelope),
             _ => None,

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use content::classifier::{ClassifierScore, TokenEvidence, of_each, step};
-use content::tokenizer::{TOKENS_MAX, VIEWS, tokens};
+use content::text::classifier::{ClassifierScore, TokenEvidence, of_each, step};
+use content::text::tokenizer::{TOKENS_MAX, VIEWS, tokens};
 use event::{Facts, Key, Secret, Shingle, Time, Value};
 use stats::{Addition, Evidence, Observation, ObserveRequest, Quality, ReadingView};
 

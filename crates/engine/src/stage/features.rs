@@ -43,11 +43,11 @@ impl UnkeyedEvent {
     }
 
     /// Fills who sealed the message, where `auth.arc` says that the chain is intact:
-    /// [`content::authentication::arc_features`].
+    /// [`content::mail::authentication::arc_features`].
     pub fn seal(&mut self, raw: &[u8]) {
         let pipeline = &self.0.pipeline;
         if let ContentColumns::Message { auth, .. } = &pipeline.columns.content {
-            content::authentication::arc_features(raw, &pipeline.trust, auth, &mut self.0.facts);
+            content::mail::authentication::arc_features(raw, &pipeline.trust, auth, &mut self.0.facts);
         }
     }
 }
@@ -62,15 +62,15 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
     let for_phrases = budget.share(8);
     match &row.pipeline.columns.content {
         ContentColumns::Message { envelope, mail, auth } => {
-            content::message::envelope_features(envelope, prefixes, &mut row.facts);
+            content::mail::message::envelope_features(envelope, prefixes, &mut row.facts);
             // What a message says is missing where there is none yet, and not as if it said nothing.
             if let Some(raw) = &raw {
-                content::message::features(raw, &budget, envelope, mail, &mut row.facts);
-                content::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
+                content::mail::message::features(raw, &budget, envelope, mail, &mut row.facts);
+                content::mail::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
             }
         }
         ContentColumns::AccessLog(columns) => {
-            content::access_log::features(columns, prefixes, &mut row.facts)
+            content::web::access_log::features(columns, prefixes, &mut row.facts)
         }
         ContentColumns::Json => {}
     }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use catboost::ModelScratch;
 use event::Facts;
-use judge::catboost::ModelScratch;
 
 use super::keys::PreparedEvent;
 use super::observe::ObservedBatch;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use content::message::{self, Envelope};
+use content::mail::message::{self, Envelope};
 use engine::{Config, Decision, Engine, Overrides, Plan, PreparedEvent};
 use event::{Secret, Span, Time};
 
@@ -155,8 +155,8 @@ fn web() {
         if text.is_empty() {
             continue;
         }
-        let event =
-            content::access_log::event(text).unwrap_or_else(|error| panic!("line {}: {error}", number + 1));
+        let event = content::web::access_log::event(text)
+            .unwrap_or_else(|error| panic!("line {}: {error}", number + 1));
         let arrival = event.time.unwrap();
         let decision = decide(&engine, engine.prepare(&pipeline, event, arrival));
         line(&mut found, &(number + 1).to_string(), &decision);

@@ -40,7 +40,7 @@ fn paths_and_agents_that_come_once_are_not_kept() {
              \"http://host{number}.example/\" \"agent{number}/1.0\"",
             number % 20
         );
-        let mut event = content::access_log::event(line.as_bytes()).unwrap();
+        let mut event = content::web::access_log::event(line.as_bytes()).unwrap();
         event.time = None;
         event
     });

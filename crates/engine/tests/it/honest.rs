@@ -20,7 +20,7 @@ pub(crate) fn judged(log: &[u8]) -> BTreeMap<String, Judged> {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let mut found: BTreeMap<String, Judged> = BTreeMap::new();
     for (number, line) in log.split(|byte| *byte == b'\n').enumerate() {
-        let Ok(event) = content::access_log::event(line) else { continue };
+        let Ok(event) = content::web::access_log::event(line) else { continue };
         let Some(ip) = event.get("client.ip").map(ToString::to_string) else { continue };
         let arrival = event.time.unwrap();
         let prepared = engine.prepare(&pipeline, event, arrival);

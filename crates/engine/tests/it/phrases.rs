@@ -173,7 +173,7 @@ fn the_documented_phrases_are_found() {
     assert_eq!((phrases.name.as_str(), phrases.set.len()), ("known", 6));
     // What the page says of equal writings.
     let written = ["\u{41E}NLINE \u{440}harmacy", "onl1ne pharm@cy", "o n l i n e  p h a r m a c y"];
-    for text in written.map(content::obfuscation::normalise) {
+    for text in written.map(content::text::obfuscation::normalise) {
         assert_eq!(phrases.set.search([text.as_str()], NOW).count(), 1, "{text}");
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use content::budget::Cancellation;
-use content::message::{self, Envelope};
+use content::mail::message::{self, Envelope};
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, PreparedEvent, preset};
 use event::{Span, Time, Value};
 

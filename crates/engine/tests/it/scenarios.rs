@@ -54,7 +54,7 @@ fn judged(scenario: &Path) -> BTreeMap<String, (Action, Vec<String>)> {
     files.sort();
     for file in files {
         for line in std::fs::read(&file).unwrap().split(|byte| *byte == b'\n') {
-            let Ok(event) = content::access_log::event(line) else { continue };
+            let Ok(event) = content::web::access_log::event(line) else { continue };
             let Some(ip) = event.get("client.ip").map(ToString::to_string) else { continue };
             let arrival = event.time.unwrap();
             let prepared: PreparedEvent = engine.prepare(&pipeline, event, arrival);

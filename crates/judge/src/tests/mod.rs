@@ -5,6 +5,7 @@ mod differential;
 mod effects;
 mod findings;
 mod library;
+mod models;
 mod near;
 mod oracle;
 mod semantics;

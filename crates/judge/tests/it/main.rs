@@ -1,4 +1,3 @@
 //! Integration tests of judging, through what the crate shows to others.
 
 mod allocation;
-mod models;

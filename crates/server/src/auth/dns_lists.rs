@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use content::link;
 use content::network::is_public;
+use content::web::link;
 use engine::DnsListPlan;
 use event::{Facts, Slot, Value};
 use futures_util::future::join_all;

@@ -19,8 +19,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content::authentication::spf_identity;
 use content::budget::Cancellation;
+use content::mail::authentication::spf_identity;
 use content::network::is_public;
 use engine::{Engine, NodePlan, Pipeline, PreparedEvent, UnkeyedEvent};
 use event::{Event, Slot, Span, Time, Value};

@@ -9,8 +9,8 @@ use std::hash::Hash;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use content::address::domain_to_ascii;
-use content::authentication::best_dkim;
+use content::mail::authentication::best_dkim;
+use content::web::domain::domain_to_ascii;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use mail_auth::common::crypto::Algorithm;

@@ -7,9 +7,9 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use content::arf::{self, FeedbackType};
 use content::budget::Cancellation;
-use content::message::Envelope;
+use content::mail::arf::{self, FeedbackType};
+use content::mail::message::Envelope;
 use engine::feedback::ID_FIELD;
 use engine::{Engine, EngineError, FeedbackInput, FeedbackSide, Pipeline};
 use event::Time;
@@ -126,7 +126,7 @@ async fn take(
         }
         let digest: String = Sha256::digest(&mail).iter().map(|byte| format!("{byte:02x}")).collect();
         // The envelope of the mail that is reported is not known: anybody could have written what it says of it.
-        let event = content::message::event(&mail[..], Envelope::default());
+        let event = content::mail::message::event(&mail[..], Envelope::default());
         let read = engine.read(pipeline, event, now, cancellation);
         // Of those before it each is learned, and counts once when the report is sent again.
         if cancellation.is_cancelled() {

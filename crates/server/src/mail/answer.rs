@@ -161,7 +161,8 @@ mod tests {
 
     fn decision(engine: &Engine, action: Action, score: f64, rules: &[&str]) -> MessageOutcome {
         let pipeline = Arc::clone(engine.plan().pipeline(None).unwrap());
-        let event = content::message::event(b"\r\n".to_vec(), content::message::Envelope::default());
+        let event =
+            content::mail::message::event(b"\r\n".to_vec(), content::mail::message::Envelope::default());
         let prepared = engine.prepare(&pipeline, event, Time::from_seconds(1_779_012_000));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let mut decision = runtime.block_on(engine.decide(vec![prepared])).unwrap().remove(0);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 
 /// A header field with its continuation lines and line ends.
 struct RawHeaderField<'m> {
@@ -207,7 +207,7 @@ fn put(out: &mut Vec<u8>, name: &str, value: &str, line_feed: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use content::message::RECIPIENTS_MAX;
+    use content::mail::message::RECIPIENTS_MAX;
     use proptest::prelude::*;
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Limits before a message's body: what an envelope takes from, as soon as its parts are known.
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use engine::limit::{LimitPlan, Take, TakeResult};
 use engine::{MailEnforcement, MailReply};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use engine::ListenerPlan;
 use judge::Verdict;
 

@@ -25,7 +25,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use engine::feedback::WITHDRAWN;
 use engine::{
     Decision, EngineError, FeedbackOutcome, ListenerPlan, MailEnforcement, MailFailureMode, MailReply,
@@ -342,7 +342,7 @@ impl ListenerContext {
         let arrival = self.node.now();
         let work = async move {
             let prepare = || {
-                let mut event = content::message::envelope_event(envelope.clone());
+                let mut event = content::mail::message::envelope_event(envelope.clone());
                 event.id.clone_from(&id);
                 node.prepare(&pipeline, event, arrival, LookupMode::None)
             };
@@ -438,7 +438,7 @@ impl ListenerContext {
         let (node, arrival) = (Arc::clone(&self.node), self.node.now());
         let work = async move {
             let raw: Arc<[u8]> = raw.into();
-            let mut event = content::message::event(Arc::clone(&raw), envelope);
+            let mut event = content::mail::message::event(Arc::clone(&raw), envelope);
             event.id = id.clone();
             event.time = time;
             let prepared = node.prepare(&pipeline, event, arrival, lookups).await?;

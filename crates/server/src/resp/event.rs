@@ -30,8 +30,8 @@ pub(super) fn event<'a>(
             return Err(format!("ERR field '{}' has no value", quoted(name)));
         };
         if name == RAW {
-            if value.len() > content::message::MESSAGE_BYTES_MAX {
-                let max = content::message::MESSAGE_BYTES_MAX;
+            if value.len() > content::mail::message::MESSAGE_BYTES_MAX {
+                let max = content::mail::message::MESSAGE_BYTES_MAX;
                 return Err(format!("ERR a message has at most {max} bytes"));
             }
             raw = Some(value);

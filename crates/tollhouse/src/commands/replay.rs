@@ -236,7 +236,7 @@ fn parse(
             engine.read_json(pipeline, bytes, clock::now()).map_err(|error| error.to_string())
         }
         LineFormat::AccessLog => {
-            let event = content::access_log::event(bytes).map_err(|error| error.to_string())?;
+            let event = content::web::access_log::event(bytes).map_err(|error| error.to_string())?;
             Ok((event, Vec::new()))
         }
     }

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use content::message::MESSAGE_BYTES_MAX;
+use content::mail::message::MESSAGE_BYTES_MAX;
 use serde::Serialize;
 use server::api::MailReportJson;
 

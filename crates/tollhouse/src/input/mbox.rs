@@ -6,7 +6,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use content::message::MESSAGE_BYTES_MAX;
+use content::mail::message::MESSAGE_BYTES_MAX;
 
 /// Bytes of a line that are read at once; a longer line comes in several pieces.
 const PIECE_BYTES_MAX: u64 = 64 << 10;

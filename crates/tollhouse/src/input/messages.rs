@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use content::message::{self, Envelope, MESSAGE_BYTES_MAX};
+use content::mail::message::{self, Envelope, MESSAGE_BYTES_MAX};
 use event::{Event, Time};
 
 use super::mbox::{self, MboxIter, StoredMessage};

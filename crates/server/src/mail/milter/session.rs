@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use content::message::{Envelope, RECIPIENTS_MAX};
+use content::mail::message::{Envelope, RECIPIENTS_MAX};
 use content::text::received;
 
 use super::codec::{MilterCommand, MilterReply, NulStringIter, address_of, steps};

@@ -1,7 +1,7 @@
 //! Requests of Postfix's policy delegation, as its SMTPD_POLICY_README describes them: lines `name=value`, and an empty
 //! one at the end.
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use content::text::received;
 
 /// Longest request that is read.

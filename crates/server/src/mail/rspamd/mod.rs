@@ -19,7 +19,7 @@ use std::time::Instant;
 use axum::body::Bytes;
 use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use content::text::received;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;

@@ -1,6 +1,6 @@
 //! What headers of a request to Rspamd say beside the message. Pure.
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 
 use crate::mail::content_encoding::MessageEncoding;
 use crate::mail::header::{addresses, ip};

@@ -7,7 +7,7 @@ mod answer;
 
 use std::sync::Arc;
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use tokio::time::timeout;
 
 use self::answer::{STALE, SpamcCommand, SpamdExitCode, SpamdResult, pong, refusal, tell_response};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use content::budget::Cancellation;
-use content::message::{self, Envelope};
+use content::mail::message::{self, Envelope};
 use content::worst_case::{FAMILIES, WorstCaseFamily};
 use engine::Pipeline;
 use event::Value;

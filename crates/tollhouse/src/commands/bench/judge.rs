@@ -4,10 +4,10 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use catboost::{Model, ModelScratch};
 use engine::{Engine, Pipeline, PipelineInput, Plan, preset};
 use event::{Event, Facts, Slot, Time, Type, Value};
-use judge::catboost::{BoundModel, Model, ModelScratch};
-use judge::{Evaluation, Mode};
+use judge::{BoundModel, Evaluation, Mode};
 use serde::Serialize;
 use serde_json::json;
 
@@ -139,7 +139,7 @@ fn rows(engine: &Engine, pipeline: &Arc<Pipeline>, progress: &Progress) -> Resul
         }
         PipelineInput::AccessLog => {
             for line in corpora::WEB.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let Ok(event) = content::access_log::event(line) else { continue };
+                let Ok(event) = content::web::access_log::event(line) else { continue };
                 take(&|| event.clone(), event.time.unwrap_or_else(clock::now))?;
             }
         }
@@ -287,7 +287,7 @@ fn made_up(pipeline: &Pipeline, rows: &[Facts]) -> Result<BoundModel, CommandErr
         let slot = pipeline.schema.slot(name).ok_or(None)?;
         Ok((slot, pipeline.schema.column(slot).kind))
     };
-    model.bind(fact, Vec::new).map_err(|errors| {
+    BoundModel::new(model, fact, Vec::new).map_err(|errors| {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         CommandError::new(errors.join("; "))
     })

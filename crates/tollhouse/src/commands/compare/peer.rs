@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use content::message::Envelope;
+use content::mail::message::Envelope;
 use serde::Serialize;
 use serde_json::Value;
 use ureq::Agent;

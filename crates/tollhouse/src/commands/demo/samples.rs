@@ -31,7 +31,7 @@ pub(super) fn samples(now: Time) -> Vec<(Time, Sample)> {
         Sample::Mail(Box::new(message))
     });
     let web = corpora::WEB.split_inclusive(|byte| *byte == b'\n');
-    let web = web.filter_map(|line| Some((content::access_log::event(line).ok()?.time?, line)));
+    let web = web.filter_map(|line| Some((content::web::access_log::event(line).ok()?.time?, line)));
     let web = moved(web.collect(), now, |line, shift| Sample::Web(restamped(line, shift)));
     let mut samples: Vec<(Time, Sample)> = mail.into_iter().chain(web).collect();
     samples.sort_by_key(|(time, _)| *time);
@@ -71,7 +71,7 @@ fn redate(message: &mut Vec<u8>, shift: Span) {
         }
         if text.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME)) {
             let place = start + NAME.len()..start + text.len();
-            let date = content::message::time(&[text, b"\n\n"].concat());
+            let date = content::mail::message::time(&[text, b"\n\n"].concat());
             if let Some(date) = date.and_then(|date| written(date + shift, RFC_5322)) {
                 message.splice(place, format!(" {date}").into_bytes());
             }
@@ -85,7 +85,7 @@ fn redate(message: &mut Vec<u8>, shift: Span) {
 fn restamped(line: &[u8], shift: Span) -> Vec<u8> {
     let mut line = line.trim_ascii_end().to_vec();
     let place = line.iter().position(|byte| *byte == b'[').zip(line.iter().position(|byte| *byte == b']'));
-    let time = content::access_log::event(&line).ok().and_then(|event| event.time);
+    let time = content::web::access_log::event(&line).ok().and_then(|event| event.time);
     let time = time.and_then(|time| written(time + shift, COMMON_LOG));
     if let (Some((start, end)), Some(time)) = (place, time) {
         line.splice(start + 1..end, time.into_bytes());
@@ -118,7 +118,7 @@ mod tests {
             let mut header =
                 message.split(|byte| *byte == b'\n').take_while(|line| !line.trim_ascii_end().is_empty());
             let date = header.find(line)?;
-            Some(came - content::message::time(&[date, b"\n\n"].concat())?)
+            Some(came - content::mail::message::time(&[date, b"\n\n"].concat())?)
         };
         let bundled = timed(InputMessageIter::of_mbox("mail.mbox", corpora::MAIL), true).flatten();
         let mut ages: Vec<Option<Span>> =
@@ -126,7 +126,9 @@ mod tests {
         let mut moved = Vec::new();
         for (time, sample) in &samples {
             match sample {
-                Sample::Web(line) => assert_eq!(content::access_log::event(line).unwrap().time, Some(*time)),
+                Sample::Web(line) => {
+                    assert_eq!(content::web::access_log::event(line).unwrap().time, Some(*time))
+                }
                 Sample::Mail(message) => {
                     moved.push(age(message.stored.message(), *time));
                 }

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use content::access_log::LINE_BYTES_MAX;
+use content::web::access_log::LINE_BYTES_MAX;
 use engine::json_value;
 use event::Event;
 use judge::Action;
@@ -461,7 +461,7 @@ fn object(form: FollowFormat, line: &[u8], name: Option<&str>) -> Result<Value, 
         return Ok(Value::Object(object));
     }
     let Event { id, time, fields, .. } =
-        content::access_log::event(line).map_err(|error| error.to_string())?;
+        content::web::access_log::event(line).map_err(|error| error.to_string())?;
     let mut object: Map<String, Value> =
         fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
     if let Some(time) = time {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use content::spamassassin::{self, BackupLine};
+use content::mail::spamassassin::{self, BackupLine};
 use indicatif::HumanCount;
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;

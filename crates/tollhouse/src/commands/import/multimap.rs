@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
-use content::multimap::{self, MultimapEntry, MultimapKey};
+use content::mail::multimap::{self, MultimapEntry, MultimapKey};
 use engine::{Config, Overrides, Plan};
 use regex::RegexBuilder;
 

@@ -1,0 +1,13 @@
+//! The web: requests as access logs have them, links and what poses as one, HTML.
+
+pub mod access_log;
+mod access_log_json;
+mod attack;
+pub mod deobfuscation;
+pub mod domain;
+pub(crate) mod html;
+pub mod impersonation;
+pub mod link;
+pub mod redirect;
+mod request_line;
+pub mod request_target;
