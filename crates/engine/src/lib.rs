@@ -78,7 +78,7 @@ use reload::{RulesState, VersionHistory};
 pub use stage::features::UnkeyedEvent;
 pub use stage::keys::{KEYS_MAX, PreparedEvent};
 use stage::observe::{ObserveMode, ObservedBatch, ObservedEvent};
-use stage::{features, fields, keys, observe, ranges, score, settle};
+use stage::{features, fields, keys, log, observe, ranges, score, settle};
 pub use trainer::TrainingTotal;
 pub use unknown_fields::JsonEventError;
 
@@ -388,7 +388,7 @@ impl Engine {
         let ledger = ledger(&plan)?;
         let journal = Journal::open(
             &directory.journal_path(),
-            plan.node.journal.clone(),
+            log::options(&plan.node),
             plan.node.durability,
             secret.fingerprint(),
         )?;
@@ -410,7 +410,7 @@ impl Engine {
         }
         let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
         for pipeline in &plan.pipelines {
-            journal.describe(pipeline)?;
+            log::describe(&journal, pipeline)?;
         }
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
         let posted = limit::read_exceptions(&directory.limits_path());
@@ -804,7 +804,17 @@ impl Engine {
         }
         for (observed, decision) in observed.events().zip(&decisions) {
             let row = &observed.prepared.row;
-            let decided = PendingDecision { arrival: row.arrival, decision, facts: &row.facts };
+            let decided = PendingDecision {
+                id: decision.id,
+                pipeline: &row.pipeline.name,
+                version: &row.pipeline.version,
+                event_id: decision.event_id.as_deref(),
+                time: decision.time,
+                arrival: row.arrival,
+                duplicate: decision.duplicate,
+                facts: &row.facts,
+                verdict: &decision.verdict,
+            };
             records.push_decision(&decided, observed.known());
             records.expect(decisions.len());
         }

@@ -9,9 +9,7 @@ use stats::{Reading, ReadingView};
 
 use super::encoding::{self, DecisionFormat, RecordReader, RecordStart, RecordWrite};
 use super::keys;
-use crate::Decision;
 use crate::id::RecordId;
-use crate::plan::Pipeline;
 
 /// Something that was decided or said.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,40 +176,6 @@ pub struct KindDescription {
 }
 
 impl VersionDescription {
-    pub(crate) fn of(pipeline: &Pipeline) -> VersionDescription {
-        let kinds = pipeline.kinds.iter().map(|plan| KindDescription {
-            kind: plan.kind,
-            name: plan.name.clone(),
-            piece: Some((plan.slot, plan.normalise.to_string())),
-            counters: plan.counters.clone(),
-            windows: plan.windows.clone(),
-            track: plan.aggregate_names(),
-        });
-        let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
-            kind: plan.kind,
-            name: plan.name.clone(),
-            piece: None,
-            counters: vec!["distinct".to_owned()],
-            windows: plan.windows.clone(),
-            track: Vec::new(),
-        });
-        VersionDescription {
-            columns: pipeline.schema.columns().to_vec(),
-            kinds: kinds.chain(distincts).collect(),
-            rules: pipeline
-                .rules
-                .rules()
-                .iter()
-                .map(|rule| (rule.name.clone(), rule.description.clone()))
-                .collect(),
-            rules_version: Some(pipeline.rules.version().to_owned()),
-            models: pipeline.model_versions(),
-            preset: pipeline.preset.map(|preset| (preset.name.to_owned(), preset.version())),
-        }
-    }
-}
-
-impl VersionDescription {
     /// The models and their versions as one text; `None` if there are none.
     pub(super) fn models_text(&self) -> Option<String> {
         let versions = self.models.iter().map(|(name, version)| (name.clone(), version.as_str().into()));
@@ -220,31 +184,32 @@ impl VersionDescription {
     }
 }
 
-/// A decision to be logged.
+/// A decision to be logged, whose parts lie anywhere.
 pub(crate) struct PendingDecision<'a> {
+    /// Its name.
+    pub(crate) id: RecordId,
+    /// The pipeline.
+    pub(crate) pipeline: &'a str,
+    /// Its version.
+    pub(crate) version: &'a str,
+    /// The caller's name for the event.
+    pub(crate) event_id: Option<&'a str>,
+    /// When the event happened.
+    pub(crate) time: Time,
+    /// When it arrived.
     pub(crate) arrival: Time,
-    pub(crate) decision: &'a Decision,
-    /// Without those that are not journalled.
+    /// An event of this id had been counted before.
+    pub(crate) duplicate: bool,
+    /// Facts without those that are not journalled.
     pub(crate) facts: &'a Facts,
+    /// What was decided.
+    pub(crate) verdict: &'a Verdict,
 }
 
-/// A decision, whose parts lie anywhere.
-struct DecisionParts<'a> {
-    pipeline: &'a str,
-    version: &'a str,
-    event_id: Option<&'a str>,
-    time: Time,
-    arrival: Time,
-    duplicate: bool,
-    facts: &'a Facts,
-    /// As [`keys`] has them.
-    keys: &'a [u8],
-    verdict: &'a Verdict,
-}
-
-impl DecisionParts<'_> {
-    fn put(&self, id: RecordId, into: &mut Vec<u8>) {
-        into.put_varint(id.0);
+impl PendingDecision<'_> {
+    /// Puts its bytes behind others, with its keys as [`keys`] has them.
+    fn put(&self, keys: &[u8], into: &mut Vec<u8>) {
+        into.put_varint(self.id.0);
         into.put_varint(encoding::SHORT);
         into.put_content(self.pipeline.as_bytes());
         into.put_content(self.version.as_bytes());
@@ -254,7 +219,7 @@ impl DecisionParts<'_> {
         into.put_signed(self.arrival.0);
         into.push(u8::from(self.duplicate));
         into.put_facts(self.facts);
-        into.put_content(self.keys);
+        into.put_content(keys);
         into.put_made(self.verdict);
         into.put_made(&self.verdict.effects);
     }
@@ -338,25 +303,13 @@ impl EncodedRecords {
         decided: &PendingDecision<'_>,
         keys: impl Iterator<Item = (&'k Key, ReadingView<'k>)>,
     ) {
-        let PendingDecision { arrival, decision, facts } = decided;
         self.keys.clear();
         keys.for_each(|(key, reading)| {
-            keys::put(&mut self.keys, decision.time, (key.kind, key.shingle), reading.into())
+            keys::put(&mut self.keys, decided.time, (key.kind, key.shingle), reading.into())
         });
-        let parts = DecisionParts {
-            pipeline: &decision.pipeline.name,
-            version: &decision.pipeline.version,
-            event_id: decision.event_id.as_deref(),
-            time: decision.time,
-            arrival: *arrival,
-            duplicate: decision.duplicate,
-            facts,
-            keys: &self.keys,
-            verdict: &decision.verdict,
-        };
-        parts.put(decision.id, &mut self.bytes);
-        self.of_version(&decision.pipeline.version);
-        self.ends.push((decision.id, *arrival, self.bytes.len()));
+        decided.put(&self.keys, &mut self.bytes);
+        self.of_version(decided.version);
+        self.ends.push((decided.id, decided.arrival, self.bytes.len()));
     }
 }
 
@@ -376,7 +329,8 @@ impl Record {
                 for KeyReading { kind, shingle, reading } in &row.keys {
                     keys::put(&mut known, row.time, (*kind, *shingle), reading.into());
                 }
-                let parts = DecisionParts {
+                let decision = PendingDecision {
+                    id,
                     pipeline: &row.pipeline,
                     version: &row.version,
                     event_id: row.event_id.as_deref(),
@@ -384,10 +338,9 @@ impl Record {
                     arrival: row.arrival,
                     duplicate: row.duplicate,
                     facts: &row.facts,
-                    keys: &known,
                     verdict: &row.verdict,
                 };
-                parts.put(id, into);
+                decision.put(&known, into);
             }
             Record::Feedback(feedback) => {
                 into.put_varint(id.0);

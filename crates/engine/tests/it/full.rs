@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use engine::RecordId;
-use engine::journal::{Feedback, Journal, JournalError, Record};
+use engine::journal::{Feedback, Journal, JournalError, Options, Record};
 use event::{Span, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Durability;
@@ -18,9 +18,9 @@ fn is_small() -> bool {
     std::env::var_os("TOLLHOUSE_TEST_SMALL").is_some()
 }
 
-fn plan() -> engine::JournalPlan {
+fn plan() -> Options {
     let segment = if is_small() { 2 << 10 } else { 1 << 30 };
-    engine::JournalPlan { segment, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 40 }
+    Options { segment, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 40 }
 }
 
 fn record(number: u64) -> (RecordId, Time, Record) {

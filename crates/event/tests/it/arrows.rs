@@ -160,7 +160,6 @@ const KNOWN: [(&str, &[&str]); 11] = [
             "envoy",
             "explanation",
             "feedback",
-            "journal",
             "limit",
             "plan",
             "reload",

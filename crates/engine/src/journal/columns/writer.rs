@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use event::{Time, Type};
+use event::{Time, Type, dotted};
 use judge::{Action, Consequence};
 use parquet::basic::{Compression, CompressionCodec, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
@@ -26,7 +26,6 @@ use super::{
     INDEX_BYTES_MAX, ITEMS_MAX, MAGIC, NO_EFFECTS, OWN, OWN_HEAD_BYTES, PAGE_BYTES, REPORT, ReportDetail,
     RowGroup, SIGNAL, UNCOUNTED, own, pages,
 };
-use crate::batch::dotted;
 use crate::id::RecordId;
 use crate::journal::block::{LEVEL, compress};
 use crate::journal::encoding::{
