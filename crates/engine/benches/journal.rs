@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::journal::{Feedback, Journal, JournalArchive, Options, Record};
-use engine::{Config, Directory, Engine, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, Overrides, Plan};
 use event::{Event, Span, Time};
+use journal::{Feedback, Journal, JournalArchive, Options, Record, RecordId};
 use stats::Durability;
 
 const NOW: Time = Time::from_seconds(1_700_000_000);

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 
 use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
+use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, VersionDescription};
 use judge::catboost::ModelScratch;
 use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 
 use crate::directory::Directory;
-use crate::id::RecordId;
-use crate::journal::{DecisionRow, JournalArchive, KeyReading, Record, VersionDescription};
 use crate::plan::{ModelPlan, Pipeline, Plan, RuleLimit};
 use crate::stage::log;
 use crate::stage::observe::ObservedEvent;

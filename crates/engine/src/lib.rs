@@ -15,9 +15,6 @@ mod directory;
 pub mod envoy;
 mod explanation;
 pub mod feedback;
-mod id;
-pub mod journal;
-mod json;
 pub mod limit;
 pub mod limitador;
 mod metrics;
@@ -35,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use content::budget::Cancellation;
 use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use futures_util::future::join;
+use journal::{EncodedRecords, IdSource, Journal, JournalError, PendingDecision, Record, RecordId};
 use judge::{Action, Evaluation, Reason, Verdict};
 use stats::{EmbeddedLedger, Ledger, LedgerCensus, LedgerError, ObserveRequest, Quality, Timeline};
 use store::Recovery;
@@ -59,10 +57,6 @@ pub use explanation::{
     Explanation,
 };
 pub use feedback::{FeedbackInput, FeedbackOutcome, ReporterStanding};
-use id::IdSource;
-pub use id::{RecordId, RecordIdError};
-use journal::{EncodedRecords, Journal, JournalError, PendingDecision, Record};
-pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::EngineMetrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
@@ -819,10 +813,10 @@ impl Engine {
             records.expect(decisions.len());
         }
         match journal.append_all(&records).await {
-            Ok(()) => _ = self.metrics.journal_records.inc_by(records.len() as u64),
+            Ok(()) => _ = self.metrics.journal_records.inc_by(records.count() as u64),
             Err(error) => {
                 tracing::error!(%error, "decisions cannot be logged");
-                self.metrics.journal_failures.inc_by(records.len() as u64);
+                self.metrics.journal_failures.inc_by(records.count() as u64);
                 for decision in &mut decisions {
                     decision.unlogged = true;
                     let pipeline = &decision.pipeline;

@@ -1,11 +1,11 @@
 //! What a former version of a pipeline logged, seen from the pipeline that is tried.
 
 use event::{Facts, Slot};
+use journal::{DecisionRow, VersionDescription};
 use judge::RuleSelection;
 use judge::catboost::ModelScratch;
 
 use super::is_on;
-use crate::journal::{DecisionRow, VersionDescription};
 use crate::plan::Pipeline;
 
 /// A former version.

@@ -1,6 +1,7 @@
 //! Stage 7: what the journal takes of a plan.
 
-use crate::journal::{Journal, JournalError, KindDescription, Options, VersionDescription};
+use journal::{Journal, JournalError, KindDescription, Options, VersionDescription};
+
 use crate::plan::{JournalPlan, NodePlan, Pipeline};
 
 /// The journal's options of a node.

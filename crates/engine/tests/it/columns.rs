@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::journal::{
-    DecisionRow, Feedback, Journal, JournalArchive, Options, Record, VersionDescription, export, verify,
-};
-use engine::{Config, Directory, Engine, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, Overrides, Plan};
 use event::{Column, Facts, Span, Time, Type, Value};
+use journal::{
+    DecisionRow, Feedback, Journal, JournalArchive, Options, Record, RecordId, VersionDescription, export,
+    verify,
+};
 use judge::{Action, Verdict};
 use stats::Durability;
 

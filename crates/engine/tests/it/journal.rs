@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use engine::journal::{Journal, Options, Record, export, verify};
-use engine::{Directory, Engine, RecordId};
+use engine::{Directory, Engine};
 use event::{Span, Time};
+use journal::{Journal, Options, Record, RecordId, export, verify};
 use stats::Durability;
 
 use crate::corpora;
@@ -17,7 +17,7 @@ fn plan() -> Options {
 }
 
 fn feedback(number: u64) -> (RecordId, Time, Record) {
-    let record = Record::Feedback(engine::journal::Feedback {
+    let record = Record::Feedback(journal::Feedback {
         decision: RecordId(number),
         // Does not compress, so that segments fill.
         class: (0..8)

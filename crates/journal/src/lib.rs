@@ -11,11 +11,15 @@
 mod archive;
 mod block;
 mod columns;
+mod compression;
 mod conversion;
 mod encoding;
 mod erasure;
 pub mod export;
 mod files;
+mod format;
+mod id;
+mod json;
 mod keys;
 mod loss;
 mod manifest;
@@ -26,7 +30,7 @@ mod samples;
 mod segment;
 mod snapshot;
 mod verification;
-pub(crate) mod visitor;
+mod visitor;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,26 +46,25 @@ use stats::Durability;
 
 pub use archive::JournalArchive;
 pub use block::{Block, BlockInfo};
-pub use erasure::ErasedRecords;
-pub(crate) use erasure::erase;
+pub use encoding::{DecisionHead, DecisionOutcome};
+pub use erasure::{ErasedRecords, erase};
 use files::segments_in;
+pub use format::{DamagedStretch, SegmentError};
+pub use id::{IdSource, RecordId, RecordIdError};
+pub use json::json_value;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
 pub use record::{
-    DecisionRow, Feedback, KeyReading, KindDescription, Record, ReplacedReport, ReportRecord,
-    VersionDescription,
+    DecisionRow, EncodedRecords, Feedback, KeyReading, KindDescription, PendingDecision, Record,
+    ReplacedReport, ReportRecord, VersionDescription,
 };
-pub(crate) use record::{EncodedRecords, PendingDecision};
-pub use repair::SegmentRepair;
-pub(crate) use repair::repair;
+pub use repair::{SegmentRepair, repair};
 use segment::SegmentSummary;
-pub use segment::{BlockIter, DamagedStretch, SegmentError, SegmentPiece};
-pub(crate) use snapshot::snapshot;
+pub use segment::{BlockIter, SegmentPiece};
+pub use snapshot::snapshot;
 pub use verification::{JournalVerification, verify};
-
+pub use visitor::RecordVisitor;
 use writer::{PendingRecords, RecordChunk};
-
-use crate::id::RecordId;
 
 /// Bytes of records that are gathered into one block of rows, about.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -350,7 +353,7 @@ impl Journal {
     }
 
     /// The same of records that are encoded.
-    pub(crate) async fn append_all(&self, records: &EncodedRecords) -> Result<(), JournalError> {
+    pub async fn append_all(&self, records: &EncodedRecords) -> Result<(), JournalError> {
         let Some(newest) = records.newest() else { return Ok(()) };
         let mut taken = 0;
         loop {
@@ -370,7 +373,7 @@ impl Journal {
                 if sync || state.pending.bytes() >= GROUP_BYTES {
                     self.shared.wake.notify_one();
                 }
-                if taken == records.len() && (!sync || state.is_safe(newest)) {
+                if taken == records.count() && (!sync || state.is_safe(newest)) {
                     return Ok(());
                 }
             }
@@ -567,7 +570,7 @@ impl Journal {
 
     /// Makes `target`, which must be missing, a directory with all that was appended so far. What is closed are hard
     /// links where the file system can; of the newest segment the whole blocks are copied. Blocks.
-    pub(crate) fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
+    pub fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
         self.sync()?;
         let segments =
             self.shared.lock().segments.iter().map(|it| (it.path.clone(), it.summary.bytes)).collect();

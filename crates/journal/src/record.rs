@@ -57,7 +57,8 @@ pub struct KeyReading {
 }
 
 impl KeyReading {
-    pub(crate) fn new(key: &Key, reading: &Reading) -> KeyReading {
+    /// A key with what was known of it.
+    pub fn new(key: &Key, reading: &Reading) -> KeyReading {
         KeyReading { kind: key.kind, shingle: key.shingle, reading: reading.clone() }
     }
 }
@@ -113,12 +114,12 @@ pub struct ReplacedReport {
 impl ReportRecord {
     /// What it makes of its decision's label: its class, or none in the place of one that it takes back. `None` if it does
     /// not touch the label, being a signal, or counting nothing.
-    pub(crate) fn label(&self) -> Option<Option<&str>> {
+    pub fn label(&self) -> Option<Option<&str>> {
         if self.signal { None } else { self.counted() }
     }
 
     /// The same of a signal and what is shown of use, which is another word beside the label.
-    pub(crate) fn signalled(&self) -> Option<Option<&str>> {
+    pub fn signalled(&self) -> Option<Option<&str>> {
         if self.signal { self.counted() } else { None }
     }
 
@@ -185,25 +186,25 @@ impl VersionDescription {
 }
 
 /// A decision to be logged, whose parts lie anywhere.
-pub(crate) struct PendingDecision<'a> {
+pub struct PendingDecision<'a> {
     /// Its name.
-    pub(crate) id: RecordId,
+    pub id: RecordId,
     /// The pipeline.
-    pub(crate) pipeline: &'a str,
+    pub pipeline: &'a str,
     /// Its version.
-    pub(crate) version: &'a str,
+    pub version: &'a str,
     /// The caller's name for the event.
-    pub(crate) event_id: Option<&'a str>,
+    pub event_id: Option<&'a str>,
     /// When the event happened.
-    pub(crate) time: Time,
+    pub time: Time,
     /// When it arrived.
-    pub(crate) arrival: Time,
+    pub arrival: Time,
     /// An event of this id had been counted before.
-    pub(crate) duplicate: bool,
+    pub duplicate: bool,
     /// Facts without those that are not journalled.
-    pub(crate) facts: &'a Facts,
+    pub facts: &'a Facts,
     /// What was decided.
-    pub(crate) verdict: &'a Verdict,
+    pub verdict: &'a Verdict,
 }
 
 impl PendingDecision<'_> {
@@ -227,7 +228,7 @@ impl PendingDecision<'_> {
 
 /// Records on their way to the journal, encoded one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct EncodedRecords {
+pub struct EncodedRecords {
     bytes: Vec<u8>,
     /// Each with the end of its bytes.
     ends: Vec<(RecordId, Time, usize)>,
@@ -242,7 +243,7 @@ impl EncodedRecords {
     const KEPT_BYTES_MAX: usize = 1 << 20;
 
     /// Makes room for so many, each about as long as the first of them.
-    pub(crate) fn expect(&mut self, count: usize) {
+    pub fn expect(&mut self, count: usize) {
         if self.ends.len() == 1 {
             self.bytes.reserve(self.bytes.len() * count);
             self.ends.reserve(count);
@@ -250,7 +251,7 @@ impl EncodedRecords {
     }
 
     /// None any more, but the memory is kept unless it is much.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(EncodedRecords::KEPT_BYTES_MAX);
         self.ends.clear();
@@ -258,8 +259,8 @@ impl EncodedRecords {
         self.keys.shrink_to(EncodedRecords::KEPT_BYTES_MAX);
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    /// The number of them.
+    pub fn count(&self) -> usize {
         self.ends.len()
     }
 
@@ -298,7 +299,7 @@ impl EncodedRecords {
     }
 
     /// Adds a decision, on an event with these keys.
-    pub(crate) fn push_decision<'k>(
+    pub fn push_decision<'k>(
         &mut self,
         decided: &PendingDecision<'_>,
         keys: impl Iterator<Item = (&'k Key, ReadingView<'k>)>,
