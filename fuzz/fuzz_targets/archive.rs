@@ -5,8 +5,8 @@
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::journal::bare_columns;
 use engine::{Config, Overrides, Plan};
+use journal::bare_columns;
 use libfuzzer_sys::fuzz_target;
 
 static BACKTEST: OnceLock<Backtest> = OnceLock::new();

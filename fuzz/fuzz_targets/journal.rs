@@ -6,8 +6,8 @@ use std::io::Cursor;
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::journal::{BlockIter, SegmentPiece};
 use engine::{Config, Overrides, Plan};
+use journal::{BlockIter, SegmentPiece};
 use libfuzzer_sys::fuzz_target;
 
 static BACKTEST: OnceLock<Backtest> = OnceLock::new();

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::journal::{Feedback, Journal, JournalArchive, Record};
-use engine::{Config, Directory, Engine, JournalPlan, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, Overrides, Plan};
 use event::{Event, Span, Time};
+use journal::{Feedback, Journal, JournalArchive, Options, Record, RecordId};
 use stats::Durability;
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
@@ -82,7 +82,7 @@ fn main() {
     let before = archive.bytes();
     let of_rows = judged(journal, &backtest, least);
 
-    let limits = JournalPlan { segment: 1, rotate: Span::days(1), keep: Span::days(1), keep_bytes: u64::MAX };
+    let limits = Options { segment: 1, rotate: Span::days(1), keep: Span::days(1), keep_bytes: u64::MAX };
     let open = Journal::open(journal, limits, Durability::None, 7).expect("the journal opens");
     let said = Feedback { decision: RecordId(newest), class: "spam".to_owned(), time: NOW };
     let record = (RecordId(newest + 1), NOW, Record::Feedback(said));

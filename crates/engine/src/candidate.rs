@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use event::{Facts, Time};
+use journal::RecordId;
 use judge::{Action, Evaluation, RuleSet};
 
 use crate::Decision;
-use crate::id::RecordId;
 
 /// Examples that are kept, the latest.
 const EXAMPLES: usize = 32;

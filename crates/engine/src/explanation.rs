@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use catboost::ModelScratch;
 use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
+use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, VersionDescription};
 use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 
 use crate::directory::Directory;
-use crate::id::RecordId;
-use crate::journal::{DecisionRow, JournalArchive, KeyReading, Record, VersionDescription};
 use crate::plan::{ModelPlan, Pipeline, Plan, RuleLimit};
+use crate::stage::log;
 use crate::stage::observe::ObservedEvent;
 use crate::{EngineError, aggregate, reload};
 
@@ -269,12 +269,7 @@ impl Explanation {
             arrival: prepared.row.arrival,
             duplicate: observed.duplicate,
             facts: named(&pipeline.schema, &prepared.row.facts),
-            keys: explain_keys(
-                keys.collect(),
-                &prepared.row.facts,
-                &VersionDescription::of(pipeline),
-                secret,
-            ),
+            keys: explain_keys(keys.collect(), &prepared.row.facts, &log::description(pipeline), secret),
             verdict: None,
             descriptions: HashMap::new(),
             counted: None,

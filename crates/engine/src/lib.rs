@@ -15,9 +15,6 @@ mod directory;
 pub mod envoy;
 mod explanation;
 pub mod feedback;
-mod id;
-pub mod journal;
-mod json;
 pub mod limit;
 pub mod limitador;
 mod metrics;
@@ -35,6 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use content::budget::Cancellation;
 use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use futures_util::future::join;
+use journal::{EncodedRecords, IdSource, Journal, JournalError, PendingDecision, Record, RecordId};
 use judge::{Action, Evaluation, Reason, Verdict};
 use stats::{EmbeddedLedger, Ledger, LedgerCensus, LedgerError, ObserveRequest, Quality, Timeline};
 use store::Recovery;
@@ -59,10 +57,6 @@ pub use explanation::{
     Explanation,
 };
 pub use feedback::{FeedbackInput, FeedbackOutcome, ReporterStanding};
-use id::IdSource;
-pub use id::{RecordId, RecordIdError};
-use journal::{EncodedRecords, Journal, JournalError, PendingDecision, Record};
-pub use json::json_value;
 pub use judge::Severity;
 pub use metrics::EngineMetrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
@@ -78,7 +72,7 @@ use reload::{RulesState, VersionHistory};
 pub use stage::features::UnkeyedEvent;
 pub use stage::keys::{KEYS_MAX, PreparedEvent};
 use stage::observe::{ObserveMode, ObservedBatch, ObservedEvent};
-use stage::{features, fields, keys, observe, ranges, score, settle};
+use stage::{features, fields, keys, log, observe, ranges, score, settle};
 pub use trainer::TrainingTotal;
 pub use unknown_fields::JsonEventError;
 
@@ -388,7 +382,7 @@ impl Engine {
         let ledger = ledger(&plan)?;
         let journal = Journal::open(
             &directory.journal_path(),
-            plan.node.journal.clone(),
+            log::options(&plan.node),
             plan.node.durability,
             secret.fingerprint(),
         )?;
@@ -410,7 +404,7 @@ impl Engine {
         }
         let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
         for pipeline in &plan.pipelines {
-            journal.describe(pipeline)?;
+            log::describe(&journal, pipeline)?;
         }
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
         let posted = limit::read_exceptions(&directory.limits_path());
@@ -804,15 +798,25 @@ impl Engine {
         }
         for (observed, decision) in observed.events().zip(&decisions) {
             let row = &observed.prepared.row;
-            let decided = PendingDecision { arrival: row.arrival, decision, facts: &row.facts };
+            let decided = PendingDecision {
+                id: decision.id,
+                pipeline: &row.pipeline.name,
+                version: &row.pipeline.version,
+                event_id: decision.event_id.as_deref(),
+                time: decision.time,
+                arrival: row.arrival,
+                duplicate: decision.duplicate,
+                facts: &row.facts,
+                verdict: &decision.verdict,
+            };
             records.push_decision(&decided, observed.known());
             records.expect(decisions.len());
         }
         match journal.append_all(&records).await {
-            Ok(()) => _ = self.metrics.journal_records.inc_by(records.len() as u64),
+            Ok(()) => _ = self.metrics.journal_records.inc_by(records.count() as u64),
             Err(error) => {
                 tracing::error!(%error, "decisions cannot be logged");
-                self.metrics.journal_failures.inc_by(records.len() as u64);
+                self.metrics.journal_failures.inc_by(records.count() as u64);
                 for decision in &mut decisions {
                     decision.unlogged = true;
                     let pipeline = &decision.pipeline;

@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 
 use event::{Key, Shingle, Span, Time};
 use event_listener::Event as Signal;
+use journal::{DecisionRow, VersionDescription};
 use judge::Verdict;
 use stats::{Addition, Evidence, LedgerError, Observation, ObserveOutcomes, ObserveRequest};
 
 use futures_util::FutureExt;
 
 use crate::explanation::ExplainedClassifier;
-use crate::journal::{DecisionRow, VersionDescription};
 use crate::plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
 use crate::stage::classifiers::{self, ClassifierReading, TokenKeys};
 use crate::stage::observe::ObservedBatch;

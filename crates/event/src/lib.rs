@@ -4,11 +4,13 @@
 //! that `judge` reads, and neither knows the other. This crate does no I/O, reads no clock and knows no wire
 //! format.
 
+mod address;
 mod facts;
 mod key;
 mod time;
 mod value;
 
+pub use address::dotted;
 pub use facts::{Column, ColumnError, Facts, Schema, SchemaBuilder, Slot};
 pub use key::{Key, Kind, Secret, Shingle, Space};
 pub use time::{Span, SpanError, Time, TimeError};

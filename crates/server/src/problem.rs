@@ -17,8 +17,6 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 use crate::api;
 use crate::deadline::Late;
 
-use engine::journal;
-
 /// A type of problem.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProblemType {

@@ -95,11 +95,11 @@ macro_rules! failures {
 
 failures!(
     engine::EngineError,
-    engine::journal::JournalError,
+    journal::JournalError,
     engine::DirectoryError,
     engine::EngineOpenError,
     engine::ConfigProblems,
-    engine::RecordIdError,
-    engine::journal::export::ExportError,
+    journal::RecordIdError,
+    journal::export::ExportError,
     server::ServeError,
 );

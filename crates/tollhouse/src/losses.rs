@@ -1,6 +1,6 @@
 //! Telling what of a journal could not be read.
 
-use engine::journal::{MissingRecords, SkippedData};
+use journal::{MissingRecords, SkippedData};
 
 use crate::console::{error, help};
 

@@ -7,7 +7,7 @@ pub mod authentication;
 mod columns;
 mod header_fingerprint;
 pub mod message;
-mod mime;
+pub(crate) mod mime;
 pub mod multimap;
 mod page_features;
 pub mod spamassassin;

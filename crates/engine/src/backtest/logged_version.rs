@@ -2,10 +2,10 @@
 
 use catboost::ModelScratch;
 use event::{Facts, Slot};
+use journal::{DecisionRow, VersionDescription};
 use judge::RuleSelection;
 
 use super::is_on;
-use crate::journal::{DecisionRow, VersionDescription};
 use crate::plan::Pipeline;
 
 /// A former version.

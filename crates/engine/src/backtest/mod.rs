@@ -1,7 +1,7 @@
 //! What other rules and models would have decided: the rows of a journal judged anew.
 //!
 //! [`Backtest::judge`] takes a block and can run on any thread; [`Tally::add`] takes what it answers, in the order of
-//! [`Archive::newest_first`](crate::journal::Archive::newest_first), and [`Tally::report`] tells it all. Rows are read as they were logged. Of facts that a
+//! [`Archive::newest_first`](journal::Archive::newest_first), and [`Tally::report`] tells it all. Rows are read as they were logged. Of facts that a
 //! row's version did not log nothing is assumed: what needs them is left out, and named.
 //!
 //! [`Replay`] counts the logged events anew instead, so that other statistics can be tried, too.
@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 use catboost::ModelScratch;
 use event::{Facts, Slot, Time};
+use journal::{
+    Block, DecisionHead, DecisionOutcome, DecisionRow, RecordId, RecordVisitor, SegmentError,
+    VersionDescription,
+};
 use judge::{Action, Evaluation, Mode};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
-use crate::id::RecordId;
-use crate::journal::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
-use crate::journal::{Block, DecisionRow, SegmentError, VersionDescription};
 use crate::plan::{self, FailureMode, Pipeline};
 use logged_version::LoggedVersion;
 pub use replay::{Replay, ReplayError};

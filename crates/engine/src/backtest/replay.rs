@@ -9,6 +9,10 @@ use std::sync::Arc;
 
 use catboost::ModelScratch;
 use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
+use journal::{
+    Block, DecisionHead, DecisionOutcome, DecisionRow, Feedback, Record, RecordId, RecordVisitor,
+    ReplacedReport, ReportRecord, SegmentError, VersionDescription,
+};
 use judge::Evaluation;
 use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 
@@ -16,11 +20,6 @@ use super::logged_version::LoggedVersion;
 use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
 use crate::EngineOpenError;
 use crate::feedback;
-use crate::id::RecordId;
-use crate::journal::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
-use crate::journal::{
-    Block, DecisionRow, Feedback, Record, ReplacedReport, ReportRecord, SegmentError, VersionDescription,
-};
 use crate::plan::{KindPlan, Pipeline, Plan, ReadingSource};
 use crate::stage::fields::RowDraft;
 use crate::stage::{keys, observe, settle};

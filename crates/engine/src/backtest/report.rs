@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use event::Time;
+use journal::{JournalArchive, Record, RecordId};
 use judge::{Action, Mode};
 use serde::Serialize;
 
 use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowVerdict};
-use crate::id::RecordId;
-use crate::journal::{JournalArchive, Record};
 use crate::plan::Pipeline;
 
 /// Rows that are shown.

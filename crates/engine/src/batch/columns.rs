@@ -1,11 +1,11 @@
 //! Events as columns, and the shingles of a column.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use content::network::{self, PrefixLengths};
 use content::piece::{self, Normalisation};
-use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value};
+use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value, dotted};
 
 use crate::stage::observe::put;
 
@@ -368,39 +368,6 @@ impl DecimalDigits {
     }
 }
 
-/// The text of an address and its length, made in a register as [`Digits`] are.
-pub(crate) fn dotted(ip: Ipv4Addr) -> ([u8; 16], usize) {
-    let (mut text, mut length) = (0, 0);
-    for (at, octet) in ip.octets().into_iter().enumerate() {
-        if at > 0 {
-            text |= u128::from(b'.') << (8 * length);
-            length += 1;
-        }
-        let [digits @ .., count] = OCTETS[usize::from(octet)];
-        let [first, second, third] = digits;
-        text |= u128::from(u32::from_le_bytes([first, second, third, 0])) << (8 * length);
-        length += usize::from(count);
-    }
-    (text.to_le_bytes(), length)
-}
-
-/// The digits of each octet, zeros behind them, and how many there are.
-const OCTETS: [[u8; 4]; 256] = {
-    let mut octets = [[0; 4]; 256];
-    let mut octet = 0;
-    while octet < octets.len() {
-        let [hundreds, tens, ones] = [octet / 100, octet / 10 % 10, octet % 10];
-        let [hundreds, tens, ones] = [b'0' + hundreds as u8, b'0' + tens as u8, b'0' + ones as u8];
-        octets[octet] = match octet {
-            0..10 => [ones, 0, 0, 1],
-            10..100 => [tens, ones, 0, 2],
-            _ => [hundreds, tens, ones, 3],
-        };
-        octet += 1;
-    }
-    octets
-};
-
 /// The digits of a number below a hundred million, one a byte, the first one lowest.
 #[inline(always)]
 fn eight(number: u64) -> u64 {
@@ -518,19 +485,6 @@ mod tests {
         for _ in 0..100_000 {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             check(random.cast_signed() >> (random >> 58));
-        }
-    }
-
-    #[test]
-    fn addresses_are_dotted_as_they_are_shown() {
-        let check = |octets: [u8; 4]| {
-            let ip = Ipv4Addr::from(octets);
-            let (text, length) = dotted(ip);
-            assert_eq!(text[..length], *ip.to_string().as_bytes());
-        };
-        for octet in 0..=255 {
-            check([octet, 0, 9, 255]);
-            check([255, 10, octet, octet]);
         }
     }
 

@@ -28,7 +28,6 @@ use crate::stage::score;
 use crate::{Decision, Engine, EngineError, PendingEffects, Pipeline, PreparedEvent, label};
 use answer::BatchAnswerBuilder;
 pub use answer::{AnswerCells, AnswerColumn, BatchAnswer};
-pub(crate) use columns::dotted;
 pub use columns::{BatchCells, BatchColumn, EventBatch};
 use keys::BatchKeys;
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, BufReader, BufWriter, Write};
 
 use event::Shingle;
+use journal::{ErasedRecords, JournalError};
 use serde::Deserialize;
 use stats::Ledger;
 
@@ -12,7 +13,6 @@ use super::exchange::{ImportMode, StatisticsExchangeError, StatisticsSource};
 use super::{Directory, io_error};
 use crate::EngineOpenError;
 use crate::ban_list::BanList;
-use crate::journal::{self, ErasedRecords, JournalError};
 use crate::plan::Plan;
 
 /// What was erased.

@@ -13,12 +13,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use event::Time;
+use journal::JournalError;
 use stats::{EmbeddedLedger, Ledger, LedgerError};
 
 use super::verification::{DirectoryPart, DirectoryVerification};
 use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
-use crate::journal::{self, JournalError};
 
 /// Largest file beside ledger and journal that is copied: configurations, sets and models are.
 const SETTINGS_BYTES_MAX: u64 = catboost::ModelLimits::FILE_BYTES as u64;

@@ -31,17 +31,17 @@ use std::collections::BTreeMap;
 
 use event::{Key, Shingle, Time};
 use futures_util::future::join_all;
+use journal::{DecisionRow, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
 use stats::{
     Addition, AggregateColumn, CounterAmounts, DedupeMark, Observation, ObserveRequest, Origin, Reading,
 };
 
-use crate::journal::{DecisionRow, KeyReading, Record, ReplacedReport, ReportRecord};
 use crate::plan::{
     FeedbackClass, FeedbackKind, FeedbackSide, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan,
 };
 use crate::stage::classifiers::TokenKeys;
 use crate::trainer::TrainingFeedback;
-use crate::{Engine, EngineError, PreparedEvent, RecordId, keys, label};
+use crate::{Engine, EngineError, PreparedEvent, keys, label};
 
 pub use signed_id::ID_FIELD;
 pub(crate) use standing::COUNTERS;

@@ -5,7 +5,9 @@
 //! shingle). Nobody without the secret makes one, short of trying some 2^63; one that was given out for a message can be
 //! used again by whoever has the message, which is whom it is for.
 
-use crate::{Engine, RecordId};
+use journal::RecordId;
+
+use crate::Engine;
 
 /// The header field in which a message carries its ticket.
 pub const ID_FIELD: &str = "X-Tollhouse-Id";

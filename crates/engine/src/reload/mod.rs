@@ -24,6 +24,7 @@ use crate::config::{Config, ConfigProblems, Document, FileStamps, PipelineOverla
 use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
 use crate::plan::{NodePlan, Pipeline, Plan};
+use crate::stage::log;
 use crate::{CandidateComparison, Engine, EngineError, EngineOpenError};
 use version_history::PinnedVersion;
 pub(crate) use version_history::{RulesState, VersionHistory};
@@ -470,7 +471,7 @@ impl Engine {
         }
         if let Some(journal) = &self.journal {
             for pipeline in &new.pipelines {
-                journal.describe(pipeline).map_err(EngineError::from)?;
+                log::describe(journal, pipeline).map_err(EngineError::from)?;
             }
         }
         if new.catalog != plan.catalog {

@@ -5,6 +5,7 @@ pub(crate) mod classifiers;
 pub(crate) mod features;
 pub(crate) mod fields;
 pub(crate) mod keys;
+pub(crate) mod log;
 pub(crate) mod observe;
 pub(crate) mod ranges;
 pub(crate) mod score;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport, ConfusionMatrix, Replay};
-use engine::journal::JournalArchive;
 use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan};
+use journal::JournalArchive;
 use judge::{Action, Mode};
 
 use crate::tables::{self, labelled_mail};

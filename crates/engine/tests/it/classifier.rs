@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Directory, Engine, FeedbackInput, FeedbackOutcome, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, FeedbackInput, FeedbackOutcome, Overrides, Plan};
 use event::{Event, Span, Value};
+use journal::RecordId;
 
 use crate::pipeline::NOW;
 

@@ -6,11 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::journal::{
-    DecisionRow, Feedback, Journal, JournalArchive, Record, VersionDescription, export, verify,
-};
-use engine::{Config, Directory, Engine, JournalPlan, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, Overrides, Plan};
 use event::{Column, Facts, Span, Time, Type, Value};
+use journal::{
+    DecisionRow, Feedback, Journal, JournalArchive, Options, Record, RecordId, VersionDescription, export,
+    verify,
+};
 use judge::{Action, Verdict};
 use stats::Durability;
 
@@ -198,8 +199,8 @@ fn snapshots_link_columns_and_can_be_restored() {
     assert_eq!(records(other.journal().unwrap()), records(engine.journal().unwrap()));
 }
 
-fn plan() -> JournalPlan {
-    JournalPlan { segment: 8 << 10, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 30 }
+fn plan() -> Options {
+    Options { segment: 8 << 10, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 30 }
 }
 
 fn feedback(number: u64) -> (RecordId, Time, Record) {
@@ -231,7 +232,7 @@ fn a_crash_at_any_step_loses_nothing() {
     // Rows that nothing has made columns of: the directory as it was before.
     let rows: BTreeMap<String, Vec<u8>> = {
         let journal =
-            Journal::open(source.path(), JournalPlan { segment: 1 << 30, ..plan() }, Durability::None, 7);
+            Journal::open(source.path(), Options { segment: 1 << 30, ..plan() }, Durability::None, 7);
         let journal = journal.unwrap();
         append(&journal, 1..500);
         drop(journal);
@@ -353,7 +354,7 @@ fn columns_go_by_age_and_size_as_rows_do() {
 #[test]
 fn files_are_read_while_segments_come_become_columns_and_go() {
     let directory = tempfile::tempdir().unwrap();
-    let plan = JournalPlan { segment: 4 << 10, keep_bytes: 60 << 10, ..plan() };
+    let plan = Options { segment: 4 << 10, keep_bytes: 60 << 10, ..plan() };
     let journal = Journal::open(directory.path(), plan, Durability::None, 7).unwrap();
     append(&journal, 1..100);
     std::thread::scope(|scope| {
@@ -400,7 +401,7 @@ fn files_are_read_while_segments_come_become_columns_and_go() {
 fn what_is_damaged_stays_rows() {
     let directory = tempfile::tempdir().unwrap();
     {
-        let large = JournalPlan { segment: 1 << 30, ..plan() };
+        let large = Options { segment: 1 << 30, ..plan() };
         let journal = Journal::open(directory.path(), large, Durability::None, 7).unwrap();
         append(&journal, 1..500);
     }
@@ -427,7 +428,7 @@ fn append_at_once(journal: &Journal, numbers: std::ops::Range<u64>) {
 
 /// A journal whose segment does not end, with many records that were appended at once. Answers the segment.
 fn written_at_once(directory: &Path, count: u64) -> PathBuf {
-    let large = JournalPlan { segment: 1 << 30, ..plan() };
+    let large = Options { segment: 1 << 30, ..plan() };
     let journal = Journal::open(directory, large, Durability::None, 7).unwrap();
     append_at_once(&journal, 1..count);
     journal.sync().unwrap();
@@ -446,7 +447,7 @@ fn first_block(segment: &[u8]) -> (usize, bool) {
 #[test]
 fn many_records_are_written_by_columns_and_copied_when_their_segment_is_closed() {
     let directory = tempfile::tempdir().unwrap();
-    let large = || JournalPlan { segment: 1 << 30, ..plan() };
+    let large = || Options { segment: 1 << 30, ..plan() };
     let journal = Journal::open(directory.path(), large(), Durability::None, 7).unwrap();
     append_at_once(&journal, 1..4000);
     assert_eq!(journal.find(RecordId(77)).unwrap(), Some(feedback(77).2), "on its way");
@@ -515,7 +516,7 @@ fn columns_are_made_anew_where_they_would_mean_something_else() {
     };
     let expected: Vec<_> = (1..9000).map(row).collect();
     {
-        let large = JournalPlan { segment: 1 << 30, ..plan() };
+        let large = Options { segment: 1 << 30, ..plan() };
         let journal = Journal::open(directory.path(), large, Durability::None, 7).unwrap();
         pollster::block_on(journal.append(&expected)).unwrap();
     }
@@ -557,7 +558,7 @@ fn a_torn_block_of_columns_costs_only_itself() {
     let source = tempfile::tempdir().unwrap();
     let path = written_at_once(source.path(), 4000);
     let whole = {
-        let large = JournalPlan { segment: 1 << 30, ..plan() };
+        let large = Options { segment: 1 << 30, ..plan() };
         let journal = Journal::open(source.path(), large, Durability::None, 7).unwrap();
         append_at_once(&journal, 4000..8000);
         drop(journal);

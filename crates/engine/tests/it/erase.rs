@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use engine::journal::verify;
 use engine::{Config, Directory, Engine, ErasureReport, Overrides, Plan};
 use event::Time;
+use journal::verify;
 
 use crate::tables::labelled_mail;
 
@@ -29,7 +29,7 @@ fn one_subject_goes_and_all_else_stays() {
     let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
     let (engine, decisions, labelled) = labelled_mail(&directory);
     // Whoever wrote most, and everybody else.
-    let mut senders: Vec<(String, Vec<engine::RecordId>)> = Vec::new();
+    let mut senders: Vec<(String, Vec<journal::RecordId>)> = Vec::new();
     for decision in &decisions {
         let explained = engine.explain(decision.id).unwrap();
         let from = explained.keys.iter().find(|key| key.kind == "from").and_then(|key| key.piece.clone());

@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::journal::Record;
-use engine::{Config, Directory, Engine, Explanation, Overrides, Plan, RecordId};
+use engine::{Config, Directory, Engine, Explanation, Overrides, Plan};
 use event::{Key, Kind, Shingle, Space, Span, Time, Value};
+use journal::{Record, RecordId};
 use stats::{
     Addition, Admission, AggregateColumn, AggregateLayout, Catalog, DecayWeight, DedupeMark, EmbeddedLedger,
     Layout, Ledger, Measure, Observation, ObserveRequest, Quality, Reading, Statistic,

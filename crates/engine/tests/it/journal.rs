@@ -3,21 +3,21 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use engine::journal::{Journal, Record, export, verify};
-use engine::{Directory, Engine, JournalPlan, RecordId};
+use engine::{Directory, Engine};
 use event::{Span, Time};
+use journal::{Journal, Options, Record, RecordId, export, verify};
 use stats::Durability;
 
 use crate::corpora;
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 
-fn plan() -> JournalPlan {
-    JournalPlan { segment: 16 << 10, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 30 }
+fn plan() -> Options {
+    Options { segment: 16 << 10, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 30 }
 }
 
 fn feedback(number: u64) -> (RecordId, Time, Record) {
-    let record = Record::Feedback(engine::journal::Feedback {
+    let record = Record::Feedback(journal::Feedback {
         decision: RecordId(number),
         // Does not compress, so that segments fill.
         class: (0..8)
@@ -100,8 +100,8 @@ fn old_segments_go() {
 #[test]
 fn a_journal_that_is_too_large_loses_its_oldest_segments() {
     let directory = tempfile::tempdir().unwrap();
-    let plan = JournalPlan { keep_bytes: 100 << 10, ..plan() };
-    let journal = Journal::open(directory.path(), plan.clone(), Durability::None, 7).unwrap();
+    let plan = Options { keep_bytes: 100 << 10, ..plan() };
+    let journal = Journal::open(directory.path(), plan, Durability::None, 7).unwrap();
     for start in (1..2000).step_by(50) {
         append(&journal, start..start + 50);
         journal.sync().unwrap();

@@ -9,7 +9,6 @@ mod envoy;
 mod erase;
 mod fixtures;
 mod flood;
-mod full;
 mod honest;
 mod journal;
 mod limits;

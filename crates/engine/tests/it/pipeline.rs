@@ -258,7 +258,7 @@ fn everything_is_there_after_a_restart() {
     let ip = told.keys.iter().find(|key| key.kind == "ip").unwrap();
     assert_eq!((ip.piece.as_deref(), ip.counts.len()), (Some("192.0.2.1"), 1));
     assert_eq!(
-        engine.explain(engine::RecordId(5)).unwrap_err().to_string().split(':').next(),
+        engine.explain(journal::RecordId(5)).unwrap_err().to_string().split(':').next(),
         Some("there is no decision 0000000000005")
     );
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::journal::{JournalArchive, export};
 use engine::{
     Config, Decision, Directory, Engine, EngineError, FeedbackInput, FeedbackOutcome, Overrides, Plan,
-    RecordId, ReporterStanding,
+    ReporterStanding,
 };
 use event::{Event, Span, Time};
+use journal::{JournalArchive, RecordId, export};
 use proptest::prelude::*;
 
 use crate::pipeline::{NOW, decide_at};

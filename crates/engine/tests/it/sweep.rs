@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::journal::export;
 use engine::{Directory, DirectoryVerification, Engine};
 use event::Span;
+use journal::export;
 
 use crate::pipeline::{CONFIG, NOW, event, plan};
 

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use engine::journal::export::{self, ExportFilter};
 use engine::{Directory, Engine};
 use event::Time;
+use journal::export::{self, ExportFilter};
 use judge::{Effect, Verdict};
 
 use crate::corpora;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use engine::journal::export;
 use engine::{Config, Decision, Directory, Engine, EngineError, ExplainedKey, Overrides, Plan};
 use event::{Event, Span, Value};
+use journal::export;
 use stats::Quality;
 
 use crate::pipeline::{NOW, decide_at};

@@ -5,9 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::journal::JournalArchive;
-use engine::journal::export::{self, ExportFilter};
 use engine::{Config, Decision, Directory, Engine, Overrides, Plan};
+use journal::{
+    JournalArchive,
+    export::{self, ExportFilter},
+};
 use judge::Action;
 
 use crate::corpora;

@@ -158,7 +158,6 @@ const KNOWN: [(&str, &[&str]); 8] = [
             "envoy",
             "explanation",
             "feedback",
-            "journal",
             "limit",
             "plan",
             "reload",

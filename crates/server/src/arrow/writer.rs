@@ -14,8 +14,9 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer};
 use arrow_ipc::writer::StreamEncoder;
 use arrow_schema::{DataType, Field, Schema};
 use axum::body::Bytes;
+use engine::Decision;
 use engine::batch::{AnswerCells, BatchAnswer};
-use engine::{Decision, RecordId};
+use journal::RecordId;
 use judge::Action;
 
 /// The answer to one record batch: what was decided, if it was, and what is known.

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use engine::RecordId;
+use journal::RecordId;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
@@ -21,7 +21,7 @@ use crate::problem::{
 };
 
 fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
-    text.parse().map_err(|error: engine::RecordIdError| INVALID_PARAMETER.failure(format!("id: {error}")))
+    text.parse().map_err(|error: journal::RecordIdError| INVALID_PARAMETER.failure(format!("id: {error}")))
 }
 
 /// A past decision with everything that it was made of: facts, readings, reasons.

@@ -29,9 +29,10 @@ use content::mail::message::Envelope;
 use engine::feedback::WITHDRAWN;
 use engine::{
     Decision, EngineError, FeedbackOutcome, ListenerPlan, MailEnforcement, MailFailureMode, MailReply,
-    PipelineInput, PreparedEvent, Protocol, RecordId, ReportsPlan,
+    PipelineInput, PreparedEvent, Protocol, ReportsPlan,
 };
 use event::Time;
+use journal::RecordId;
 use judge::Verdict;
 
 use answer::IdFieldAction;

@@ -59,7 +59,7 @@ pub(crate) fn symbols(decision: &Decision) -> impl Iterator<Item = FiredSymbol<'
 }
 
 fn option(name: &str, value: &Value) -> String {
-    let text = match engine::json_value(value) {
+    let text = match journal::json_value(value) {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
     };

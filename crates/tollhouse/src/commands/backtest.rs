@@ -9,10 +9,10 @@ use std::time::Instant;
 use engine::backtest::{
     Backtest, BacktestPair, BacktestQuery, BacktestReport, ClassificationQuality, Replay, ReplayError,
 };
-use engine::journal::{JournalArchive, SkippedData};
 use engine::{Config, Directory, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
+use journal::{JournalArchive, SkippedData};
 use judge::{Action, Mode};
 use serde::Serialize;
 
@@ -213,7 +213,7 @@ fn judge(
     let interrupt = Interrupt::watch(None);
     let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
     let mut tally = backtest.tally();
-    let judged = |block: Result<engine::journal::Block, engine::journal::JournalError>| {
+    let judged = |block: Result<journal::Block, journal::JournalError>| {
         block.and_then(|block| backtest.judge(&block).map_err(|error| block.error(error)))
     };
     let mut skipped = SkippedData::default();

@@ -1,6 +1,6 @@
 //! `tollhouse explain`: why a past decision was made.
 
-use engine::RecordId;
+use journal::RecordId;
 use server::api::ExplanationJson;
 
 use crate::console::Output;

@@ -3,11 +3,13 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use engine::journal::JournalArchive;
-use engine::journal::export::{self, ExportError, ExportFilter};
 use engine::{ClusterPlan, Directory, ExportableStatistics, Plan, StatisticsExchangeError};
 use event::Time;
 use indicatif::HumanCount;
+use journal::{
+    JournalArchive,
+    export::{self, ExportError, ExportFilter},
+};
 use stats::LedgerExportReport;
 
 use crate::console::{Progress, say};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use engine::RecordId;
+use journal::RecordId;
 use server::api::{BatchError, FeedbackJson, FeedbackLine, FeedbackOutcomeJson};
 
 use crate::client::ApiClient;
@@ -142,7 +142,7 @@ fn taken_in(
 ) -> Result<Vec<Result<FeedbackOutcomeJson, String>>, CommandError> {
     let ids: Vec<Result<RecordId, String>> = said
         .iter()
-        .map(|said| said.id.parse().map_err(|error: engine::RecordIdError| error.to_string()))
+        .map(|said| said.id.parse().map_err(|error: journal::RecordIdError| error.to_string()))
         .collect();
     let sound = ids.iter().zip(said).filter_map(|(id, said)| {
         Some((*id.as_ref().ok()?, engine::FeedbackInput { class: &said.class, by: said.by.as_deref() }))

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::journal::MissingRecords;
 use engine::{DirectoryPart, DirectoryVerification, LooseModes, Missing, Repairs};
 use event::Span;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
+use journal::MissingRecords;
 use serde::Serialize;
 
 use crate::clock::now;
@@ -207,7 +207,7 @@ fn say_repaired(repaired: &Repairs) {
     if repaired.ahead.forgotten > Span::ZERO {
         say("the ledger goes by the present time again, and keeps what ends after it");
     }
-    for engine::journal::SegmentRepair { kept, records, skipped } in &repaired.journal {
+    for journal::SegmentRepair { kept, records, skipped } in &repaired.journal {
         say(format_args!(
             "{} records written anew, without {skipped}; the damaged file is {}",
             HumanCount(*records),

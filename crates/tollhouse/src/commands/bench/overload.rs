@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Config, Directory, Engine, Overrides, Plan, RecordId, preset};
+use engine::{Config, Directory, Engine, Overrides, Plan, preset};
+use journal::RecordId;
 use serde::Serialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

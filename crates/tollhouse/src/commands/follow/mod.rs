@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 
 use content::web::access_log::LINE_BYTES_MAX;
-use engine::json_value;
 use event::Event;
+use journal::json_value;
 use judge::Action;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstyle::Style;
-use engine::journal::{JournalArchive, Record};
 use engine::{Engine, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
+use journal::{JournalArchive, Record};
 use judge::{Mode, Reason, Verdict};
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::{Plan, RuleTestResult, json_value};
+use engine::{Plan, RuleTestResult};
+use journal::json_value;
 use serde::Serialize;
 
 use crate::commands::config::checked;

@@ -33,7 +33,7 @@ pub struct ErasedRecords {
 ///
 /// # Errors
 /// What cannot be read or written. If a block is damaged nothing was changed.
-pub(crate) fn erase(
+pub fn erase(
     directory: &Path,
     shingles: &HashSet<Shingle>,
     pretend: bool,

@@ -9,7 +9,7 @@ use super::manifest::{JournalManifest, ManifestState};
 use super::{DESCRIPTION_SUFFIX, JournalError, PIPELINE_SUFFIX, io_error, sync_directory};
 
 /// Makes `target` a copy of a journal that nobody has open. See [`super::Journal::snapshot`].
-pub(crate) fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
+pub fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
     let (segments, manifest) = match directory.exists() {
         true => (segments_in(directory)?, JournalManifest::read(directory)?),
         false => (Vec::new(), ManifestState::Absent),

@@ -1,19 +1,20 @@
 //! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use event::Time;
-use zstd::bulk::{Compressor, Decompressor};
 
 use super::columns::ColumnarSegment;
-use super::segment::{BLOCK_HEAD_BYTES, DamagedStretch, SegmentError};
+use super::compression::decompress;
+use super::format::{DamagedStretch, SegmentError};
 use super::visitor::{self, RecordVisitor};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
+
+/// Mark, checksum of the head, place, length, raw length, count, first id, last id, arrival, checksum of the content.
+pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 4;
 
 /// What is known of a block before it is read.
 #[derive(Clone, Debug)]
@@ -175,7 +176,7 @@ impl Block {
     }
 
     /// Shows the records to `look`, and reads no more than that wants.
-    pub(crate) fn look<'w>(&self, look: &mut dyn RecordVisitor<'w>) -> Result<(), SegmentError> {
+    pub fn look<'w>(&self, look: &mut dyn RecordVisitor<'w>) -> Result<(), SegmentError> {
         match &self.content {
             BlockContent::Rows(content, bytes) => {
                 let raw = self.raw(content, *bytes)?;
@@ -187,42 +188,4 @@ impl Block {
                 .map_err(|_| self.damaged()),
         }
     }
-}
-
-/// What one zstd frame holds, at most so many bytes. A page is decompressed in less time than a context is made, so
-/// each thread keeps its own.
-pub(super) fn decompress(frame: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
-    thread_local! {
-        static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-    }
-    CONTEXT.with_borrow_mut(|context| {
-        let context = match context {
-            Some(context) => context,
-            none => none.insert(Decompressor::new()?),
-        };
-        context.decompress(frame, bytes)
-    })
-}
-
-/// For what is kept. Of columns, zstd's own default of 3 makes a tenth less, in half as much time again: the longest part
-/// of what a logged decision takes.
-pub(super) const LEVEL: i32 = 1;
-/// For rows, which become columns before long: the strongest of zstd's fast levels, for a tenth more bytes than level 1 in
-/// two thirds of its time.
-pub(super) const LEVEL_ROWS: i32 = -1;
-
-/// One zstd frame of these bytes. Here, too, each thread keeps its context: clearing the memory of a new one costs more
-/// than to compress a block.
-pub(super) fn compress(raw: &[u8], level: i32) -> io::Result<Vec<u8>> {
-    thread_local! {
-        static CONTEXT: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
-    }
-    CONTEXT.with_borrow_mut(|context| {
-        let context = match context {
-            Some(context) => context,
-            none => none.insert(Compressor::new(level)?),
-        };
-        context.set_compression_level(level)?;
-        context.compress(raw)
-    })
 }

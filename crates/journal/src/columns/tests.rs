@@ -7,9 +7,10 @@ use judge::{Consequence, Effect};
 use proptest::prelude::*;
 
 use super::*;
-use crate::journal::samples;
-use crate::journal::visitor::{self, DecisionHead, DecisionOutcome, RecordVisitor};
-use crate::journal::{Feedback, Record, ReportRecord, SegmentError};
+use crate::encoding::{DecisionHead, DecisionOutcome};
+use crate::samples;
+use crate::visitor::{self, RecordVisitor};
+use crate::{Feedback, Record, ReportRecord, SegmentError};
 
 /// A version's columns: names that others have, too, with types of its own, one that is not journalled.
 fn description(types: &[Type]) -> VersionDescription {

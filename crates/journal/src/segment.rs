@@ -6,65 +6,20 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 
-use super::block::{Block, BlockInfo, LEVEL_ROWS, compress};
+use super::block::{BLOCK_HEAD_BYTES, Block, BlockInfo};
 use super::columns::{ColumnarSegment, ColumnsFormat};
+use super::compression::{LEVEL_ROWS, compress};
+use super::format::{DamagedStretch, SegmentError, VERSION};
 use super::{JournalDamage, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 const MAGIC: [u8; 8] = *b"TOLLJRNL";
-/// Of blocks and columns alike. There is no other.
-pub(super) const VERSION: u32 = 4;
 /// Magic, version, checksum.
 const HEAD_BYTES: usize = 16;
 /// Begins every block, so that it is found behind bytes that cannot be read.
 const MARK: [u8; 4] = [0xf5, 0x54, 0x48, 0x6a];
-/// Mark, checksum of the head, place, length, raw length, count, first id, last id, arrival, checksum of the content.
-pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 4;
 /// Largest block content, so that a damaged or hostile length costs no memory.
 const RAW_BYTES_MAX: usize = 128 << 20;
-
-/// What is wrong with a segment.
-#[derive(Debug, thiserror::Error)]
-pub enum SegmentError {
-    /// It does not begin like a segment.
-    #[error("this is not a journal segment")]
-    Magic,
-    /// Another release wrote it.
-    #[error("format {0} is not that of this program, which is {VERSION}; use the release that wrote it")]
-    Other(u32),
-    /// A checksum, lengths or content of a block or a column do not fit.
-    #[error("what begins at byte {0} is damaged")]
-    Damaged(u64),
-    /// The operating system said no.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-/// Bytes of a segment that cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DamagedStretch {
-    /// First byte.
-    pub from: u64,
-    /// Byte behind the last.
-    pub to: u64,
-    /// Records in it, as far as it says.
-    pub records: u64,
-    /// No block follows: it may be what was being written when the process was killed.
-    pub is_tail: bool,
-}
-
-impl DamagedStretch {
-    /// A loss in this file.
-    pub(super) fn in_file(self, path: &Path) -> JournalDamage {
-        let DamagedStretch { from, to, records, .. } = self;
-        JournalDamage { segment: name_of(path), from, to, records }
-    }
-}
-
-/// A file's name without its directory.
-pub(super) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
 
 /// What comes next in a segment.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! What of a journal cannot be read any more: told by whoever finds it, and passed over.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::format::DamagedStretch;
 use super::{Block, JournalError, Record};
 use crate::id::RecordId;
 
@@ -17,6 +18,19 @@ pub struct JournalDamage {
     pub to: u64,
     /// Records in it, as far as it says.
     pub records: u64,
+}
+
+impl DamagedStretch {
+    /// A loss in this file.
+    pub(super) fn in_file(self, path: &Path) -> JournalDamage {
+        let DamagedStretch { from, to, records, .. } = self;
+        JournalDamage { segment: name_of(path), from, to, records }
+    }
+}
+
+/// A file's name without its directory.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 impl fmt::Display for JournalDamage {

@@ -28,7 +28,7 @@ pub struct SegmentRepair {
 ///
 /// # Errors
 /// What cannot be read or written.
-pub(crate) fn repair(directory: &Path, secret: u64) -> Result<Vec<SegmentRepair>, JournalError> {
+pub fn repair(directory: &Path, secret: u64) -> Result<Vec<SegmentRepair>, JournalError> {
     if !directory.exists() {
         return Ok(Vec::new());
     }

@@ -11,11 +11,15 @@
 mod archive;
 mod block;
 mod columns;
+mod compression;
 mod conversion;
 mod encoding;
 mod erasure;
 pub mod export;
 mod files;
+mod format;
+mod id;
+mod json;
 mod keys;
 mod loss;
 mod manifest;
@@ -26,7 +30,7 @@ mod samples;
 mod segment;
 mod snapshot;
 mod verification;
-pub(crate) mod visitor;
+mod visitor;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,27 +46,25 @@ use stats::Durability;
 
 pub use archive::JournalArchive;
 pub use block::{Block, BlockInfo};
-pub use erasure::ErasedRecords;
-pub(crate) use erasure::erase;
+pub use encoding::{DecisionHead, DecisionOutcome};
+pub use erasure::{ErasedRecords, erase};
 use files::segments_in;
+pub use format::{DamagedStretch, SegmentError};
+pub use id::{IdSource, RecordId, RecordIdError};
+pub use json::json_value;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
 pub use record::{
-    DecisionRow, Feedback, KeyReading, KindDescription, Record, ReplacedReport, ReportRecord,
-    VersionDescription,
+    DecisionRow, EncodedRecords, Feedback, KeyReading, KindDescription, PendingDecision, Record,
+    ReplacedReport, ReportRecord, VersionDescription,
 };
-pub(crate) use record::{EncodedRecords, PendingDecision};
-pub use repair::SegmentRepair;
-pub(crate) use repair::repair;
+pub use repair::{SegmentRepair, repair};
 use segment::SegmentSummary;
-pub use segment::{BlockIter, DamagedStretch, SegmentError, SegmentPiece};
-pub(crate) use snapshot::snapshot;
+pub use segment::{BlockIter, SegmentPiece};
+pub use snapshot::snapshot;
 pub use verification::{JournalVerification, verify};
-
+pub use visitor::RecordVisitor;
 use writer::{PendingRecords, RecordChunk};
-
-use crate::id::RecordId;
-use crate::plan::{JournalPlan, Pipeline};
 
 /// Bytes of records that are gathered into one block of rows, about.
 const BLOCK_BYTES: usize = 256 << 10;
@@ -120,6 +122,19 @@ fn segment_error(path: &Path) -> impl FnOnce(SegmentError) -> JournalError {
     move |error| JournalError::Segment { path, error }
 }
 
+/// The size of a journal's segments, and the time for which they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes at which a segment is closed.
+    pub segment: u64,
+    /// Age at which a segment is closed.
+    pub rotate: Span,
+    /// Age at which a closed segment is deleted.
+    pub keep: Span,
+    /// Bytes of the whole journal above which closed segments are deleted, oldest first.
+    pub keep_bytes: u64,
+}
+
 /// The open journal of a data directory.
 #[derive(Debug)]
 pub struct Journal {
@@ -135,7 +150,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct JournalCore {
     directory: PathBuf,
-    plan: JournalPlan,
+    options: Options,
     durability: Durability,
     state: Mutex<JournalState>,
     /// What was last written of which segments there are. No request takes this lock: it is held while that is written.
@@ -211,7 +226,7 @@ impl Journal {
     /// the operating system says.
     pub fn open(
         directory: &Path,
-        plan: JournalPlan,
+        options: Options,
         durability: Durability,
         secret: u64,
     ) -> Result<Journal, JournalError> {
@@ -251,7 +266,7 @@ impl Journal {
         let state = JournalState { segments, safe, ..JournalState::default() };
         let shared = Arc::new(JournalCore {
             directory: directory.to_path_buf(),
-            plan,
+            options,
             durability,
             state: Mutex::new(state),
             manifest: Mutex::new(manifest),
@@ -287,14 +302,20 @@ impl Journal {
         state.pending.last().or(state.writing.last()).or(state.safe)
     }
 
-    /// Keeps what is needed to read a pipeline's rows, once for each version.
-    pub fn describe(&self, pipeline: &Pipeline) -> Result<(), JournalError> {
-        let description = self.shared.directory.join(description_file(&pipeline.version));
-        let bytes = serde_json::to_vec(&VersionDescription::of(pipeline))
-            .map_err(|error| io_error(&description)(io::Error::other(error)))?;
-        let configuration = self.shared.directory.join(format!("{}{PIPELINE_SUFFIX}", pipeline.version));
+    /// Keeps what is needed to read the rows of a pipeline's version, once for each: what they mean, and the configuration
+    /// that they were made with.
+    pub fn describe(
+        &self,
+        version: &str,
+        description: &VersionDescription,
+        configuration: &str,
+    ) -> Result<(), JournalError> {
+        let path = self.shared.directory.join(description_file(version));
+        let bytes =
+            serde_json::to_vec(description).map_err(|error| io_error(&path)(io::Error::other(error)))?;
+        let beside = self.shared.directory.join(format!("{version}{PIPELINE_SUFFIX}"));
         // Half a file is never seen under its name, and the description comes last.
-        for (path, content) in [(&configuration, pipeline.canonical.as_bytes()), (&description, &bytes)] {
+        for (path, content) in [(&beside, configuration.as_bytes()), (&path, &bytes)] {
             // One that is damaged is as good as none.
             if read_side_file(path).is_err() {
                 disk::replace(path, &disk::seal(content)).map_err(io_error(path))?;
@@ -332,7 +353,7 @@ impl Journal {
     }
 
     /// The same of records that are encoded.
-    pub(crate) async fn append_all(&self, records: &EncodedRecords) -> Result<(), JournalError> {
+    pub async fn append_all(&self, records: &EncodedRecords) -> Result<(), JournalError> {
         let Some(newest) = records.newest() else { return Ok(()) };
         let mut taken = 0;
         loop {
@@ -352,7 +373,7 @@ impl Journal {
                 if sync || state.pending.bytes() >= GROUP_BYTES {
                     self.shared.wake.notify_one();
                 }
-                if taken == records.len() && (!sync || state.is_safe(newest)) {
+                if taken == records.count() && (!sync || state.is_safe(newest)) {
                     return Ok(());
                 }
             }
@@ -404,7 +425,7 @@ impl Journal {
         loop {
             let removed = {
                 let mut state = self.shared.lock();
-                let JournalPlan { keep, keep_bytes, rotate, .. } = self.shared.plan;
+                let Options { keep, keep_bytes, rotate, .. } = self.shared.options;
                 let [oldest, _, ..] = &state.segments[..] else { return Ok(()) };
                 let too_old = now.is_some_and(|now| oldest.newest(rotate) < now - keep);
                 if !too_old && state.bytes() <= keep_bytes {
@@ -549,7 +570,7 @@ impl Journal {
 
     /// Makes `target`, which must be missing, a directory with all that was appended so far. What is closed are hard
     /// links where the file system can; of the newest segment the whole blocks are copied. Blocks.
-    pub(crate) fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
+    pub fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
         self.sync()?;
         let segments =
             self.shared.lock().segments.iter().map(|it| (it.path.clone(), it.summary.bytes)).collect();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use event::{Time, Type};
+use event::{Time, Type, dotted};
 use judge::{Action, Consequence};
 use parquet::basic::{Compression, CompressionCodec, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::page::{CompressedPage, Page, PageWriteSpec, PageWriter};
@@ -26,16 +26,13 @@ use super::{
     INDEX_BYTES_MAX, ITEMS_MAX, MAGIC, NO_EFFECTS, OWN, OWN_HEAD_BYTES, PAGE_BYTES, REPORT, ReportDetail,
     RowGroup, SIGNAL, UNCOUNTED, own, pages,
 };
-use crate::batch::dotted;
+use crate::compression::{LEVEL, compress};
+use crate::encoding::DecisionHead;
+use crate::encoding::{self, ArrivalInfo, DecisionFormat, RecordReader, RecordStart, RecordWrite, ValueRef};
+use crate::format::VERSION;
 use crate::id::RecordId;
-use crate::journal::block::{LEVEL, compress};
-use crate::journal::encoding::{
-    self, ArrivalInfo, DecisionFormat, RecordReader, RecordStart, RecordWrite, ValueRef,
-};
-use crate::journal::keys;
-use crate::journal::segment::VERSION;
-use crate::journal::visitor::DecisionHead;
-use crate::journal::{JournalError, KeyReading, ReportRecord, io_error};
+use crate::keys;
+use crate::{JournalError, KeyReading, ReportRecord, io_error};
 
 /// Most rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -47,7 +44,7 @@ const GROUP_BYTES: usize = 8 << 20;
 const GROUP_ITEMS: usize = 1 << 20;
 
 /// What a file is written to.
-pub(in crate::journal) trait ColumnarSink: Write + Send {
+pub(crate) trait ColumnarSink: Write + Send {
     /// How many bytes it has.
     fn length(&self) -> std::io::Result<u64>;
     /// The checksum of all from here on.
@@ -98,7 +95,7 @@ impl ColumnarSink for Vec<u8> {
 }
 
 /// Writes a file. What was written of it is of no use before [`Writer::finish`].
-pub(in crate::journal) struct ColumnarWriter<S: ColumnarSink = File> {
+pub(crate) struct ColumnarWriter<S: ColumnarSink = File> {
     /// What is said to have failed.
     path: PathBuf,
     file: SerializedFileWriter<S>,
@@ -192,7 +189,7 @@ struct TextArena {
 
 impl ColumnarWriter {
     /// Makes a file, in the place of any that is there.
-    pub(in crate::journal) fn create(
+    pub(crate) fn create(
         path: &Path,
         layout: ColumnLayout,
         form: ColumnsFormat,
@@ -204,7 +201,7 @@ impl ColumnarWriter {
 
 impl<S: ColumnarSink> ColumnarWriter<S> {
     /// Begins in what is still empty.
-    pub(in crate::journal) fn over(
+    pub(crate) fn over(
         sink: S,
         path: &Path,
         layout: ColumnLayout,
@@ -255,18 +252,14 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
     }
 
     /// Says how many records will be added, so that all groups have about as many.
-    pub(in crate::journal) fn expect(&mut self, records: u32) {
+    pub(crate) fn expect(&mut self, records: u32) {
         let records = records.max(1) as usize;
         self.rows_max = records.div_ceil(records.div_ceil(GROUP_ROWS));
     }
 
     /// Adds records, as rows have them, and when they arrived, about. Answers how many: bytes that are no record end them,
     /// and then the file is of no use.
-    pub(in crate::journal) fn push_all(
-        &mut self,
-        records: &[u8],
-        arrival: Time,
-    ) -> Result<u32, JournalError> {
+    pub(crate) fn push_all(&mut self, records: &[u8], arrival: Time) -> Result<u32, JournalError> {
         let (mut reader, mut count) = (RecordReader::new(records), 0);
         while !reader.is_at_end() {
             if self.gathered.is_full(self.rows_max) {
@@ -315,7 +308,7 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
 
     /// Adds all groups of another file as they are, if their columns are those of this one and mean the same; else
     /// nothing. Answers whether that was so.
-    pub(in crate::journal) fn copy(&mut self, columns: &ColumnarSegment) -> Result<bool, JournalError> {
+    pub(crate) fn copy(&mut self, columns: &ColumnarSegment) -> Result<bool, JournalError> {
         if !self.index.layout.has_all_of(columns.layout()) {
             return Ok(false);
         }
@@ -348,7 +341,7 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
     }
 
     /// Writes what is left and all that says where things are, and syncs. Returns what it is written to.
-    pub(in crate::journal) fn finish(mut self) -> Result<S, JournalError> {
+    pub(crate) fn finish(mut self) -> Result<S, JournalError> {
         self.flush()?;
         let path = self.path;
         let raw = postcard::to_stdvec(&self.index).unwrap_or_default();

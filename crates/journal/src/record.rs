@@ -9,9 +9,7 @@ use stats::{Reading, ReadingView};
 
 use super::encoding::{self, DecisionFormat, RecordReader, RecordStart, RecordWrite};
 use super::keys;
-use crate::Decision;
 use crate::id::RecordId;
-use crate::plan::Pipeline;
 
 /// Something that was decided or said.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +57,8 @@ pub struct KeyReading {
 }
 
 impl KeyReading {
-    pub(crate) fn new(key: &Key, reading: &Reading) -> KeyReading {
+    /// A key with what was known of it.
+    pub fn new(key: &Key, reading: &Reading) -> KeyReading {
         KeyReading { kind: key.kind, shingle: key.shingle, reading: reading.clone() }
     }
 }
@@ -115,12 +114,12 @@ pub struct ReplacedReport {
 impl ReportRecord {
     /// What it makes of its decision's label: its class, or none in the place of one that it takes back. `None` if it does
     /// not touch the label, being a signal, or counting nothing.
-    pub(crate) fn label(&self) -> Option<Option<&str>> {
+    pub fn label(&self) -> Option<Option<&str>> {
         if self.signal { None } else { self.counted() }
     }
 
     /// The same of a signal and what is shown of use, which is another word beside the label.
-    pub(crate) fn signalled(&self) -> Option<Option<&str>> {
+    pub fn signalled(&self) -> Option<Option<&str>> {
         if self.signal { self.counted() } else { None }
     }
 
@@ -178,40 +177,6 @@ pub struct KindDescription {
 }
 
 impl VersionDescription {
-    pub(crate) fn of(pipeline: &Pipeline) -> VersionDescription {
-        let kinds = pipeline.kinds.iter().map(|plan| KindDescription {
-            kind: plan.kind,
-            name: plan.name.clone(),
-            piece: Some((plan.slot, plan.normalise.to_string())),
-            counters: plan.counters.clone(),
-            windows: plan.windows.clone(),
-            track: plan.aggregate_names(),
-        });
-        let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
-            kind: plan.kind,
-            name: plan.name.clone(),
-            piece: None,
-            counters: vec!["distinct".to_owned()],
-            windows: plan.windows.clone(),
-            track: Vec::new(),
-        });
-        VersionDescription {
-            columns: pipeline.schema.columns().to_vec(),
-            kinds: kinds.chain(distincts).collect(),
-            rules: pipeline
-                .rules
-                .rules()
-                .iter()
-                .map(|rule| (rule.name.clone(), rule.description.clone()))
-                .collect(),
-            rules_version: Some(pipeline.rules.version().to_owned()),
-            models: pipeline.model_versions(),
-            preset: pipeline.preset.map(|preset| (preset.name.to_owned(), preset.version())),
-        }
-    }
-}
-
-impl VersionDescription {
     /// The models and their versions as one text; `None` if there are none.
     pub(super) fn models_text(&self) -> Option<String> {
         let versions = self.models.iter().map(|(name, version)| (name.clone(), version.as_str().into()));
@@ -220,31 +185,32 @@ impl VersionDescription {
     }
 }
 
-/// A decision to be logged.
-pub(crate) struct PendingDecision<'a> {
-    pub(crate) arrival: Time,
-    pub(crate) decision: &'a Decision,
-    /// Without those that are not journalled.
-    pub(crate) facts: &'a Facts,
+/// A decision to be logged, whose parts lie anywhere.
+pub struct PendingDecision<'a> {
+    /// Its name.
+    pub id: RecordId,
+    /// The pipeline.
+    pub pipeline: &'a str,
+    /// Its version.
+    pub version: &'a str,
+    /// The caller's name for the event.
+    pub event_id: Option<&'a str>,
+    /// When the event happened.
+    pub time: Time,
+    /// When it arrived.
+    pub arrival: Time,
+    /// An event of this id had been counted before.
+    pub duplicate: bool,
+    /// Facts without those that are not journalled.
+    pub facts: &'a Facts,
+    /// What was decided.
+    pub verdict: &'a Verdict,
 }
 
-/// A decision, whose parts lie anywhere.
-struct DecisionParts<'a> {
-    pipeline: &'a str,
-    version: &'a str,
-    event_id: Option<&'a str>,
-    time: Time,
-    arrival: Time,
-    duplicate: bool,
-    facts: &'a Facts,
-    /// As [`keys`] has them.
-    keys: &'a [u8],
-    verdict: &'a Verdict,
-}
-
-impl DecisionParts<'_> {
-    fn put(&self, id: RecordId, into: &mut Vec<u8>) {
-        into.put_varint(id.0);
+impl PendingDecision<'_> {
+    /// Puts its bytes behind others, with its keys as [`keys`] has them.
+    fn put(&self, keys: &[u8], into: &mut Vec<u8>) {
+        into.put_varint(self.id.0);
         into.put_varint(encoding::SHORT);
         into.put_content(self.pipeline.as_bytes());
         into.put_content(self.version.as_bytes());
@@ -254,7 +220,7 @@ impl DecisionParts<'_> {
         into.put_signed(self.arrival.0);
         into.push(u8::from(self.duplicate));
         into.put_facts(self.facts);
-        into.put_content(self.keys);
+        into.put_content(keys);
         into.put_made(self.verdict);
         into.put_made(&self.verdict.effects);
     }
@@ -262,7 +228,7 @@ impl DecisionParts<'_> {
 
 /// Records on their way to the journal, encoded one behind the other.
 #[derive(Debug, Default)]
-pub(crate) struct EncodedRecords {
+pub struct EncodedRecords {
     bytes: Vec<u8>,
     /// Each with the end of its bytes.
     ends: Vec<(RecordId, Time, usize)>,
@@ -277,7 +243,7 @@ impl EncodedRecords {
     const KEPT_BYTES_MAX: usize = 1 << 20;
 
     /// Makes room for so many, each about as long as the first of them.
-    pub(crate) fn expect(&mut self, count: usize) {
+    pub fn expect(&mut self, count: usize) {
         if self.ends.len() == 1 {
             self.bytes.reserve(self.bytes.len() * count);
             self.ends.reserve(count);
@@ -285,7 +251,7 @@ impl EncodedRecords {
     }
 
     /// None any more, but the memory is kept unless it is much.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(EncodedRecords::KEPT_BYTES_MAX);
         self.ends.clear();
@@ -293,8 +259,8 @@ impl EncodedRecords {
         self.keys.shrink_to(EncodedRecords::KEPT_BYTES_MAX);
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
+    /// The number of them.
+    pub fn count(&self) -> usize {
         self.ends.len()
     }
 
@@ -333,30 +299,18 @@ impl EncodedRecords {
     }
 
     /// Adds a decision, on an event with these keys.
-    pub(crate) fn push_decision<'k>(
+    pub fn push_decision<'k>(
         &mut self,
         decided: &PendingDecision<'_>,
         keys: impl Iterator<Item = (&'k Key, ReadingView<'k>)>,
     ) {
-        let PendingDecision { arrival, decision, facts } = decided;
         self.keys.clear();
         keys.for_each(|(key, reading)| {
-            keys::put(&mut self.keys, decision.time, (key.kind, key.shingle), reading.into())
+            keys::put(&mut self.keys, decided.time, (key.kind, key.shingle), reading.into())
         });
-        let parts = DecisionParts {
-            pipeline: &decision.pipeline.name,
-            version: &decision.pipeline.version,
-            event_id: decision.event_id.as_deref(),
-            time: decision.time,
-            arrival: *arrival,
-            duplicate: decision.duplicate,
-            facts,
-            keys: &self.keys,
-            verdict: &decision.verdict,
-        };
-        parts.put(decision.id, &mut self.bytes);
-        self.of_version(&decision.pipeline.version);
-        self.ends.push((decision.id, *arrival, self.bytes.len()));
+        decided.put(&self.keys, &mut self.bytes);
+        self.of_version(decided.version);
+        self.ends.push((decided.id, decided.arrival, self.bytes.len()));
     }
 }
 
@@ -376,7 +330,8 @@ impl Record {
                 for KeyReading { kind, shingle, reading } in &row.keys {
                     keys::put(&mut known, row.time, (*kind, *shingle), reading.into());
                 }
-                let parts = DecisionParts {
+                let decision = PendingDecision {
+                    id,
                     pipeline: &row.pipeline,
                     version: &row.version,
                     event_id: row.event_id.as_deref(),
@@ -384,10 +339,9 @@ impl Record {
                     arrival: row.arrival,
                     duplicate: row.duplicate,
                     facts: &row.facts,
-                    keys: &known,
                     verdict: &row.verdict,
                 };
-                parts.put(id, into);
+                decision.put(&known, into);
             }
             Record::Feedback(feedback) => {
                 into.put_varint(id.0);

@@ -1,16 +1,15 @@
 //! Reading of records for those who look at many rows and at little of each: nothing that is passed over is
-//! allocated or made. [`Look`] is who looks, at either form of a segment; [`look`] reads rows.
+//! allocated or made. [`RecordVisitor`] is who looks, at either form of a segment; [`look`] reads rows.
 
 use event::{Facts, Slot, Time};
-use judge::Action;
 
-use super::encoding::{RecordFormatError, RecordReader, RecordStart, Result};
+use super::encoding::{DecisionHead, DecisionOutcome, RecordFormatError, RecordReader, RecordStart, Result};
 use crate::id::RecordId;
 
-/// Who looks at records, in their order.
-pub(crate) trait RecordVisitor<'w> {
+/// Somebody who looks at records, in their order.
+pub trait RecordVisitor<'w> {
     /// Of a version whose decisions come: for each fact in order the slot that its value is put in, if any; `None` to
-    /// be told of nothing but where they are. Said before the first [`Look::decision`] of the version in a block.
+    /// be told of nothing but where they are. Said before the first [`RecordVisitor::decision`] of the version in a block.
     fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]>;
 
     /// A decision, and where its facts are put; `None` to pass over them and what was decided.
@@ -83,20 +82,4 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
         }
     }
     if reader.is_at_end() { Ok(()) } else { Err(RecordFormatError) }
-}
-
-/// What comes before a decision's facts.
-#[derive(Debug)]
-pub(crate) struct DecisionHead<'b> {
-    pub(crate) id: RecordId,
-    pub(crate) pipeline: &'b str,
-    pub(crate) version: &'b str,
-    pub(crate) time: Time,
-}
-
-/// What was decided.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DecisionOutcome {
-    pub(crate) score: f64,
-    pub(crate) action: Action,
 }

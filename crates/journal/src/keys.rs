@@ -115,7 +115,7 @@ pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::samples;
+    use crate::samples;
     use proptest::prelude::*;
 
     proptest! {

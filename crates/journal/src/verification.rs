@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use super::files::{self, segments_in};
+use super::loss::name_of;
 use super::manifest::JournalManifest;
-use super::segment::{self, TORN, name_of};
+use super::segment::{self, TORN};
 use super::{
     DESCRIPTION_SUFFIX, DamagedStretch, JournalDamage, JournalError, MissingRecords, PIPELINE_SUFFIX, Record,
     columns, io_error, read_description, read_side_file, repair, segment_error,

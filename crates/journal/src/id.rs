@@ -78,18 +78,19 @@ impl RecordId {
 /// rising after a restart that lost the last of them; where the clock stands still or goes back the next number
 /// is taken.
 #[derive(Debug, Default)]
-pub(crate) struct IdSource(AtomicU64);
+pub struct IdSource(AtomicU64);
 
 /// Ids within one millisecond.
 const SERIAL_BITS: u32 = 20;
 
 impl IdSource {
     /// Goes on above an id that was given before.
-    pub(crate) fn after(last: RecordId) -> IdSource {
+    pub fn after(last: RecordId) -> IdSource {
         IdSource(AtomicU64::new(last.0))
     }
 
-    pub(crate) fn next(&self, arrival: Time) -> RecordId {
+    /// The next id, for a record that arrived at this time.
+    pub fn next(&self, arrival: Time) -> RecordId {
         let floor = u64::try_from(arrival.0 / 1000).unwrap_or(0) << SERIAL_BITS;
         let step = |last: u64| floor.max(last.saturating_add(1));
         // Only the number itself is shared: no other memory hangs on its order.

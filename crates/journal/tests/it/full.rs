@@ -4,9 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use engine::RecordId;
-use engine::journal::{Feedback, Journal, JournalError, Record};
 use event::{Span, Time};
+use journal::{Feedback, Journal, JournalError, Options, Record, RecordId};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Durability;
 
@@ -18,9 +17,9 @@ fn is_small() -> bool {
     std::env::var_os("TOLLHOUSE_TEST_SMALL").is_some()
 }
 
-fn plan() -> engine::JournalPlan {
+fn plan() -> Options {
     let segment = if is_small() { 2 << 10 } else { 1 << 30 };
-    engine::JournalPlan { segment, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 40 }
+    Options { segment, rotate: Span::days(1), keep: Span::days(30), keep_bytes: 1 << 40 }
 }
 
 fn record(number: u64) -> (RecordId, Time, Record) {
@@ -78,7 +77,7 @@ fn child(directory: &std::path::Path) {
         })
         .unwrap();
     assert_eq!(ids, (1..number).collect::<Vec<_>>());
-    let found = engine::journal::verify(directory, None, &mut |_, _| ()).unwrap();
+    let found = journal::verify(directory, None, &mut |_, _| ()).unwrap();
     assert!(found.is_sound() && found.records == number - 1 && found.torn_bytes == 0, "{found:?}");
     println!("went on {number}");
 }

@@ -24,7 +24,8 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
-use super::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
+use super::encoding::{DecisionHead, DecisionOutcome};
+use super::visitor::RecordVisitor;
 use super::{
     DecisionRow, JournalArchive, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
 };

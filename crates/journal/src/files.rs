@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::columns::ColumnarSegment;
-use super::segment::{
-    self, DamagedStretch, FileBlockIter, SegmentError, SegmentFaults, SegmentPiece, SegmentSummary,
-};
+use super::format::{DamagedStretch, SegmentError};
+use super::segment::{self, FileBlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
 use super::{Block, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 

@@ -15,13 +15,14 @@ use super::{
     ColumnsFormat, ColumnsIndex, HEAD_BYTES, INDEX_BYTES_MAX, MAGIC, OWN, OWN_HEAD_BYTES, PARQUET, ROWS_MAX,
     ReportDetail, RowGroup, own,
 };
+use crate::compression::decompress;
+use crate::encoding::{self, RecordReader, RecordWrite, variant};
+use crate::encoding::{DecisionHead, DecisionOutcome};
+use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
-use crate::journal::block::decompress;
-use crate::journal::encoding::{self, RecordReader, RecordWrite, variant};
-use crate::journal::record::counted;
-use crate::journal::segment::{SegmentError, VERSION};
-use crate::journal::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
-use crate::journal::{Feedback, Record, ReportRecord};
+use crate::record::counted;
+use crate::visitor::RecordVisitor;
+use crate::{Feedback, Record, ReportRecord};
 
 /// Rows of a group that are read one by one.
 const FEW: usize = 4;
@@ -29,7 +30,7 @@ const FEW: usize = 4;
 const BUDGET: usize = 512 << 20;
 
 /// What a file is read from.
-pub(in crate::journal) trait ColumnarSource: Debug + Send + Sync {
+pub(crate) trait ColumnarSource: Debug + Send + Sync {
     /// Its length.
     fn length(&self) -> io::Result<u64>;
     /// Fills a buffer from here on.
@@ -147,11 +148,11 @@ pub(crate) struct ColumnarSegment {
 }
 
 impl ColumnarSegment {
-    pub(in crate::journal) fn open(file: File) -> Result<ColumnarSegment, SegmentError> {
+    pub(crate) fn open(file: File) -> Result<ColumnarSegment, SegmentError> {
         ColumnarSegment::of(Box::new(file), ColumnsFormat::Sealed)
     }
 
-    pub(in crate::journal) fn of(
+    pub(crate) fn of(
         source: Box<dyn ColumnarSource>,
         form: ColumnsFormat,
     ) -> Result<ColumnarSegment, SegmentError> {
@@ -187,17 +188,17 @@ impl ColumnarSegment {
     }
 
     /// Groups of rows.
-    pub(in crate::journal) fn groups(&self) -> usize {
+    pub(crate) fn groups(&self) -> usize {
         self.index.groups.len()
     }
 
     /// Records of all groups.
-    pub(in crate::journal) fn records_count(&self) -> u64 {
+    pub(crate) fn records_count(&self) -> u64 {
         self.index.groups.iter().map(|group| u64::from(group.rows)).sum()
     }
 
     /// Length of the file.
-    pub(in crate::journal) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
@@ -209,7 +210,7 @@ impl ColumnarSegment {
     }
 
     /// Whether a group has the same bytes as one of another file, which are here as they should be.
-    pub(in crate::journal) fn is_copy(
+    pub(crate) fn is_copy(
         &self,
         number: usize,
         other: &ColumnarSegment,
@@ -232,12 +233,12 @@ impl ColumnarSegment {
     }
 
     /// What columns it has.
-    pub(in crate::journal) fn layout(&self) -> &super::ColumnLayout {
+    pub(crate) fn layout(&self) -> &super::ColumnLayout {
         &self.index.layout
     }
 
     /// The ids, the latest arrival, the number of rows, the place and the length of a group.
-    pub(in crate::journal) fn group(&self, number: usize) -> Option<GroupHead> {
+    pub(crate) fn group(&self, number: usize) -> Option<GroupHead> {
         let group = self.index.groups.get(number)?;
         Some(GroupHead {
             first: group.first,
@@ -312,7 +313,7 @@ impl ColumnarSegment {
     }
 
     /// The records of a group whose ids are wanted.
-    pub(in crate::journal) fn records(
+    pub(crate) fn records(
         &self,
         number: usize,
         wanted: impl Fn(RecordId) -> bool,
@@ -325,7 +326,7 @@ impl ColumnarSegment {
     }
 
     /// Puts the bytes of these records behind others, as rows have them, and answers how many records they are.
-    pub(in crate::journal) fn rows(
+    pub(crate) fn rows(
         &self,
         number: usize,
         wanted: impl Fn(RecordId) -> bool,
@@ -454,7 +455,7 @@ impl ColumnarSegment {
     }
 
     /// Shows a group to `look`, and reads no more than that wants.
-    pub(in crate::journal) fn look<'w>(
+    pub(crate) fn look<'w>(
         &self,
         number: usize,
         look: &mut dyn RecordVisitor<'w>,
@@ -625,13 +626,13 @@ impl AllChunks {
 
 /// The head of a group.
 #[derive(Clone, Debug)]
-pub(in crate::journal) struct GroupHead {
-    pub(in crate::journal) first: RecordId,
-    pub(in crate::journal) last: RecordId,
-    pub(in crate::journal) arrival: Time,
-    pub(in crate::journal) rows: u32,
-    pub(in crate::journal) at: u64,
-    pub(in crate::journal) bytes: u64,
+pub(crate) struct GroupHead {
+    pub(crate) first: RecordId,
+    pub(crate) last: RecordId,
+    pub(crate) arrival: Time,
+    pub(crate) rows: u32,
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
 }
 
 /// What is wanted of a version's decisions.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use event::Type;
 
 use super::{ColumnsFormat, PAGE_ROWS};
-use crate::journal::block::decompress;
+use crate::compression::decompress;
 
 /// Most entries of a column in a group: items of lists, mostly.
 pub(super) const ENTRIES_MAX: usize = 4 << 20;

@@ -9,19 +9,18 @@ use judge::Action;
 use serde::{Deserialize, Serialize};
 
 use super::ReportRecord;
-use super::visitor::{DecisionHead, DecisionOutcome};
 use crate::id::RecordId;
 
 /// What a value is preceded by in its bytes: the number of its variant.
 pub(super) mod variant {
-    pub(in crate::journal) const STRING: u8 = 0;
-    pub(in crate::journal) const INTEGER: u8 = 1;
-    pub(in crate::journal) const FLOAT: u8 = 2;
-    pub(in crate::journal) const BOOL: u8 = 3;
-    pub(in crate::journal) const TIME: u8 = 4;
-    pub(in crate::journal) const IP: u8 = 5;
-    pub(in crate::journal) const BYTES: u8 = 6;
-    pub(in crate::journal) const LIST: u8 = 7;
+    pub(crate) const STRING: u8 = 0;
+    pub(crate) const INTEGER: u8 = 1;
+    pub(crate) const FLOAT: u8 = 2;
+    pub(crate) const BOOL: u8 = 3;
+    pub(crate) const TIME: u8 = 4;
+    pub(crate) const IP: u8 = 5;
+    pub(crate) const BYTES: u8 = 6;
+    pub(crate) const LIST: u8 = 7;
 }
 
 /// What a record's id is followed by: the number of its variant. 0 and 2 are decisions as earlier releases wrote them.
@@ -85,6 +84,28 @@ pub(super) enum ValueRef<'b> {
     Bytes(&'b [u8]),
     /// A list of so many texts.
     List(u64, RecordReader<'b>),
+}
+
+/// The beginning of a decision, before its facts.
+#[derive(Debug)]
+pub struct DecisionHead<'b> {
+    /// The decision.
+    pub id: RecordId,
+    /// The pipeline.
+    pub pipeline: &'b str,
+    /// Its version.
+    pub version: &'b str,
+    /// When the event happened.
+    pub time: Time,
+}
+
+/// Score and action of a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct DecisionOutcome {
+    /// The score.
+    pub score: f64,
+    /// The action.
+    pub action: Action,
 }
 
 /// The bytes are not those of a record.
@@ -587,8 +608,8 @@ impl postcard::ser_flavors::Flavor for VecAppender<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::samples::{report, row, value};
-    use crate::journal::{Feedback, Record};
+    use crate::samples::{report, row, value};
+    use crate::{Feedback, Record};
     use proptest::prelude::*;
 
     proptest! {

@@ -20,9 +20,11 @@ use std::time::Duration;
 use event::{Facts, Slot, Time};
 
 use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsFormat};
+use super::encoding::{DecisionHead, DecisionOutcome};
 use super::files::{self, SegmentBlocks};
-use super::segment::{SegmentError, SegmentSummary};
-use super::visitor::{DecisionHead, DecisionOutcome, RecordVisitor};
+use super::format::SegmentError;
+use super::segment::SegmentSummary;
+use super::visitor::RecordVisitor;
 use super::{Block, JournalCore, JournalError, JournalState, io_error, read_description, segment_error};
 use crate::id::RecordId;
 

@@ -4,15 +4,15 @@ use std::fs::File;
 
 use super::ColumnarSegment;
 use super::reader::IndexCopy;
+use crate::Record;
+use crate::format::{DamagedStretch, SegmentError};
 use crate::id::RecordId;
-use crate::journal::Record;
-use crate::journal::segment::{DamagedStretch, SegmentError};
 
 /// Gets the records of a group.
 type GroupVisitor<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
 
 /// Reads a whole file and checks every byte of it. `each` gets the records of intact groups, `progress` the bytes read.
-pub(in crate::journal) fn check(
+pub(crate) fn check(
     file: File,
     progress: &mut dyn FnMut(u64),
     each: &mut GroupVisitor<'_>,

@@ -267,7 +267,7 @@ impl JournalCore {
         // The newest segment goes on unless it is full.
         let newest = self.lock().segments.last().and_then(|segment| {
             let SegmentSummary { is_closed, bytes, from, .. } = segment.summary;
-            let full = bytes >= self.plan.segment || extent.arrival - from >= self.plan.rotate;
+            let full = bytes >= self.options.segment || extent.arrival - from >= self.options.rotate;
             let goes_on = !full && !is_closed && !files::is_columnar(&segment.path);
             goes_on.then(|| segment.path.clone())
         });

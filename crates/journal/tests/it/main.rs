@@ -1,0 +1,3 @@
+//! Integration tests of the journal, one module a concern.
+
+mod full;
