@@ -22,7 +22,7 @@ use crate::auth::MessageChecks;
 use crate::auth_failures::AuthFailures;
 use crate::clock::Clock;
 use crate::descriptors::DescriptorBudget;
-use crate::http::bans::BouncerPositions;
+use crate::http::bans::StreamPositions;
 use crate::load_shedding::{LoadShedder, Refusal};
 use crate::metrics::ServerMetrics;
 use crate::pace::Pace;
@@ -70,8 +70,8 @@ pub(crate) struct Node {
     pub(crate) streams: Arc<Semaphore>,
     /// Free places for lists of decisions.
     pub(crate) feeds: Arc<Semaphore>,
-    /// How far enforcement points have read.
-    pub(crate) readers: BouncerPositions,
+    /// How far enforcement points have read the ban list.
+    pub(crate) positions: StreamPositions,
     /// Places for batches.
     pub(crate) batches: AdmissionQueue,
     /// Places for calls that go through all there is.
@@ -133,7 +133,7 @@ impl Node {
             snapshots: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
-            readers: BouncerPositions::default(),
+            positions: StreamPositions::default(),
             room: Arc::new(Shares::new(bodies)),
             pace: Pace::of(&plan),
             tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),

@@ -1,7 +1,7 @@
-//! What enforcement points are told: the labels that keys have, in the forms that they read.
+//! The ban list: the labels that keys have, looked up, streamed, listed, put on and lifted.
 //!
-//! The stream is that of CrowdSec's local API, which its bouncers poll: everything at their start, then what has changed
-//! since they last asked. Who asks is known by its key and by what program it says that it is.
+//! A stream is everything at the start of who polls it, then the changes since it last asked. Who asks is known by its key and
+//! by its program's name.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,152 +28,110 @@ use crate::api::{Length, Timestamp};
 use crate::node::Node;
 use crate::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
 
-/// Most enforcement points whose place in the stream is remembered. One that is forgotten is told everything anew.
-const READERS_MAX: usize = 1024;
+/// Most clients whose position in a stream is remembered. One that is forgotten gets everything anew.
+const POSITIONS_MAX: usize = 1024;
 /// Lines that are sent at once.
 const LINES: usize = 1000;
-/// What all decisions are said to come from.
-const ORIGIN: &str = "tollhouse";
 
-/// How far each enforcement point has read.
+/// How far each client has read each stream.
 #[derive(Debug, Default)]
-pub(crate) struct BouncerPositions(Mutex<HashMap<[u8; 32], u64>>);
+pub(crate) struct StreamPositions(Mutex<HashMap<[u8; 32], u64>>);
 
-impl BouncerPositions {
-    fn place(&self, who: &[u8; 32]) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(who).copied()
+impl StreamPositions {
+    fn position(&self, client: &[u8; 32]) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(client).copied()
     }
 
-    fn keep(&self, who: [u8; 32], place: u64) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= READERS_MAX && !places.contains_key(&who) {
-            let furthest = places.iter().min_by_key(|(_, place)| **place).map(|(who, _)| *who);
-            furthest.map(|who| places.remove(&who));
+    fn keep(&self, client: [u8; 32], position: u64) {
+        let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if positions.len() >= POSITIONS_MAX && !positions.contains_key(&client) {
+            let furthest = positions.iter().min_by_key(|(_, position)| **position).map(|(client, _)| *client);
+            furthest.map(|client| positions.remove(&client));
         }
-        places.insert(who, place);
+        positions.insert(client, position);
     }
 }
 
-/// Returns who asks: the key that it shows, and its program's name.
-fn reader(headers: &HeaderMap) -> [u8; 32] {
+/// Names a client of a stream: the key that it shows, and its program's name.
+fn client(stream: &str, headers: &HeaderMap) -> [u8; 32] {
     let mut digest = Sha256::new();
-    for name in [header::HeaderName::from_static("x-api-key"), header::AUTHORIZATION, header::USER_AGENT] {
-        let value = headers.get(name).map(header::HeaderValue::as_bytes).unwrap_or_default();
+    let names = [header::HeaderName::from_static("x-api-key"), header::AUTHORIZATION, header::USER_AGENT];
+    let values = names.map(|name| headers.get(name).map(header::HeaderValue::as_bytes).unwrap_or_default());
+    for value in [&[stream.as_bytes()][..], &values].concat() {
         digest.update((value.len() as u64).to_le_bytes());
         digest.update(value);
     }
     digest.finalize().into()
 }
 
-/// Which decisions. Bouncers ask in more ways than these, of which none changes what is told here.
-#[derive(Debug, Default, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct StreamParams {
-    /// Everything, and not only what has changed.
-    #[serde(default)]
-    startup: bool,
-    /// Comma-separated: `ip`, `range`, or a kind's name.
-    scopes: Option<String>,
-    /// Comma-separated: only decisions of these origins; there is `tollhouse`.
-    origins: Option<String>,
-    /// Comma-separated: only scenarios that have one of these texts in them.
-    scenarios_containing: Option<String>,
-    /// Comma-separated: no scenario that has one of these texts in it.
-    scenarios_not_containing: Option<String>,
+/// A choice among bans, and the form in which a stream has them.
+pub(super) trait BanForm: Send + 'static {
+    /// The ban as it is written.
+    type Item: Serialize;
+
+    /// Returns the ban in this form, if it is wanted.
+    fn item(&self, ban: &Ban, now: Time) -> Option<Self::Item>;
 }
 
-/// What has changed, for the description of the interface: it is never in memory whole.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "it is written page by page")]
-pub(super) struct BouncerStream {
-    /// Decisions that hold from now on.
-    new: Vec<BouncerDecision>,
-    /// Decisions that hold no longer.
-    deleted: Vec<BouncerDecision>,
-}
-
-/// A decision as bouncers read it.
+/// A ban.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct BouncerDecision {
+pub(super) struct BanEntry {
     id: u64,
-    /// Where it comes from: always `tollhouse`.
-    origin: &'static str,
+    pipeline: String,
+    label: String,
     /// What is to be done, as the label's `decision` says, such as `ban`.
     #[serde(rename = "type")]
+    decision: String,
+    /// The kind of the key.
     kind: String,
-    /// `Ip`, `Range`, or the name of the key's kind.
-    scope: String,
     /// The address, network, or other piece.
     value: String,
-    /// How long it holds, such as `3599s`; negative where it holds no longer.
-    duration: String,
-    /// `PIPELINE/LABEL`, and behind a colon what put it on.
-    scenario: String,
+    /// What put the label on: a rule's name, or `API`.
+    by: String,
     /// When it ends.
     until: Timestamp,
 }
 
-impl BouncerDecision {
-    fn of(told: &Ban, now: Time) -> BouncerDecision {
-        let left = told.until - now;
-        let LabelSource { pipeline, label, decision, by, .. } = &*told.source;
-        BouncerDecision {
-            id: told.id,
-            origin: ORIGIN,
-            kind: decision.clone(),
-            scope: scope(told).to_owned(),
-            value: told.value.to_string(),
-            duration: format!("{}s", left.0.div_euclid(1_000_000)),
-            scenario: format!("{pipeline}/{label}:{by}"),
-            until: Timestamp(told.until),
-        }
+impl From<&Ban> for BanEntry {
+    fn from(ban: &Ban) -> BanEntry {
+        let LabelSource { pipeline, kind, label, decision, by } = (*ban.source).clone();
+        let value = ban.value.to_string();
+        BanEntry { id: ban.id, pipeline, label, decision, kind, value, by, until: Timestamp(ban.until) }
     }
 }
 
-fn scope(told: &Ban) -> &str {
-    match told.scope {
-        BanScope::Ip => "Ip",
-        BanScope::Range => "Range",
-        BanScope::Other => &told.source.kind,
+/// A choice among bans.
+#[derive(Debug, Default)]
+struct BanFilter {
+    decision: Option<String>,
+    label: Option<String>,
+    pipeline: Option<String>,
+}
+
+impl BanFilter {
+    fn takes(&self, ban: &Ban) -> bool {
+        let fits = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|wanted| wanted == own);
+        let source = &ban.source;
+        fits(&self.decision, &source.decision)
+            && fits(&self.label, &source.label)
+            && fits(&self.pipeline, &source.pipeline)
     }
 }
 
-/// One of a comma-separated list fits; none is asked for if there is no list.
-fn any(list: Option<&str>, fits: impl Fn(&str) -> bool) -> Option<bool> {
-    let mut items = list?.split(',').map(str::trim).filter(|item| !item.is_empty()).peekable();
-    items.peek()?;
-    Some(items.any(fits))
-}
+impl BanForm for BanFilter {
+    type Item = BanEntry;
 
-impl StreamParams {
-    fn takes(&self, decision: &BouncerDecision) -> bool {
-        let lower = decision.scenario.to_ascii_lowercase();
-        let contains = |text: &str| lower.contains(&text.to_ascii_lowercase());
-        any(self.scopes.as_deref(), |scope| scope.eq_ignore_ascii_case(&decision.scope)).unwrap_or(true)
-            && any(self.origins.as_deref(), |origin| origin == ORIGIN).unwrap_or(true)
-            && any(self.scenarios_containing.as_deref(), contains).unwrap_or(true)
-            && !any(self.scenarios_not_containing.as_deref(), contains).unwrap_or(false)
-    }
-
-    /// Those of some keys that are wanted, behind each other.
-    fn write(&self, told: &[Ban], now: Time, is_first: &mut bool, out: &mut Vec<u8>) {
-        let all = told.iter().map(|told| BouncerDecision::of(told, now));
-        for decision in all.filter(|decision| self.takes(decision)) {
-            if !std::mem::replace(is_first, false) {
-                out.push(b',');
-            }
-            // Writing to a vector cannot fail, and no type here refuses to be written.
-            let _ = serde_json::to_writer(&mut *out, &decision);
-        }
+    fn item(&self, ban: &Ban, _: Time) -> Option<BanEntry> {
+        self.takes(ban).then(|| ban.into())
     }
 }
 
-/// A list of decisions that is on its way: a page at a time is looked up and written, when the one before is taken.
-struct BanStream {
+/// A list of bans that is being sent: a page at a time is looked up and written, when the one before is taken.
+struct BanStream<F> {
     node: Arc<Node>,
-    params: StreamParams,
+    form: F,
     now: Time,
-    who: [u8; 32],
+    client: [u8; 32],
     changes: BanChanges,
     is_begun: bool,
     is_first: bool,
@@ -181,7 +139,7 @@ struct BanStream {
     _place: OwnedSemaphorePermit,
 }
 
-impl BanStream {
+impl<F: BanForm> BanStream<F> {
     fn next(&mut self) -> Option<Bytes> {
         if self.is_over {
             return None;
@@ -191,43 +149,48 @@ impl BanStream {
             out.extend_from_slice(b"{\"new\":[");
         }
         let page = self.node.engine.ban_list().page(&mut self.changes.new, self.now);
-        self.params.write(&page, self.now, &mut self.is_first, &mut out);
+        write(&self.form, &page, self.now, &mut self.is_first, &mut out);
         if self.changes.new.is_none() {
             out.extend_from_slice(b"],\"deleted\":[");
-            self.params.write(&self.changes.deleted, self.now, &mut true, &mut out);
+            write(&self.form, &self.changes.deleted, self.now, &mut true, &mut out);
             out.extend_from_slice(b"]}");
-            // Who breaks off is told the same again.
-            self.node.readers.keep(self.who, self.changes.next);
+            // Who breaks off gets the same again.
+            self.node.positions.keep(self.client, self.changes.next);
             self.is_over = true;
         }
         Some(out.into())
     }
 }
 
-/// Changes of the ban list since the same enforcement point last asked, in the form that CrowdSec's bouncers read.
-#[utoipa::path(
-    get,
-    path = "/v1/decisions/stream",
-    tag = "enforce",
-    operation_id = "decisions_stream",
-    params(StreamParams),
-    responses((status = 200, description = "What has changed", body = BouncerStream), ProblemResponses),
-)]
-pub(super) async fn stream(
-    State(node): State<Arc<Node>>,
-    QueryParams(params): QueryParams<StreamParams>,
-    headers: HeaderMap,
+/// Writes those bans that are wanted behind each other.
+fn write(form: &impl BanForm, bans: &[Ban], now: Time, is_first: &mut bool, out: &mut Vec<u8>) {
+    for item in bans.iter().filter_map(|ban| form.item(ban, now)) {
+        if !std::mem::replace(is_first, false) {
+            out.push(b',');
+        }
+        // Writing to a vector cannot fail, and no type here refuses to be written.
+        let _ = serde_json::to_writer(&mut *out, &item);
+    }
+}
+
+/// Answers with the changes since the same client last asked for this stream; with everything at its start.
+pub(super) fn changes<F: BanForm>(
+    node: Arc<Node>,
+    stream: &str,
+    form: F,
+    is_startup: bool,
+    headers: &HeaderMap,
 ) -> Result<Response, HttpFailure> {
-    let place = feed_place(&node)?;
-    let (who, now, told) = (reader(&headers), node.now(), node.engine.ban_list());
-    let place_in_stream = if params.startup { None } else { node.readers.place(&who) };
-    let changes = place_in_stream.map_or_else(|| told.held(now), |number| told.since(number, now));
+    let place = stream_place(&node)?;
+    let (client, now, bans) = (client(stream, headers), node.now(), node.engine.ban_list());
+    let position = if is_startup { None } else { node.positions.position(&client) };
+    let changes = position.map_or_else(|| bans.held(now), |number| bans.since(number, now));
     let node = Arc::clone(&node);
-    let mut telling = BanStream {
+    let mut stream = BanStream {
         node,
-        params,
+        form,
         now,
-        who,
+        client,
         changes,
         is_begun: false,
         is_first: true,
@@ -235,20 +198,65 @@ pub(super) async fn stream(
         _place: place,
     };
     // What fits into one page has a length.
-    let first = telling.next().unwrap_or_default();
-    let body = if telling.is_over {
+    let first = stream.next().unwrap_or_default();
+    let body = if stream.is_over {
         Body::from(first)
     } else {
-        let rest = unfold(telling, async |mut telling| telling.next().map(|page| (page, telling)));
+        let rest = unfold(stream, async |mut stream| stream.next().map(|page| (page, stream)));
         Body::from_stream(once(ready(first)).chain(rest).map(Ok::<_, Infallible>))
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
+/// Which changes.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct BanStreamParams {
+    /// Everything, and not only what has changed.
+    #[serde(default)]
+    startup: bool,
+    /// Only bans of this type, such as `ban`.
+    #[serde(rename = "type")]
+    decision: Option<String>,
+    /// Only the labels of this name.
+    label: Option<String>,
+    /// Only of this pipeline.
+    pipeline: Option<String>,
+}
+
+/// Changes of the ban list, for the description of the interface: they are never in memory whole.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "it is written page by page")]
+pub(super) struct BanUpdates {
+    /// Bans that hold from now on.
+    new: Vec<BanEntry>,
+    /// Bans that hold no longer.
+    deleted: Vec<BanEntry>,
+}
+
+/// Changes of the ban list since the same client last asked.
+#[utoipa::path(
+    get,
+    path = "/v1/bans/stream",
+    tag = "enforce",
+    operation_id = "bans_stream",
+    params(BanStreamParams),
+    responses((status = 200, description = "What has changed", body = BanUpdates), ProblemResponses),
+)]
+pub(super) async fn stream(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<BanStreamParams>,
+    headers: HeaderMap,
+) -> Result<Response, HttpFailure> {
+    let BanStreamParams { startup, decision, label, pipeline } = params;
+    changes(node, "bans", BanFilter { decision, label, pipeline }, startup, &headers)
+}
+
 /// A place for a list that may be long and that a client may take slowly.
-fn feed_place(node: &Node) -> Result<OwnedSemaphorePermit, HttpFailure> {
+fn stream_place(node: &Node) -> Result<OwnedSemaphorePermit, HttpFailure> {
     Arc::clone(&node.feeds).try_acquire_owned().map_err(|_| {
-        OVERLOADED.failure("too many lists of decisions are on their way").help("try again a little later")
+        OVERLOADED.failure("too many lists of bans are being sent").help("try again a little later")
     })
 }
 
@@ -256,10 +264,10 @@ fn feed_place(node: &Node) -> Result<OwnedSemaphorePermit, HttpFailure> {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ListParams {
-    /// Only decisions of this type, such as `ban`.
+pub(super) struct BanListParams {
+    /// Only bans of this type, such as `ban`.
     #[serde(rename = "type")]
-    kind: Option<String>,
+    decision: Option<String>,
     /// Only the labels of this name.
     label: Option<String>,
     /// Only of this pipeline.
@@ -269,9 +277,10 @@ pub(super) struct ListParams {
 /// The addresses and networks that have a label, one a line, for `ipset`, nginx's `geo` and the like.
 #[utoipa::path(
     get,
-    path = "/v1/decisions/ips",
+    path = "/v1/bans/ips",
     tag = "enforce",
-    params(ListParams),
+    operation_id = "bans_ips",
+    params(BanListParams),
     responses(
         (status = 200, description = "One address or network a line", body = String, content_type = "text/plain"),
         ProblemResponses,
@@ -279,11 +288,13 @@ pub(super) struct ListParams {
 )]
 pub(super) async fn ips(
     State(node): State<Arc<Node>>,
-    QueryParams(params): QueryParams<ListParams>,
+    QueryParams(params): QueryParams<BanListParams>,
 ) -> Result<Response, HttpFailure> {
-    let place = feed_place(&node)?;
+    let place = stream_place(&node)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| addresses(engine.ban_list(), &params, now, is_over);
+    let BanListParams { decision, label, pipeline } = params;
+    let filter = BanFilter { decision, label, pipeline };
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| addresses(engine.ban_list(), &filter, now, is_over);
     let values = node.scans.run(node.timeout() / 2, work).await?;
     let mut values = values.into_iter();
     let first = lines(&mut values);
@@ -311,84 +322,78 @@ fn lines(values: &mut impl Iterator<Item = Arc<str>>) -> String {
 
 /// The addresses and networks that are wanted, in order, each once.
 fn addresses(
-    register: &BanList,
-    params: &ListParams,
+    bans: &BanList,
+    filter: &BanFilter,
     now: Time,
     is_over: &(dyn Fn() -> bool + Sync),
 ) -> Vec<Arc<str>> {
-    let fits = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|wanted| wanted == own);
-    let mut rest = register.held(now).new;
+    let mut rest = bans.held(now).new;
     let mut values = Vec::new();
     while rest.is_some() && !is_over() {
-        let page = register.page(&mut rest, now).into_iter();
-        let wanted = page.filter(|told| {
-            let source = &told.source;
-            told.scope != BanScope::Other
-                && fits(&params.kind, &source.decision)
-                && fits(&params.label, &source.label)
-                && fits(&params.pipeline, &source.pipeline)
-        });
-        values.extend(wanted.map(|told| told.value));
+        let page = bans.page(&mut rest, now).into_iter();
+        let wanted = page.filter(|ban| ban.scope != BanScope::Other && filter.takes(ban));
+        values.extend(wanted.map(|ban| ban.value));
     }
     values.sort_unstable();
     values.dedup();
     values
 }
 
-/// Whose decisions.
+/// Which bans.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct LookupParams {
+pub(super) struct BanLookupParams {
     /// An address.
     ip: Option<String>,
-    /// A network, as it was told.
-    range: Option<String>,
-    /// Any value, as it was told.
+    /// Any value, as the list has it.
     value: Option<String>,
-    /// Only of this scope: `ip`, `range`, or a kind's name.
-    scope: Option<String>,
-    /// Only of this type, such as `ban`.
+    /// Only bans of this type, such as `ban`.
     #[serde(rename = "type")]
-    kind: Option<String>,
+    decision: Option<String>,
+    /// Only the labels of this name.
+    label: Option<String>,
+    /// Only of this pipeline.
+    pipeline: Option<String>,
 }
 
-/// The decisions on a value, those on networks that an address is in included; `null` where there are none, as bouncers
-/// in live mode expect.
+/// Returns the bans on an address and the networks that it is in, or else on a value; `None` if neither is named.
+pub(super) fn held(
+    bans: &BanList,
+    ip: Option<&str>,
+    value: Option<&str>,
+    now: Time,
+) -> Result<Option<Vec<Ban>>, HttpFailure> {
+    let Some(ip) = ip else { return Ok(value.map(|value| bans.of_value(value, now))) };
+    let address = ip.parse::<IpAddr>();
+    let address =
+        address.map_err(|_| INVALID_PARAMETER.failure(format!("ip: `{}` is no address", shown(ip))))?;
+    Ok(Some(bans.of_address(address, now)))
+}
+
+/// The bans on a value, those on networks that an address is in included.
 #[utoipa::path(
     get,
-    path = "/v1/decisions",
+    path = "/v1/bans",
     tag = "enforce",
-    operation_id = "decisions_lookup",
-    params(LookupParams),
-    responses((status = 200, description = "Decisions that hold", body = Option<Vec<BouncerDecision>>), ProblemResponses),
+    operation_id = "bans",
+    params(BanLookupParams),
+    responses((status = 200, description = "Bans that hold", body = Vec<BanEntry>), ProblemResponses),
 )]
 pub(super) async fn lookup(
     State(node): State<Arc<Node>>,
-    QueryParams(params): QueryParams<LookupParams>,
-) -> Result<Json<Option<Vec<BouncerDecision>>>, HttpFailure> {
-    let ip = params.ip.as_deref().map(|ip| {
-        let parsed = ip.parse::<IpAddr>();
-        parsed.map_err(|_| INVALID_PARAMETER.failure(format!("ip: `{}` is no address", shown(ip))))
-    });
-    let (ip, now, register) = (ip.transpose()?, node.now(), node.engine.ban_list());
-    let told = match (ip, params.range.as_ref().or(params.value.as_ref())) {
-        (Some(ip), _) => register.of_address(ip, now),
-        (None, Some(value)) => register.of_value(value, now),
-        (None, None) => {
-            return Err(INVALID_PARAMETER
-                .failure("ip: missing, and `range` and `value` too")
-                .help("/v1/decisions/stream?startup=true tells all decisions"));
-        }
-    };
-    let fits = |told: &Ban| {
-        [&params.range, &params.value].into_iter().flatten().all(|value| **value == *told.value)
-            && params.scope.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(scope(told)))
-            && params.kind.as_ref().is_none_or(|wanted| *wanted == told.source.decision)
-    };
-    let found: Vec<BouncerDecision> =
-        told.iter().filter(|told| fits(told)).map(|told| BouncerDecision::of(told, now)).collect();
-    Ok(Json((!found.is_empty()).then_some(found)))
+    QueryParams(params): QueryParams<BanLookupParams>,
+) -> Result<Json<Vec<BanEntry>>, HttpFailure> {
+    let BanLookupParams { ip, value, decision, label, pipeline } = params;
+    let now = node.now();
+    let found = held(node.engine.ban_list(), ip.as_deref(), value.as_deref(), now)?.ok_or_else(|| {
+        INVALID_PARAMETER
+            .failure("ip: missing, and `value` too")
+            .help("/v1/bans/stream?startup=true lists all bans")
+    })?;
+    let filter = BanFilter { decision, label, pipeline };
+    let found = found.iter().filter(|ban| value.as_ref().is_none_or(|value| **value == *ban.value));
+    Ok(Json(found.filter_map(|ban| filter.item(ban, now)).collect()))
 }
 
 /// A label for the key of a value.
@@ -413,15 +418,16 @@ pub(super) struct LabelRequest {
 pub(super) struct LabelOutcome {
     /// Until when it holds.
     until: Timestamp,
-    /// The value as enforcement points are told it.
+    /// The value as enforcement points get it.
     value: String,
 }
 
-/// Puts a label on a key by hand: rules see it, and enforcement points are told.
+/// Puts a label on a key by hand: rules see it, and enforcement points get it.
 #[utoipa::path(
     post,
-    path = "/v1/decisions",
+    path = "/v1/bans",
     tag = "enforce",
+    operation_id = "ban",
     request_body = LabelRequest,
     responses((status = 200, description = "It holds", body = LabelOutcome), ProblemResponses),
 )]
@@ -449,24 +455,25 @@ pub(super) async fn label(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LiftParams {
-    /// The address, network or other piece, as it was told.
+    /// The address, network or other piece, as the list has it.
     value: String,
 }
 
 /// What was taken off.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LiftOutcome {
-    /// How many decisions; bouncers are told with their next question.
+    /// How many bans; enforcement points get it when they next ask.
     lifted: usize,
 }
 
 /// Takes a value off the ban list: its labels with a `decision` end now, for enforcement points and rules.
 #[utoipa::path(
     delete,
-    path = "/v1/decisions",
+    path = "/v1/bans",
     tag = "enforce",
+    operation_id = "lift_bans",
     params(LiftParams),
-    responses((status = 200, description = "How many decisions were taken back", body = LiftOutcome), ProblemResponses),
+    responses((status = 200, description = "How many bans were lifted", body = LiftOutcome), ProblemResponses),
 )]
 pub(super) async fn lift(
     State(node): State<Arc<Node>>,
@@ -481,16 +488,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_are_bounded() {
-        let readers = BouncerPositions::default();
-        for who in 0..=READERS_MAX as u64 {
-            let mut id = [0; 32];
-            id[..8].copy_from_slice(&who.to_le_bytes());
-            readers.keep(id, who);
+    fn positions_are_bounded() {
+        let positions = StreamPositions::default();
+        let named = |number: u64| *number.to_le_bytes().repeat(4).first_chunk().unwrap();
+        for number in 0..=POSITIONS_MAX as u64 {
+            positions.keep(named(number), number);
         }
-        assert_eq!(readers.place(&[0; 32]), None, "the one that was furthest behind is forgotten");
-        let mut last = [0; 32];
-        last[..8].copy_from_slice(&(READERS_MAX as u64).to_le_bytes());
-        assert_eq!(readers.place(&last), Some(READERS_MAX as u64));
+        assert_eq!(positions.position(&named(0)), None, "the one that was furthest behind is forgotten");
+        let last = POSITIONS_MAX as u64;
+        assert_eq!(positions.position(&named(last)), Some(last));
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
+mod crowdsec;
 pub(crate) mod events;
 mod feedback;
 pub(crate) mod forward_auth;
@@ -79,6 +80,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))
         .routes(routes!(bans::ips))
+        .routes(routes!(crowdsec::lookup))
+        .routes(routes!(crowdsec::stream))
         .routes(routes!(feedback::feedback))
         .routes(routes!(feedback::feedback_batch))
         .routes(routes!(feedback::learn))

@@ -116,11 +116,13 @@ POST /v1/batch/decide     decide on many in columns
 POST /v1/observe          only count one event
 POST /v1/peek             only look up what is known of one event's keys
 GET  /v1/decisions/{id}   explain a past decision
-GET  /v1/decisions        what enforcement points are told of a value: ?ip=
-GET  /v1/decisions/stream what has changed of that, as CrowdSec's bouncers poll it: ?startup=true
-GET  /v1/decisions/ips    the addresses of that, one a line
-POST /v1/decisions        put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
-DELETE /v1/decisions      have enforcement points let go of a value: ?value=
+GET  /v1/bans             the bans on a value: ?ip=
+GET  /v1/bans/stream      changes of the ban list since you last asked: ?startup=true
+GET  /v1/bans/ips         the addresses on the ban list, one a line
+POST /v1/bans             put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
+DELETE /v1/bans           lift the bans on a value: ?value=
+GET  /crowdsec/v1/decisions         the bans on a value, as CrowdSec's bouncers ask in live mode: ?ip=
+GET  /crowdsec/v1/decisions/stream  changes of the ban list, as they poll them: ?startup=true
 POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
 POST /v1/feedback/batch   the same of many, one a line: application/x-ndjson
 POST /v1/learn            say something about an event that was not decided here: ?class=

@@ -1,11 +1,11 @@
 //! A real server on a free port of the loopback address, with a data directory of its own, asked by a plain client.
 
 mod auth;
+mod bans;
 mod batch;
 mod clients;
 mod clock;
 mod decide;
-mod decisions;
 mod envoy;
 mod forward;
 mod grpc;

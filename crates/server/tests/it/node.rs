@@ -3,17 +3,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 40] = [
-    ("delete", "/v1/decisions"),
+pub(crate) const ROUTES: [(&str, &str); 42] = [
+    ("delete", "/v1/bans"),
     ("get", "/"),
+    ("get", "/crowdsec/v1/decisions"),
+    ("get", "/crowdsec/v1/decisions/stream"),
     ("get", "/healthz"),
     ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
     ("get", "/v1/auth/{name}"),
-    ("get", "/v1/decisions"),
-    ("get", "/v1/decisions/ips"),
-    ("get", "/v1/decisions/stream"),
+    ("get", "/v1/bans"),
+    ("get", "/v1/bans/ips"),
+    ("get", "/v1/bans/stream"),
     ("get", "/v1/decisions/{id}"),
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
@@ -22,11 +24,11 @@ pub(crate) const ROUTES: [(&str, &str); 40] = [
     ("get", "/v1/rules/comparison"),
     ("get", "/v1/timeline"),
     ("get", "/v1/top"),
+    ("post", "/v1/bans"),
     ("post", "/v1/batch/decide"),
     ("post", "/v1/batch/observe"),
     ("post", "/v1/decide"),
     ("post", "/v1/decide/batch"),
-    ("post", "/v1/decisions"),
     ("post", "/v1/feedback"),
     ("post", "/v1/feedback/batch"),
     ("post", "/v1/learn"),

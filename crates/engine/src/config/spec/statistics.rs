@@ -183,7 +183,7 @@ pub(super) const LABEL: Section = Section {
             "decision",
             SettingType::Name,
             None,
-            "Puts keys that have it on the ban list, as a decision such as `ban` or `captcha`, which enforcement points poll at `/v1/decisions/stream`. The piece is kept in the data directory until the label ends",
+            "Puts keys that have it on the ban list, as a decision such as `ban` or `captcha`, which enforcement points poll at `/v1/bans/stream`. The piece is kept in the data directory until the label ends",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Meaning for a key, for people"),
     ],

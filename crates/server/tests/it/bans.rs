@@ -1,5 +1,6 @@
-//! What enforcement points are told, as they ask for it.
+//! The ban list over HTTP: looked up, streamed, listed, put on and lifted, and as CrowdSec's bouncers read it.
 
+use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -62,7 +63,7 @@ fn values(told: &Value) -> Vec<&str> {
 
 fn label(server: &Running, kind: &str, label: &str, value: &str) {
     let body = json!({"kind": kind, "label": label, "value": value, "for": "2h"}).to_string();
-    let answer = server.post("/v1/decisions", &[JSON], &body);
+    let answer = server.post("/v1/bans", &[JSON], &body);
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
@@ -72,7 +73,8 @@ fn who_polls_is_told_what_has_changed() {
     with_labels(&[], |server| {
         let agents = ["User-Agent: crowdsec-firewall-bouncer/v0.0.34", "User-Agent: another"];
         let ask = |agent: usize, query: &str| {
-            let answer = server.ask("GET", &format!("/v1/decisions/stream{query}"), &[agents[agent]], b"");
+            let answer =
+                server.ask("GET", &format!("/crowdsec/v1/decisions/stream{query}"), &[agents[agent]], b"");
             assert_eq!(answer.status, 200, "{}", answer.body);
             answer.json()
         };
@@ -92,13 +94,39 @@ fn who_polls_is_told_what_has_changed() {
         label(server, "net", "shady", "198.51.100.0/24");
         assert_eq!(values(&ask(0, "?scopes=range")["new"]), ["198.51.100.0/24"]);
         assert_eq!(values(&ask(1, "?scenarios_not_containing=shady")["new"]), Vec::<&str>::new());
-        let lifted = server.ask("DELETE", "/v1/decisions?value=192.0.2.7", &[], b"").json();
+        let lifted = server.ask("DELETE", "/v1/bans?value=192.0.2.7", &[], b"").json();
         assert_eq!(lifted, json!({"lifted": 1}));
         let told = ask(0, "");
         assert_eq!((values(&told["deleted"]), &told["new"]), (vec!["192.0.2.7"], &json!([])));
         // One that has not asked yet, or whose place was forgotten, is told everything.
-        let anew = server.ask("GET", "/v1/decisions/stream", &["User-Agent: new"], b"").json();
+        let anew = server.ask("GET", "/crowdsec/v1/decisions/stream", &["User-Agent: new"], b"").json();
         assert_eq!(values(&anew["new"]), ["198.51.100.0/24"]);
+    });
+}
+
+/// The two forms of the stream have each their own position.
+#[test]
+fn changes_are_streamed() {
+    with_labels(&[], |server| {
+        let ask = |query: &str| {
+            let answer = server.get(&format!("/v1/bans/stream{query}"));
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            answer.json()
+        };
+        let nothing = json!({"new": [], "deleted": []});
+        assert_eq!(ask(""), nothing);
+        label(server, "ip", "scanner", "192.0.2.9");
+        assert_eq!(values(&server.get("/crowdsec/v1/decisions/stream").json()["new"]), ["192.0.2.9"]);
+        let ban = json!({
+            "id": 1, "pipeline": "web", "label": "scanner", "type": "ban", "kind": "ip",
+            "value": "192.0.2.9", "by": "API", "until": "2026-05-17T12:00:00Z",
+        });
+        assert_eq!(ask(""), json!({"new": [ban], "deleted": []}));
+        assert_eq!(ask(""), nothing);
+        assert_eq!(ask("?startup=true&type=captcha"), nothing);
+        assert_eq!(ask("?startup=true&label=scanner")["new"], json!([ban]));
+        server.ask("DELETE", "/v1/bans?value=192.0.2.9", &[], b"");
+        assert_eq!(values(&ask("")["deleted"]), ["192.0.2.9"]);
     });
 }
 
@@ -115,7 +143,7 @@ fn what_is_lifted_rules_do_not_see_any_more() {
         assert!(!is_known("10:00:00"));
         label(server, "ip", "scanner", "192.0.2.9");
         assert!(is_known("10:00:00"));
-        let lift = || server.ask("DELETE", "/v1/decisions?value=192.0.2.9", &[], b"").json();
+        let lift = || server.ask("DELETE", "/v1/bans?value=192.0.2.9", &[], b"").json();
         assert_eq!(lift(), json!({"lifted": 1}));
         assert!(!is_known("10:00:00"));
         assert!(!is_known("09:59:30"), "marks go by arrival, whatever an event says of its time");
@@ -131,28 +159,32 @@ fn addresses_are_listed_and_looked_up() {
         label(server, "ip", "scanner", "192.0.2.9");
         label(server, "ip", "scanner", "2001:db8::9");
         label(server, "net", "shady", "198.51.100.0/24");
-        let answer = server.get("/v1/decisions/ips");
+        let answer = server.get("/v1/bans/ips");
         assert_eq!(answer.header("content-type"), Some("text/plain; charset=utf-8"));
         assert_eq!(answer.body, "192.0.2.9\n198.51.100.0/24\n2001:db8::9\n");
-        assert_eq!(server.get("/v1/decisions/ips?type=captcha").body, "198.51.100.0/24\n");
+        assert_eq!(server.get("/v1/bans/ips?type=captcha").body, "198.51.100.0/24\n");
+        assert_eq!(server.get("/v1/bans/ips?label=scanner&pipeline=web").body, "192.0.2.9\n2001:db8::9\n");
+        let found = server.get("/v1/bans?ip=198.51.100.77").json();
         assert_eq!(
-            server.get("/v1/decisions/ips?label=scanner&pipeline=web").body,
-            "192.0.2.9\n2001:db8::9\n"
+            found,
+            json!([{
+                "id": 3, "pipeline": "web", "label": "shady", "type": "captcha", "kind": "net",
+                "value": "198.51.100.0/24", "by": "API", "until": "2026-05-17T12:00:00Z",
+            }])
         );
-        let found = server.get("/v1/decisions?ip=198.51.100.77").json();
+        assert_eq!(server.get("/v1/bans?value=198.51.100.0/24").json(), found);
+        assert_eq!(server.get("/v1/bans?value=198.51.100.0/24&type=ban").json(), json!([]));
+        assert_eq!(server.get("/v1/bans?ip=203.0.113.1").json(), json!([]));
+        let found = server.get("/crowdsec/v1/decisions?ip=198.51.100.77").json();
         assert_eq!((values(&found), &found[0]["scope"]), (vec!["198.51.100.0/24"], &json!("Range")));
-        assert_eq!(server.get("/v1/decisions?ip=203.0.113.1").json(), Value::Null);
-        check_problem(&server.get("/v1/decisions?ip=x"), 400, "invalid-parameter", "no address");
+        assert_eq!(server.get("/crowdsec/v1/decisions?ip=203.0.113.1").json(), Value::Null);
+        check_problem(&server.get("/crowdsec/v1/decisions"), 400, "invalid-parameter", "ip: missing");
+        check_problem(&server.get("/v1/bans?ip=x"), 400, "invalid-parameter", "no address");
         // Rules see what was labelled by hand.
         let bad = json!({"kind": "ip", "label": "noted", "value": "192.0.2.9", "for": "1h"}).to_string();
-        check_problem(
-            &server.post("/v1/decisions", &[JSON], &bad),
-            400,
-            "invalid-parameter",
-            "no `decision`",
-        );
+        check_problem(&server.post("/v1/bans", &[JSON], &bad), 400, "invalid-parameter", "no `decision`");
         let bad = json!({"kind": "ip", "label": "scaner", "value": "192.0.2.9", "for": "1h"}).to_string();
-        check_problem(&server.post("/v1/decisions", &[JSON], &bad), 400, "unknown-name", "no label `scaner`");
+        check_problem(&server.post("/v1/bans", &[JSON], &bad), 400, "unknown-name", "no label `scaner`");
     });
 }
 
@@ -171,15 +203,18 @@ fn networks_hold_for_their_addresses() {
         };
         assert!(!is_known("198.51.100.77"));
         let body = json!({"kind": "ip", "label": "scanner", "value": "198.51.100.9/24", "for": "2h"});
-        let answer = server.post("/v1/decisions", &[JSON], &body.to_string()).json();
+        let answer = server.post("/v1/bans", &[JSON], &body.to_string()).json();
         assert_eq!(answer["value"], "198.51.100.0/24");
         assert!(is_known("198.51.100.77") && !is_known("198.51.101.77"));
-        let found = server.get("/v1/decisions?ip=198.51.100.77").json();
+        let found = server.get("/crowdsec/v1/decisions?ip=198.51.100.77").json();
         assert_eq!((values(&found), &found[0]["scope"]), (vec!["198.51.100.0/24"], &json!("Range")));
-        assert_eq!(values(&server.get("/v1/decisions?range=198.51.100.0/24").json()), ["198.51.100.0/24"]);
+        assert_eq!(
+            values(&server.get("/crowdsec/v1/decisions?range=198.51.100.0/24").json()),
+            ["198.51.100.0/24"]
+        );
         label(server, "ip", "scanner", "2001:db8:7::/48");
         assert!(is_known("2001:db8:7::1") && !is_known("2001:db8:8::1"));
-        let lifted = server.ask("DELETE", "/v1/decisions?value=198.51.100.0/24", &[], b"").json();
+        let lifted = server.ask("DELETE", "/v1/bans?value=198.51.100.0/24", &[], b"").json();
         assert_eq!((lifted, is_known("198.51.100.77")), (json!({"lifted": 1}), false));
     });
 }
@@ -189,7 +224,7 @@ fn values_are_checked_against_their_kind() {
     with_labels(&[], |server| {
         let check = |kind: &str, label: &str, value: &str, detail: &str| {
             let body = json!({"kind": kind, "label": label, "value": value, "for": "2h"}).to_string();
-            check_problem(&server.post("/v1/decisions", &[JSON], &body), 400, "invalid-parameter", detail);
+            check_problem(&server.post("/v1/bans", &[JSON], &body), 400, "invalid-parameter", detail);
         };
         check("ip", "scanner", "not an address", "`not an address` is no address");
         check("ip", "scanner", "198.51.100.0/99", "is no address");
@@ -197,14 +232,14 @@ fn values_are_checked_against_their_kind() {
             check("ip", "scanner", own, "address of this machine itself");
         }
         check("net", "shady", "127.0.0.0/24", "address of this machine itself");
-        check_problem(&server.get("/v1/decisions"), 400, "invalid-parameter", "ip: missing");
-        assert_eq!(server.get("/v1/decisions/ips").body, "");
+        check_problem(&server.get("/v1/bans"), 400, "invalid-parameter", "ip: missing");
+        assert_eq!(server.get("/v1/bans/ips").body, "");
     });
 }
 
-/// More than one page of decisions, of which each is told once.
+/// More than one page of bans, of which each is sent once.
 #[test]
-fn many_decisions_are_told_page_by_page() {
+fn many_bans_are_sent_page_by_page() {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let line = |number: u32| {
@@ -221,18 +256,18 @@ fn many_decisions_are_told_page_by_page() {
     let running = start(&directory, &[]);
     let all = |query: &str| {
         // The harness reads no chunks: HTTP/1.0 has none.
-        let head = format!("GET /v1/decisions/{query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        let head = format!("GET /{query} HTTP/1.0\r\nHost: localhost\r\n\r\n");
         let mut stream = running.connect();
         std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
         crate::harness::answer(&mut stream)
     };
-    let told = all("stream?startup=true").json();
+    let told = all("crowdsec/v1/decisions/stream?startup=true").json();
     let values: std::collections::BTreeSet<&str> = values(&told["new"]).into_iter().collect();
     assert_eq!((values.len(), told["deleted"].as_array().unwrap().len()), (2500, 0));
-    assert_eq!(all("stream").json(), json!({"new": [], "deleted": []}));
-    assert_eq!(all("ips").body.lines().count(), 2500);
-    assert_eq!(running.get("/v1/decisions?ip=10.0.9.195").json()[0]["value"], "10.0.9.195");
-    assert_eq!(running.get("/v1/decisions?ip=10.0.9.196").json(), Value::Null);
+    assert_eq!(all("crowdsec/v1/decisions/stream").json(), json!({"new": [], "deleted": []}));
+    assert_eq!(all("v1/bans/ips").body.lines().count(), 2500);
+    assert_eq!(running.get("/v1/bans?ip=10.0.9.195").json()[0]["value"], "10.0.9.195");
+    assert_eq!(running.get("/crowdsec/v1/decisions?ip=10.0.9.196").json(), Value::Null);
     running.stop();
 }
 
@@ -244,15 +279,16 @@ fn a_restart_tells_the_same() {
     label(&running, "ip", "scanner", "192.0.2.9");
     running.stop();
     let running = start(&directory, &[]);
-    assert_eq!(running.get("/v1/decisions/ips").body, "192.0.2.9\n");
+    assert_eq!(running.get("/v1/bans/ips").body, "192.0.2.9\n");
     running.stop();
 }
 
 #[test]
 fn bouncers_show_their_key() {
     with_labels(&[("server.tokens", "[\"secret-of-bouncers\"]")], |server| {
-        let ask =
-            |header: &str| server.ask("GET", "/v1/decisions/stream?startup=true", &[header], b"").status;
+        let ask = |header: &str| {
+            server.ask("GET", "/crowdsec/v1/decisions/stream?startup=true", &[header], b"").status
+        };
         assert_eq!(ask("X-Api-Key: secret-of-bouncers"), 200);
         assert_eq!(ask("X-Api-Key: another"), 403);
         assert_eq!(ask("Accept: */*"), 401);
@@ -269,8 +305,7 @@ impl Drop for Ends {
     }
 }
 
-fn bouncer() -> Option<PathBuf> {
-    let name = "crowdsec-custom-bouncer";
+fn bouncer(name: &str) -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mail-clients/usr/bin").join(name);
     let found = [Path::new("/usr/bin").join(name), unpacked].into_iter().find(|path| path.exists());
     if found.is_none() {
@@ -279,10 +314,16 @@ fn bouncer() -> Option<PathBuf> {
     found
 }
 
+fn run(bouncer: &Path, config: &Path) -> Ends {
+    let mut command = Command::new(bouncer);
+    command.arg("-c").arg(config).stdout(Stdio::null()).stderr(Stdio::null());
+    Ends(command.spawn().unwrap())
+}
+
 /// CrowdSec's own bouncer, which runs a program for each decision.
 #[test]
 fn a_real_bouncer_enforces_them() {
-    let Some(program) = bouncer() else { return };
+    let Some(program) = bouncer("crowdsec-custom-bouncer") else { return };
     with_labels(&[("server.tokens", "[\"secret-of-bouncers\"]")], |server| {
         let parent = tempfile::tempdir().unwrap();
         let (script, done) = (parent.path().join("script"), parent.path().join("done"));
@@ -290,26 +331,18 @@ fn a_real_bouncer_enforces_them() {
         std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
         let token = "Authorization: Bearer secret-of-bouncers";
         let body = json!({"kind": "ip", "label": "scanner", "value": "192.0.2.9", "for": "2h"}).to_string();
-        assert_eq!(server.post("/v1/decisions", &[JSON, token], &body).status, 200);
+        assert_eq!(server.post("/v1/bans", &[JSON, token], &body).status, 200);
         let config = parent.path().join("bouncer.yaml");
         let text = format!(
             "bin_path: {}\nfeed_via_stdin: false\ntotal_retries: 0\npiddir: {1}\nupdate_frequency: 1s\n\
              cache_retention_duration: 1s\ndaemonize: false\nlog_mode: file\nlog_dir: {1}/\nlog_level: info\n\
-             api_url: http://{2}/\napi_key: secret-of-bouncers\nprometheus:\n  enabled: false\n",
+             api_url: http://{2}/crowdsec/\napi_key: secret-of-bouncers\nprometheus:\n  enabled: false\n",
             script.display(),
             parent.path().display(),
             server.address
         );
         std::fs::write(&config, text).unwrap();
-        let _bouncer = Ends(
-            Command::new(program)
-                .arg("-c")
-                .arg(&config)
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap(),
-        );
+        let _bouncer = run(&program, &config);
         let wait = |line: &str| {
             let started = Instant::now();
             while !std::fs::read_to_string(&done).unwrap_or_default().lines().any(|own| own == line) {
@@ -322,7 +355,90 @@ fn a_real_bouncer_enforces_them() {
         wait("add 192.0.2.9");
         assert_eq!(server.post("/v1/decide", &[LOG, token], PROBE).status, 200);
         wait("add 192.0.2.7");
-        assert_eq!(server.ask("DELETE", "/v1/decisions?value=192.0.2.9", &[token], b"").status, 200);
+        assert_eq!(server.ask("DELETE", "/v1/bans?value=192.0.2.9", &[token], b"").status, 200);
         wait("del 192.0.2.9");
+    });
+}
+
+/// Set in the process that runs in a network namespace of its own.
+const NAMESPACE: &str = "TOLLHOUSE_TEST_NAMESPACE";
+/// Gives the namespace its loopback interface and two addresses beside it.
+const INTERFACES: &str = "ip link set lo up && ip address add 192.0.2.9/32 dev lo && \
+                          ip address add 192.0.2.10/32 dev lo && exec \"$0\" \"$@\"";
+
+/// CrowdSec's bouncer for nftables. Rules of the firewall belong to a network namespace, so the test runs itself in a new one.
+#[test]
+fn a_real_firewall_drops_packets() {
+    let Some(program) = bouncer("crowdsec-firewall-bouncer") else { return };
+    if std::env::var_os(NAMESPACE).is_some() {
+        return drop_packets(&program);
+    }
+    let unshare = |command: &[&str]| {
+        Command::new("unshare").args(["--map-root-user", "--net", "sh", "-c"]).args(command).output()
+    };
+    match unshare(&[INTERFACES, "true"]) {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            return println!(
+                "skipped: no network namespace: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Err(error) => return println!("skipped: no network namespace: unshare: {error}"),
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--net", "sh", "-c", INTERFACES]).arg(std::env::current_exe().unwrap());
+    command.args(["bans::a_real_firewall_drops_packets", "--exact", "--nocapture"]).env(NAMESPACE, "1");
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    for line in text(&output.stdout).lines().filter(|line| line.starts_with("skipped: ")) {
+        println!("{line}");
+    }
+}
+
+fn drop_packets(program: &Path) {
+    with_labels(&[("server.tokens", "[\"secret-of-bouncers\"]")], |server| {
+        let parent = tempfile::tempdir().unwrap();
+        let config = parent.path().join("bouncer.yaml");
+        let text = format!(
+            "mode: nftables\npid_dir: {0}/\nupdate_frequency: 1s\ndaemonize: false\nlog_mode: file\n\
+             log_dir: {0}/\nlog_level: info\napi_url: http://{1}/crowdsec/\napi_key: secret-of-bouncers\n\
+             deny_action: DROP\nsupported_decisions_types:\n  - ban\nblacklists_ipv4: bans\nblacklists_ipv6: bans6\n\
+             nftables:\n  ipv4:\n    enabled: true\n    set-only: false\n    table: crowdsec\n    chain: input\n  \
+             ipv6:\n    enabled: false\nprometheus:\n  enabled: false\n",
+            parent.path().display(),
+            server.address
+        );
+        std::fs::write(&config, text).unwrap();
+        let bouncer = run(program, &config);
+        let [receiver, banned, other] =
+            ["127.0.0.1:0", "192.0.2.9:0", "192.0.2.10:0"].map(|address| UdpSocket::bind(address).unwrap());
+        receiver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let to = receiver.local_addr().unwrap();
+        // A packet of the other address comes behind it, so nothing waits for one that was dropped.
+        let passes = || {
+            let from = || receiver.recv_from(&mut [0; 8]).unwrap().1.ip();
+            banned.send_to(b"packet", to).unwrap();
+            other.send_to(b"packet", to).unwrap();
+            from() == banned.local_addr().unwrap().ip() && from() == other.local_addr().unwrap().ip()
+        };
+        let wait = |expected: bool| {
+            let started = Instant::now();
+            while passes() != expected {
+                let log = std::fs::read_to_string(parent.path().join("crowdsec-firewall-bouncer.log"));
+                let log = log.unwrap_or_default();
+                assert!(started.elapsed() < Duration::from_secs(60), "{expected}; the bouncer's log: {log}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        assert!(passes());
+        let token = "Authorization: Bearer secret-of-bouncers";
+        let body = json!({"kind": "ip", "label": "scanner", "value": "192.0.2.9", "for": "2h"}).to_string();
+        assert_eq!(server.post("/v1/bans", &[JSON, token], &body).status, 200);
+        wait(false);
+        assert_eq!(server.ask("DELETE", "/v1/bans?value=192.0.2.9", &[token], b"").status, 200);
+        wait(true);
+        drop(bouncer);
     });
 }
