@@ -28,37 +28,17 @@
 //! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
 //! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
 
-mod admission;
 pub mod api;
 pub mod arrow;
 mod auth;
-mod auth_failures;
-mod clock;
-mod deadline;
-mod descriptors;
+mod core;
 mod dns;
-mod envoy;
-pub mod framing;
-pub mod grpc;
-mod guard;
-mod http;
-mod input;
-mod listener;
-mod load_shedding;
-pub mod mail;
-mod metrics;
-mod node;
-mod pace;
-mod problem;
-mod reading_pool;
-pub mod resp;
+pub mod protocol;
 mod server;
-mod shares;
-mod through;
-pub mod trusted_proxies;
-mod write_timeout;
 
-pub use auth::NameService;
-pub use clock::{Clock, ClockSource, STEADY, SystemClock};
-pub use descriptors::raise_file_limit;
-pub use server::{ServeError, Server, reload};
+pub use self::auth::NameService;
+pub use self::core::clock::{Clock, ClockSource, STEADY, SystemClock};
+pub use self::core::descriptors::raise_file_limit;
+pub use self::core::{framing, trusted_proxies};
+pub use self::protocol::grpc_transport::proto;
+pub use self::server::{ServeError, Server, reload};

@@ -27,17 +27,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::clock::Clock;
-use crate::descriptors::{self, ClientConnectionPermit, ClientConnections, DescriptorPermit};
-use crate::framing::{FramingFault, SharedFault, WatchedStream};
-use crate::guard::OTHER;
-use crate::http;
-use crate::http::forward_auth::PeerAddress;
-use crate::listener::{BoundListener, ShutdownSignal};
-use crate::load_shedding::{PausedStream, ReadPause};
-use crate::node::{Node, blocking};
-use crate::problem::INVALID_FRAMING;
-use crate::write_timeout::WriteTimeoutStream;
+use crate::core::clock::Clock;
+use crate::core::descriptors::{self, ClientConnectionPermit, ClientConnections, DescriptorPermit};
+use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
+use crate::core::listener::{BoundListener, ShutdownSignal};
+use crate::core::load_shedding::{PausedStream, ReadPause};
+use crate::core::node::{Node, blocking};
+use crate::core::problem::INVALID_FRAMING;
+use crate::core::write_timeout::WriteTimeoutStream;
+use crate::protocol::http;
+use crate::protocol::http::forward_auth::PeerAddress;
+use crate::protocol::http::guard::OTHER;
 
 /// Bytes of a request's head. What is larger is answered 431.
 const HEAD_BYTES_MAX: usize = 64 << 10;

@@ -30,12 +30,12 @@ use mail_auth::MessageAuthenticator;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
-use crate::deadline::Late;
+use crate::core::deadline::Late;
+use crate::core::metrics::DnsMetrics;
+use crate::core::node::Node;
+use crate::core::reading_pool::{self, ReadingPool};
 use crate::dns::{DnsCache, DnsCacheLimits, HickoryResolver};
-use crate::input::LookupMode;
-use crate::metrics::DnsMetrics;
-use crate::node::Node;
-use crate::reading_pool::{self, ReadingPool};
+use crate::protocol::input::LookupMode;
 use signature::{HashedMessage, SignatureOutcome};
 use spf::{SpfQuery, SpfResult};
 
@@ -241,7 +241,7 @@ impl NameService {
 
 impl Node {
     /// All that comes before statistics, lookups included: what every wire does with an event before it is decided. Reads
-    /// away from the threads that answer ([`pool`](crate::pool)), but for what is brief. Ends within the configured time
+    /// away from the threads that answer ([`reading_pool`]), but for what is brief. Ends within the configured time
     /// for name service; without resolvers it is [`engine::Engine::prepare`].
     ///
     /// # Errors
