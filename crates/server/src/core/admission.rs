@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
+use crate::core::blocking::blocking;
 use crate::core::deadline::Deadline;
-use crate::core::node::blocking;
 use crate::core::problem::{HttpFailure, OVERLOADED};
 
 /// Most that wait at one gate.

@@ -1,7 +1,7 @@
-//! Listeners of mail protocols and of others: sockets, who may connect, how many at once, and an end that breaks no message off.
+//! Listeners: sockets, who may connect, how many at once, and an end that breaks no message off.
 //!
-//! A listener hands every connection that it accepts to its protocol as a [`Stream`], with what a conversation has to
-//! know ([`Face`], [`Stop`]). A protocol ends a conversation between two messages once [`Stop`] says so.
+//! A listener hands every connection that it accepts to its protocol ([`ServeConnection`]) as a [`ListenerStream`]. A
+//! protocol ends a conversation between two messages once the [`ShutdownSignal`] says so.
 
 use std::io;
 use std::net::IpAddr;
@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use engine::{Endpoint, ListenerPlan, Protocol};
+use engine::{Endpoint, EngineError, ListenerPlan, Protocol};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
@@ -19,13 +21,41 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::core::descriptors::{ClientConnectionPermit, ClientConnections};
+use crate::core::listener_context::ListenerContext;
 use crate::core::node::Node;
 use crate::core::write_timeout::WriteTimeoutStream;
-use crate::protocol::envoy;
-use crate::protocol::grpc;
-use crate::protocol::mail::{self, ListenerContext};
-use crate::protocol::resp;
-use crate::server::{ACCEPT_PAUSE, ConnectionGuard, ServeError};
+
+/// Time before accepting is tried again when the system has no descriptors left.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a server cannot start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {listen}: {error}{}", mend(.error))]
+    Listen {
+        /// The address.
+        listen: Endpoint,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// Not everything could be written at the end.
+    #[error("not everything could be written: {0}")]
+    Close(#[from] EngineError),
+}
+
+/// Returns what to do about an address that cannot be listened on.
+fn mend(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
+    match error.kind() {
+        AddrInUse => "; is another node running there?",
+        AddrNotAvailable => "; this machine has no such address",
+        PermissionDenied => {
+            "; ports below 1024 are the administrator's: take another, or give the program CAP_NET_BIND_SERVICE"
+        }
+        _ => "",
+    }
+}
 
 /// Says that the node is ending.
 #[derive(Clone, Debug)]
@@ -45,7 +75,13 @@ impl ShutdownSignal {
     }
 }
 
-/// A connection of a mail server. Writes to it fail once it has not read for the node's request time.
+/// A protocol's part of one listener: holds a conversation with a client to its end.
+pub(crate) type ServeConnection =
+    Box<dyn Fn(ListenerStream, ShutdownSignal) -> ConversationFuture + Send + Sync>;
+/// A conversation with a client, until it ends.
+pub(crate) type ConversationFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection of a listener. Writes to it fail once it has not read for the node's request time.
 pub(crate) type ListenerStream = WriteTimeoutStream<ListenerSocket>;
 
 /// A connection over either kind of socket.
@@ -147,11 +183,12 @@ impl BoundListener {
         (&self.plan.name, self.plan.protocol, &self.address)
     }
 
-    /// Accepts connections until the node ends, and then waits for the conversations that are under way. To be called
-    /// within the runtime.
+    /// Accepts connections until the node ends, and then waits for the conversations that are under way. What serves them
+    /// `open` makes. To be called within the runtime.
     pub(crate) fn serve(
         self,
         node: Arc<Node>,
+        open: impl FnOnce(Arc<ListenerContext>) -> ServeConnection,
         stop: ShutdownSignal,
     ) -> Result<impl Future<Output = ()>, ServeError> {
         let BoundListener { plan, address, listener, file } = self;
@@ -162,7 +199,25 @@ impl BoundListener {
         let listening = listening.map_err(|error| ServeError::Listen { listen: address.clone(), error })?;
         let (listener, protocol) = (plan.name.clone(), plan.protocol);
         tracing::info!(listener, %protocol, %address, pipeline = plan.pipeline, "listening");
-        Ok(accept(listening, file, Arc::new(ListenerContext::new(node, plan)), stop))
+        let context = Arc::new(ListenerContext::new(node, plan));
+        let serve = open(Arc::clone(&context));
+        Ok(accept(listening, file, context, serve, stop))
+    }
+}
+
+/// Counts a connection as long as it lives.
+pub(crate) struct ConnectionGuard(Gauge);
+
+impl ConnectionGuard {
+    pub(crate) fn new(gauge: Gauge) -> ConnectionGuard {
+        gauge.inc();
+        ConnectionGuard(gauge)
+    }
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
@@ -171,6 +226,7 @@ async fn accept(
     listening: AsyncListener,
     file: Option<SocketFile>,
     face: Arc<ListenerContext>,
+    serve: ServeConnection,
     stop: ShutdownSignal,
 ) {
     let room = Arc::new(Semaphore::new(face.plan.connections_max.min(Semaphore::MAX_PERMITS)));
@@ -193,15 +249,11 @@ async fn accept(
             Ok((socket, client)) => {
                 let Some(place) = admit(&face, &clients, client) else { continue };
                 let stream = WriteTimeoutStream::new(socket, face.node.timeout());
-                let (face, stop) = (Arc::clone(&face), stop.clone());
+                let open = ConnectionGuard::new(face.node.metrics.listener_connections(&face.plan.name));
+                let conversation = serve(stream, stop.clone());
                 conversations.spawn(async move {
-                    let _open = ConnectionGuard::new(face.node.metrics.listener_connections(&face.plan.name));
-                    match face.plan.protocol {
-                        Protocol::Resp => resp::converse(stream, face, stop).await,
-                        Protocol::Envoy => envoy::converse(stream, face, stop).await,
-                        Protocol::Grpc => grpc::converse(stream, face, stop).await,
-                        _ => mail::converse(stream, face, stop).await,
-                    }
+                    let _open = open;
+                    conversation.await;
                     drop((place, held));
                 });
             }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use auth::DnsMetrics;
 use engine::Engine;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -18,8 +19,6 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use stats::LedgerMetric;
-
-use crate::dns::DnsAnswer;
 
 /// The media type of [`Metrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -95,99 +94,6 @@ pub(crate) enum EnvoyResult {
 
 /// Most limits that metrics tell apart by the values of requests.
 const DETAILED_MAX: usize = 1000;
-
-/// Where an answer came from.
-#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
-pub(crate) enum DnsAnswerSource {
-    Cache,
-    /// A question that was under way already.
-    Flight,
-    Upstream,
-    /// One whose time was over.
-    Stale,
-    /// Nowhere: too many questions were under way.
-    Refused,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct DnsSourceLabel {
-    from: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OutcomeLabel {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ListLabel {
-    list: String,
-}
-
-/// What is counted about name service.
-#[derive(Clone, Debug)]
-pub(crate) struct DnsMetrics {
-    lookups: Family<DnsSourceLabel, Counter>,
-    queries: Family<OutcomeLabel, Histogram>,
-    /// Questions whose deadline came first.
-    pub(crate) timeouts: Counter,
-    /// Answers by which a DNS list refuses to serve us.
-    refusals: Family<ListLabel, Counter>,
-}
-
-impl Default for DnsMetrics {
-    fn default() -> DnsMetrics {
-        DnsMetrics {
-            lookups: Family::default(),
-            queries: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
-            timeouts: Counter::default(),
-            refusals: Family::default(),
-        }
-    }
-}
-
-impl DnsMetrics {
-    /// Counts a question.
-    pub(crate) fn lookup(&self, from: DnsAnswerSource) {
-        let from = match from {
-            DnsAnswerSource::Cache => "cache",
-            DnsAnswerSource::Flight => "flight",
-            DnsAnswerSource::Upstream => "upstream",
-            DnsAnswerSource::Stale => "stale",
-            DnsAnswerSource::Refused => "refused",
-        };
-        self.lookups.get_or_create(&DnsSourceLabel { from }).inc();
-    }
-
-    /// Counts what resolvers answered.
-    pub(crate) fn answered(&self, answer: &DnsAnswer, took: Duration) {
-        let outcome = match answer {
-            DnsAnswer::Found(_) => "found",
-            DnsAnswer::Nothing => "nothing",
-            DnsAnswer::NoName => "no-name",
-            DnsAnswer::Failed => "failed",
-            DnsAnswer::TimedOut => "timed-out",
-        };
-        self.queries.get_or_create(&OutcomeLabel { outcome }).observe(took.as_secs_f64());
-    }
-
-    /// Counts a list's refusal.
-    pub(crate) fn refused(&self, list: &str) {
-        self.refusals.get_or_create(&ListLabel { list: list.to_owned() }).inc();
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        let help =
-            "Questions for name service, by where the answer came from; `stale` ones stood in for another";
-        registry.register("tollhouse_dns_lookups", help, self.lookups.clone());
-        let help = "Time that resolvers took, in seconds, by what they answered";
-        registry.register("tollhouse_dns_query_seconds", help, self.queries.clone());
-        let help = "Questions whose deadline came before the answer";
-        registry.register("tollhouse_dns_timeouts", help, self.timeouts.clone());
-        let help = "Answers by which a DNS list refuses to serve this resolver";
-        registry.register("tollhouse_dnsbl_refusals", help, self.refusals.clone());
-    }
-}
 
 /// The server's counters.
 #[derive(Debug)]

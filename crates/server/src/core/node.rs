@@ -7,17 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::body::Bytes;
+use auth::MessageChecks;
+use axum::http::HeaderMap;
 use engine::{
     Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, ListenerPlan, Pipeline, PreparedEvent,
     ServerPlan,
 };
 use event::Time;
 use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
 
-use crate::auth::MessageChecks;
 use crate::core::admission::AdmissionQueue;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::clock::Clock;
@@ -28,20 +27,16 @@ use crate::core::pace::Pace;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
 use crate::core::reading_pool::ReadingPool;
 use crate::core::shares::{Caller, Share, Shares};
-use crate::protocol::http::bans::BouncerPositions;
+use crate::core::tokens::{Tokens, names_token};
 
 /// How many largest bodies may be in memory at once.
 const BODIES: u64 = 8;
 /// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
 const STREAMS_MAX: usize = 64;
 
-/// Lists of decisions that may be on their way at once.
-const FEEDS_MAX: usize = 16;
 /// Most copies of the data in [`SNAPSHOTS_IN`].
 const SNAPSHOTS_MAX: usize = 4;
 const SNAPSHOTS_IN: Duration = Duration::from_secs(60);
-/// Where the paths of batches begin, which have places of their own beside.
-const BATCHES: &str = "/v1/batch/";
 
 /// What a running server knows.
 pub(crate) struct Node {
@@ -53,8 +48,6 @@ pub(crate) struct Node {
     /// Its settings, as at the start.
     settings: ServerPlan,
     listeners: Vec<ListenerPlan>,
-    /// The description of the interface, as it is served.
-    pub(crate) openapi: Bytes,
     /// Places for requests.
     places: Shares,
     /// What those are told that find no place.
@@ -68,10 +61,6 @@ pub(crate) struct Node {
     pub(crate) pace: Pace,
     /// Free places for streams of batches.
     pub(crate) streams: Arc<Semaphore>,
-    /// Free places for lists of decisions.
-    pub(crate) feeds: Arc<Semaphore>,
-    /// How far enforcement points have read.
-    pub(crate) readers: BouncerPositions,
     /// Places for batches.
     pub(crate) batches: AdmissionQueue,
     /// Places for calls that go through all there is.
@@ -90,8 +79,7 @@ pub(crate) struct Node {
     pub(crate) reading: ReadingPool,
     /// When copies of the data were made last.
     snapshots: Mutex<VecDeque<Instant>>,
-    /// SHA-256 of the tokens, so that all are equally long.
-    tokens: Vec<[u8; 32]>,
+    tokens: Tokens,
     stopping: AtomicBool,
     /// When it was made.
     pub(crate) started: Instant,
@@ -106,7 +94,7 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    pub(crate) fn new(engine: Arc<Engine>, clock: Clock, openapi: Bytes) -> Node {
+    pub(crate) fn new(engine: Arc<Engine>, clock: Clock) -> Node {
         let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
         let metrics = ServerMetrics::new(&engine);
@@ -132,11 +120,9 @@ impl Node {
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            feeds: Arc::new(Semaphore::new(FEEDS_MAX)),
-            readers: BouncerPositions::default(),
             room: Arc::new(Shares::new(bodies)),
             pace: Pace::of(&plan),
-            tokens: plan.tokens.iter().map(|token| Sha256::digest(token).into()).collect(),
+            tokens: Tokens::new(plan.tokens.iter().map(String::as_str)),
             stopping: AtomicBool::new(false),
             started: Instant::now(),
             sessions: AtomicI64::new(1),
@@ -144,7 +130,6 @@ impl Node {
             listeners: engine.plan().node.listeners.clone(),
             engine,
             clock,
-            openapi,
         }
     }
 
@@ -162,17 +147,17 @@ impl Node {
         Duration::from_micros(self.plan().timeout.0.unsigned_abs())
     }
 
-    /// A place for a request, of which only the head is known.
+    /// A place for a request, of which only the head is known: a batch, or another one.
     ///
     /// # Errors
     /// What it is told if there is none.
-    pub(crate) fn admit(&self, path: &str, caller: Caller) -> Result<Share, Refusal> {
+    pub(crate) fn admit(&self, is_batch: bool, caller: Caller) -> Result<Share, Refusal> {
         let place = self.place(caller).ok_or_else(|| {
             self.metrics.refused.inc();
             self.crowded.clone()
         })?;
         // It will be thousands of events, which need not be read first.
-        if path.starts_with(BATCHES) && self.batches.is_crowded() {
+        if is_batch && self.batches.is_crowded() {
             return Err(self.queued.clone());
         }
         Ok(place)
@@ -186,6 +171,16 @@ impl Node {
     /// Room in memory for what requests bring.
     pub(crate) fn room(&self) -> &Arc<Shares> {
         &self.room
+    }
+
+    /// Room in memory for so many bytes of a body.
+    pub(crate) fn body_room(&self, caller: Caller, bytes: usize) -> Result<Share, HttpFailure> {
+        self.room.take(caller, bytes).ok_or_else(|| {
+            self.metrics.refused.inc();
+            OVERLOADED
+                .failure("the bodies being worked on are too large together")
+                .help("try again a little later")
+        })
     }
 
     /// Returns how many places for requests are free.
@@ -237,9 +232,21 @@ impl Node {
 
     /// Returns whether this is one of the tokens. Takes as long whichever it is, or none.
     pub(crate) fn is_token(&self, token: &[u8]) -> bool {
-        let digest: [u8; 32] = Sha256::digest(token).into();
-        let found = self.tokens.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&digest));
-        found.into()
+        self.tokens.contain(token)
+    }
+
+    /// Checks that a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
+    pub(crate) async fn check_token(
+        &self,
+        headers: &HeaderMap,
+        listener: &str,
+        client: Option<IpAddr>,
+    ) -> Result<(), HttpFailure> {
+        let checked = self.tokens.check(headers);
+        if checked.is_err() && names_token(headers) {
+            self.wrong_token(listener, client).await;
+        }
+        checked
     }
 
     /// Counts a wrong token or password that a client has named, and waits until it may be answered. To be called with
@@ -306,25 +313,5 @@ impl Node {
     /// No more requests are wanted.
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Does what blocks, or takes long, away from the threads that serve connections. A panic in it goes on in the
-/// caller.
-pub(crate) fn blocking<T, F>(work: F) -> impl Future<Output = T> + Send + use<T, F>
-where
-    T: Send + 'static,
-    F: FnOnce() -> T + Send + 'static,
-{
-    let task = tokio::task::spawn_blocking(work);
-    async {
-        match task.await {
-            Ok(done) => done,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // The runtime is going away and nobody waits for this.
-                Err(_) => std::future::pending().await,
-            },
-        }
     }
 }

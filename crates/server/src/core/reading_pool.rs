@@ -19,8 +19,8 @@ use content::budget::Cancellation;
 use event::{Event, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::core::blocking::blocking;
 use crate::core::deadline::{Deadline, Late};
-use crate::core::node::blocking;
 use crate::core::shares::Caller;
 
 /// Bytes of fields up to which an event is read where it is: that takes some hundred microseconds at most. A message
@@ -181,12 +181,11 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use axum::body::Bytes;
     use engine::{Config, Engine, Overrides, Plan};
 
     use super::*;
     use crate::core::node::Node;
-    use crate::protocol::input::LookupMode;
+    use crate::core::preparation::LookupMode;
 
     /// Whatever wire it comes over, a message is read in a place, and never where it is asked for.
     #[tokio::test]
@@ -194,7 +193,7 @@ mod tests {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default()));
         let engine =
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
-        let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new());
+        let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None));
         let pipeline = node.pipeline(None).unwrap();
         let places = &node.reading.open.short;
         let taken = places.available_permits() as u32;

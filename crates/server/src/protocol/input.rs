@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use content::json::JsonError;
 use content::message::{Envelope, RECIPIENTS_MAX};
 use content::text::received;
-use engine::{Engine, JsonEventError, Pipeline, PipelineInput, PreparedEvent};
+use engine::{Decision, Engine, JsonEventError, Pipeline, PipelineInput};
 use event::{Event, Time};
 use serde::Deserialize;
 use utoipa::openapi::Required;
@@ -16,8 +16,10 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::core::node::Node;
+use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::{
-    HttpFailure, INVALID_BODY, INVALID_EVENT, INVALID_PARAMETER, TOO_LARGE, UNSUPPORTED_TYPE, shown,
+    HttpFailure, INVALID_BODY, INVALID_EVENT, INVALID_PARAMETER, TOO_LARGE, UNAVAILABLE, UNSUPPORTED_TYPE,
+    shown,
 };
 use crate::core::reading_pool::INLINE_BYTES_MAX;
 
@@ -190,22 +192,29 @@ pub(crate) fn checked_batch_id(id: &str) -> Result<Option<String>, HttpFailure> 
     Ok((!id.is_empty()).then(|| id.to_owned()))
 }
 
-/// An event that a request brought.
-pub(crate) struct SubmittedEvent {
-    /// The caller's name for it.
-    pub(crate) id: Option<String>,
-    pub(crate) prepared: PreparedEvent,
-    /// What its answer has to warn of.
-    pub(crate) warnings: Vec<String>,
+/// What a request's answer waits for, beside what the node's configuration says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DurabilityParam {
+    /// All that the request has added is on disk and synced, in statistics and journal.
+    Sync,
 }
 
-/// Whether an event is looked up before its keys are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LookupMode {
-    /// As the configuration says.
-    Configured,
-    /// Never: it is learned from, not decided on, and may be old.
-    None,
+impl DurabilityParam {
+    /// Waits for it. Who asks for it forgets the events once they are answered: those that could not be counted are an
+    /// error then, whatever `on_error` says.
+    pub(crate) async fn hold(
+        wanted: Option<DurabilityParam>,
+        node: &Node,
+        decisions: &[Decision],
+    ) -> Result<(), HttpFailure> {
+        let Some(DurabilityParam::Sync) = wanted else { return Ok(()) };
+        if decisions.iter().any(|decision| decision.uncounted || decision.unlogged) {
+            let failure = UNAVAILABLE.failure("not all events could be counted and logged");
+            return Err(failure.help("send it again: what has an id counts once"));
+        }
+        Ok(node.engine.sync().await?)
+    }
 }
 
 /// Reads the body of a request for one event and does all that needs no statistics.

@@ -19,6 +19,7 @@ use tonic::{Request, Response, Status};
 
 use self::request::EnvoyRequest;
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::shares::Caller;
 use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
@@ -27,7 +28,6 @@ use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse,
 };
 use crate::protocol::grpc_transport::{GrpcConnectionSettings, serve};
-use crate::protocol::mail::ListenerContext;
 
 /// Largest request.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
@@ -107,7 +107,6 @@ async fn should_rate_limit(
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Bytes;
     use engine::{Config, Engine, Overrides, Plan};
     use tonic::Code;
 
@@ -130,11 +129,7 @@ mod tests {
         let engine =
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
         let listener = engine.plan().node.listeners[0].clone();
-        let node = Arc::new(Node::new(
-            Arc::clone(&engine),
-            crate::Clock::of(crate::SystemClock, None),
-            Bytes::new(),
-        ));
+        let node = Arc::new(Node::new(Arc::clone(&engine), crate::Clock::of(crate::SystemClock, None)));
         let service = EnvoyService(Arc::new(ListenerContext::new(node, listener)), Caller::Local);
         let ask = |key: &str| {
             let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];

@@ -22,9 +22,11 @@ use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::core::deadline::{Deadline, NoAnswerReason};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::problem::HttpFailure;
 use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
+use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_request::Events;
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_response::Answers;
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_service_server::{
@@ -32,12 +34,7 @@ use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_service_
 };
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
 use crate::protocol::grpc_transport::{GrpcConnectionSettings, serve};
-use crate::protocol::http::DurabilityParam;
-use crate::protocol::http::batch::{BatchOperation, IncomingBatch, work_on};
-use crate::protocol::http::body::room;
-use crate::protocol::http::guard;
-use crate::protocol::input::{self, BodyFormat};
-use crate::protocol::mail::ListenerContext;
+use crate::protocol::input::{self, BodyFormat, DurabilityParam};
 
 /// Streams of one connection at once; others wait at the client.
 const STREAMS_MAX: u32 = 16;
@@ -108,7 +105,7 @@ impl BatchHandler {
         if !face.node.wants_token() {
             return Ok(());
         }
-        guard::has_token(&face.node, metadata.as_ref(), &face.plan.name, self.client).await
+        face.node.check_token(metadata.as_ref(), &face.plan.name, self.client).await
     }
 
     async fn answer(
@@ -217,7 +214,7 @@ async fn answer(
         Some(Events::Ndjson(body)) => (BodyFormat::Json, body),
         None => (BodyFormat::Json, Bytes::new()),
     };
-    let _room = room(node, Caller::Known, body.len())?;
+    let _room = node.body_room(Caller::Known, body.len())?;
     let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
     // A message is one piece.
     let answered = Bytes::from(answered.concat());

@@ -17,8 +17,8 @@ use tonic_health::pb::health_server::HealthServer;
 use self::health::HealthService;
 use self::intake::IntakeBudget;
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::shares::Caller;
-use crate::protocol::mail::ListenerContext;
 
 /// Messages, and clients and servers of the services.
 #[allow(missing_docs, clippy::all, reason = "made of the files in `proto`, by the build")]

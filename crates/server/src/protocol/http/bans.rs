@@ -20,7 +20,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{once, unfold};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{JsonBody, QueryParams};
@@ -30,14 +30,40 @@ use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemRe
 
 /// Most enforcement points whose place in the stream is remembered. One that is forgotten is told everything anew.
 const READERS_MAX: usize = 1024;
+/// Lists of decisions that may be on their way at once.
+const FEEDS_MAX: usize = 16;
 /// Lines that are sent at once.
 const LINES: usize = 1000;
 /// What all decisions are said to come from.
 const ORIGIN: &str = "tollhouse";
 
+/// The lists of decisions that are on their way, and who has read them.
+#[derive(Debug)]
+pub(super) struct BanFeeds {
+    places: Arc<Semaphore>,
+    readers: BouncerPositions,
+}
+
+impl Default for BanFeeds {
+    fn default() -> BanFeeds {
+        BanFeeds { places: Arc::new(Semaphore::new(FEEDS_MAX)), readers: BouncerPositions::default() }
+    }
+}
+
+impl BanFeeds {
+    /// A place for a list that may be long and that a client may take slowly.
+    fn place(&self) -> Result<OwnedSemaphorePermit, HttpFailure> {
+        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
+            OVERLOADED
+                .failure("too many lists of decisions are on their way")
+                .help("try again a little later")
+        })
+    }
+}
+
 /// How far each enforcement point has read.
 #[derive(Debug, Default)]
-pub(crate) struct BouncerPositions(Mutex<HashMap<[u8; 32], u64>>);
+struct BouncerPositions(Mutex<HashMap<[u8; 32], u64>>);
 
 impl BouncerPositions {
     fn place(&self, who: &[u8; 32]) -> Option<u64> {
@@ -171,6 +197,7 @@ impl StreamParams {
 /// A list of decisions that is on its way: a page at a time is looked up and written, when the one before is taken.
 struct BanStream {
     node: Arc<Node>,
+    feeds: Arc<BanFeeds>,
     params: StreamParams,
     now: Time,
     who: [u8; 32],
@@ -197,7 +224,7 @@ impl BanStream {
             self.params.write(&self.changes.deleted, self.now, &mut true, &mut out);
             out.extend_from_slice(b"]}");
             // Who breaks off is told the same again.
-            self.node.readers.keep(self.who, self.changes.next);
+            self.feeds.readers.keep(self.who, self.changes.next);
             self.is_over = true;
         }
         Some(out.into())
@@ -215,16 +242,18 @@ impl BanStream {
 )]
 pub(super) async fn stream(
     State(node): State<Arc<Node>>,
+    State(feeds): State<Arc<BanFeeds>>,
     QueryParams(params): QueryParams<StreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, HttpFailure> {
-    let place = feed_place(&node)?;
+    let place = feeds.place()?;
     let (who, now, told) = (reader(&headers), node.now(), node.engine.ban_list());
-    let place_in_stream = if params.startup { None } else { node.readers.place(&who) };
+    let place_in_stream = if params.startup { None } else { feeds.readers.place(&who) };
     let changes = place_in_stream.map_or_else(|| told.held(now), |number| told.since(number, now));
     let node = Arc::clone(&node);
     let mut telling = BanStream {
         node,
+        feeds,
         params,
         now,
         who,
@@ -243,13 +272,6 @@ pub(super) async fn stream(
         Body::from_stream(once(ready(first)).chain(rest).map(Ok::<_, Infallible>))
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
-}
-
-/// A place for a list that may be long and that a client may take slowly.
-fn feed_place(node: &Node) -> Result<OwnedSemaphorePermit, HttpFailure> {
-    Arc::clone(&node.feeds).try_acquire_owned().map_err(|_| {
-        OVERLOADED.failure("too many lists of decisions are on their way").help("try again a little later")
-    })
 }
 
 /// Which addresses.
@@ -279,9 +301,10 @@ pub(super) struct ListParams {
 )]
 pub(super) async fn ips(
     State(node): State<Arc<Node>>,
+    State(feeds): State<Arc<BanFeeds>>,
     QueryParams(params): QueryParams<ListParams>,
 ) -> Result<Response, HttpFailure> {
-    let place = feed_place(&node)?;
+    let place = feeds.place()?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| addresses(engine.ban_list(), &params, now, is_over);
     let values = node.scans.run(node.timeout() / 2, work).await?;

@@ -10,9 +10,7 @@ use http_body_util::BodyExt;
 
 use crate::core::node::Node;
 use crate::core::pace::TooSlow;
-use crate::core::problem::{
-    HttpFailure, INVALID_BODY, OVERLOADED, SLOW_REQUEST, TOO_LARGE, UNSUPPORTED_TYPE, shown,
-};
+use crate::core::problem::{HttpFailure, INVALID_BODY, SLOW_REQUEST, TOO_LARGE, UNSUPPORTED_TYPE, shown};
 use crate::core::shares::{Caller, Share};
 use crate::protocol::content_encoding::{DecompressError, Frames, zstd_pieces};
 
@@ -70,7 +68,7 @@ impl AccountedBody {
             let announced = self.expected.min(ahead);
             let doubled = self.bytes.capacity().saturating_mul(2).min(self.max);
             let capacity = if announced >= length { announced } else { doubled.max(length) };
-            let room = room(node, self.caller, capacity)?;
+            let room = node.body_room(self.caller, capacity)?;
             let mut larger = Vec::with_capacity(capacity);
             larger.extend_from_slice(&self.bytes);
             (self.bytes, self.room) = (larger, Some(room));
@@ -131,16 +129,6 @@ fn too_slow(slow: TooSlow) -> HttpFailure {
 
 fn too_large(max: usize) -> HttpFailure {
     TOO_LARGE.failure(format!("the body has more than {max} bytes")).help("send less, or raise `body_max`")
-}
-
-/// Room in memory for so many bytes of a body.
-pub(crate) fn room(node: &Node, caller: Caller, bytes: usize) -> Result<Share, HttpFailure> {
-    node.room().take(caller, bytes).ok_or_else(|| {
-        node.metrics.refused.inc();
-        OVERLOADED
-            .failure("the bodies being worked on are too large together")
-            .help("try again a little later")
-    })
 }
 
 /// Returns how a body is packed, as the header says.
@@ -260,7 +248,6 @@ mod tests {
         Node::new(
             std::sync::Arc::new(Engine::ephemeral(plan).unwrap()),
             crate::Clock::of(crate::SystemClock, None),
-            Bytes::new(),
         )
     }
 
@@ -338,7 +325,7 @@ mod tests {
     fn a_body_that_finds_no_room_gives_up_what_it_has() {
         let node = node("1MiB");
         let all = node.room().free();
-        let held = [6 << 20, 1 << 20].map(|bytes| room(&node, Caller::Known, bytes).unwrap());
+        let held = [6 << 20, 1 << 20].map(|bytes| node.body_room(Caller::Known, bytes).unwrap());
         assert_eq!(node.room().free(), all - (7 << 20));
         let mut body = AccountedBody::new(Caller::Known, 0, 1 << 20);
         body.push(&node, &vec![0; 600 << 10]).unwrap();

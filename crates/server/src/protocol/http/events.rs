@@ -11,13 +11,16 @@ use engine::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use super::{DurabilityParam, QueryParams};
+use super::QueryParams;
 use crate::api;
-use crate::core::node::{Node, blocking};
-use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, TOO_LARGE};
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
+use crate::core::preparation::{LookupMode, SubmittedEvent};
+use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
+use crate::protocol::batch::lines;
 use crate::protocol::input::{
-    self, BATCH, BodyFormat, EnvelopeSource, EventHeaders, EventMetadata, JSON_LINES, LookupMode,
-    MessageReadOptions, SubmittedEvent,
+    self, BATCH, BodyFormat, DurabilityParam, EnvelopeSource, EventHeaders, EventMetadata, JSON_LINES,
+    MessageReadOptions,
 };
 
 /// Lines of a batch that are decided as one batch of the engine.
@@ -210,22 +213,6 @@ pub(super) async fn batch(
     Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
 }
 
-/// Cuts a body into lines; the last may lack its end.
-pub(super) fn lines(body: &Bytes, max: usize) -> Result<Vec<Bytes>, HttpFailure> {
-    let mut lines = Vec::new();
-    let mut rest = body.clone();
-    while !rest.is_empty() {
-        if lines.len() == max {
-            let failure = TOO_LARGE.failure(format!("the batch has more than {max} lines; none was counted"));
-            return Err(failure.help("send several batches, or raise `batch_max`"));
-        }
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        let line = rest.split_to(end.map_or(rest.len(), |end| end + 1));
-        lines.push(line.slice(..end.unwrap_or(line.len())));
-    }
-    Ok(lines)
-}
-
 /// Decides on some lines, the first of which has this number in the batch, and writes the answers.
 async fn decide_lines(
     node: &Arc<Node>,
@@ -279,32 +266,5 @@ pub(super) fn write(answer: &mut Vec<u8>, line: &impl Serialize) {
     // Writing to a vector cannot fail, and no type here refuses to be written.
     if serde_json::to_writer(&mut *answer, line).is_ok() {
         answer.push(b'\n');
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_keep_their_number() {
-        let check = |body: &'static str, expected: Option<&[&str]>| {
-            let cut = lines(&Bytes::from_static(body.as_bytes()), 3).ok();
-            let cut = cut.map(|lines| {
-                lines.iter().map(|line| String::from_utf8(line.to_vec()).unwrap()).collect::<Vec<_>>()
-            });
-            assert_eq!(
-                cut.as_deref(),
-                expected
-                    .map(|lines| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>())
-                    .as_deref(),
-                "{body:?}"
-            );
-        };
-        check("", Some(&[]));
-        check("a", Some(&["a"]));
-        check("a\n\nb\n", Some(&["a", "", "b"]));
-        check("a\nb\nc", Some(&["a", "b", "c"]));
-        check("a\nb\nc\nd", None);
     }
 }

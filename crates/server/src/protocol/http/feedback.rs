@@ -12,14 +12,16 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
-use super::{DurabilityParam, JsonBody, QueryParams, events};
+use super::{JsonBody, QueryParams, events};
 use crate::api;
 use crate::core::node::Node;
+use crate::core::preparation::LookupMode;
 use crate::core::problem::{
     HttpFailure, INTERNAL, INVALID_BODY, INVALID_PARAMETER, ProblemResponses, UNSUPPORTED_TYPE, shown,
 };
+use crate::protocol::batch;
 use crate::protocol::input::{
-    self, EnvelopeSource, EventHeaders, JSON_LINES, LookupMode, MessageReadOptions,
+    self, DurabilityParam, EnvelopeSource, EventHeaders, JSON_LINES, MessageReadOptions,
 };
 
 fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
@@ -111,7 +113,7 @@ pub(super) async fn feedback_batch(
         let failure = UNSUPPORTED_TYPE.failure(format!("Content-Type: expected `{JSON_LINES}`"));
         return Err(failure.help("send one JSON object a line"));
     }
-    let lines = events::lines(&body, node.plan().batch_max)?;
+    let lines = batch::lines(&body, node.plan().batch_max)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     // Decisions are read from the journal, which blocks.
     let answer = node.lookups.run(node.timeout() / 2, move |_| {

@@ -22,9 +22,9 @@ use judge::Action;
 use super::limits::{LimitGroup, fields};
 use crate::api;
 use crate::core::node::Node;
+use crate::core::preparation::LookupMode;
 use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, MEDIA_TYPE, NOT_FOUND, shown};
 use crate::core::trusted_proxies::client;
-use crate::protocol::input::LookupMode;
 
 /// Who has opened the connection.
 #[derive(Clone, Copy, Debug)]

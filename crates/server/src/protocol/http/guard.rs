@@ -21,9 +21,10 @@ use content::text::received;
 use crate::core::deadline::{Deadline, NoAnswerReason};
 use crate::core::load_shedding::{ReadPause, pass_over};
 use crate::core::node::Node;
-use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST, UNAUTHORIZED};
+use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST};
 use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
+use crate::core::tokens::names_this_host;
 use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
 use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
@@ -32,10 +33,10 @@ use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
 pub(crate) const OTHER: &str = "other";
 /// What the log and metrics call the listener of HTTP.
 const HTTP: &str = "http";
-/// The field in which bouncers name their token.
-const API_KEY: &str = "x-api-key";
 /// Answers without a token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// Where the paths of batches begin, which have places of their own beside.
+const BATCHES: &str = "/v1/batch/";
 /// Cheap, and asked when the node is busy: they need no place.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
@@ -110,25 +111,26 @@ async fn admit(
         let (parts, body) = request.into_parts();
         return Ok(pass_over(&parts.headers, body, failure.into_response(), || ()).await);
     }
-    let place = match (!PROBES.contains(&path)).then(|| node.admit(path, caller)).transpose() {
-        Ok(place) => place,
-        Err(refusal) => {
-            let asked = DecisionRequest::of(request.uri());
-            let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
-            let rest = request.extensions_mut().remove::<ReadPause>().unwrap_or_default();
-            let (parts, body) = request.into_parts();
-            return Ok(match (undecided, asked) {
-                // A proxy's connection is many clients', so it does not rest.
-                (Some(response), Some(DecisionRequest::ForProxy)) => {
-                    pass_over(&parts.headers, body, response, || ()).await
-                }
-                (undecided, _) => {
-                    let response = undecided.unwrap_or_else(|| refusal.response());
-                    node.shed.refuse(response, &parts.headers, body, rest).await
-                }
-            });
-        }
-    };
+    let place =
+        match (!PROBES.contains(&path)).then(|| node.admit(path.starts_with(BATCHES), caller)).transpose() {
+            Ok(place) => place,
+            Err(refusal) => {
+                let asked = DecisionRequest::of(request.uri());
+                let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
+                let rest = request.extensions_mut().remove::<ReadPause>().unwrap_or_default();
+                let (parts, body) = request.into_parts();
+                return Ok(match (undecided, asked) {
+                    // A proxy's connection is many clients', so it does not rest.
+                    (Some(response), Some(DecisionRequest::ForProxy)) => {
+                        pass_over(&parts.headers, body, response, || ()).await
+                    }
+                    (undecided, _) => {
+                        let response = undecided.unwrap_or_else(|| refusal.response());
+                        node.shed.refuse(response, &parts.headers, body, rest).await
+                    }
+                });
+            }
+        };
     let takes_body = place.is_some() && caller == Caller::Known && takes_body(request.method(), route);
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let deadline = Deadline::at(deadline);
@@ -189,58 +191,7 @@ async fn answer(
 }
 
 async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<(), HttpFailure> {
-    if node.wants_token() { has_token(node, headers, HTTP, client).await } else { from_here(headers) }
-}
-
-/// Returns whether a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
-pub(crate) async fn has_token(
-    node: &Node,
-    headers: &HeaderMap,
-    listener: &str,
-    client: Option<IpAddr>,
-) -> Result<(), HttpFailure> {
-    let token = token(node, headers);
-    if token.is_err() && names_token(headers) {
-        node.wrong_token(listener, client).await;
-    }
-    token
-}
-
-/// Returns whether a request names a token, be it a wrong one.
-fn names_token(headers: &HeaderMap) -> bool {
-    headers.contains_key(header::AUTHORIZATION) || headers.contains_key(API_KEY)
-}
-
-fn token(node: &Node, headers: &HeaderMap) -> Result<(), HttpFailure> {
-    let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let bearer = |value: &axum::http::HeaderValue| {
-        let (scheme, token) = value.as_bytes().split_at_checked(b"Bearer ".len())?;
-        scheme.eq_ignore_ascii_case(b"Bearer ").then(|| node.is_token(token.trim_ascii()))
-    };
-    let help = "send `Authorization: Bearer TOKEN` with a token of the configuration";
-    // As bouncers say it.
-    let mut keys = headers.get_all(API_KEY).iter();
-    if let (Some(key), None, None) = (keys.next(), keys.next(), headers.get(header::AUTHORIZATION)) {
-        return if node.is_token(key.as_bytes()) {
-            Ok(())
-        } else {
-            Err(FORBIDDEN.failure("X-Api-Key: not accepted").help("it is one of the configuration's tokens"))
-        };
-    }
-    match (given.next().map(bearer), given.next()) {
-        (Some(Some(true)), None) => Ok(()),
-        (None, _) => Err(UNAUTHORIZED.failure("the request carries no token").help(help)),
-        _ => Err(UNAUTHORIZED.failure("the request's token is not accepted").help(help)),
-    }
-}
-
-/// Returns whether a request's `Host` is an address or `localhost`, which no name server can make another host's.
-pub(crate) fn names_this_host(host: &str) -> bool {
-    let authority = host.parse::<axum::http::uri::Authority>();
-    authority.is_ok_and(|authority| {
-        let name = authority.host().trim_matches(['[', ']']);
-        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-    })
+    if node.wants_token() { node.check_token(headers, HTTP, client).await } else { from_here(headers) }
 }
 
 /// Without tokens, who can reach the loopback address may ask. That includes browsers, and any page that they show
@@ -265,7 +216,6 @@ fn from_here(headers: &HeaderMap) -> Result<(), HttpFailure> {
 #[cfg(test)]
 mod tests {
     use axum::Router;
-    use axum::body::Bytes;
     use axum::routing::get;
     use engine::{Config, Engine, Overrides, Plan};
     use hyper::service::Service;
@@ -280,7 +230,7 @@ mod tests {
         let config = Config::from_preset("web", &overrides);
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
-        Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()))
+        Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None)))
     }
 
     async fn ask(node: &Arc<Node>, router: Router) -> StatusCode {

@@ -16,7 +16,8 @@ use stats::Quality;
 
 use super::JsonBody;
 use crate::api::{self, LimitValues};
-use crate::core::node::{Node, blocking};
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
 use crate::core::problem::{
     HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses, shown,
 };

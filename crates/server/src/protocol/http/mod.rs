@@ -3,6 +3,7 @@
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
+pub(crate) mod connection;
 pub(crate) mod events;
 mod feedback;
 pub(crate) mod forward_auth;
@@ -18,30 +19,28 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, FromRequest, FromRequestParts, Query, Request, State};
 use axum::http::header::DATE;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware;
 use axum::response::Response;
 use axum::routing::any;
-use engine::{Decision, Engine};
+use engine::Engine;
 use jiff::fmt::rfc2822::DateTimePrinter;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::guard::guard;
 use crate::api;
 use crate::core::clock::Clock;
 use crate::core::node::Node;
 use crate::core::problem::{
-    HttpFailure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNAVAILABLE,
-    UNSUPPORTED_TYPE, shown,
+    HttpFailure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNSUPPORTED_TYPE, shown,
 };
-use crate::protocol::http::guard::guard;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -66,6 +65,27 @@ struct ApiDescription;
 #[derive(OpenApi)]
 #[openapi(paths(forward_auth::auth))]
 struct ForwardDescription;
+
+/// What routes have at hand: most of them the node alone.
+#[derive(Clone)]
+struct HttpState {
+    node: Arc<Node>,
+    feeds: Arc<bans::BanFeeds>,
+    /// The description of the interface, as it is served.
+    openapi: Bytes,
+}
+
+impl FromRef<HttpState> for Arc<Node> {
+    fn from_ref(state: &HttpState) -> Arc<Node> {
+        Arc::clone(&state.node)
+    }
+}
+
+impl FromRef<HttpState> for Arc<bans::BanFeeds> {
+    fn from_ref(state: &HttpState) -> Arc<bans::BanFeeds> {
+        Arc::clone(&state.feeds)
+    }
+}
 
 /// The routes, behind the guard, and what they share.
 pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
@@ -115,7 +135,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
     openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(token));
     // Nothing in a description refuses to be written.
     let description = Bytes::from(serde_json::to_vec(&openapi).unwrap_or_default());
-    let node = Arc::new(Node::new(engine, clock, description));
+    let node = Arc::new(Node::new(engine, clock));
+    let state = HttpState { node: Arc::clone(&node), feeds: Arc::default(), openapi: description };
     let router = router
         .fallback(nowhere)
         .method_not_allowed_fallback(no_method)
@@ -123,7 +144,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
         .layer(middleware::map_response_with_state(Arc::clone(&node), dated))
-        .with_state(Arc::clone(&node));
+        .with_state(state);
     (node, router)
 }
 
@@ -166,31 +187,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
                 .failure(format!("query: {}", shown(&why)))
                 .help("`/openapi.json` names the parameters")
         })
-    }
-}
-
-/// What a request's answer waits for, beside what the node's configuration says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum DurabilityParam {
-    /// All that the request has added is on disk and synced, in statistics and journal.
-    Sync,
-}
-
-impl DurabilityParam {
-    /// Waits for it. Who asks for it forgets the events once they are answered: those that could not be counted are an
-    /// error then, whatever `on_error` says.
-    pub(crate) async fn hold(
-        wanted: Option<DurabilityParam>,
-        node: &Node,
-        decisions: &[Decision],
-    ) -> Result<(), HttpFailure> {
-        let Some(DurabilityParam::Sync) = wanted else { return Ok(()) };
-        if decisions.iter().any(|decision| decision.uncounted || decision.unlogged) {
-            let failure = UNAVAILABLE.failure("not all events could be counted and logged");
-            return Err(failure.help("send it again: what has an id counts once"));
-        }
-        Ok(node.engine.sync().await?)
     }
 }
 

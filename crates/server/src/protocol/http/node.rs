@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
+use super::HttpState;
 use crate::api;
 use crate::core::metrics;
 use crate::core::node::Node;
@@ -102,8 +103,8 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, H
     tag = "node",
     responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value), ProblemResponses),
 )]
-pub(super) async fn openapi(State(node): State<Arc<Node>>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], node.openapi.clone()).into_response()
+pub(super) async fn openapi(State(state): State<HttpState>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], state.openapi).into_response()
 }
 
 const INDEX: &str = "\

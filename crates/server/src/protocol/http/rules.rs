@@ -12,7 +12,7 @@ use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
-use crate::server::log_reload;
+use crate::core::reload::log_reload;
 
 /// Which pipeline is meant.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -148,7 +148,7 @@ mod tests {
     use judge::Action;
 
     use super::*;
-    use crate::protocol::mail::DecisionFailure;
+    use crate::core::listener_context::DecisionFailure;
 
     fn plan(keys: &str) -> (ListenerPlan, Arc<Engine>) {
         let text = format!(

@@ -4,7 +4,7 @@ use content::message::Envelope;
 use engine::limit::{LimitPlan, Take, TakeResult};
 use engine::{MailEnforcement, MailReply};
 
-use super::ListenerContext;
+use crate::core::listener_context::ListenerContext;
 
 /// The field whose values come one by one.
 const RECIPIENT: &str = "mail.recipients";

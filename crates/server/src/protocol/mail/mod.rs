@@ -1,9 +1,8 @@
-//! Mail servers that ask about messages: one module a protocol, and here the one way from a message to what is
-//! answered.
+//! What the protocols of mail servers share: the one way from a message to what is answered.
 //!
 //! ```text
-//! protocol ─► Body ─► Message ─► Face::decide ─► Outcome ─► protocol
-//!             bounded            in time, or on_error
+//! protocol ─► MessageBody ─► MailMessage ─► ListenerContext::decide ─► MessageOutcome ─► protocol
+//!             bounded                       in time, or on_error
 //! ```
 
 pub(crate) mod answer;
@@ -15,16 +14,14 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod score;
 
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use content::message::Envelope;
 use engine::feedback::WITHDRAWN;
 use engine::{
-    Decision, EngineError, FeedbackOutcome, ListenerPlan, MailEnforcement, MailFailureMode, MailReply,
-    PipelineInput, PreparedEvent, Protocol, RecordId, ReportsPlan,
+    Decision, EngineError, FeedbackOutcome, MailEnforcement, MailFailureMode, MailReply, PipelineInput,
+    PreparedEvent, RecordId, ReportsPlan,
 };
 use event::Time;
 use judge::Verdict;
@@ -32,29 +29,16 @@ use judge::Verdict;
 use answer::IdFieldAction;
 pub(crate) use body::MessageBody;
 
-use crate::core::auth_failures::LogThrottle;
-use crate::core::deadline::{Deadline, Late, NoAnswerReason};
-use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::deadline::Late;
+use crate::core::listener_context::{DecisionFailure, ListenerContext};
 use crate::core::node::Node;
+use crate::core::preparation::LookupMode;
 use crate::core::reading_pool::INLINE_BYTES_MAX;
-use crate::core::shares::{Caller, Share};
+use crate::core::shares::Caller;
 use crate::protocol::content_encoding::{DecompressError, MessageEncoding, decompress};
-use crate::protocol::input::LookupMode;
-use crate::protocol::{milter, policy, rspamd, spamc};
 
 /// The class of the presets by which classifiers forget an event, whoever taught them.
 const FORGET: &str = "forget";
-
-/// What a conversation with a mail server has to know: the node, and the settings of its listener.
-#[derive(Debug)]
-pub(crate) struct ListenerContext {
-    pub(crate) node: Arc<Node>,
-    pub(crate) plan: ListenerPlan,
-    /// What Rspamd's clients are told of it.
-    pub(crate) tally: Arc<rspamd::RspamdTally>,
-    /// Lets lines into the log that strangers can cause.
-    log_throttle: Arc<LogThrottle>,
-}
 
 /// A message as a mail server handed it over.
 pub(crate) struct MailMessage {
@@ -96,45 +80,6 @@ impl MessageOutcome {
     }
 }
 
-/// Why a message could not be decided on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DecisionFailure {
-    /// The decision was not there in time.
-    #[error("the decision took too long")]
-    Slow,
-    /// Too many requests are at work, or their bodies are too large together.
-    #[error("too much is being worked on")]
-    Overloaded,
-    /// The message is longer than what is kept of it.
-    #[error("the message is too long")]
-    TooLarge,
-    /// Nothing can be read or written, or the pipeline has gone.
-    #[error("nothing can be decided now")]
-    Unavailable,
-    /// A defect.
-    #[error("something went wrong here")]
-    Defect,
-}
-
-impl DecisionFailure {
-    /// A word for metrics.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            DecisionFailure::Slow => "slow",
-            DecisionFailure::Overloaded => "overloaded",
-            DecisionFailure::TooLarge => "too-large",
-            DecisionFailure::Unavailable => "unavailable",
-            DecisionFailure::Defect => "defect",
-        }
-    }
-}
-
-impl From<Late> for DecisionFailure {
-    fn from(_: Late) -> DecisionFailure {
-        DecisionFailure::Slow
-    }
-}
-
 /// Why nothing was learned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LearnError {
@@ -164,43 +109,11 @@ pub(crate) async fn decompressed(
     face.deadline().bound(unpacking).await.unwrap_or(Err(DecompressError::Slow))
 }
 
-/// Holds a conversation in the listener's protocol to its end.
-pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
-    match face.plan.protocol {
-        Protocol::Milter => milter::converse(stream, face, stop).await,
-        Protocol::Policy => policy::converse(stream, face, stop).await,
-        Protocol::Rspamd => rspamd::converse(stream, face, stop).await,
-        Protocol::Spamc => spamc::converse(stream, face, stop).await,
-        // These are not about mail.
-        Protocol::Resp | Protocol::Envoy | Protocol::Grpc => {}
-    }
-}
-
 impl ListenerContext {
-    pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan) -> ListenerContext {
-        ListenerContext { node, plan, tally: Arc::default(), log_throttle: Arc::default() }
-    }
-
-    /// Counts and tells what a client did wrong: each in metrics, and in the log what can be read there.
-    pub(crate) fn misused(&self, client: Option<IpAddr>, reason: &'static str, what: &dyn fmt::Display) {
-        let listener = &self.plan.name;
-        self.node.metrics.listener_failure(listener, reason);
-        if let Some(more) = self.log_throttle.pass() {
-            let client = client.map(tracing::field::display);
-            tracing::warn!(listener, client, reason, more, "{what}");
-        }
-    }
-
-    /// The same, but that another pipeline decides, if there is one of this name that reads messages.
+    /// Returns this listener, but that another pipeline decides, if there is one of this name that reads messages.
     pub(crate) fn by(&self, pipeline: &str) -> Option<ListenerContext> {
         let of = self.node.pipeline(Some(pipeline)).ok()?;
-        let plan = ListenerPlan { pipeline: of.name.clone(), ..self.plan.clone() };
-        (of.input == PipelineInput::Message).then(|| ListenerContext {
-            node: Arc::clone(&self.node),
-            plan,
-            tally: Arc::clone(&self.tally),
-            log_throttle: Arc::clone(&self.log_throttle),
-        })
+        (of.input == PipelineInput::Message).then(|| self.with_pipeline(&of.name))
     }
 
     /// Room for a message that is about to come.
@@ -445,48 +358,16 @@ impl ListenerContext {
         let done: Result<T, Late> = self.within_timeout(work).await?;
         Ok(done?)
     }
-
-    /// Does something in a task of its own, and waits for it until the deadline.
-    pub(crate) async fn within_timeout<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Result<T, DecisionFailure> {
-        self.deadline().run(work).await.map_err(|unanswered| match unanswered {
-            NoAnswerReason::Late => DecisionFailure::Slow,
-            NoAnswerReason::Panicked => {
-                self.node.metrics.panics.inc();
-                DecisionFailure::Defect
-            }
-        })
-    }
-
-    /// The deadline of a decision that begins now.
-    pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::after(self.timeout())
-    }
-
-    /// A place among the requests at work.
-    pub(crate) fn place(&self, caller: Caller) -> Result<Share, DecisionFailure> {
-        self.node.place(caller).ok_or(DecisionFailure::Overloaded)
-    }
-
-    /// Time for one decision.
-    pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_micros(self.plan.timeout.0.unsigned_abs())
-    }
-
-    /// Time that a connection may be silent.
-    pub(crate) fn idle(&self) -> Duration {
-        Duration::from_micros(self.plan.idle.0.unsigned_abs())
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Bytes;
-    use engine::{Config, Engine, Overrides, Plan};
+    use std::time::Duration;
+
+    use engine::{Config, Engine, ListenerPlan, Overrides, Plan};
 
     use super::*;
+    use crate::core::deadline::Deadline;
 
     fn face(timeout: &str) -> ListenerContext {
         let pair = |(name, value): (&str, &str)| (format!("listener.m.{name}"), value.to_owned());
@@ -495,7 +376,7 @@ mod tests {
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let plan_of_listener = plan.node.listeners[0].clone();
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
-        let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new()));
+        let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None)));
         ListenerContext::new(node, plan_of_listener)
     }
 

@@ -17,11 +17,12 @@ use tokio::time::{Instant, interval_at, timeout};
 use self::codec::{MilterCommand, MilterDecoder, MilterReply, actions};
 use self::session::{EnvelopeProgress, MessageContext, MilterSession, MilterStep, NegotiatedOptions};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::pace::TooSlow;
 use crate::core::shares::Caller;
 use crate::protocol::mail::answer::{MailAnswer, OWN_FIELDS};
 use crate::protocol::mail::limits::EnvelopePart;
-use crate::protocol::mail::{ListenerContext, MailMessage, MessageBody};
+use crate::protocol::mail::{MailMessage, MessageBody};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;

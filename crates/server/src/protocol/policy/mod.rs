@@ -16,11 +16,12 @@ use tokio::time::timeout;
 
 use self::request::{PolicyDecoder, PolicyRequest};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::shares::Caller;
+use crate::protocol::mail::EnvelopeVerdict;
 use crate::protocol::mail::answer::TOLLHOUSE;
 use crate::protocol::mail::limits::EnvelopePart;
 use crate::protocol::mail::log::MailLogLine;
-use crate::protocol::mail::{EnvelopeVerdict, ListenerContext};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;

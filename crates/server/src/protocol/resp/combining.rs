@@ -19,8 +19,8 @@ use tokio::task::yield_now;
 
 use super::session::in_time;
 use super::take::TakeRequest;
+use crate::core::listener_context::{DecisionFailure, ListenerContext};
 use crate::core::shares::Caller;
-use crate::protocol::mail::{DecisionFailure, ListenerContext};
 
 /// Takes that are decided as one batch: what is made of them stays in the processor's caches.
 pub(super) const TAKES_MAX: usize = 256;
@@ -125,7 +125,6 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use axum::body::Bytes;
     use engine::{Config, Directory, Engine, LedgerHome, Overrides, Plan};
     use event::{Key, Kind, Space, Span, Time};
     use stats::{
@@ -248,7 +247,7 @@ mod tests {
         let engine = Arc::new(Engine::open_over(&directory, plan, held).unwrap());
         let listener = engine.plan().node.listeners[0].clone();
         let clock = crate::Clock::driven(|| Time::from_seconds(1_779_012_000));
-        let face = Arc::new(ListenerContext::new(Arc::new(Node::new(engine, clock, Bytes::new())), listener));
+        let face = Arc::new(ListenerContext::new(Arc::new(Node::new(engine, clock)), listener));
         let (_node_ends, stop) = ShutdownSignal::new();
 
         // All of them are readable before the first is read, on a runtime of one thread: so they are one round.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::answer::ReplyBuffer;
 use super::session::RespSession;
-use crate::protocol::mail::ListenerContext;
+use crate::core::listener_context::ListenerContext;
 
 /// The version of Redis whose protocol this is. Clients choose their commands by it.
 const REDIS_VERSION: &str = "7.0.0";

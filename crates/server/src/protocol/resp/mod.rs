@@ -29,9 +29,9 @@ use tokio::time::{Instant, sleep};
 use self::codec::RespDecoder;
 use self::session::RespSession;
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::pace::PaceMeter;
 use crate::core::shares::{Caller, Share};
-use crate::protocol::mail::ListenerContext;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 << 10;

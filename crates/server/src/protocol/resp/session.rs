@@ -25,13 +25,13 @@ use super::table::{self, CommandName};
 use super::take::{self, BucketCache, TakeArguments, TakeRequest};
 use super::{event, info};
 use crate::api;
+use crate::core::blocking::blocking;
 use crate::core::deadline::Late;
-use crate::core::node::blocking;
+use crate::core::listener_context::{DecisionFailure, ListenerContext};
+use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::HttpFailure;
 use crate::core::reading_pool::{INLINE_BYTES_MAX, asked_by};
 use crate::core::shares::Caller;
-use crate::protocol::input::{LookupMode, SubmittedEvent};
-use crate::protocol::mail::{DecisionFailure, ListenerContext};
 
 /// Longest name of a connection.
 const NAME_BYTES_MAX: usize = 256;
@@ -625,7 +625,6 @@ fn unknown(command: RespCommand<'_>) -> String {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use axum::body::Bytes;
     use engine::{Config, Overrides};
 
     use super::*;
@@ -641,7 +640,7 @@ mod tests {
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let plan = engine.plan();
-        let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None), Bytes::new());
+        let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None));
         let face = Arc::new(ListenerContext::new(Arc::new(node), plan.node.listeners[0].clone()));
 
         // Those that are refused take as long to read.

@@ -11,6 +11,7 @@ mod tally;
 use std::convert::Infallible;
 use std::io::Cursor;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,18 +34,17 @@ use tokio::time::timeout;
 
 use self::answer::{RspamdResult, refused_line};
 use self::request::{RspamdRefusal, RspamdRequest};
-pub(crate) use self::tally::RspamdTally;
+use self::tally::RspamdTally;
 use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
 use crate::core::pace::TooSlow;
 use crate::core::shares::Caller;
+use crate::core::tokens::names_this_host;
 use crate::protocol::content_encoding::{DecompressError, zstd_compressed};
-use crate::protocol::http::guard::names_this_host;
 use crate::protocol::mail::command_reader::{CommandReadError, CommandReader};
 use crate::protocol::mail::score::defers;
-use crate::protocol::mail::{
-    LearnError, ListenerContext, MailMessage, MessageBody, MessageOutcome, decompressed, header,
-};
+use crate::protocol::mail::{LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header};
 
 /// Words that requests of the older protocol begin with.
 const OLDER: [&[u8]; 7] = [b"CHECK", b"SYMBOLS", b"REPORT", b"REPORT_IFSPAM", b"PROCESS", b"PING", b"SKIP"];
@@ -57,8 +57,29 @@ const HEADERS_MAX: usize = 2048;
 /// Bytes of a message that tell it from others of the same queue's id.
 const HASHED_BYTES_MAX: usize = 64 << 10;
 
+/// A listener, and what its clients are told of it.
+#[derive(Debug)]
+pub(super) struct RspamdListener {
+    context: Arc<ListenerContext>,
+    tally: RspamdTally,
+}
+
+impl RspamdListener {
+    pub(super) fn open(context: Arc<ListenerContext>) -> Arc<RspamdListener> {
+        Arc::new(RspamdListener { context, tally: RspamdTally::default() })
+    }
+}
+
+impl Deref for RspamdListener {
+    type Target = ListenerContext;
+
+    fn deref(&self) -> &ListenerContext {
+        &self.context
+    }
+}
+
 /// Holds a conversation of either form.
-pub(super) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {
+pub(super) async fn converse(stream: ListenerStream, face: Arc<RspamdListener>, mut stop: ShutdownSignal) {
     face.tally.connections.fetch_add(1, Ordering::Relaxed);
     let mut reader = CommandReader::new(stream, Vec::new());
     let begun = timeout(face.node.timeout(), async {
@@ -92,7 +113,7 @@ async fn is_older(reader: &mut CommandReader) -> Option<bool> {
 }
 
 /// Serves HTTP until the client ends, or the node does between two requests.
-async fn http(reader: CommandReader, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {
+async fn http(reader: CommandReader, face: Arc<RspamdListener>, mut stop: ShutdownSignal) {
     let (stream, seen) = reader.into_parts();
     let client = RspamdClient { address: stream.client(), is_here: stream.is_loopback() };
     let (read, write) = split(stream);
@@ -199,7 +220,7 @@ struct RspamdClient {
     is_here: bool,
 }
 
-async fn respond(face: &ListenerContext, request: Request<Incoming>, client: RspamdClient) -> RspamdResponse {
+async fn respond(face: &RspamdListener, request: Request<Incoming>, client: RspamdClient) -> RspamdResponse {
     let started = Instant::now();
     let (parts, incoming) = request.into_parts();
     let Some(what) = RspamdEndpoint::of(parts.uri.path()) else {
@@ -287,7 +308,7 @@ fn read(headers: &HeaderMap) -> Result<RspamdRequest, RspamdRefusal> {
 
 /// Returns what somebody is told who may not ask for this.
 async fn refusal(
-    face: &ListenerContext,
+    face: &RspamdListener,
     what: RspamdEndpoint,
     asked: &RspamdRequest,
     client: Option<IpAddr>,
@@ -315,7 +336,7 @@ async fn refusal(
 }
 
 /// Answers what needs no message.
-async fn tell(face: &ListenerContext, what: RspamdEndpoint) -> RspamdResponse {
+async fn tell(face: &RspamdListener, what: RspamdEndpoint) -> RspamdResponse {
     match what {
         RspamdEndpoint::Stat | RspamdEndpoint::Auth => {
             let Ok(pipeline) = face.node.pipeline(Some(&face.plan.pipeline)) else {
@@ -349,7 +370,7 @@ enum CollectError {
 }
 
 async fn collected(
-    face: &ListenerContext,
+    face: &RspamdListener,
     client: RspamdClient,
     mut incoming: Incoming,
 ) -> Result<MessageBody, CollectError> {
@@ -370,7 +391,7 @@ fn closing(mut answer: RspamdResponse) -> RspamdResponse {
 }
 
 async fn plain(
-    face: &ListenerContext,
+    face: &RspamdListener,
     asked: &RspamdRequest,
     body: MessageBody,
 ) -> Result<MessageBody, DecompressError> {
@@ -420,13 +441,13 @@ fn message(asked: RspamdRequest, body: MessageBody) -> MailMessage {
 }
 
 async fn scan(
-    face: &ListenerContext,
+    face: &RspamdListener,
     asked: RspamdRequest,
     body: MessageBody,
     started: Instant,
 ) -> RspamdResult {
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
-    let of = other.as_ref().unwrap_or(face);
+    let of = other.as_ref().unwrap_or(&face.context);
     let bytes = body.bytes().len();
     let read = of.aside(bytes, move || (header::message_id(body.bytes()), message(asked, body)));
     let (message_id, message) = match read.await {
@@ -449,17 +470,12 @@ async fn scan(
     judged
 }
 
-async fn learn(
-    face: &ListenerContext,
-    asked: RspamdRequest,
-    body: MessageBody,
-    spam: bool,
-) -> RspamdResponse {
+async fn learn(face: &RspamdListener, asked: RspamdRequest, body: MessageBody, spam: bool) -> RspamdResponse {
     let class = if spam { "spam" } else { "ham" };
     // One message is learned once, whichever queue it came through.
     let asked = RspamdRequest { queue_id: None, ..asked };
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
-    let of = other.as_ref().unwrap_or(face);
+    let of = other.as_ref().unwrap_or(&face.context);
     let message = of.aside(body.bytes().len(), move || message(asked, body)).await;
     match of.learn(message, class).await {
         Ok(outcome) if outcome.duplicate => failed(
@@ -473,7 +489,7 @@ async fn learn(
 }
 
 /// Holds the one exchange of a connection in the older protocol.
-async fn older(mut reader: CommandReader, face: &ListenerContext) {
+async fn older(mut reader: CommandReader, face: &RspamdListener) {
     let started = Instant::now();
     let answer = match timeout(face.idle(), older_request(&mut reader, face)).await {
         Ok(Ok(LegacyRequest::Nothing)) | Err(_) => return,
@@ -503,7 +519,7 @@ enum LegacyRequest {
 
 async fn older_request(
     reader: &mut CommandReader,
-    face: &ListenerContext,
+    face: &RspamdListener,
 ) -> Result<LegacyRequest, CommandReadError> {
     let line = reader.line().await?;
     let refused =

@@ -12,15 +12,13 @@ use tokio::time::timeout;
 
 use self::answer::{STALE, SpamcCommand, SpamdExitCode, SpamdResult, pong, refusal, tell_response};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::{DecisionFailure, ListenerContext};
 use crate::core::shares::Caller;
 use crate::protocol::content_encoding::{DecompressError, MessageEncoding};
 use crate::protocol::mail::command::{HeaderLines, RequestLine};
 use crate::protocol::mail::command_reader::{CommandReadError, CommandReader};
 use crate::protocol::mail::score::defers;
-use crate::protocol::mail::{
-    DecisionFailure, LearnError, ListenerContext, MailMessage, MessageBody, MessageOutcome, decompressed,
-    header,
-};
+use crate::protocol::mail::{LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header};
 
 /// Holds the one exchange of a connection.
 pub(super) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{DnsAnswer, DnsRecord, DnsRecordType, DnsUpstream, normal};
-use crate::core::metrics::{DnsAnswerSource, DnsMetrics};
+use crate::metrics::{DnsAnswerSource, DnsMetrics};
 
 /// How long a failure is kept.
 const FAILURE: Duration = Duration::from_secs(5);

@@ -8,13 +8,16 @@
 //! What is not known in time is missing, or says `temperror`; it is never guessed. All of it becomes facts, which the
 //! journal keeps: what is judged again later asks nobody.
 
+mod dns;
 mod dns_lists;
+mod metrics;
 mod signature;
 mod spf;
 mod spf_record;
 #[cfg(test)]
 mod tests;
 
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,17 +33,13 @@ use mail_auth::MessageAuthenticator;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 
-use crate::core::deadline::Late;
-use crate::core::metrics::DnsMetrics;
-use crate::core::node::Node;
-use crate::core::reading_pool::{self, ReadingPool};
-use crate::dns::{DnsCache, DnsCacheLimits, HickoryResolver};
-use crate::protocol::input::LookupMode;
+use dns::{DnsCache, DnsCacheLimits, HickoryResolver};
+pub use metrics::DnsMetrics;
 use signature::{HashedMessage, SignatureOutcome};
 use spf::{SpfQuery, SpfResult};
 
 /// Name service, and what uses it.
-pub(crate) struct MessageChecks {
+pub struct MessageChecks {
     dns: Arc<DnsCache>,
     authenticator: MessageAuthenticator,
     timeout: Duration,
@@ -50,9 +49,15 @@ fn duration(span: Span) -> Duration {
     Duration::from_micros(span.0.unsigned_abs())
 }
 
+impl std::fmt::Debug for MessageChecks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MessageChecks").finish_non_exhaustive()
+    }
+}
+
 impl MessageChecks {
-    /// `None` where nothing is to be looked up.
-    pub(crate) fn new(plan: &NodePlan, metrics: &DnsMetrics) -> Option<MessageChecks> {
+    /// Returns the checks that a configuration asks for; `None` where nothing is to be looked up. Within a runtime of tokio.
+    pub fn new(plan: &NodePlan, metrics: &DnsMetrics) -> Option<MessageChecks> {
         let dns = &plan.dns;
         if !dns.is_on() {
             return None;
@@ -77,8 +82,9 @@ impl MessageChecks {
         })
     }
 
-    /// Adds what can be learnt of a message.
-    async fn add(&self, read: &mut UnkeyedEvent, raw: &[u8], pool: &ReadingPool) {
+    /// Adds what can be learnt of a message, within the configured time for name service. Reading the message anew for its
+    /// signatures waits for `place`, which is held meanwhile; without one its senders are not authenticated.
+    pub async fn add<P>(&self, read: &mut UnkeyedEvent, raw: &[u8], place: impl Future<Output = Option<P>>) {
         let pipeline = Arc::clone(read.pipeline());
         let (Some(auth), Some(envelope)) = (pipeline.auth_columns(), pipeline.envelope_columns()) else {
             return;
@@ -107,7 +113,7 @@ impl MessageChecks {
             if !pipeline.checks || is_own || told {
                 return None;
             }
-            self.authenticate(deadline, raw, question, pool).await
+            self.authenticate(deadline, raw, question, place).await
         };
         let asked =
             client.filter(|ip| is_public(*ip) && !is_own && !has(auth.ptr) && !has(auth.ptr_confirmed));
@@ -144,15 +150,15 @@ impl MessageChecks {
         }
     }
 
-    async fn authenticate(
+    async fn authenticate<P>(
         &self,
         deadline: Instant,
         raw: &[u8],
         question: Option<SpfQuery>,
-        pool: &ReadingPool,
+        place: impl Future<Output = Option<P>>,
     ) -> Option<(SignatureOutcome, Option<(SpfResult, String)>)> {
         let work = async {
-            let place = pool.enter(raw.len()).await.ok()?;
+            let place = place.await?;
             let sent = signature::as_sent(raw);
             let signed = apart(|| HashedMessage::read(&sent))?;
             drop(place);
@@ -207,13 +213,8 @@ fn add_facts(read: &mut UnkeyedEvent, outcome: &SignatureOutcome, spf: Option<(S
 }
 
 /// Lookups for a program that judges messages without a server, by the same settings.
+#[derive(Debug)]
 pub struct NameService(MessageChecks);
-
-impl std::fmt::Debug for NameService {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NameService").finish_non_exhaustive()
-    }
-}
 
 impl NameService {
     /// `None` where `[dns]` of the configuration names no resolvers. Within a runtime of tokio.
@@ -233,38 +234,8 @@ impl NameService {
         let raw = event.raw.clone();
         let mut read = engine.read(pipeline, event, arrival, &Cancellation::default());
         if let Some(raw) = raw {
-            self.0.add(&mut read, &raw, &ReadingPool::of_machine()).await;
+            self.0.add(&mut read, &raw, ready(Some(()))).await;
         }
         engine.key(read)
-    }
-}
-
-impl Node {
-    /// All that comes before statistics, lookups included: what every wire does with an event before it is decided. Reads
-    /// away from the threads that answer ([`reading_pool`]), but for what is brief. Ends within the configured time
-    /// for name service; without resolvers it is [`engine::Engine::prepare`].
-    ///
-    /// # Errors
-    /// If the current deadline comes first.
-    pub(crate) async fn prepare(
-        &self,
-        pipeline: &Arc<Pipeline>,
-        event: Event,
-        arrival: Time,
-        lookups: LookupMode,
-    ) -> Result<PreparedEvent, Late> {
-        if reading_pool::is_brief(&event) {
-            return Ok(self.engine.prepare(pipeline, event, arrival));
-        }
-        let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
-        let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
-        let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
-        let mut read = self.reading.read(bytes, read).await?;
-        if let (Some(checks), Some(raw), LookupMode::Configured) = (&self.checks, raw, lookups) {
-            // What is not looked up in time is not known; the message is judged without it.
-            checks.add(&mut read, &raw, &self.reading).await;
-        }
-        let engine = Arc::clone(&self.engine);
-        self.reading.read(bytes, move |_| engine.key(read)).await
     }
 }
