@@ -161,7 +161,7 @@ impl DnsCache {
             Ok(reply) => (reply.answer, reply.ttl),
             Err(_) => (DnsAnswer::TimedOut, None),
         };
-        self.metrics.answered(&answer, now - begun);
+        self.metrics.answered(answer.name(), now - begun);
         let limits = &self.limits;
         let entry = match answer {
             DnsAnswer::Found(_) | DnsAnswer::Nothing | DnsAnswer::NoName => {

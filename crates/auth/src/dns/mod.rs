@@ -64,6 +64,17 @@ impl DnsAnswer {
         }
     }
 
+    /// A word for metrics.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            DnsAnswer::Found(_) => "found",
+            DnsAnswer::Nothing => "nothing",
+            DnsAnswer::NoName => "no-name",
+            DnsAnswer::Failed => "failed",
+            DnsAnswer::TimedOut => "timed-out",
+        }
+    }
+
     /// Returns whether it is unknown what the answer would have been.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, DnsAnswer::Failed | DnsAnswer::TimedOut)
