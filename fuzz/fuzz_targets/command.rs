@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::mail::command::{headers, line};
+use server::protocol::mail::command::{headers, line};
 
 fuzz_target!(|bytes: &[u8]| {
     let read = line(bytes);

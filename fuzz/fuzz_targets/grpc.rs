@@ -11,9 +11,9 @@ use event::{Event, Time};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use server::arrow::{ArrowLimits, batch, reader, writer};
-use server::grpc::proto::envoy::service::ratelimit::v3::RateLimitRequest;
-use server::grpc::proto::tollhouse::batch::v1::BatchRequest;
-use server::grpc::proto::tollhouse::batch::v1::batch_request::Events;
+use server::proto::envoy::service::ratelimit::v3::RateLimitRequest;
+use server::proto::tollhouse::batch::v1::BatchRequest;
+use server::proto::tollhouse::batch::v1::batch_request::Events;
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 

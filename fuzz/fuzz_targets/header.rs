@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::mail::header::{marked, message_id, only_header, unwrapped, without};
+use server::protocol::mail::header::{marked, message_id, only_header, unwrapped, without};
 
 fuzz_target!(|input: (&[u8], &str)| {
     let (message, value) = input;

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::mail::milter::codec::MilterDecoder;
-use server::mail::milter::session::{MilterSession, MilterStep};
+use server::protocol::milter::codec::MilterDecoder;
+use server::protocol::milter::session::{MilterSession, MilterStep};
 
 /// What comes of the bytes, fed in pieces: the steps and what was kept of messages.
 fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {

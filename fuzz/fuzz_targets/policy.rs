@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::mail::policy::request::{PolicyDecoder, PolicyRequest, PolicyRequestError};
+use server::protocol::policy::request::{PolicyDecoder, PolicyRequest, PolicyRequestError};
 
 fn read(bytes: &[u8], piece: usize) -> Vec<Result<PolicyRequest, PolicyRequestError>> {
     let mut decoder = PolicyDecoder::default();

@@ -3,7 +3,7 @@
 
 use content::budget::Cancellation;
 use libfuzzer_sys::fuzz_target;
-use server::mail::decompress::{MessageEncoding, decompress, zstd_compressed};
+use server::protocol::content_encoding::{MessageEncoding, decompress, zstd_compressed};
 
 fuzz_target!(|bytes: &[u8]| {
     const MAX: usize = 1 << 16;

@@ -8,57 +8,28 @@
 //! ```
 //!
 //! ```text
-//! connection ─► listen ─► mail::… ─► mail ─► engine
-//!               who, how many     a protocol     message → outcome, in time
+//! connection ─► listener ─┬─► milter, policy, rspamd, spamc ─► mail ─► engine     message → outcome, in time
+//!               who,      ├─► resp ─► engine                                      commands, in batches
+//!               how many  ├─► envoy ─► engine                                     limits, as Envoy asks
+//!                         └─► grpc ─► batch ─► engine                             streams of batches
 //! ```
 //!
-//! ```text
-//! connection ─► listen ─► resp ─► engine
-//!               who, how many  commands of clients of Redis, in batches
-//! ```
+//! Where resolvers are configured, the crate `auth` looks up who vouches for a message before it is decided.
 //!
-//! ```text
-//! connection ─► listen ─► grpc ─┬─► envoy ─► engine          limits, as Envoy asks
-//!               who, how many   └─► http::batch ─► engine    streams of batches
-//! ```
-//!
-//! Where resolvers are configured, `auth` looks up who vouches for a message before it is decided, through `dns`.
-//!
-//! [`Server`] owns the listeners, the limits and the housekeeping; `guard` is what every request passes, `input`
-//! makes events of bodies, `http` holds the routes. This is the only crate that reads the clock and the only one
-//! that knows an async runtime. It decides nothing itself, and nothing that a client sends ever names a file.
+//! [`Server`] owns the listeners, the limits and the housekeeping. `core` has what all protocols stand on and knows none of
+//! them; [`protocol`] has a folder for each. This is the only crate that reads the clock. It decides nothing itself, and
+//! nothing that a client sends ever names a file.
 
-mod admission;
 pub mod api;
 pub mod arrow;
-mod auth;
-mod auth_failures;
-mod clock;
-mod deadline;
-mod descriptors;
-mod dns;
-mod envoy;
-pub mod framing;
-pub mod grpc;
-mod guard;
-mod http;
-mod input;
-mod listener;
-mod load_shedding;
-pub mod mail;
-mod metrics;
-mod node;
-mod pace;
-mod problem;
-mod reading_pool;
-pub mod resp;
+mod core;
+pub mod protocol;
 mod server;
-mod shares;
-mod through;
-pub mod trusted_proxies;
-mod write_timeout;
 
-pub use auth::NameService;
-pub use clock::{Clock, ClockSource, STEADY, SystemClock};
-pub use descriptors::raise_file_limit;
-pub use server::{ServeError, Server, reload};
+pub use self::core::clock::{Clock, ClockSource, STEADY, SystemClock};
+pub use self::core::descriptors::raise_file_limit;
+pub use self::core::listener::ServeError;
+pub use self::core::reload::reload;
+pub use self::core::{framing, trusted_proxies};
+pub use self::protocol::grpc_transport::proto;
+pub use self::server::Server;

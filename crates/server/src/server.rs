@@ -1,82 +1,29 @@
 //! The server: connections, housekeeping, and an end that loses nothing.
 
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
-use engine::{
-    Endpoint, Engine, EngineError, Impact, PipelineChange, Proposal, Protocol, ReloadError, ReloadOutcome,
-};
-use event::Time;
-use futures_util::future::Either;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
-use prometheus_client::metrics::gauge::Gauge;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use engine::{Endpoint, Engine, Impact, Proposal, Protocol};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::clock::Clock;
-use crate::descriptors::{self, ClientConnectionPermit, ClientConnections, DescriptorPermit};
-use crate::framing::{FramingFault, SharedFault, WatchedStream};
-use crate::guard::OTHER;
-use crate::http;
-use crate::http::forward_auth::PeerAddress;
-use crate::listener::{BoundListener, ShutdownSignal};
-use crate::load_shedding::{PausedStream, ReadPause};
-use crate::node::{Node, blocking};
-use crate::problem::INVALID_FRAMING;
-use crate::write_timeout::WriteTimeoutStream;
+use crate::core::blocking::blocking;
+use crate::core::clock::Clock;
+use crate::core::descriptors;
+use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
+use crate::core::node::Node;
+use crate::core::reload::log_reload;
+use crate::protocol;
+use crate::protocol::http::{self, connection};
 
-/// Bytes of a request's head. What is larger is answered 431.
-const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Time between two rounds of housekeeping.
 const UPKEEP: Duration = Duration::from_secs(10);
 /// How often the clocks are compared.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time before accepting is tried again when the system has no descriptors left.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Why a server cannot start, or did not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {listen}: {error}{}", mend(.error))]
-    Listen {
-        /// The address.
-        listen: Endpoint,
-        /// What the system said.
-        error: std::io::Error,
-    },
-    /// Not everything could be written at the end.
-    #[error("not everything could be written: {0}")]
-    Close(#[from] EngineError),
-}
-
-/// Returns what to do about an address that cannot be listened on.
-fn mend(error: &std::io::Error) -> &'static str {
-    use std::io::ErrorKind::{AddrInUse, AddrNotAvailable, PermissionDenied};
-    match error.kind() {
-        AddrInUse => "; is another node running there?",
-        AddrNotAvailable => "; this machine has no such address",
-        PermissionDenied => {
-            "; ports below 1024 are the administrator's: take another, or give the program CAP_NET_BIND_SERVICE"
-        }
-        _ => "",
-    }
-}
-
 /// Listeners with an engine behind them.
 #[derive(Debug)]
 pub struct Server {
@@ -127,9 +74,11 @@ impl Server {
         let listener = TcpListener::from_std(listener)
             .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
         let (stop, stopped) = ShutdownSignal::new();
-        let mut mail = JoinSet::new();
+        let mut conversations = JoinSet::new();
         for bound in listeners {
-            mail.spawn(bound.serve(Arc::clone(&node), stopped.clone())?);
+            let (_, protocol, _) = bound.summary();
+            let open = move |listener| protocol::open(protocol, listener);
+            conversations.spawn(bound.serve(Arc::clone(&node), open, stopped.clone())?);
         }
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let time = tokio::spawn(keep_time(Arc::clone(&node)));
@@ -137,7 +86,7 @@ impl Server {
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let connections = GracefulShutdown::new();
         tokio::select! {
-            () = accept(&listener, &node, &router, &connections) => {}
+            () = connection::accept(&listener, &node, &router, &connections) => {}
             () = shutdown => {}
         }
         tracing::info!("shutting down");
@@ -148,10 +97,10 @@ impl Server {
         if timeout(patience, connections.shutdown()).await.is_err() {
             tracing::warn!("some connections were still open");
         }
-        if timeout(patience, async { while mail.join_next().await.is_some() {} }).await.is_err() {
+        if timeout(patience, async { while conversations.join_next().await.is_some() {} }).await.is_err() {
             tracing::warn!("some conversations with mail servers were not at their end");
         }
-        drop(mail);
+        drop(conversations);
         // Requests whose clients have gone work on by themselves.
         if timeout(patience, node.idle()).await.is_err() {
             tracing::warn!("some requests were still at work");
@@ -163,99 +112,6 @@ impl Server {
         let closed = blocking(move || engine.close()).await;
         tracing::info!("stopped");
         Ok(closed?)
-    }
-}
-
-/// Takes connections as long as there is room for them; the others wait in the system's queue.
-async fn accept(listener: &TcpListener, node: &Arc<Node>, router: &Router, connections: &GracefulShutdown) {
-    let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
-    let clients = Arc::new(ClientConnections::default());
-    // The semaphore is never closed, so waiting for it ends with a permit.
-    while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
-        let descriptor = node.descriptors.take().await;
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let peer = PeerAddress(peer.ip());
-                let max = node.descriptors.share(node.plan().client_connections_max);
-                let Some(place) = clients.take(peer.0.to_canonical(), max) else {
-                    node.metrics.refused_connections.inc();
-                    continue;
-                };
-                let held = (permit, descriptor, place);
-                let connection =
-                    connection(stream, peer, Arc::clone(node), router.clone(), connections.watcher(), held);
-                tokio::spawn(connection);
-            }
-            Err(error) => {
-                drop(descriptor);
-                tracing::warn!(%error, "no connection could be accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-async fn connection(
-    stream: TcpStream,
-    peer: PeerAddress,
-    node: Arc<Node>,
-    router: Router,
-    watcher: Watcher,
-    _held: (OwnedSemaphorePermit, DescriptorPermit, ClientConnectionPermit),
-) {
-    let _open = ConnectionGuard::new(node.metrics.connections.clone());
-    // Answers are written whole; waiting for more to send would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection keeps its delay");
-    }
-    let (patience, rest) = (node.timeout(), ReadPause::default());
-    let found = SharedFault::default();
-    let stream = WatchedStream::new(PausedStream::new(stream, rest.clone()), found.clone());
-    let stream = WriteTimeoutStream::new(stream, patience);
-    let router = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        if let Some(fault) = found.get() {
-            node.metrics.answered(OTHER, StatusCode::BAD_REQUEST.as_u16(), Duration::ZERO);
-            return Either::Left(async move { Ok(misframed(fault)) });
-        }
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(rest.clone());
-        Either::Right(router.call(request))
-    });
-    let served = http1::Builder::new()
-        // Hyper's own panics before 1970; see `http::dated`.
-        .auto_date_header(false)
-        .timer(TokioTimer::new())
-        .header_read_timeout(patience)
-        .max_header_size(HEAD_BYTES_MAX)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = pin!(watcher.watch(served)).await {
-        tracing::debug!(%error, "a connection ended badly");
-    }
-}
-
-/// Returns what a connection is told, as the last, on which a request can be read in two ways.
-fn misframed(fault: FramingFault) -> Response {
-    let failure = INVALID_FRAMING.failure(format!("{fault}: the request could be read in two ways"));
-    let mut response = failure.help("the connection is closed").into_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-/// Counts a connection as long as it lives.
-pub(crate) struct ConnectionGuard(Gauge);
-
-impl ConnectionGuard {
-    pub(crate) fn new(gauge: Gauge) -> ConnectionGuard {
-        gauge.inc();
-        ConnectionGuard(gauge)
-    }
-}
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }
 
@@ -279,32 +135,6 @@ async fn watch(node: Arc<Node>) {
         })
         .await;
     }
-}
-
-/// Logs what came of a change of rules.
-pub(crate) fn log_reload(changed: &Result<ReloadOutcome, ReloadError>) {
-    match changed {
-        Ok(reloaded) => {
-            for PipelineChange { pipeline, before, after, candidate, .. } in &reloaded.changes {
-                let [before, after, candidate] =
-                    [before, after, candidate].map(|version| version.as_deref().unwrap_or("none"));
-                tracing::info!(pipeline, before, after, candidate, "rules have changed");
-            }
-            for section in &reloaded.restart {
-                tracing::warn!(section, "settings have changed that only a restart heeds");
-            }
-            for warning in reloaded.warnings.list() {
-                tracing::warn!("{warning}");
-            }
-        }
-        Err(error) => tracing::error!("rules were refused, the old stay in force:\n{error}"),
-    }
-}
-
-/// Takes over what the configuration's files say now, whether or not they have changed, and logs what came of it.
-/// Blocks.
-pub fn reload(engine: &Engine, now: Time) {
-    log_reload(&engine.change(Proposal::Files, now, false));
 }
 
 /// Compares the machine's clocks now and then.

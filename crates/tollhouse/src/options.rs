@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use auth::NameService;
 use engine::preset::Preset;
 use engine::{
     Config, Directory, Engine, EngineError, EngineOpenError, Overrides, Pipeline, Plan, PreparedEvent,
 };
 use event::{Event, Span, Time};
-use server::NameService;
 use tokio::runtime::Runtime;
 
 use crate::client::ApiClient;

@@ -158,7 +158,7 @@ fn buffers(field: &Field<'_>) -> Option<ColumnBuffers> {
 }
 
 fn check_field(field: &Field<'_>) -> Result<ColumnBuffers, ArrowError> {
-    let column = crate::problem::shown(field.name().unwrap_or_default());
+    let column = crate::core::problem::shown(field.name().unwrap_or_default());
     let refused = || {
         let found = field.type_type().variant_name().unwrap_or("an unknown type").to_owned();
         ArrowError::Type { column: column.clone(), found }

@@ -78,7 +78,7 @@ impl fmt::Display for ArrowError {
 impl std::error::Error for ArrowError {}
 
 fn broken(why: impl fmt::Display) -> ArrowError {
-    ArrowError::Broken(crate::problem::shown(&why.to_string()))
+    ArrowError::Broken(crate::core::problem::shown(&why.to_string()))
 }
 
 #[cfg(test)]

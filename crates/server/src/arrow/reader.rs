@@ -35,7 +35,7 @@ pub fn read(body: Bytes, limits: ArrowLimits) -> Result<Vec<RecordBatch>, ArrowE
     if let Some(schema) = decoder.schema() {
         for field in schema.fields() {
             if !is_read(field.data_type()) {
-                let column = crate::problem::shown(field.name());
+                let column = crate::core::problem::shown(field.name());
                 return Err(ArrowError::Type { column, found: field.data_type().to_string() });
             }
         }

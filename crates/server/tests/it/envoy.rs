@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use server::grpc::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use server::grpc::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+use server::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use server::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
     Entry, RateLimitOverride,
 };
-use server::grpc::proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
-use server::grpc::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use server::grpc::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use server::proto::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
+use server::proto::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
+use server::proto::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;

@@ -64,7 +64,7 @@ fn the_description_names_every_route() {
         assert_eq!(named, ROUTES);
 
         // Routes that are declared beside the description are in it, too.
-        let source = include_str!("../../src/http/mod.rs");
+        let source = include_str!("../../src/protocol/http/mod.rs");
         for route in source.split(".route(\"").skip(1) {
             let route = route.split('"').next().unwrap();
             let route = route.trim_end_matches("/{*rest}").trim_end_matches('/');

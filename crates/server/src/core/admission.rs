@@ -1,0 +1,217 @@
+//! Whose batch, or other costly call, is worked on: a few at a time, a few that wait, and the others are told at once to come
+//! again.
+//!
+//! A batch is thousands of events, so more of them at work than there are processors only take memory and time from one
+//! another. What is refused here has not been counted. A look at all keys, a change of rules or a copy costs as much as
+//! thousands of decisions, too: such calls have a gate of their own, whose places rest after work for as long as it took, and
+//! their work ends where nobody waits for it any more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::core::blocking::blocking;
+use crate::core::deadline::Deadline;
+use crate::core::problem::{HttpFailure, OVERLOADED};
+
+/// Most that wait at one gate.
+const WAITING_MAX: usize = 64;
+/// Work that is not worth a rest.
+const SHORT: Duration = Duration::from_millis(20);
+/// The longest rest of a place.
+const REST_MAX: Duration = Duration::from_secs(10);
+
+const AGAIN: &str = "send it again after the time in Retry-After";
+
+/// A few places, and a few that wait for them.
+#[derive(Debug)]
+pub(crate) struct AdmissionQueue {
+    /// What passes it: one of it, several.
+    what: [&'static str; 2],
+    places: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// One that waits, as long as it does.
+struct QueuedGuard<'a>(&'a AtomicUsize);
+
+impl Drop for QueuedGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl AdmissionQueue {
+    fn new(what: [&'static str; 2], places: usize) -> AdmissionQueue {
+        AdmissionQueue { what, places: Arc::new(Semaphore::new(places.max(1))), waiting: AtomicUsize::new(0) }
+    }
+
+    /// A gate for batches, two a processor: one that is worked on, and one that waits for its disk.
+    pub(crate) fn of_batches() -> AdmissionQueue {
+        AdmissionQueue::new(["batch", "batches"], 2 * processors())
+    }
+
+    /// A gate for calls that go through all there is, on half of the processors.
+    pub(crate) fn of_scans() -> AdmissionQueue {
+        AdmissionQueue::new(["call", "costly calls"], processors() / 2)
+    }
+
+    /// A gate for calls that look up one thing on disk.
+    pub(crate) fn of_lookups() -> AdmissionQueue {
+        AdmissionQueue::new(["call", "look-ups"], processors())
+    }
+
+    /// A gate for pages of metrics: one at a time, as all of them show the same.
+    pub(crate) fn of_pages() -> AdmissionQueue {
+        AdmissionQueue::new(["page", "pages of metrics"], 1)
+    }
+
+    /// Returns how many places are free.
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
+    /// Returns whether as many wait as may.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    }
+
+    /// Returns what those are told that cannot even wait.
+    pub(crate) fn queued(&self) -> HttpFailure {
+        let detail = format!("{WAITING_MAX} {} wait already; nothing of this one was done", self.what[1]);
+        OVERLOADED.failure(detail).help(AGAIN)
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn enter(&self, patience: Duration) -> Result<OwnedSemaphorePermit, HttpFailure> {
+        let places = Arc::clone(&self.places);
+        if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+            return Ok(place);
+        }
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(self.queued());
+        }
+        let _waits = QueuedGuard(&self.waiting);
+        match timeout(patience, places.acquire_owned()).await {
+            // The semaphore is never closed.
+            Ok(place) => place.map_err(|_| OVERLOADED.failure("the node is shutting down")),
+            Err(_) => {
+                let seconds = patience.as_secs_f64();
+                let detail =
+                    format!("the {} has waited for {seconds} s; nothing of it was done", self.what[0]);
+                Err(OVERLOADED.failure(detail).help(AGAIN))
+            }
+        }
+    }
+
+    /// Does costly work in a place, away from the threads that serve connections, and ends it where nobody waits for it any
+    /// more, by the current deadline: `work` is told by its argument. The place then rests for as long as the work took.
+    pub(crate) async fn run<T, F>(&self, patience: Duration, work: F) -> Result<T, HttpFailure>
+    where
+        T: Send + 'static,
+        F: FnOnce(&(dyn Fn() -> bool + Sync)) -> T + Send + 'static,
+    {
+        let place = self.enter(patience).await?;
+        let deadline = Deadline::current();
+        let is_over = move || deadline.as_ref().is_some_and(Deadline::is_over);
+        if is_over() {
+            return Err(OVERLOADED.failure("nobody waits for this any more").help(AGAIN));
+        }
+        let work = move || {
+            let begun = Instant::now();
+            let done = work(&is_over);
+            rest(place, begun.elapsed());
+            done
+        };
+        Ok(blocking(work).await)
+    }
+}
+
+/// Gives a place back after as long as it was worked in.
+fn rest(place: OwnedSemaphorePermit, took: Duration) {
+    if took < SHORT {
+        return;
+    }
+    Handle::current().spawn(async move {
+        sleep(took.min(REST_MAX)).await;
+        drop(place);
+    });
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_find_no_place_are_told() {
+        let gate = AdmissionQueue::new(["batch", "batches"], 1);
+        let place = gate.enter(Duration::ZERO).await.unwrap();
+        let told = gate.enter(Duration::from_secs(5)).await.unwrap_err().problem();
+        assert_eq!(told.status, 503);
+        assert!(told.detail.contains("has waited for 5 s"), "{}", told.detail);
+        let crowd = (0..=WAITING_MAX).map(|_| gate.enter(Duration::from_secs(5)));
+        let told = futures_util::future::join_all(crowd).await;
+        let details = told.into_iter().map(|answer| answer.unwrap_err().problem().detail);
+        let (waited, refused): (Vec<_>, Vec<_>) = details.partition(|detail| detail.contains("has waited"));
+        assert_eq!((waited.len(), refused.len()), (WAITING_MAX, 1), "{refused:?}");
+        drop(place);
+        assert!(gate.enter(Duration::ZERO).await.is_ok(), "nobody waits any more");
+    }
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_ends() {
+        let gate = AdmissionQueue::new(["call", "calls"], 1);
+        let gate = Arc::new(gate);
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+            let mut rounds = 0u64;
+            begun.send(()).unwrap();
+            while !is_over() {
+                rounds += 1;
+                std::thread::yield_now();
+            }
+            tell.send(rounds).unwrap();
+        };
+        let at = Arc::clone(&gate);
+        let call = async move { at.run(Duration::from_secs(60), work).await.is_ok() };
+        tokio::select! {
+            _ = Deadline::after(Duration::from_secs(3600)).run(call) => panic!("it ended by itself"),
+            _ = has_begun => {}
+        }
+        told.await.unwrap();
+        assert!(gate.enter(Duration::from_secs(60)).await.is_ok(), "its place is free again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_rests_after_work() {
+        let gate = AdmissionQueue::new(["call", "calls"], 1);
+        rest(gate.enter(Duration::ZERO).await.unwrap(), SHORT / 2);
+        assert_eq!(gate.places.available_permits(), 1, "short work needs none");
+        rest(gate.enter(Duration::ZERO).await.unwrap(), Duration::from_secs(3));
+        assert!(gate.enter(Duration::from_secs(2)).await.is_err());
+        assert!(gate.enter(Duration::from_secs(2)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_wait_get_the_next_place() {
+        let gate = AdmissionQueue::new(["batch", "batches"], 1);
+        let place = gate.enter(Duration::ZERO).await.unwrap();
+        let leave = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(place);
+        };
+        let (waited, ()) = tokio::join!(gate.enter(Duration::from_secs(5)), leave);
+        assert!(waited.is_ok());
+    }
+}

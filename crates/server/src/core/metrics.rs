@@ -1,0 +1,436 @@
+//! What is counted about requests, and the page that shows it beside what the engine counts and holds.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use auth::DnsMetrics;
+use engine::Engine;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet, text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use stats::LedgerMetric;
+
+/// The media type of [`Metrics::page`].
+pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper bounds of the buckets of request durations, in seconds.
+const SECONDS: [f64; 14] =
+    [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+
+/// A route as it is declared, never a path as it was sent, and the answer's status.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RequestLabel {
+    route: String,
+    status: u16,
+}
+
+/// A pipeline.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PipelineLabel {
+    pipeline: String,
+}
+
+/// A listener of a mail protocol.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ListenerLabel {
+    listener: String,
+}
+
+/// What a listener answered about a message: an action, or what was made of one that was not decided on.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct AnswerLabel {
+    listener: String,
+    answer: &'static str,
+}
+
+/// Why a listener refused a connection, or something on one went wrong.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ListenerFailureLabel {
+    listener: String,
+    reason: &'static str,
+}
+
+/// A version that pipelines judge by.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct VersionLabel {
+    pipeline: String,
+    role: String,
+    version: String,
+}
+
+/// Something that is wrong with the node.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ConditionLabel {
+    name: &'static str,
+}
+
+/// A limit of Envoy's configuration, and what came of what was taken from it.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct EnvoyLabel {
+    limit: String,
+    result: &'static str,
+}
+
+/// What came of a take from a limit of Envoy's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EnvoyResult {
+    Within,
+    Over,
+    /// Over, and let through.
+    Shadow,
+    /// Over, and told as metadata.
+    Quota,
+}
+
+/// Most limits that metrics tell apart by the values of requests.
+const DETAILED_MAX: usize = 1000;
+
+/// The server's counters.
+#[derive(Debug)]
+pub(crate) struct ServerMetrics {
+    registry: Registry,
+    requests: Family<RequestLabel, Histogram>,
+    /// Requests that were refused because too many were at work.
+    pub(crate) refused: Counter,
+    /// Events that were answered by `on_error` of their pipeline, undecided.
+    undecided: Family<PipelineLabel, Counter>,
+    /// Proxies' questions that were answered by `on_error`.
+    pub(crate) forward_undecided: Counter,
+    /// Requests whose handling panicked.
+    pub(crate) panics: Counter,
+    /// Lines of batches that were no events.
+    pub(crate) bad_lines: Counter,
+    /// Housekeeping that failed.
+    pub(crate) upkeep_failures: Counter,
+    /// Open connections.
+    pub(crate) connections: Gauge,
+    /// Connections that were closed at once, as their address has enough.
+    pub(crate) refused_connections: Counter,
+    /// Bytes of requests of gRPC that are not whole yet.
+    pub(crate) grpc_unfinished: Gauge,
+    /// Name service.
+    pub(crate) dns: DnsMetrics,
+    /// Wrong tokens and passwords.
+    wrong_tokens: Family<ListenerLabel, Counter>,
+    listeners: ListenerMetrics,
+}
+
+/// The counters of listeners of mail protocols.
+#[derive(Debug)]
+struct ListenerMetrics {
+    connections: Family<ListenerLabel, Gauge>,
+    decisions: Family<AnswerLabel, Histogram>,
+    failures: Family<ListenerFailureLabel, Counter>,
+    commands: Family<ListenerLabel, Counter>,
+    batches: Family<ListenerLabel, Histogram>,
+    envoy: Family<EnvoyLabel, Counter>,
+    /// Limits that are told apart by the values of requests.
+    detailed: Mutex<HashSet<String>>,
+}
+
+impl ServerMetrics {
+    pub(crate) fn new(engine: &Arc<Engine>) -> ServerMetrics {
+        let mut registry = Registry::default();
+        engine.metrics().register(&mut registry);
+        registry.register_collector(Box::new(EngineCollector(Arc::clone(engine))));
+        let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("tollhouse_build", "The program", version);
+        let requests = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
+        let metrics = ServerMetrics {
+            requests,
+            refused: Counter::default(),
+            undecided: Family::default(),
+            forward_undecided: Counter::default(),
+            panics: Counter::default(),
+            bad_lines: Counter::default(),
+            upkeep_failures: Counter::default(),
+            connections: Gauge::default(),
+            refused_connections: Counter::default(),
+            wrong_tokens: Family::default(),
+            grpc_unfinished: Gauge::default(),
+            dns: DnsMetrics::default(),
+            listeners: ListenerMetrics {
+                connections: Family::default(),
+                decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
+                failures: Family::default(),
+                commands: Family::default(),
+                batches: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
+                envoy: Family::default(),
+                detailed: Mutex::default(),
+            },
+            registry,
+        };
+        metrics.registered()
+    }
+
+    fn registered(mut self) -> ServerMetrics {
+        let registry = &mut self.registry;
+        let help = "Time from a request's head to its answer, in seconds, by route and status";
+        registry.register("tollhouse_http_request_seconds", help, self.requests.clone());
+        registry.register(
+            "tollhouse_http_refused",
+            "Requests refused at `requests_max`",
+            self.refused.clone(),
+        );
+        registry.register(
+            "tollhouse_undecided",
+            "Events that found no place or no time, and were answered by the pipeline's `on_error`",
+            self.undecided.clone(),
+        );
+        registry.register(
+            "tollhouse_forward_undecided",
+            "Proxies' questions that were answered by `on_error`",
+            self.forward_undecided.clone(),
+        );
+        registry.register("tollhouse_http_panics", "Requests whose handling panicked", self.panics.clone());
+        registry.register(
+            "tollhouse_http_bad_lines",
+            "Lines of batches that were no events",
+            self.bad_lines.clone(),
+        );
+        let help = "Bytes of requests of gRPC that are not whole yet";
+        registry.register("tollhouse_grpc_unfinished_bytes", help, self.grpc_unfinished.clone());
+        let help = "Wrong tokens and passwords, by listener; `http` is that of HTTP";
+        registry.register("tollhouse_wrong_tokens", help, self.wrong_tokens.clone());
+        self.dns.register(registry);
+        registry.register("tollhouse_http_connections", "Open connections", self.connections.clone());
+        registry.register(
+            "tollhouse_http_refused_connections",
+            "Connections closed at once at `client_connections_max`",
+            self.refused_connections.clone(),
+        );
+        registry.register(
+            "tollhouse_upkeep_failures",
+            "Housekeeping that failed",
+            self.upkeep_failures.clone(),
+        );
+        let of = &self.listeners;
+        let listed = of.connections.clone();
+        registry.register("tollhouse_listener_connections", "Open connections of a mail protocol", listed);
+        let help = "Time for a decision on a message of a mail server, in seconds, by listener and answer";
+        registry.register("tollhouse_listener_decision_seconds", help, of.decisions.clone());
+        let help = "Refused connections, broken protocol and messages that were not decided on, by listener and reason";
+        registry.register("tollhouse_listener_troubles", help, of.failures.clone());
+        let help = "Commands of clients of Redis, by listener";
+        registry.register("tollhouse_resp_commands", help, of.commands.clone());
+        let help =
+            "Time for commands of a client of Redis that were decided as one batch, in seconds, by listener";
+        registry.register("tollhouse_resp_batch_seconds", help, of.batches.clone());
+        let help = "What was taken from limits of Envoy's configuration, by limit and result";
+        registry.register("tollhouse_envoy_hits", help, of.envoy.clone());
+        self
+    }
+
+    /// The open connections of a listener.
+    pub(crate) fn listener_connections(&self, listener: &str) -> Gauge {
+        self.listeners.connections.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
+    }
+
+    /// Counts what was taken from a limit of Envoy's configuration. It is told apart by the values of the request where
+    /// that is wanted, as long as there are not too many.
+    pub(crate) fn envoy_hits(&self, limit: &str, detailed: Option<&str>, result: EnvoyResult, hits: u64) {
+        let detailed = detailed.filter(|detailed| {
+            let mut known = self.listeners.detailed.lock().unwrap_or_else(PoisonError::into_inner);
+            known.contains(*detailed) || (known.len() < DETAILED_MAX && known.insert((*detailed).to_owned()))
+        });
+        let result = match result {
+            EnvoyResult::Within => "within",
+            EnvoyResult::Over => "over",
+            EnvoyResult::Shadow => "shadow",
+            EnvoyResult::Quota => "quota",
+        };
+        let label = EnvoyLabel { limit: detailed.unwrap_or(limit).to_owned(), result };
+        self.listeners.envoy.get_or_create(&label).inc_by(hits);
+    }
+
+    /// The commands of a listener.
+    pub(crate) fn resp_commands(&self, listener: &str) -> Counter {
+        self.listeners.commands.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
+    }
+
+    /// The batches of a listener.
+    pub(crate) fn resp_batches(&self, listener: &str) -> Histogram {
+        self.listeners.batches.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
+    }
+
+    /// Counts what a listener answered about a message.
+    pub(crate) fn listener_answered(&self, listener: &str, answer: &'static str, took: Duration) {
+        let label = AnswerLabel { listener: listener.to_owned(), answer };
+        self.listeners.decisions.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Counts a wrong token or password.
+    pub(crate) fn wrong_token(&self, listener: &str) {
+        self.wrong_tokens.get_or_create(&ListenerLabel { listener: listener.to_owned() }).inc();
+    }
+
+    /// Counts an event that was answered by `on_error`.
+    pub(crate) fn undecided(&self, pipeline: &str) {
+        self.undecided.get_or_create(&PipelineLabel { pipeline: pipeline.to_owned() }).inc();
+    }
+
+    /// Counts what went wrong on a listener.
+    pub(crate) fn listener_failure(&self, listener: &str, reason: &'static str) {
+        self.listeners
+            .failures
+            .get_or_create(&ListenerFailureLabel { listener: listener.to_owned(), reason })
+            .inc();
+    }
+
+    /// Counts an answered request.
+    pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
+        let label = RequestLabel { route: route.to_owned(), status };
+        self.requests.get_or_create(&label).observe(took.as_secs_f64());
+    }
+
+    /// Everything, as OpenMetrics text.
+    pub(crate) fn page(&self) -> Result<String, fmt::Error> {
+        let mut page = String::new();
+        text::encode(&mut page, &self.registry)?;
+        Ok(page)
+    }
+}
+
+fn encode(encoder: &mut MetricEncoder<'_>, figure: &LedgerMetric) -> fmt::Result {
+    if figure.is_sum {
+        encoder.encode_counter::<NoLabelSet, _, u64>(&figure.value, None)
+    } else {
+        encoder.encode_gauge(&i64::try_from(figure.value).unwrap_or(i64::MAX))
+    }
+}
+
+/// What ledger and journal hold, asked for when it is shown.
+struct EngineCollector(Arc<Engine>);
+
+impl fmt::Debug for EngineCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holdings")
+    }
+}
+
+impl Collector for EngineCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let ledger = self.0.census();
+        let journal = self.0.journal().map(|journal| journal.census()).unwrap_or_default();
+        let gauges = [
+            ("ledger_cells", "Cells in memory", ledger.cells),
+            (
+                "ledger_memory_bytes",
+                "Memory of cells, the directory of keys and sketches",
+                ledger.memory_bytes,
+            ),
+            ("ledger_dirty_bytes", "Bytes of cells that are not written yet", ledger.dirty_bytes),
+            ("ledger_keys", "Keys, in memory or on disk alone", ledger.keys),
+            ("ledger_directory_bytes", "Memory of the directory of all keys", ledger.directory_bytes),
+            (
+                "ledger_directory_max_bytes",
+                "Bound of the directory's memory, beyond which new keys are only estimated",
+                ledger.directory_max_bytes,
+            ),
+            ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
+            (
+                "ledger_live_bytes",
+                "Bytes of the ledger's files that are the newest image of a key",
+                ledger.live_bytes,
+            ),
+            (
+                "ledger_poisoned",
+                "1 if nothing is added any more since a write failed",
+                u64::from(ledger.poisoned),
+            ),
+            (
+                "ledger_full",
+                "1 if nothing is added for now since room, descriptors or memory are lacking",
+                u64::from(ledger.full),
+            ),
+            (
+                "journal_full",
+                "1 if no decision is logged for now since room, descriptors or memory are lacking",
+                u64::from(journal.full),
+            ),
+            ("journal_segments", "Files of the journal", journal.segments as u64),
+            ("journal_columnar", "Files of the journal by columns", journal.columnar as u64),
+            ("journal_bytes", "Length of the journal's files", journal.bytes),
+            ("journal_pending_bytes", "Records that are not written yet", journal.pending_bytes as u64),
+        ];
+        let counters = [
+            ("ledger_flushes", "Flushes that wrote", ledger.flushes),
+            ("ledger_rewritten_bytes", "Bytes written again by merges of files", ledger.rewritten_bytes),
+            (
+                "ledger_unplaced",
+                "Observations of keys that found no place and were estimated",
+                ledger.unplaced,
+            ),
+            ("ledger_loads", "Cells read back from disk", ledger.loads),
+            ("ledger_evictions", "Cells that left memory to make room", ledger.evictions),
+            ("ledger_expired", "Cells let go because no window reaches them", ledger.expired),
+            ("ledger_damaged", "Images of cells that could not be read", ledger.damaged),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+            let name = format!("tollhouse_{name}");
+            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+        }
+        let versions = Family::<VersionLabel, Gauge>::default();
+        for pipeline in &self.0.plan().pipelines {
+            let of = [("enforced", Some(&pipeline.version))];
+            let candidate = pipeline.candidate.as_ref().map(|candidate| &candidate.version);
+            for (role, version) in of.into_iter().chain([("candidate", candidate)]) {
+                let Some(version) = version.cloned() else { continue };
+                let label = VersionLabel { pipeline: pipeline.name.clone(), role: role.to_owned(), version };
+                versions.get_or_create(&label).set(1);
+            }
+        }
+        let conditions = Family::<ConditionLabel, Gauge>::default();
+        for condition in self.0.health().list() {
+            conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);
+        }
+        let help = "1 for each condition that stands: what is wrong now, as `/readyz` says it";
+        conditions.encode(encoder.encode_descriptor(
+            "tollhouse_condition",
+            help,
+            None,
+            conditions.metric_type(),
+        )?)?;
+        let help = "The versions in force";
+        versions.encode(encoder.encode_descriptor(
+            "tollhouse_rules_version",
+            help,
+            None,
+            versions.metric_type(),
+        )?)?;
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            let name = format!("tollhouse_{name}");
+            counter.encode(encoder.encode_descriptor(&name, help, None, counter.metric_type())?)?;
+        }
+        let figures = self.0.figures();
+        let mut names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let mut of_name = figures.iter().filter(|figure| figure.name == name).peekable();
+            let Some(LedgerMetric { help, is_sum, .. }) = of_name.peek() else { continue };
+            let kind = if *is_sum { MetricType::Counter } else { MetricType::Gauge };
+            let descriptor = format!("tollhouse_cluster_{name}");
+            let mut family = encoder.encode_descriptor(&descriptor, help, None, kind)?;
+            for figure in of_name {
+                match &figure.shard {
+                    Some(shard) => encode(&mut family.encode_family(&[("shard", shard.as_str())])?, figure)?,
+                    None => encode(&mut family, figure)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}

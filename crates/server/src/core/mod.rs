@@ -1,0 +1,25 @@
+//! What all protocols stand on: the node, who may ask for how much, connections and their listeners, and what is counted
+//! about them. Knows no protocol.
+
+pub(crate) mod admission;
+pub(crate) mod auth_failures;
+pub(crate) mod blocking;
+pub(crate) mod clock;
+pub(crate) mod deadline;
+pub(crate) mod descriptors;
+pub mod framing;
+pub(crate) mod listener;
+pub(crate) mod listener_context;
+pub(crate) mod load_shedding;
+pub(crate) mod metrics;
+pub(crate) mod node;
+pub(crate) mod pace;
+pub(crate) mod preparation;
+pub(crate) mod problem;
+pub(crate) mod reading_pool;
+pub(crate) mod reload;
+pub(crate) mod shares;
+pub(crate) mod through;
+pub(crate) mod tokens;
+pub mod trusted_proxies;
+pub(crate) mod write_timeout;

@@ -1,0 +1,317 @@
+//! What all routes share: the engine, the limits, the counters, and the clock.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use auth::MessageChecks;
+use axum::http::HeaderMap;
+use engine::{
+    Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, ListenerPlan, Pipeline, PreparedEvent,
+    ServerPlan,
+};
+use event::Time;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use crate::core::admission::AdmissionQueue;
+use crate::core::auth_failures::AuthFailures;
+use crate::core::clock::Clock;
+use crate::core::descriptors::DescriptorBudget;
+use crate::core::load_shedding::{LoadShedder, Refusal};
+use crate::core::metrics::ServerMetrics;
+use crate::core::pace::Pace;
+use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
+use crate::core::reading_pool::ReadingPool;
+use crate::core::shares::{Caller, Share, Shares};
+use crate::core::tokens::{Tokens, names_token};
+
+/// How many largest bodies may be in memory at once.
+const BODIES: u64 = 8;
+/// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
+const STREAMS_MAX: usize = 64;
+
+/// Most copies of the data in [`SNAPSHOTS_IN`].
+const SNAPSHOTS_MAX: usize = 4;
+const SNAPSHOTS_IN: Duration = Duration::from_secs(60);
+
+/// What a running server knows.
+pub(crate) struct Node {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: ServerMetrics,
+    /// What is looked up about messages, if anything is.
+    pub(crate) checks: Option<MessageChecks>,
+    /// Its settings, as at the start.
+    settings: ServerPlan,
+    listeners: Vec<ListenerPlan>,
+    /// Places for requests.
+    places: Shares,
+    /// What those are told that find no place.
+    crowded: Refusal,
+    /// And those whose batch could not even wait.
+    queued: Refusal,
+    pub(crate) shed: LoadShedder,
+    /// Bytes for bodies.
+    room: Arc<Shares>,
+    /// The slowest pace of a body.
+    pub(crate) pace: Pace,
+    /// Free places for streams of batches.
+    pub(crate) streams: Arc<Semaphore>,
+    /// Places for batches.
+    pub(crate) batches: AdmissionQueue,
+    /// Places for calls that go through all there is.
+    pub(crate) scans: AdmissionQueue,
+    /// Places for calls that look up one thing on disk.
+    pub(crate) lookups: AdmissionQueue,
+    /// The place for a page of metrics.
+    pub(crate) pages: AdmissionQueue,
+    /// What connections may take of the process's descriptors.
+    pub(crate) descriptors: Arc<DescriptorBudget>,
+    /// Who has named wrong tokens and passwords.
+    guesses: AuthFailures,
+    /// Free bytes for requests of gRPC that are not whole yet.
+    pub(crate) intake: Arc<Shares>,
+    /// Places in which is read what was sent.
+    pub(crate) reading: ReadingPool,
+    /// When copies of the data were made last.
+    snapshots: Mutex<VecDeque<Instant>>,
+    tokens: Tokens,
+    stopping: AtomicBool,
+    /// When it was made.
+    pub(crate) started: Instant,
+    /// Connections of clients of Redis so far.
+    pub(crate) sessions: AtomicI64,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    pub(crate) fn new(engine: Arc<Engine>, clock: Clock) -> Node {
+        let plan = engine.plan().node.server.clone();
+        let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
+        let metrics = ServerMetrics::new(&engine);
+        let crowded = OVERLOADED
+            .failure(format!("{} requests are at work", plan.requests_max))
+            .help("try again after the time in Retry-After");
+        let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
+        let batches = AdmissionQueue::of_batches();
+        Node {
+            checks: MessageChecks::new(&engine.plan().node, &metrics.dns),
+            metrics,
+            places: Shares::new(plan.requests_max),
+            crowded: Refusal::new(crowded),
+            queued: Refusal::new(batches.queued()),
+            shed: LoadShedder::new(timeout),
+            batches,
+            scans: AdmissionQueue::of_scans(),
+            lookups: AdmissionQueue::of_lookups(),
+            pages: AdmissionQueue::of_pages(),
+            descriptors: Arc::new(DescriptorBudget::of_process()),
+            guesses: AuthFailures::default(),
+            intake: Arc::new(Shares::for_anybody(bodies / 2)),
+            reading: ReadingPool::of_machine(),
+            snapshots: Mutex::default(),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            room: Arc::new(Shares::new(bodies)),
+            pace: Pace::of(&plan),
+            tokens: Tokens::new(plan.tokens.iter().map(String::as_str)),
+            stopping: AtomicBool::new(false),
+            started: Instant::now(),
+            sessions: AtomicI64::new(1),
+            settings: plan,
+            listeners: engine.plan().node.listeners.clone(),
+            engine,
+            clock,
+        }
+    }
+
+    pub(crate) fn plan(&self) -> &ServerPlan {
+        &self.settings
+    }
+
+    /// The listeners of mail protocols, as at the start.
+    pub(crate) fn listeners(&self) -> &[ListenerPlan] {
+        &self.listeners
+    }
+
+    /// The longest time for a request.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_micros(self.plan().timeout.0.unsigned_abs())
+    }
+
+    /// A place for a request, of which only the head is known: a batch, or another one.
+    ///
+    /// # Errors
+    /// What it is told if there is none.
+    pub(crate) fn admit(&self, is_batch: bool, caller: Caller) -> Result<Share, Refusal> {
+        let place = self.place(caller).ok_or_else(|| {
+            self.metrics.refused.inc();
+            self.crowded.clone()
+        })?;
+        // It will be thousands of events, which need not be read first.
+        if is_batch && self.batches.is_crowded() {
+            return Err(self.queued.clone());
+        }
+        Ok(place)
+    }
+
+    /// Takes a place among the requests at work.
+    pub(crate) fn place(&self, caller: Caller) -> Option<Share> {
+        self.places.take(caller, 1)
+    }
+
+    /// Room in memory for what requests bring.
+    pub(crate) fn room(&self) -> &Arc<Shares> {
+        &self.room
+    }
+
+    /// Room in memory for so many bytes of a body.
+    pub(crate) fn body_room(&self, caller: Caller, bytes: usize) -> Result<Share, HttpFailure> {
+        self.room.take(caller, bytes).ok_or_else(|| {
+            self.metrics.refused.inc();
+            OVERLOADED
+                .failure("the bodies being worked on are too large together")
+                .help("try again a little later")
+        })
+    }
+
+    /// Returns how many places for requests are free.
+    #[cfg(test)]
+    pub(crate) fn free_places(&self) -> usize {
+        self.places.free()
+    }
+
+    /// Claims the next copy of the data, unless many were made just now: each keeps files that would be tidied away.
+    pub(crate) fn claim_snapshot(&self) -> Result<(), HttpFailure> {
+        let mut made = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        while made.front().is_some_and(|first| first.elapsed() >= SNAPSHOTS_IN) {
+            made.pop_front();
+        }
+        if let Some(first) = made.front().filter(|_| made.len() >= SNAPSHOTS_MAX) {
+            let left = SNAPSHOTS_IN.saturating_sub(first.elapsed());
+            return Err(OVERLOADED
+                .failure(format!("{SNAPSHOTS_MAX} snapshots were made within {} s", SNAPSHOTS_IN.as_secs()))
+                .help("try again after the time in Retry-After")
+                .retry_after(left.as_secs() + 1));
+        }
+        made.push_back(Instant::now());
+        Ok(())
+    }
+
+    /// Waits until no request is at work.
+    pub(crate) async fn idle(&self) {
+        self.places.all_back().await;
+    }
+
+    /// Now.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Compares the machine's clocks, and has the node's conditions say what is wrong with them. Answers whether the time
+    /// is certain.
+    pub(crate) fn look_at_clock(&self) -> bool {
+        let doubt = self.clock.look();
+        let is_certain = doubt.is_none();
+        self.engine.health().set("clock-jump", Impact::Degraded, doubt);
+        is_certain
+    }
+
+    /// Returns whether requests must carry a token.
+    pub(crate) fn wants_token(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
+    /// Returns whether this is one of the tokens. Takes as long whichever it is, or none.
+    pub(crate) fn is_token(&self, token: &[u8]) -> bool {
+        self.tokens.contain(token)
+    }
+
+    /// Checks that a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
+    pub(crate) async fn check_token(
+        &self,
+        headers: &HeaderMap,
+        listener: &str,
+        client: Option<IpAddr>,
+    ) -> Result<(), HttpFailure> {
+        let checked = self.tokens.check(headers);
+        if checked.is_err() && names_token(headers) {
+            self.wrong_token(listener, client).await;
+        }
+        checked
+    }
+
+    /// Counts a wrong token or password that a client has named, and waits until it may be answered. To be called with
+    /// nothing held that others could use.
+    pub(crate) async fn wrong_token(&self, listener: &str, client: Option<IpAddr>) {
+        self.guesses.wrong(&self.metrics, listener, client).await;
+    }
+
+    /// The pipeline of this name, or the default one, as it is now.
+    pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<Arc<Pipeline>, HttpFailure> {
+        let plan = self.engine.plan();
+        plan.pipeline(name).cloned().ok_or_else(|| {
+            let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
+            let what = crate::core::problem::shown(name.unwrap_or_default());
+            UNKNOWN_NAME
+                .failure(format!("there is no pipeline `{what}`"))
+                .help(format!("there are: {}", names.join(", ")))
+        })
+    }
+
+    /// Takes in what somebody says about an event that was not decided here. Without an id the same of the same body
+    /// counts once.
+    pub(crate) async fn learn(
+        &self,
+        prepared: PreparedEvent,
+        id: Option<String>,
+        body: &[u8],
+        said: impl Into<FeedbackInput<'_>>,
+    ) -> Result<(String, FeedbackOutcome), EngineError> {
+        let digest = || Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = id.unwrap_or_else(digest);
+        let outcome = self.engine.learn(prepared, &id, said).await?;
+        Ok((id, outcome))
+    }
+
+    /// Why requests should go elsewhere, if they should.
+    pub(crate) fn unready(&self) -> Option<String> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Some("the node is shutting down".to_owned());
+        }
+        let ledger = self.engine.census();
+        let journal = self.engine.journal().map(|journal| journal.census()).unwrap_or_default();
+        let parts = [("ledger", ledger.poisoned), ("journal", journal.poisoned)];
+        if let Some((broken, _)) = parts.into_iter().find(|(_, poisoned)| *poisoned) {
+            return Some(format!(
+                "the {broken} takes nothing more since a write failed: mend the cause and restart"
+            ));
+        }
+        if ledger.full {
+            return Some("the ledger counts nothing for now: the disk is full, or no file can be opened; the log says which".to_owned());
+        }
+        if journal.full {
+            return Some("the journal takes nothing for now: the disk is full, or no file can be opened; the log says which".to_owned());
+        }
+        let conditions = self.engine.health().list();
+        conditions.into_iter().find(|one| one.impact == Impact::Unready).map(|one| one.detail)
+    }
+
+    /// Returns whether the node is ending.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// No more requests are wanted.
+    pub(crate) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,60 @@
+//! From an event to one whose keys are made: what every protocol does before it asks for a decision.
+
+use std::sync::Arc;
+
+use content::budget::Cancellation;
+use engine::{Pipeline, PreparedEvent};
+use event::{Event, Time};
+
+use crate::core::deadline::Late;
+use crate::core::node::Node;
+use crate::core::reading_pool;
+
+/// An event that a request brought.
+pub(crate) struct SubmittedEvent {
+    /// The caller's name for it.
+    pub(crate) id: Option<String>,
+    pub(crate) prepared: PreparedEvent,
+    /// What its answer has to warn of.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A choice of lookups before the keys of an event are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookupMode {
+    /// As the configuration says.
+    Configured,
+    /// Never: it is learned from, not decided on, and may be old.
+    None,
+}
+
+impl Node {
+    /// All that comes before statistics, lookups included: what every wire does with an event before it is decided. Reads
+    /// away from the threads that answer ([`reading_pool`]), but for what is brief. Ends within the configured time
+    /// for name service; without resolvers it is [`engine::Engine::prepare`].
+    ///
+    /// # Errors
+    /// If the current deadline comes first.
+    pub(crate) async fn prepare(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        event: Event,
+        arrival: Time,
+        lookups: LookupMode,
+    ) -> Result<PreparedEvent, Late> {
+        if reading_pool::is_brief(&event) {
+            return Ok(self.engine.prepare(pipeline, event, arrival));
+        }
+        let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
+        let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
+        let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
+        let mut read = self.reading.read(bytes, read).await?;
+        if let (Some(checks), Some(raw), LookupMode::Configured) = (&self.checks, raw, lookups) {
+            // What is not looked up in time is not known; the message is judged without it.
+            let place = async { self.reading.enter(raw.len()).await.ok() };
+            checks.add(&mut read, &raw, place).await;
+        }
+        let engine = Arc::clone(&self.engine);
+        self.reading.read(bytes, move |_| engine.key(read)).await
+    }
+}

@@ -1,0 +1,308 @@
+//! Errors as clients see them: RFC 9457 problems, each of a type from one table.
+//!
+//! A problem says what is wrong, where, and how to mend it. It never shows a path, an address or a body; what only
+//! the operator should see is logged.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::{EngineError, ReloadError};
+use journal::JournalError;
+use stats::LedgerError;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+use crate::api;
+use crate::core::deadline::Late;
+
+/// A type of problem.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ProblemType {
+    word: &'static str,
+    status: StatusCode,
+    title: &'static str,
+}
+
+macro_rules! types {
+    ($($name:ident $status:ident $word:literal $title:literal,)*) => {
+        $(pub(crate) static $name: ProblemType = ProblemType { word: $word, status: StatusCode::$status, title: $title };)*
+        /// All types.
+        pub(crate) static ALL: &[&ProblemType] = &[$(&$name),*];
+    };
+}
+
+types! {
+    INVALID_PARAMETER BAD_REQUEST "invalid-parameter" "A parameter or header is not valid",
+    UNKNOWN_NAME BAD_REQUEST "unknown-name" "The configuration has nothing of this name",
+    INVALID_BODY BAD_REQUEST "invalid-body" "The body cannot be read",
+    INVALID_FRAMING BAD_REQUEST "invalid-framing" "The request can be read in two ways",
+    UNAUTHORIZED UNAUTHORIZED "unauthorized" "A token is needed",
+    FORBIDDEN FORBIDDEN "forbidden" "Requests of this kind are not accepted without a token",
+    NOT_FOUND NOT_FOUND "not-found" "There is nothing here",
+    METHOD_NOT_ALLOWED METHOD_NOT_ALLOWED "method-not-allowed" "The URL does not know this method",
+    SLOW_REQUEST REQUEST_TIMEOUT "slow-request" "The request did not arrive in time",
+    TOO_LARGE PAYLOAD_TOO_LARGE "too-large" "The request is too large",
+    UNSUPPORTED_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-type" "The pipeline does not read this type of content",
+    INVALID_EVENT UNPROCESSABLE_ENTITY "invalid-event" "The body is no event of this pipeline",
+    INVALID_RULES UNPROCESSABLE_ENTITY "invalid-rules" "The rules were refused, and the old ones stay in force",
+    NOT_APPLICABLE UNPROCESSABLE_ENTITY "not-applicable" "This cannot be done with what was named",
+    INTERNAL INTERNAL_SERVER_ERROR "internal" "Something went wrong here",
+    OVERLOADED SERVICE_UNAVAILABLE "overloaded" "Too much is being worked on",
+    UNAVAILABLE SERVICE_UNAVAILABLE "unavailable" "The node cannot do this now",
+    SLOW_ANSWER SERVICE_UNAVAILABLE "slow-answer" "The answer was not ready in time",
+}
+
+/// A request that is not answered as wished.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpFailure(Box<HttpFailureInner>);
+
+#[derive(Clone, Debug)]
+struct HttpFailureInner {
+    kind: &'static ProblemType,
+    detail: Cow<'static, str>,
+    help: Option<Cow<'static, str>>,
+    problems: Vec<api::DiagnosticJson>,
+    /// Seconds after which it can be asked again.
+    retry_after: u64,
+}
+
+impl ProblemType {
+    pub(crate) fn failure(&'static self, detail: impl Into<Cow<'static, str>>) -> HttpFailure {
+        HttpFailure(Box::new(HttpFailureInner {
+            kind: self,
+            detail: detail.into(),
+            help: None,
+            problems: Vec::new(),
+            retry_after: 1,
+        }))
+    }
+}
+
+impl HttpFailure {
+    /// Adds what to do about it.
+    pub(crate) fn help(mut self, help: impl Into<Cow<'static, str>>) -> HttpFailure {
+        self.0.help = Some(help.into());
+        self
+    }
+
+    /// Says when to ask again, in seconds.
+    pub(crate) fn retry_after(mut self, seconds: u64) -> HttpFailure {
+        self.0.retry_after = seconds;
+        self
+    }
+
+    /// Adds every mistake.
+    fn problems(mut self, problems: &engine::ConfigProblems) -> HttpFailure {
+        self.0.problems = problems.list().iter().map(api::DiagnosticJson::from).collect();
+        self
+    }
+
+    /// Returns whether it is the node's, and not the request's.
+    pub(crate) fn is_own(&self) -> bool {
+        self.0.kind.status.is_server_error()
+    }
+
+    /// As it is written.
+    pub(crate) fn problem(&self) -> api::ProblemJson {
+        let HttpFailureInner { kind, detail, help, problems, .. } = &*self.0;
+        api::ProblemJson {
+            kind: format!("urn:tollhouse:problem:{}", kind.word),
+            title: kind.title.to_owned(),
+            status: kind.status.as_u16(),
+            detail: detail.clone().into_owned(),
+            help: help.clone().map(Cow::into_owned),
+            problems: problems.clone(),
+        }
+    }
+}
+
+/// The media type of problems.
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+impl IntoResponse for HttpFailure {
+    fn into_response(self) -> Response {
+        let mut response = (self.0.kind.status, Json(self.problem())).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if self.0.kind.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(self.0.retry_after));
+        }
+        if self.0.kind.status == StatusCode::REQUEST_TIMEOUT {
+            // The rest of the body is not waited for (RFC 9110, 15.5.9).
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.0.kind.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<EngineError> for HttpFailure {
+    fn from(error: EngineError) -> HttpFailure {
+        match &error {
+            EngineError::Unknown { what, name, help } => {
+                UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(name))).help(help.clone())
+            }
+            EngineError::NoDecision(_) | EngineError::NoJournal | EngineError::NoDirectory => {
+                NOT_FOUND.failure(error.to_string())
+            }
+            EngineError::ReportBusy => OVERLOADED.failure(error.to_string()).help("say the last of it again"),
+            EngineError::SnapshotEnded => OVERLOADED.failure(error.to_string()).help("try again later"),
+            EngineError::SnapshotBusy => {
+                OVERLOADED.failure(error.to_string()).help("try again once it is done")
+            }
+            EngineError::PipelineGone(_) | EngineError::NoCounters(_) | EngineError::NotHere => {
+                NOT_APPLICABLE.failure(error.to_string())
+            }
+            EngineError::Ledger(LedgerError::Unreachable { .. }) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE
+                    .failure("the cluster that keeps statistics did not answer in time")
+                    .help("send it again; the node's log and metrics say which shard")
+            }
+            EngineError::Ledger(LedgerError::Stopped) => {
+                OVERLOADED.failure(error.to_string()).help("ask for less, or try again later")
+            }
+            EngineError::Ledger(LedgerError::Window(_)) => {
+                INVALID_PARAMETER.failure(format!("window: {error}"))
+            }
+            EngineError::NoAddress { kind, value } => INVALID_PARAMETER
+                .failure(format!("value: `{}` is no address: the keys of `{kind}` are", shown(value)))
+                .help("send an address, or a network such as `192.0.2.0/24`"),
+            EngineError::OwnAddress(value) => INVALID_PARAMETER
+                .failure(format!("value: `{}` has an address of this machine itself", shown(value)))
+                .help(
+                    "behind a proxy, mend what says whose requests it hands on; firewalls would shut it out",
+                ),
+            EngineError::NoPiece { kind, value } => {
+                NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(value)))
+            }
+            EngineError::Ledger(LedgerError::TooLarge(_)) => INVALID_EVENT.failure(error.to_string()),
+            EngineError::Ledger(LedgerError::Poisoned { .. } | LedgerError::Closed)
+            | EngineError::Journal(JournalError::Poisoned(_)) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
+            }
+            EngineError::Ledger(LedgerError::Full { .. }) | EngineError::Journal(JournalError::Full(_)) => {
+                tracing::error!(%error, "a request was refused");
+                UNAVAILABLE
+                    .failure("nothing can be counted or logged for now: the disk is full, or no file can be opened")
+                    .help("the node's log says which; make room on its disk, or raise its limit of open files: it then goes on by itself")
+            }
+            _ => {
+                tracing::error!(%error, "a request failed");
+                INTERNAL
+                    .failure("statistics or journal could not be read or written")
+                    .help("the node's log says why")
+            }
+        }
+    }
+}
+
+impl From<Late> for HttpFailure {
+    fn from(late: Late) -> HttpFailure {
+        SLOW_ANSWER.failure(late.to_string()).help("send less at once, or try again a little later")
+    }
+}
+
+impl From<ReloadError> for HttpFailure {
+    fn from(error: ReloadError) -> HttpFailure {
+        match error {
+            ReloadError::Problems(problems) => {
+                let mut list = problems.list().iter();
+                let first = list.find(|problem| problem.severity == engine::Severity::Error);
+                let first = first.map(|problem| problem.message.clone()).unwrap_or_default();
+                INVALID_RULES
+                    .failure(format!("{first}; `problems` has all that is wrong"))
+                    .help("mend it and send it again: nothing was taken over")
+                    .problems(&problems)
+            }
+            ReloadError::Pipeline(name) => {
+                UNKNOWN_NAME.failure(format!("there is no pipeline `{}`", shown(&name)))
+            }
+            ReloadError::Version { pipeline, version, help } => NOT_APPLICABLE
+                .failure(format!("`{}` is no version of `{pipeline}` that is kept", shown(&version)))
+                .help(help),
+            ReloadError::NoCandidate(_) => NOT_APPLICABLE.failure(error.to_string()).help(
+                "post one with ?candidate=true; the rules of a candidate's file are promoted by posting it",
+            ),
+            ReloadError::NoDirectory => NOT_FOUND.failure(error.to_string()),
+            ReloadError::Directory(error) => {
+                tracing::error!(%error, "rules could not be kept");
+                INTERNAL
+                    .failure("what is to be kept of the rules could not be read or written; the old stay")
+                    .help("the node's log says why")
+            }
+            ReloadError::Stopped => OVERLOADED.failure(error.to_string()).help("send fewer or smaller rules"),
+            ReloadError::Engine(error) => error.into(),
+        }
+    }
+}
+
+/// A text from outside, short enough to be shown.
+pub(crate) fn shown(text: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text[..end].escape_debug()),
+        None => text.escape_debug().to_string(),
+    }
+}
+
+/// The problems of any route, for the description of the interface.
+pub(crate) struct ProblemResponses;
+
+impl utoipa::IntoResponses for ProblemResponses {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut titles: BTreeMap<u16, Vec<String>> = BTreeMap::new();
+        for kind in ALL {
+            titles.entry(kind.status.as_u16()).or_default().push(format!("`{}`: {}", kind.word, kind.title));
+        }
+        let response = |titles: Vec<String>| {
+            let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+            ResponseBuilder::new().description(titles.join("\n\n")).content(MEDIA_TYPE, content).build()
+        };
+        titles.into_iter().map(|(status, titles)| (status.to_string(), response(titles).into())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_told_apart_by_their_word() {
+        let mut words: Vec<&str> = ALL.iter().map(|kind| kind.word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), ALL.len());
+    }
+
+    #[test]
+    fn types_are_documented() {
+        let page = include_str!("../../../../docs/reference/http.md");
+        for kind in ALL {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` ", kind.word)));
+            let row = row.unwrap_or_else(|| panic!("`{}` is not in docs/reference/http.md", kind.word));
+            assert!(row.contains(&format!("| {} ", kind.status.as_u16())), "{row}");
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_said_with_its_mend() {
+        let error = EngineError::Ledger(LedgerError::Full { why: "No space left on /somewhere".into() });
+        let problem = HttpFailure::from(error).problem();
+        assert_eq!((problem.status, problem.kind.as_str()), (503, "urn:tollhouse:problem:unavailable"));
+        assert!(problem.detail.contains("the disk is full"), "{problem:?}");
+        assert!(problem.help.unwrap().contains("make room"));
+        assert!(!problem.detail.contains("/somewhere"), "paths are for the log");
+    }
+
+    #[test]
+    fn texts_from_outside_are_short_and_harmless() {
+        assert_eq!(shown("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        assert_eq!(shown(&"é".repeat(200)).chars().count(), 81);
+    }
+}

@@ -1,0 +1,244 @@
+//! Streams of batches: each is worked on as `POST /v1/batch/observe` and `/v1/batch/decide` do, through the same gate.
+//!
+//! ```text
+//! stream of batches ─► one is read ─► the gate ─► worked on ─► its answer is taken ─► the next is read
+//! ```
+//!
+//! What a client sends faster than it is worked on stays with it: HTTP/2 lets it send one window ahead. So a stream has
+//! one batch and one answer in memory, and there are so many streams at most.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Bytes;
+use futures_util::Stream as Streamed;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
+use tonic::metadata::MetadataMap;
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::core::deadline::{Deadline, NoAnswerReason};
+use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
+use crate::core::problem::HttpFailure;
+use crate::core::reading_pool::asked_by;
+use crate::core::shares::Caller;
+use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};
+use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_request::Events;
+use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_response::Answers;
+use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_service_server::{
+    BatchService, BatchServiceServer,
+};
+use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
+use crate::protocol::grpc_transport::{GrpcConnectionSettings, serve};
+use crate::protocol::input::{self, BodyFormat, DurabilityParam};
+
+/// Streams of one connection at once; others wait at the client.
+const STREAMS_MAX: u32 = 16;
+/// Bytes of a stream that may be on their way: a batch of some thousand events, so that the next one comes while one is
+/// worked on.
+const WINDOW_BYTES: u32 = 1 << 20;
+/// Names by which health is asked for.
+const NAMES: &[&str] = &["tollhouse.batch.v1.BatchService"];
+/// Bytes of a request beside its events.
+const ROOM_BYTES: usize = 1 << 10;
+
+/// Holds a conversation to its end.
+pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
+    let body_max = usize::try_from(face.node.plan().body_max).unwrap_or(usize::MAX);
+    let service = BatchServiceServer::new(BatchHandler {
+        listener: Arc::clone(&face),
+        client: stream.client(),
+        stop: stop.clone(),
+    })
+    .max_decoding_message_size(body_max.saturating_add(ROOM_BYTES))
+    .max_encoding_message_size(usize::MAX);
+    let connection = GrpcConnectionSettings {
+        streams_max: STREAMS_MAX,
+        window_bytes: WINDOW_BYTES,
+        // One largest batch and some of others: who sends several of those at once has several connections.
+        unfinished_bytes: body_max
+            .saturating_add(STREAMS_MAX as usize * ROOM_BYTES * 4)
+            .saturating_add(body_max / 4),
+        message_timeout: face.node.timeout(),
+        is_unary: false,
+        names: NAMES,
+    };
+    serve(stream, Routes::new(service), connection, &face, stop).await;
+}
+
+struct BatchHandler {
+    listener: Arc<ListenerContext>,
+    client: Option<IpAddr>,
+    stop: ShutdownSignal,
+}
+
+type BatchResponseStream = Pin<Box<dyn Streamed<Item = Result<BatchResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl BatchService for BatchHandler {
+    type ObserveStream = BatchResponseStream;
+    type DecideStream = BatchResponseStream;
+
+    async fn observe(
+        &self,
+        request: Request<Streaming<BatchRequest>>,
+    ) -> Result<Response<BatchResponseStream>, Status> {
+        self.answer(request, BatchOperation::Observe).await
+    }
+
+    async fn decide(
+        &self,
+        request: Request<Streaming<BatchRequest>>,
+    ) -> Result<Response<BatchResponseStream>, Status> {
+        self.answer(request, BatchOperation::Decide).await
+    }
+}
+
+impl BatchHandler {
+    /// Where tokens are configured, every stream carries one.
+    async fn may_ask(&self, metadata: &MetadataMap) -> Result<(), HttpFailure> {
+        let face = &self.listener;
+        if !face.node.wants_token() {
+            return Ok(());
+        }
+        face.node.check_token(metadata.as_ref(), &face.plan.name, self.client).await
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Streaming<BatchRequest>>,
+        asked: BatchOperation,
+    ) -> Result<Response<BatchResponseStream>, Status> {
+        let node = &self.listener.node;
+        self.may_ask(request.metadata()).await.map_err(|failure| refused(&self.listener, failure))?;
+        let place = Arc::clone(&node.streams).try_acquire_owned().map_err(|_| {
+            node.metrics.listener_failure(&self.listener.plan.name, "overloaded");
+            Status::unavailable("too many streams are open: try again a little later")
+        })?;
+        let (sender, receiver) = mpsc::channel(1);
+        let answers = futures_util::stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|answer| (answer, receiver))
+        });
+        let work = BatchStreamTask {
+            listener: Arc::clone(&self.listener),
+            asked,
+            stop: self.stop.clone(),
+            _place: place,
+        };
+        tokio::spawn(work.all(request.into_inner(), sender));
+        Ok(Response::new(Box::pin(answers)))
+    }
+}
+
+/// A stream that is worked on.
+struct BatchStreamTask {
+    listener: Arc<ListenerContext>,
+    asked: BatchOperation,
+    stop: ShutdownSignal,
+    _place: OwnedSemaphorePermit,
+}
+
+impl BatchStreamTask {
+    /// Answers batches until there is none, one fails, the client has gone, or the node ends. Who hears of the end of the
+    /// node has the answers to all batches that were counted.
+    async fn all(
+        mut self,
+        mut batches: Streaming<BatchRequest>,
+        answers: mpsc::Sender<Result<BatchResponse, Status>>,
+    ) {
+        loop {
+            let idle = self.listener.idle();
+            let next = tokio::select! {
+                next = timeout(idle, batches.message()) => next,
+                () = self.stop.wanted() => Ok(Err(Status::unavailable("the node is shutting down"))),
+                () = answers.closed() => return,
+            };
+            let answer = match next {
+                // Who has gone ends the reading of its batch; what of it is being counted goes on.
+                Ok(Ok(Some(batch))) => tokio::select! {
+                    answer = self.one(batch) => answer,
+                    () = answers.closed() => return,
+                },
+                Ok(Ok(None)) => return,
+                Ok(Err(status)) => Err(status),
+                Err(_) => Err(Status::deadline_exceeded("no batch came for the listener's `idle` time")),
+            };
+            let is_last = answer.is_err();
+            // Who has gone misses the answer to what was counted: with an id the batch can be sent again.
+            if answers.send(answer).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    async fn one(&self, batch: BatchRequest) -> Result<BatchResponse, Status> {
+        let face = &self.listener;
+        let started = Instant::now();
+        let work = asked_by(Caller::Known, answer(Arc::clone(face), batch, self.asked));
+        let answered = match Deadline::after(face.node.timeout()).run(work).await {
+            Ok(answered) => answered.map_err(|failure| refused(face, failure)),
+            Err(NoAnswerReason::Panicked) => {
+                face.node.metrics.panics.inc();
+                Err(Status::internal("the batch could not be handled: this is a defect, please report it"))
+            }
+            Err(NoAnswerReason::Late) => {
+                let seconds = face.node.timeout().as_secs_f64();
+                let told = format!("the answer was not ready after {seconds} s; the work may still be done");
+                face.node.metrics.listener_failure(&face.plan.name, "slow");
+                Err(Status::deadline_exceeded(told))
+            }
+        };
+        let word = if answered.is_ok() { "answered" } else { "refused" };
+        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed());
+        answered
+    }
+}
+
+async fn answer(
+    face: Arc<ListenerContext>,
+    batch: BatchRequest,
+    asked: BatchOperation,
+) -> Result<BatchResponse, HttpFailure> {
+    let node = &face.node;
+    let BatchRequest { pipeline, id, events, sync } = batch;
+    let name = if pipeline.is_empty() { &face.plan.pipeline } else { &pipeline };
+    let pipeline = node.pipeline(Some(name))?;
+    let id = input::checked_batch_id(&id)?;
+    let durability = sync.then_some(DurabilityParam::Sync);
+    let (form, body) = match events {
+        Some(Events::Arrow(body)) => (BodyFormat::Arrow, body),
+        Some(Events::Ndjson(body)) => (BodyFormat::Json, body),
+        None => (BodyFormat::Json, Bytes::new()),
+    };
+    let _room = node.body_room(Caller::Known, body.len())?;
+    let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
+    // A message is one piece.
+    let answered = Bytes::from(answered.concat());
+    let answers =
+        if form == BodyFormat::Arrow { Answers::Arrow(answered) } else { Answers::Ndjson(answered) };
+    Ok(BatchResponse { answers: Some(answers) })
+}
+
+/// A failure as a status of gRPC.
+fn refused(face: &ListenerContext, failure: HttpFailure) -> Status {
+    let problem = failure.problem();
+    let (code, reason) = match problem.status {
+        401 => (Code::Unauthenticated, "unauthenticated"),
+        403 => (Code::PermissionDenied, "denied"),
+        404 => (Code::NotFound, "not-found"),
+        413 => (Code::ResourceExhausted, "too-large"),
+        408 | 503 => (Code::Unavailable, "unavailable"),
+        400..=499 => (Code::InvalidArgument, "invalid"),
+        _ => (Code::Internal, "internal"),
+    };
+    face.node.metrics.listener_failure(&face.plan.name, reason);
+    let told = match problem.help {
+        Some(help) => format!("{}: {help}", problem.detail),
+        None => problem.detail,
+    };
+    Status::new(code, told)
+}

@@ -1,0 +1,70 @@
+//! gRPC's health service (`grpc.health.v1`): whether the node takes requests.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::Stream;
+use tonic::{Request, Response, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
+
+use crate::core::node::Node;
+
+/// Time between two looks for who watches.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The health of a listener's services.
+#[derive(Debug)]
+pub(crate) struct HealthService {
+    pub(crate) node: Arc<Node>,
+    /// Names by which services are asked for; the empty one, all of the server, is known without.
+    pub(crate) names: &'static [&'static str],
+}
+
+impl HealthService {
+    fn knows(&self, name: &str) -> Result<(), Status> {
+        let known = name.is_empty() || self.names.contains(&name);
+        if known { Ok(()) } else { Err(Status::not_found("there is no such service")) }
+    }
+}
+
+fn status(node: &Node) -> ServingStatus {
+    if node.unready().is_some() { ServingStatus::NotServing } else { ServingStatus::Serving }
+}
+
+#[tonic::async_trait]
+impl health_server::Health for HealthService {
+    async fn check(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<HealthCheckResponse>, Status> {
+        self.knows(&request.get_ref().service)?;
+        Ok(Response::new(HealthCheckResponse { status: status(&self.node).into() }))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
+    /// Tells the status, and each change of it, until the node ends.
+    async fn watch(
+        &self,
+        request: Request<HealthCheckRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        self.knows(&request.get_ref().service)?;
+        let node = Arc::clone(&self.node);
+        let changes = futures_util::stream::unfold((node, None), |(node, told)| async move {
+            loop {
+                let now = status(&node);
+                if told != Some(now) {
+                    let answer = HealthCheckResponse { status: now.into() };
+                    return Some((Ok(answer), (node, Some(now))));
+                }
+                if node.is_stopping() {
+                    return None;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        Ok(Response::new(Box::pin(changes)))
+    }
+}

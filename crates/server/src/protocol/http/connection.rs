@@ -1,0 +1,116 @@
+//! Connections of HTTP/1.1.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::Either;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+
+use super::forward_auth::PeerAddress;
+use super::guard::OTHER;
+use crate::core::descriptors::{ClientConnectionPermit, ClientConnections, DescriptorPermit};
+use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
+use crate::core::listener::{ACCEPT_PAUSE, ConnectionGuard};
+use crate::core::load_shedding::{PausedStream, ReadPause};
+use crate::core::node::Node;
+use crate::core::problem::INVALID_FRAMING;
+use crate::core::write_timeout::WriteTimeoutStream;
+
+/// Bytes of a request's head. What is larger is answered 431.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// Takes connections as long as there is room for them; the others wait in the system's queue.
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    node: &Arc<Node>,
+    router: &Router,
+    connections: &GracefulShutdown,
+) {
+    let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
+    let clients = Arc::new(ClientConnections::default());
+    // The semaphore is never closed, so waiting for it ends with a permit.
+    while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+        let descriptor = node.descriptors.take().await;
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let peer = PeerAddress(peer.ip());
+                let max = node.descriptors.share(node.plan().client_connections_max);
+                let Some(place) = clients.take(peer.0.to_canonical(), max) else {
+                    node.metrics.refused_connections.inc();
+                    continue;
+                };
+                let held = (permit, descriptor, place);
+                let connection =
+                    connection(stream, peer, Arc::clone(node), router.clone(), connections.watcher(), held);
+                tokio::spawn(connection);
+            }
+            Err(error) => {
+                drop(descriptor);
+                tracing::warn!(%error, "no connection could be accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    peer: PeerAddress,
+    node: Arc<Node>,
+    router: Router,
+    watcher: Watcher,
+    _held: (OwnedSemaphorePermit, DescriptorPermit, ClientConnectionPermit),
+) {
+    let _open = ConnectionGuard::new(node.metrics.connections.clone());
+    // Answers are written whole; waiting for more to send would only delay them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "a connection keeps its delay");
+    }
+    let (patience, rest) = (node.timeout(), ReadPause::default());
+    let found = SharedFault::default();
+    let stream = WatchedStream::new(PausedStream::new(stream, rest.clone()), found.clone());
+    let stream = WriteTimeoutStream::new(stream, patience);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(fault) = found.get() {
+            node.metrics.answered(OTHER, StatusCode::BAD_REQUEST.as_u16(), Duration::ZERO);
+            return Either::Left(async move { Ok(misframed(fault)) });
+        }
+        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(rest.clone());
+        Either::Right(router.call(request))
+    });
+    let served = http1::Builder::new()
+        // Hyper's own panics before 1970; see `http::dated`.
+        .auto_date_header(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = pin!(watcher.watch(served)).await {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+/// Returns what a connection is told, as the last, on which a request can be read in two ways.
+fn misframed(fault: FramingFault) -> Response {
+    let failure = INVALID_FRAMING.failure(format!("{fault}: the request could be read in two ways"));
+    let mut response = failure.help("the connection is closed").into_response();
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,228 @@
+//! Past decisions, and what people say about them.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use journal::RecordId;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+use utoipa::IntoParams;
+
+use super::{JsonBody, QueryParams, events};
+use crate::api;
+use crate::core::node::Node;
+use crate::core::preparation::LookupMode;
+use crate::core::problem::{
+    HttpFailure, INTERNAL, INVALID_BODY, INVALID_PARAMETER, ProblemResponses, UNSUPPORTED_TYPE, shown,
+};
+use crate::protocol::batch;
+use crate::protocol::input::{
+    self, DurabilityParam, EnvelopeSource, EventHeaders, JSON_LINES, MessageReadOptions,
+};
+
+fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
+    text.parse().map_err(|error: journal::RecordIdError| INVALID_PARAMETER.failure(format!("id: {error}")))
+}
+
+/// A past decision with everything that it was made of: facts, readings, reasons.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions/{id}",
+    tag = "said",
+    params(("id" = String, Path, description = "The decision's id")),
+    responses((status = 200, description = "The decision", body = api::ExplanationJson), ProblemResponses),
+)]
+pub(super) async fn decision(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+) -> Result<Json<api::ExplanationJson>, HttpFailure> {
+    let id = record_id(&id)?;
+    let engine = Arc::clone(&node.engine);
+    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await??;
+    Ok(Json(api::ExplanationJson::from(&explanation)))
+}
+
+/// Takes in feedback on a past decision. The same said twice by one reporter counts once, and something else
+/// replaces it.
+#[utoipa::path(
+    post,
+    path = "/v1/feedback",
+    tag = "said",
+    request_body = api::FeedbackJson,
+    responses((status = 200, description = "What it did", body = api::FeedbackOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn feedback(
+    State(node): State<Arc<Node>>,
+    JsonBody(said): JsonBody<api::FeedbackJson>,
+) -> Result<Json<api::FeedbackOutcomeJson>, HttpFailure> {
+    let id = record_id(&said.id)?;
+    let by = reporter(said.by)?;
+    let (engine, now, class) = (Arc::clone(&node.engine), node.now(), said.class.clone());
+    // The decision is read from the journal, which blocks.
+    let outcome = node.lookups.run(node.timeout() / 2, move |_| {
+        let said = engine::FeedbackInput { class: &class, by: by.as_deref() };
+        Handle::current().block_on(engine.feedback(id, said, now))
+    });
+    Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), said.class, outcome.await??)))
+}
+
+/// How a batch of feedback is taken in.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct FeedbackParams {
+    /// `sync`: the answer comes once what was added is on disk, whatever `[ledger] durability` says.
+    #[param(inline)]
+    durability: Option<DurabilityParam>,
+}
+
+/// Takes in feedback on many past decisions: one a line, answered one a line in the same order. A line that cannot be
+/// taken in gets an error line and spoils no other.
+#[utoipa::path(
+    post,
+    path = "/v1/feedback/batch",
+    tag = "said",
+    operation_id = "feedback_batch",
+    params(FeedbackParams),
+    request_body(
+        description = "Objects as for /v1/feedback, one a line, at most `batch_max` of them",
+        content((api::FeedbackJson = "application/x-ndjson")),
+    ),
+    responses(
+        (
+            status = 200,
+            description = "What each line did, or why it could not be taken in",
+            body = api::FeedbackLine,
+            content_type = "application/x-ndjson",
+        ),
+        ProblemResponses,
+    ),
+)]
+pub(super) async fn feedback_batch(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<FeedbackParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, HttpFailure> {
+    let is_lines = input::media_type(&headers).is_some_and(|media| media.eq_ignore_ascii_case(JSON_LINES));
+    if !is_lines {
+        let failure = UNSUPPORTED_TYPE.failure(format!("Content-Type: expected `{JSON_LINES}`"));
+        return Err(failure.help("send one JSON object a line"));
+    }
+    let lines = batch::lines(&body, node.plan().batch_max)?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    // Decisions are read from the journal, which blocks.
+    let answer = node.lookups.run(node.timeout() / 2, move |_| {
+        let read: Vec<Result<FeedbackItem, HttpFailure>> =
+            lines.iter().map(|line| FeedbackItem::read(line)).collect();
+        let said: Vec<(RecordId, engine::FeedbackInput<'_>)> =
+            read.iter().flatten().map(|word| (word.id, word.input())).collect();
+        let outcomes = Handle::current().block_on(engine.feedback_all(&said, now))?;
+        let mut outcomes = outcomes.into_iter();
+        let mut answer = Vec::new();
+        for (word, line) in read.into_iter().zip(1..) {
+            let came = word.and_then(|word| match outcomes.next() {
+                Some(outcome) => Ok(api::FeedbackOutcomeJson::new(word.id.to_string(), word.class, outcome?)),
+                None => Err(INTERNAL.failure("the line was not taken in")),
+            });
+            events::write(
+                &mut answer,
+                &match came {
+                    Ok(said) => api::FeedbackLine::Outcome(said),
+                    Err(failure) => {
+                        api::FeedbackLine::Error(api::BatchError { line, error: failure.problem() })
+                    }
+                },
+            );
+        }
+        Ok::<_, HttpFailure>(answer)
+    });
+    let answer = answer.await??;
+    DurabilityParam::hold(params.durability, &node, &[]).await?;
+    Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
+}
+
+/// What a line of a batch says.
+struct FeedbackItem {
+    id: RecordId,
+    class: String,
+    by: Option<String>,
+}
+
+impl FeedbackItem {
+    fn read(line: &[u8]) -> Result<FeedbackItem, HttpFailure> {
+        let said: api::FeedbackJson = serde_json::from_slice(line).map_err(|error| {
+            INVALID_BODY.failure(shown(&error.to_string())).help("`/openapi.json` shows the shape")
+        })?;
+        Ok(FeedbackItem { id: record_id(&said.id)?, by: reporter(said.by)?, class: said.class })
+    }
+
+    fn input(&self) -> engine::FeedbackInput<'_> {
+        engine::FeedbackInput { class: &self.class, by: self.by.as_deref() }
+    }
+}
+
+/// The name of a reporter, if it is one.
+fn reporter(by: Option<String>) -> Result<Option<String>, HttpFailure> {
+    const BYTES_MAX: usize = 256;
+    match by {
+        Some(by) if by.trim().is_empty() || by.len() > BYTES_MAX => {
+            Err(INVALID_PARAMETER.failure(format!("by: expected a name of 1 to {BYTES_MAX} bytes")))
+        }
+        by => Ok(by),
+    }
+}
+
+/// What is said, and how the event is to be understood.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LearnParams {
+    /// What is said: one of the pipeline's feedback classes; `none` takes back what was said.
+    class: String,
+    /// Who says it, e.g. an address; without one it is the operator.
+    by: Option<String>,
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+    /// Messages: take the time at which the message says it was received, not its arrival here.
+    #[serde(default)]
+    message_time: bool,
+    /// Messages: `headers` takes the envelope from the message's own fields.
+    #[param(inline)]
+    envelope: Option<EnvelopeSource>,
+}
+
+/// Takes in feedback on an event that was not decided here. The same said twice of one event id, or
+/// without one of the same body, counts once.
+#[utoipa::path(
+    post,
+    path = "/v1/learn",
+    tag = "said",
+    params(LearnParams, EventHeaders),
+    request_body(
+        description = "One event, as for /v1/decide",
+        content((serde_json::Value = "application/json"), (String = "message/rfc822"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "What it did", body = api::FeedbackOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn learn(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<LearnParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<api::FeedbackOutcomeJson>, HttpFailure> {
+    let pipeline = &node.pipeline(params.pipeline.as_deref())?;
+    let reading = MessageReadOptions { message_time: params.message_time, envelope: params.envelope };
+    let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), LookupMode::None).await?;
+    let by = reporter(params.by)?;
+    let said = engine::FeedbackInput { class: &params.class, by: by.as_deref() };
+    let (id, outcome) = node.learn(event.prepared, event.id, &body, said).await?;
+    Ok(Json(api::FeedbackOutcomeJson {
+        warnings: event.warnings,
+        ..api::FeedbackOutcomeJson::new(id, params.class, outcome)
+    }))
+}

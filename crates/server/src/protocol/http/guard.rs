@@ -1,0 +1,284 @@
+//! What every request passes before its route sees it, and how long it may take there.
+//!
+//! All is decided by the head, in this order: may it ask at all (token; without tokens, no other site's page in a browser),
+//! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
+//! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body. Then the route
+//! works in a task of its own: a client that goes away, or the deadline, ends no counting, so no event is counted and
+//! then left unjudged; what is still being read by then, and what counts nothing, is given up ([`crate::core::deadline`]); and a
+//! panic ends that task and nothing else.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use content::text::received;
+
+use crate::core::deadline::{Deadline, NoAnswerReason};
+use crate::core::load_shedding::{ReadPause, pass_over};
+use crate::core::node::Node;
+use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST};
+use crate::core::reading_pool::asked_by;
+use crate::core::shares::Caller;
+use crate::core::tokens::names_this_host;
+use crate::protocol::http::body;
+use crate::protocol::http::events::{self, DECIDE};
+use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
+
+/// What metrics call the route of a request that has none, or was refused before it was looked for.
+pub(crate) const OTHER: &str = "other";
+/// What the log and metrics call the listener of HTTP.
+const HTTP: &str = "http";
+/// Answers without a token.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+/// Where the paths of batches begin, which have places of their own beside.
+const BATCHES: &str = "/v1/batch/";
+/// Cheap, and asked when the node is busy: they need no place.
+const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// The outermost layer.
+pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let matched = request.extensions().get::<MatchedPath>().cloned();
+    let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
+    let method = request.method().clone();
+    let asked = DecisionRequest::of(request.uri()).map(|asked| (asked, request.uri().clone()));
+    let admitted = admit(&node, route, request, next, started).await;
+    let response = admitted.unwrap_or_else(|failure| {
+        let undecided = asked.and_then(|(asked, uri)| asked.undecided(&node, &uri, &failure));
+        undecided.unwrap_or_else(|| failure.into_response())
+    });
+    let took = started.elapsed();
+    node.metrics.answered(route, response.status().as_u16(), took);
+    let (status, micros) = (response.status().as_u16(), took.as_micros() as u64);
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
+        tracing::error!(%method, route, status, micros, "answered");
+    } else {
+        tracing::debug!(%method, route, status, micros, "answered");
+    }
+    response
+}
+
+/// A request for a decision: what becomes of it where it cannot be decided on its pipeline's `on_error` says, and not the
+/// protocol.
+#[derive(Clone, Copy, Debug)]
+enum DecisionRequest {
+    /// A proxy shuts the site if it gets another answer than one of its own.
+    ForProxy,
+    ForCaller,
+}
+
+impl DecisionRequest {
+    fn of(uri: &Uri) -> Option<DecisionRequest> {
+        match uri.path() {
+            DECIDE => Some(DecisionRequest::ForCaller),
+            path => path.starts_with(PREFIX).then_some(DecisionRequest::ForProxy),
+        }
+    }
+
+    /// Returns what is answered where the node fails; `None` where it is the request's own fault.
+    fn undecided(self, node: &Node, uri: &Uri, failure: &HttpFailure) -> Option<Response> {
+        match self {
+            DecisionRequest::ForProxy => forward_auth::undecided(node, uri),
+            DecisionRequest::ForCaller if failure.is_own() => events::undecided(node, uri, failure),
+            DecisionRequest::ForCaller => None,
+        }
+    }
+}
+
+async fn admit(
+    node: &Arc<Node>,
+    route: &str,
+    mut request: Request,
+    next: Next,
+    started: Instant,
+) -> Result<Response, HttpFailure> {
+    let path = request.uri().path();
+    // What proxies ask carries their clients' own tokens: who may ask there its route knows.
+    let is_asked_by_proxies = path.starts_with(PREFIX);
+    let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
+    let caller = if is_asked_by_proxies { Caller::of_peer(peer) } else { Caller::Known };
+    let refused = if is_asked_by_proxies || OPEN.contains(&path) {
+        None
+    } else {
+        may_ask(node, request.headers(), peer).await.err()
+    };
+    if let Some(failure) = refused {
+        let (parts, body) = request.into_parts();
+        return Ok(pass_over(&parts.headers, body, failure.into_response(), || ()).await);
+    }
+    let place =
+        match (!PROBES.contains(&path)).then(|| node.admit(path.starts_with(BATCHES), caller)).transpose() {
+            Ok(place) => place,
+            Err(refusal) => {
+                let asked = DecisionRequest::of(request.uri());
+                let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
+                let rest = request.extensions_mut().remove::<ReadPause>().unwrap_or_default();
+                let (parts, body) = request.into_parts();
+                return Ok(match (undecided, asked) {
+                    // A proxy's connection is many clients', so it does not rest.
+                    (Some(response), Some(DecisionRequest::ForProxy)) => {
+                        pass_over(&parts.headers, body, response, || ()).await
+                    }
+                    (undecided, _) => {
+                        let response = undecided.unwrap_or_else(|| refusal.response());
+                        node.shed.refuse(response, &parts.headers, body, rest).await
+                    }
+                });
+            }
+        };
+    let takes_body = place.is_some() && caller == Caller::Known && takes_body(request.method(), route);
+    let deadline = tokio::time::Instant::from_std(started + node.timeout());
+    let deadline = Deadline::at(deadline);
+    let (parts, body) = request.into_parts();
+    let (body, room, unread) = if takes_body {
+        let read = asked_by(caller, body::read(node, caller, &parts.headers, body));
+        let read = deadline.clone().cut(read).await;
+        let (body, room) = read.map_err(|_| {
+            let seconds = node.timeout().as_secs_f64();
+            SLOW_REQUEST
+                .failure(format!("the body was not complete after {seconds} s"))
+                .help("send it faster, or smaller")
+        })??;
+        (Body::from(body), room, None)
+    } else {
+        (Body::empty(), None, Some((parts.headers.clone(), body)))
+    };
+    let work = next.run(Request::from_parts(parts, body));
+    let work = async move {
+        let response = asked_by(caller, work).await;
+        drop((place, room));
+        response
+    };
+    let response = answer(node, work, deadline).await?;
+    match unread {
+        Some((headers, body)) => Ok(pass_over(&headers, body, response, || ()).await),
+        None => Ok(response),
+    }
+}
+
+/// Returns whether a route reads what is sent. A body that is sent elsewhere is passed over.
+fn takes_body(method: &Method, route: &str) -> bool {
+    route != OTHER && matches!(*method, Method::POST | Method::PUT)
+}
+
+/// Waits for the route's answer.
+async fn answer(
+    node: &Node,
+    work: impl Future<Output = Response> + Send + 'static,
+    deadline: Deadline,
+) -> Result<Response, HttpFailure> {
+    match deadline.run(work).await {
+        Ok(response) => Ok(response),
+        Err(NoAnswerReason::Panicked) => {
+            node.metrics.panics.inc();
+            Err(INTERNAL
+                .failure("the request could not be handled")
+                .help("this is a defect: please report it"))
+        }
+        Err(NoAnswerReason::Late) => {
+            let seconds = node.timeout().as_secs_f64();
+            let detail = format!("the answer was not ready after {seconds} s; the work may still be done");
+            Err(SLOW_ANSWER
+                .failure(detail)
+                .help("events with an id can be sent again: they are counted once"))
+        }
+    }
+}
+
+async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<(), HttpFailure> {
+    if node.wants_token() { node.check_token(headers, HTTP, client).await } else { from_here(headers) }
+}
+
+/// Without tokens, who can reach the loopback address may ask. That includes browsers, and any page that they show
+/// can make them send requests here, or let its own host name resolve to this address (DNS rebinding): such
+/// requests name a foreign origin or host.
+fn from_here(headers: &HeaderMap) -> Result<(), HttpFailure> {
+    let text = |name| headers.get(name).map(|value| received(value.as_bytes()));
+    let help = "to serve other hosts' pages or names, configure a token";
+    let host = text(header::HOST).unwrap_or_default();
+    if !names_this_host(&host) {
+        return Err(FORBIDDEN.failure("Host: neither an address nor `localhost`").help(help));
+    }
+    let same_host = |origin: &str| {
+        origin.parse::<Uri>().is_ok_and(|uri| uri.authority().is_some_and(|own| *own == *host))
+    };
+    if text(header::ORIGIN).is_some_and(|origin| !same_host(&origin)) {
+        return Err(FORBIDDEN.failure("Origin: another site").help(help));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use engine::{Config, Engine, Overrides, Plan};
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn node() -> Arc<Node> {
+        let flags = vec![("server.timeout".to_owned(), "50ms".to_owned())];
+        let overrides = Overrides { flags, ..Overrides::default() };
+        let config = Config::from_preset("web", &overrides);
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        let engine = Arc::new(Engine::ephemeral(plan).unwrap());
+        Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None)))
+    }
+
+    async fn ask(node: &Arc<Node>, router: Router) -> StatusCode {
+        let router = router.layer(axum::middleware::from_fn_with_state(Arc::clone(node), guard));
+        let request = Request::builder().uri("/").header(header::HOST, "localhost");
+        let request = request.body(Body::empty()).unwrap();
+        TowerToHyperService::new(router).call(request).await.unwrap().status()
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_and_counted() {
+        let node = node();
+        async fn panics() -> &'static str {
+            std::hint::black_box(None).expect("this panics on purpose")
+        }
+        assert_eq!(
+            ask(&node, Router::new().route("/", get(panics))).await,
+            StatusCode::INTERNAL_SERVER_ERROR
+        );
+        assert_eq!(node.metrics.panics.get(), 1);
+        assert_eq!(node.free_places(), node.plan().requests_max, "the place is free again");
+    }
+
+    #[tokio::test]
+    async fn the_deadline_ends_the_waiting_and_not_the_work() {
+        let node = node();
+        let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (wait, tell) = (Arc::clone(&go), Arc::clone(&done));
+        let work = move || async move {
+            wait.notified().await;
+            tell.notify_one();
+        };
+        assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(node.free_places(), node.plan().requests_max - 1, "it keeps its place");
+        go.notify_one();
+        done.notified().await;
+    }
+
+    #[tokio::test]
+    async fn work_that_counts_nothing_hears_that_nobody_waits() {
+        let node = node();
+        let done = Arc::new(Notify::new());
+        let tell = Arc::clone(&done);
+        let work = move || async move {
+            Deadline::current().unwrap().over().await;
+            tell.notify_one();
+        };
+        assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);
+        done.notified().await;
+    }
+}

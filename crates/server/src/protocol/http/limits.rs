@@ -1,0 +1,369 @@
+//! Limits over HTTP: what is taken, looked at, given back and set, and how callers are told.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use engine::limit::{
+    LimitException, LimitExceptionError, LimitKey, LimitKeyError, LimitPlan, Take, TakeResult,
+};
+use engine::{Engine, Plan};
+use event::Span;
+use stats::Quality;
+
+use super::JsonBody;
+use crate::api::{self, LimitValues};
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
+use crate::core::problem::{
+    HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses, shown,
+};
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+/// Where the problem types of draft-ietf-httpapi-ratelimit-headers are registered.
+const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
+
+/// Limits that are taken together, each with its key of one request.
+pub(crate) struct LimitGroup(Vec<(Arc<LimitPlan>, LimitKey)>);
+
+impl LimitGroup {
+    /// A limit and those that go with it. `value` gives the fields of the request.
+    fn of<'v>(
+        engine: &Engine,
+        plan: &Plan,
+        limit: &LimitPlan,
+        value: impl Fn(&str) -> Option<&'v str>,
+    ) -> Result<LimitGroup, LimitKeyError> {
+        let all = plan.limits_of([&*limit.name]).into_iter();
+        let keyed = all.map(|limit| Ok((Arc::clone(limit), engine.limit_key_of(limit, &value)?)));
+        Ok(LimitGroup(keyed.collect::<Result<_, _>>()?))
+    }
+
+    /// Those of these names and what goes with them that the request has the fields of.
+    pub(crate) fn of_known<'v>(
+        engine: &Engine,
+        plan: &Plan,
+        names: &[String],
+        value: impl Fn(&str) -> Option<&'v str>,
+    ) -> LimitGroup {
+        let all = plan.limits_of(names.iter().map(String::as_str)).into_iter();
+        LimitGroup(
+            all.filter_map(|limit| Some((Arc::clone(limit), engine.limit_key_of(limit, &value).ok()?)))
+                .collect(),
+        )
+    }
+
+    /// All of them at once, at this cost or at their own.
+    pub(crate) fn takes(&self, cost: Option<u64>) -> Vec<Take<'_>> {
+        self.0
+            .iter()
+            .map(|(limit, key)| Take { limit, key: *key, cost: cost.unwrap_or(limit.cost) })
+            .collect()
+    }
+}
+
+/// Finds a limit and reads the key of a request.
+fn group(node: &Node, name: &str, values: &LimitValues) -> Result<LimitGroup, HttpFailure> {
+    let plan = node.engine.plan();
+    let limit = named(&plan, name)?;
+    let texts = texts(values)?;
+    let value = |field: &str| texts.iter().find(|(name, _)| *name == field).map(|(_, text)| text.as_str());
+    let group = LimitGroup::of(&node.engine, &plan, limit, value).map_err(unfit)?;
+    let known =
+        |name: &str| group.0.iter().any(|(limit, _)| limit.key.iter().any(|field| field.name == name));
+    if let Some((unknown, _)) = texts.iter().find(|(name, _)| !known(name)) {
+        let detail = format!("key: the limit `{}` does not count by `{}`", limit.name, shown(unknown));
+        return Err(INVALID_PARAMETER.failure(detail).help("`/v1/limits` shows what it counts by"));
+    }
+    Ok(group)
+}
+
+fn named<'p>(plan: &'p Plan, name: &str) -> Result<&'p Arc<LimitPlan>, HttpFailure> {
+    plan.limit(name).ok_or_else(|| {
+        NOT_FOUND.failure(format!("there is no limit `{}`", shown(name))).help("`/v1/limits` lists them")
+    })
+}
+
+/// The values of a key as texts.
+fn texts(values: &LimitValues) -> Result<Vec<(&str, String)>, HttpFailure> {
+    let text = |(name, value): (&'_ String, &serde_json::Value)| match value {
+        serde_json::Value::String(text) => Ok(text.clone()),
+        serde_json::Value::Number(number) => Ok(number.to_string()),
+        serde_json::Value::Bool(truth) => Ok(truth.to_string()),
+        _ => {
+            let detail = format!("key: `{}` is no text", shown(name));
+            Err(INVALID_PARAMETER.failure(detail).help("send texts, numbers, true or false"))
+        }
+    };
+    values.iter().map(|entry| Ok((entry.0.as_str(), text(entry)?))).collect()
+}
+
+fn unfit(error: LimitKeyError) -> HttpFailure {
+    let detail = match &error {
+        LimitKeyError::Missing { limit, field } => {
+            format!("key: the limit `{limit}` counts by `{field}`, which is not given")
+        }
+        LimitKeyError::Unfit { field, value } => format!("key: `{}` is no value of `{field}`", shown(value)),
+    };
+    INVALID_PARAMETER.failure(detail)
+}
+
+/// Seconds, rounded up: a client that comes again after so many is not early.
+pub(crate) fn whole_seconds(span: Span) -> u64 {
+    let micros = span.0.max(0).unsigned_abs();
+    micros.div_ceil(1_000_000)
+}
+
+/// The fields of draft-ietf-httpapi-ratelimit-headers-11, and `Retry-After`.
+pub(crate) fn fields(taken: &[TakeResult]) -> HeaderMap {
+    /// The greatest integer of a structured field.
+    const INTEGER_MAX: u64 = 999_999_999_999_999;
+    let limited = || taken.iter().filter(|taken| !taken.exempt && taken.quota <= INTEGER_MAX);
+    // Names of limits are letters, digits and a few signs that need no escape.
+    let policies: Vec<String> = limited()
+        .map(|taken| format!("\"{}\";q={};w={}", taken.limit, taken.quota, whole_seconds(taken.window)))
+        .collect();
+    let states: Vec<String> = limited()
+        .map(|taken| {
+            let remaining = taken.remaining.min(INTEGER_MAX);
+            format!("\"{}\";r={remaining};t={}", taken.limit, whole_seconds(taken.reset_after))
+        })
+        .collect();
+    let mut headers = HeaderMap::new();
+    for (name, list) in [(POLICY, policies), (LIMIT, states)] {
+        if let Ok(value) = HeaderValue::try_from(list.join(", "))
+            && !list.is_empty()
+        {
+            headers.insert(name, value);
+        }
+    }
+    let refused = taken.iter().filter(|taken| !taken.allowed);
+    let waits: Option<Vec<Span>> = refused.map(|taken| taken.retry_after).collect();
+    if let Some(longest) = waits.and_then(|waits| waits.into_iter().max()) {
+        headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(longest)));
+    }
+    headers
+}
+
+/// Returns what callers are told of a take.
+fn take_response(taken: &[TakeResult], answer: api::LimitAnswer) -> Response {
+    let headers = fields(taken);
+    if answer.allowed {
+        return (headers, Json(answer)).into_response();
+    }
+    let refused: Vec<&TakeResult> = taken.iter().filter(|taken| !taken.allowed).collect();
+    let (word, title, status) = if refused.iter().any(|taken| taken.quality == Quality::Missing) {
+        let title = "Counts cannot be had";
+        ("temporary-reduced-capacity", title, StatusCode::SERVICE_UNAVAILABLE)
+    } else if refused.iter().any(|taken| taken.banned_until.is_some()) {
+        ("abnormal-usage-detected", "The key is banned for a while", StatusCode::TOO_MANY_REQUESTS)
+    } else {
+        ("quota-exceeded", "The request is over its limit", StatusCode::TOO_MANY_REQUESTS)
+    };
+    let names: Vec<String> = refused.iter().map(|taken| taken.limit.to_string()).collect();
+    let problem = api::LimitProblem {
+        kind: format!("{TYPES}{word}"),
+        title: title.to_owned(),
+        status: status.as_u16(),
+        detail: format!("over {}", names.join(", ")),
+        violated_policies: names,
+        answer,
+    };
+    let mut response = (status, headers, Json(problem)).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
+}
+
+/// All limits, as configured.
+#[utoipa::path(
+    get,
+    path = "/v1/limits",
+    tag = "limits",
+    responses((status = 200, description = "The limits", body = [api::LimitInfo]), ProblemResponses),
+)]
+pub(super) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::LimitInfo>> {
+    let plan = node.engine.plan();
+    let info =
+        |limit: &Arc<LimitPlan>| api::LimitInfo::new(limit, node.engine.posted_exceptions(&limit.name).len());
+    Json(plan.limits.iter().map(info).collect())
+}
+
+/// Takes from a limit, and from those that are taken with it.
+#[utoipa::path(
+    post,
+    path = "/v1/limits/{name}/take",
+    tag = "limits",
+    params(("name" = String, Path, description = "The limit")),
+    request_body = api::LimitTake,
+    responses(
+        (status = 200, description = "Allowed, as far as the caller is told; with `RateLimit` and `RateLimit-Policy`", body = api::LimitAnswer),
+        (status = 429, description = "Over the limit; with `Retry-After`", body = api::LimitProblem, content_type = "application/problem+json"),
+        ProblemResponses,
+    ),
+)]
+pub(super) async fn take(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    JsonBody(take): JsonBody<api::LimitTake>,
+) -> Result<Response, HttpFailure> {
+    let group = group(&node, &name, &take.key)?;
+    let now = node.now();
+    let taken = node.engine.take(&group.takes(take.cost), now).await;
+    let answer = api::LimitAnswer::new(&taken);
+    Ok(take_response(&taken, answer))
+}
+
+/// Answers what a take would get. Takes nothing; also tells the truth of limits that ban in the shadow.
+#[utoipa::path(
+    post,
+    path = "/v1/limits/{name}/peek",
+    tag = "limits",
+    operation_id = "limit_peek",
+    params(("name" = String, Path, description = "The limit")),
+    request_body = api::LimitTake,
+    responses((status = 200, description = "What it says", body = api::LimitAnswer), ProblemResponses),
+)]
+pub(super) async fn peek(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    JsonBody(take): JsonBody<api::LimitTake>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
+    let group = group(&node, &name, &take.key)?;
+    Ok(Json(looked(&node, &group, take.cost).await))
+}
+
+async fn looked(node: &Node, group: &LimitGroup, cost: Option<u64>) -> api::LimitAnswer {
+    let now = node.now();
+    let taken = node.engine.peek_limits(&group.takes(cost), now).await;
+    api::LimitAnswer::new(&taken)
+}
+
+/// Gives back what was taken.
+#[utoipa::path(
+    post,
+    path = "/v1/limits/{name}/refund",
+    tag = "limits",
+    params(("name" = String, Path, description = "The limit")),
+    request_body = api::LimitRefund,
+    responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
+)]
+pub(super) async fn refund(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    JsonBody(refund): JsonBody<api::LimitRefund>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
+    let group = group(&node, &name, &refund.key)?;
+    for take in group.takes(Some(refund.amount)) {
+        node.engine.refund(take, refund.taken.map(|time| time.0), node.now()).await?;
+    }
+    Ok(Json(looked(&node, &group, Some(0)).await))
+}
+
+/// Settles what was taken for a cost that was not known yet.
+#[utoipa::path(
+    post,
+    path = "/v1/limits/{name}/settle",
+    tag = "limits",
+    params(("name" = String, Path, description = "The limit")),
+    request_body = api::LimitSettle,
+    responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
+)]
+pub(super) async fn settle(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    JsonBody(settle): JsonBody<api::LimitSettle>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
+    let group = group(&node, &name, &settle.key)?;
+    for take in group.takes(Some(settle.cost)) {
+        node.engine.settle(take, settle.reserved, settle.taken.0, node.now()).await?;
+    }
+    Ok(Json(looked(&node, &group, Some(0)).await))
+}
+
+/// Makes a key as if it had used so much, or nothing, and lifts its ban.
+#[utoipa::path(
+    post,
+    path = "/v1/limits/{name}/reset",
+    tag = "limits",
+    params(("name" = String, Path, description = "The limit")),
+    request_body = api::LimitReset,
+    responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
+)]
+pub(super) async fn reset(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    JsonBody(reset): JsonBody<api::LimitReset>,
+) -> Result<Json<api::LimitAnswer>, HttpFailure> {
+    let group = group(&node, &name, &reset.key)?;
+    for take in group.takes(Some(reset.used)) {
+        node.engine.set_used(take, node.now()).await?;
+    }
+    Ok(Json(looked(&node, &group, Some(0)).await))
+}
+
+/// The overrides of a limit that were posted.
+#[utoipa::path(
+    get,
+    path = "/v1/limits/{name}/overrides",
+    tag = "limits",
+    params(("name" = String, Path, description = "The limit")),
+    responses((status = 200, description = "The overrides", body = api::LimitOverrides), ProblemResponses),
+)]
+pub(super) async fn overrides(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Json<api::LimitOverrides>, HttpFailure> {
+    let plan = node.engine.plan();
+    let limit = named(&plan, &name)?;
+    let posted = node.engine.posted_exceptions(&limit.name).into_iter();
+    let overrides = posted.map(|exception| api::LimitOverride::new(limit, exception)).collect();
+    Ok(Json(api::LimitOverrides { overrides }))
+}
+
+/// Posts an override, instead of an earlier one of the same key.
+#[utoipa::path(
+    put,
+    path = "/v1/limits/{name}/overrides",
+    tag = "limits",
+    params(("name" = String, Path, description = "The limit")),
+    request_body = api::LimitOverride,
+    responses((status = 200, description = "The overrides by now", body = api::LimitOverrides), ProblemResponses),
+)]
+pub(super) async fn put_override(
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    JsonBody(wanted): JsonBody<api::LimitOverride>,
+) -> Result<Json<api::LimitOverrides>, HttpFailure> {
+    let plan = node.engine.plan();
+    let limit = named(&plan, &name)?;
+    let texts = texts(&wanted.key)?;
+    let mut key = Vec::with_capacity(limit.key.len());
+    for field in &limit.key {
+        let value = texts.iter().find(|(name, _)| *name == field.name).map(|(_, text)| text.clone());
+        key.push(value.ok_or_else(|| {
+            unfit(LimitKeyError::Missing { limit: limit.name.to_string(), field: field.name.clone() })
+        })?);
+    }
+    let exception = LimitException {
+        limit: limit.name.to_string(),
+        key,
+        count: wanted.count,
+        exempt: wanted.exempt,
+        until: wanted.until.map(|until| until.0),
+    };
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    blocking(move || engine.post_exception(exception, now)).await.map_err(|error| match error {
+        LimitExceptionError::Key(error) => unfit(error),
+        LimitExceptionError::Unfit(why) => INVALID_PARAMETER.failure(format!("key: {why}")),
+        LimitExceptionError::Full => OVERLOADED.failure(error.to_string()),
+        LimitExceptionError::Directory(error) => {
+            tracing::error!(%error, "an override could not be kept");
+            INTERNAL.failure("overrides could not be written").help("the node's log says why")
+        }
+    })?;
+    overrides(State(node), Path(name)).await
+}

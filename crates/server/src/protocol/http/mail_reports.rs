@@ -1,0 +1,163 @@
+//! Mail in which people report mail: sent on, attached, or as a feedback report (ARF).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use content::budget::Cancellation;
+use content::mail::arf::{self, FeedbackType};
+use content::mail::message::Envelope;
+use engine::feedback::ID_FIELD;
+use engine::{Engine, EngineError, FeedbackInput, FeedbackSide, Pipeline};
+use event::Time;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use utoipa::IntoParams;
+
+use super::QueryParams;
+use crate::api;
+use crate::core::deadline::Late;
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, NOT_APPLICABLE, ProblemResponses, shown};
+use crate::core::reading_pool::PooledReading;
+use crate::protocol::input::{self, BodyFormat, EventHeaders};
+
+/// Whose mail it is.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReportParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+}
+
+/// Takes in a mail in which somebody reports other mail. Who reports is the authenticated user, or else an envelope sender
+/// that may; never what the mail says.
+#[utoipa::path(
+    post,
+    path = "/v1/report",
+    tag = "said",
+    params(ReportParams, EventHeaders),
+    request_body(content = String, content_type = "message/rfc822", description = "The mail"),
+    responses((status = 200, description = "What it did", body = api::MailReportJson), ProblemResponses),
+)]
+pub(super) async fn report(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<ReportParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<api::MailReportJson>, HttpFailure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    input::form(&node, &pipeline, &headers, &[(input::MESSAGE, BodyFormat::Message)])?;
+    let envelope = input::envelope(&headers)?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    // Decisions are read from the journal, which blocks.
+    let bytes = body.len();
+    let work = move |reading: PooledReading| {
+        let cancellation = &reading.cancellation;
+        Handle::current().block_on(take(&engine, &pipeline, &envelope, &body, now, cancellation))
+    };
+    Ok(Json(node.reading.begin(bytes, work).await??))
+}
+
+async fn take(
+    engine: &Engine,
+    pipeline: &Arc<Pipeline>,
+    envelope: &Envelope,
+    raw: &[u8],
+    now: Time,
+    cancellation: &Cancellation,
+) -> Result<api::MailReportJson, HttpFailure> {
+    let Some(plan) = &pipeline.reports else {
+        let detail = format!("nothing can be said of events of `{}`", pipeline.name);
+        return Err(NOT_APPLICABLE.failure(detail).help("give it [feedback]"));
+    };
+    let sender = envelope.sender.as_deref().unwrap_or_default();
+    let user = envelope.user.as_deref().filter(|user| !user.trim().is_empty());
+    let Some(by) = user.or_else(|| plan.may_report(sender).then_some(sender)) else {
+        let detail = format!("`{}` may not report", shown(sender));
+        return Err(NOT_APPLICABLE
+            .failure(detail)
+            .help("authenticate, or name it in `senders` of [reports]"));
+    };
+    let by = by.trim().trim_start_matches('<').trim_end_matches('>').to_owned();
+    let report = arf::read(raw);
+    let class = match &report {
+        Some(report) => match report.feedback_type {
+            FeedbackType::Abuse | FeedbackType::Fraud | FeedbackType::Virus => {
+                plan.class_for(FeedbackSide::Bad)
+            }
+            FeedbackType::NotSpam => plan.class_for(FeedbackSide::Good),
+            FeedbackType::Other => None,
+        },
+        None => plan.class_of_address(&envelope.recipients),
+    };
+    let mut reported =
+        api::MailReportJson { by: by.clone(), class: class.map(str::to_owned), said: Vec::new() };
+    let Some(class) = class else {
+        if report.is_some() {
+            // One of another sort, such as of authentication that failed: it says nothing of the mail.
+            return Ok(reported);
+        }
+        let detail = "no recipient is an address for reports";
+        return Err(NOT_APPLICABLE.failure(detail).help("[report_addresses] names them"));
+    };
+    let said = FeedbackInput { class, by: Some(&by) };
+    for mail in mails(raw, report, &[&by, sender])? {
+        let ticket = arf::fields(&mail, ID_FIELD).iter().find_map(|ticket| engine.decision_of(ticket));
+        if let Some(id) = ticket {
+            match engine.feedback(id, said, now).await {
+                Ok(outcome) => {
+                    reported.said.push(api::FeedbackOutcomeJson::new(
+                        id.to_string(),
+                        class.to_owned(),
+                        outcome,
+                    ));
+                    continue;
+                }
+                // Forgotten, or decided elsewhere: what the mail itself says is learned.
+                Err(EngineError::NoDecision(_) | EngineError::NoJournal | EngineError::PipelineGone(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let digest: String = Sha256::digest(&mail).iter().map(|byte| format!("{byte:02x}")).collect();
+        // The envelope of the mail that is reported is not known: anybody could have written what it says of it.
+        let event = content::mail::message::event(&mail[..], Envelope::default());
+        let read = engine.read(pipeline, event, now, cancellation);
+        // Of those before it each is learned, and counts once when the report is sent again.
+        if cancellation.is_cancelled() {
+            return Err(Late.into());
+        }
+        let outcome = engine.learn(engine.key(read), &digest, said).await?;
+        reported.said.push(api::FeedbackOutcomeJson::new(digest, class.to_owned(), outcome));
+    }
+    Ok(reported)
+}
+
+/// The mails that a mail reports.
+fn mails<'x>(
+    raw: &'x [u8],
+    report: Option<arf::FeedbackReport<'x>>,
+    senders: &[&str],
+) -> Result<Vec<Cow<'x, [u8]>>, HttpFailure> {
+    let mut mails = match report {
+        Some(report) => report.original.into_iter().map(arf::ReportedMail::into_bytes).collect(),
+        None => arf::attached(raw),
+    };
+    mails.retain(|mail| !mail.trim_ascii().is_empty());
+    if !mails.is_empty() {
+        return Ok(mails);
+    }
+    // Sent on as it is, it has the author whom it had. One of the reporter's own is a text about another mail.
+    let from = arf::fields(raw, "From").concat().to_lowercase();
+    let own = senders.iter().any(|sender| sender.contains('@') && from.contains(&sender.to_lowercase()));
+    if own || raw.trim_ascii().is_empty() {
+        let detail = "there is no mail in it that could be reported";
+        return Err(NOT_APPLICABLE.failure(detail).help("redirect the mail, or forward it as an attachment"));
+    }
+    Ok(vec![Cow::Borrowed(raw)])
+}

@@ -1,0 +1,211 @@
+//! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
+
+pub(crate) mod bans;
+pub(crate) mod batch;
+pub(crate) mod body;
+mod crowdsec;
+pub(crate) mod connection;
+pub(crate) mod events;
+mod feedback;
+pub(crate) mod forward_auth;
+pub(crate) mod guard;
+mod limits;
+mod mail_reports;
+mod node;
+mod rules;
+mod statistics;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, FromRef, FromRequest, FromRequestParts, Query, Request, State};
+use axum::http::header::DATE;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, Uri};
+use axum::middleware;
+use axum::response::Response;
+use axum::routing::any;
+use engine::Engine;
+use jiff::fmt::rfc2822::DateTimePrinter;
+use serde::de::DeserializeOwned;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::guard::guard;
+use crate::api;
+use crate::core::clock::Clock;
+use crate::core::node::Node;
+use crate::core::problem::{
+    HttpFailure, INVALID_BODY, INVALID_PARAMETER, METHOD_NOT_ALLOWED, NOT_FOUND, UNSUPPORTED_TYPE, shown,
+};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Tollhouse",
+        description = "Counts events by hashed keys over time windows, judges them by rules, explains each verdict.",
+    ),
+    tags(
+        (name = "decide", description = "Events in, verdicts out"),
+        (name = "statistics", description = "Statistics of keys"),
+        (name = "said", description = "Feedback"),
+        (name = "limits", description = "Limits"),
+        (name = "enforce", description = "The ban list"),
+        (name = "rules", description = "Rules"),
+        (name = "node", description = "The node itself"),
+    ),
+    components(schemas(api::ProblemJson)),
+    security(("token" = [])),
+)]
+struct ApiDescription;
+
+#[derive(OpenApi)]
+#[openapi(paths(forward_auth::auth))]
+struct ForwardDescription;
+
+/// What routes have at hand: most of them the node alone.
+#[derive(Clone)]
+struct HttpState {
+    node: Arc<Node>,
+    feeds: Arc<bans::BanFeeds>,
+    /// The description of the interface, as it is served.
+    openapi: Bytes,
+}
+
+impl FromRef<HttpState> for Arc<Node> {
+    fn from_ref(state: &HttpState) -> Arc<Node> {
+        Arc::clone(&state.node)
+    }
+}
+
+impl FromRef<HttpState> for Arc<bans::BanFeeds> {
+    fn from_ref(state: &HttpState) -> Arc<bans::BanFeeds> {
+        Arc::clone(&state.feeds)
+    }
+}
+
+/// The routes, behind the guard, and what they share.
+pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
+    let (router, mut openapi) = OpenApiRouter::with_openapi(ApiDescription::openapi())
+        .routes(routes!(events::decide))
+        .routes(routes!(events::batch))
+        .routes(routes!(batch::observe))
+        .routes(routes!(batch::decide))
+        .routes(routes!(events::observe))
+        .routes(routes!(events::peek))
+        .routes(routes!(feedback::decision))
+        .routes(routes!(bans::lookup, bans::label, bans::lift))
+        .routes(routes!(bans::stream))
+        .routes(routes!(bans::ips))
+        .routes(routes!(crowdsec::lookup))
+        .routes(routes!(crowdsec::stream))
+        .routes(routes!(feedback::feedback))
+        .routes(routes!(feedback::feedback_batch))
+        .routes(routes!(feedback::learn))
+        .routes(routes!(mail_reports::report))
+        .routes(routes!(statistics::timeline))
+        .routes(routes!(statistics::top))
+        .routes(routes!(limits::limits))
+        .routes(routes!(limits::take))
+        .routes(routes!(limits::peek))
+        .routes(routes!(limits::refund))
+        .routes(routes!(limits::settle))
+        .routes(routes!(limits::reset))
+        .routes(routes!(limits::overrides, limits::put_override))
+        .routes(routes!(rules::rules, rules::post))
+        .routes(routes!(rules::reload))
+        .routes(routes!(rules::rollback))
+        .routes(routes!(rules::promote))
+        .routes(routes!(rules::comparison))
+        .routes(routes!(node::pipelines))
+        .routes(routes!(node::snapshot))
+        .routes(routes!(node::healthz))
+        .routes(routes!(node::readyz))
+        .routes(routes!(node::metrics))
+        .routes(routes!(node::openapi))
+        .routes(routes!(node::index))
+        .route("/v1/auth/{name}", any(forward_auth::auth))
+        .route("/v1/auth/{name}/", any(forward_auth::auth))
+        .route("/v1/auth/{name}/{*rest}", any(forward_auth::auth))
+        .split_for_parts();
+    // It takes any method, which a description cannot say.
+    openapi.merge(ForwardDescription::openapi());
+    let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(token));
+    // Nothing in a description refuses to be written.
+    let description = Bytes::from(serde_json::to_vec(&openapi).unwrap_or_default());
+    let node = Arc::new(Node::new(engine, clock));
+    let state = HttpState { node: Arc::clone(&node), feeds: Arc::default(), openapi: description };
+    let router = router
+        .fallback(nowhere)
+        .method_not_allowed_fallback(no_method)
+        // The guard has bounded bodies by then.
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
+        .layer(middleware::map_response_with_state(Arc::clone(&node), dated))
+        .with_state(state);
+    (node, router)
+}
+
+/// Says when it was answered, by the node's clock (RFC 9110, 6.6.1).
+async fn dated(State(node): State<Arc<Node>>, mut response: Response) -> Response {
+    let now = jiff::Timestamp::from_microsecond(node.now().0);
+    let text = now.and_then(|now| DateTimePrinter::new().timestamp_to_rfc9110_string(&now));
+    if let Some(date) = text.ok().and_then(|text| HeaderValue::try_from(text).ok()) {
+        response.headers_mut().insert(DATE, date);
+    }
+    response
+}
+
+async fn nowhere(uri: Uri) -> HttpFailure {
+    NOT_FOUND.failure(format!("there is no URL `{}`", shown(uri.path()))).help("`/` names them all")
+}
+
+async fn no_method(method: Method, uri: Uri) -> HttpFailure {
+    METHOD_NOT_ALLOWED
+        .failure(format!("{} {}", shown(method.as_str()), shown(uri.path())))
+        .help("the header Allow names what it knows")
+}
+
+/// The query of a URL; what cannot be read is a problem.
+struct QueryParams<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = HttpFailure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParams<T>, HttpFailure> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(params)| QueryParams(params)).map_err(|rejection| {
+            let why = match &rejection {
+                QueryRejection::FailedToDeserializeQueryString(error) => {
+                    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+                }
+                other => other.to_string(),
+            };
+            INVALID_PARAMETER
+                .failure(format!("query: {}", shown(&why)))
+                .help("`/openapi.json` names the parameters")
+        })
+    }
+}
+
+/// A body that is one JSON object of a known shape; what cannot be read is a problem.
+struct JsonBody<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = HttpFailure;
+
+    async fn from_request(request: Request, state: &S) -> Result<JsonBody<T>, HttpFailure> {
+        let object = axum::Json::<T>::from_request(request, state).await;
+        object.map(|axum::Json(object)| JsonBody(object)).map_err(|rejection| match rejection {
+            JsonRejection::MissingJsonContentType(_) => UNSUPPORTED_TYPE
+                .failure("Content-Type: expected `application/json`")
+                .help("send one JSON object"),
+            other => INVALID_BODY.failure(shown(&other.body_text())).help("`/openapi.json` shows the shape"),
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! The node itself: what it runs, how it is, and what its interface looks like.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::HttpState;
+use crate::api;
+use crate::core::metrics;
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE};
+
+/// Lists the pipelines of the node with their kinds, bands and rules.
+#[utoipa::path(
+    get,
+    path = "/v1/pipelines",
+    tag = "node",
+    responses((status = 200, description = "The pipelines", body = api::PipelinesJson), ProblemResponses),
+)]
+pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::PipelinesJson> {
+    let plan = node.engine.plan();
+    let pipelines = plan.pipelines.iter().map(|pipeline| api::PipelineJson::from(&**pipeline));
+    Json(api::PipelinesJson { pipelines: pipelines.collect() })
+}
+
+fn health(conditions: Vec<api::ConditionJson>) -> Json<api::HealthJson> {
+    let status = if conditions.is_empty() { "ok" } else { "degraded" };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Json(api::HealthJson { status: status.to_owned(), version, conditions })
+}
+
+/// Whether the process is alive. Never needs a token.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "node",
+    security(()),
+    responses((status = 200, description = "It is", body = api::HealthJson)),
+)]
+pub(super) async fn healthz() -> Json<api::HealthJson> {
+    health(Vec::new())
+}
+
+/// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
+/// file system can, so this is quick; the copy takes up room once the originals are tidied away. At
+/// most four are made in a minute. One whose caller has gone, or whose time is over, ends, and nothing of it is left.
+#[utoipa::path(
+    post,
+    path = "/v1/snapshots",
+    tag = "node",
+    responses((status = 201, description = "It is made", body = api::SnapshotJson), ProblemResponses),
+)]
+pub(super) async fn snapshot(
+    State(node): State<Arc<Node>>,
+) -> Result<(StatusCode, Json<api::SnapshotJson>), HttpFailure> {
+    node.claim_snapshot()?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| engine.snapshot(now, is_over);
+    let name = node.scans.run(node.timeout() / 2, work).await??;
+    tracing::info!(name, "a snapshot was made");
+    Ok((StatusCode::CREATED, Json(api::SnapshotJson { name })))
+}
+
+/// Whether the node takes requests; if not, why. Never needs a token. The conditions say what is wrong with a node that still takes them.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "node",
+    security(()),
+    responses((status = 200, description = "It does", body = api::HealthJson), ProblemResponses),
+)]
+pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::HealthJson>, HttpFailure> {
+    match node.unready() {
+        None => Ok(health(node.engine.health().list().into_iter().map(api::ConditionJson::from).collect())),
+        Some(why) => Err(UNAVAILABLE.failure(why)),
+    }
+}
+
+/// Counters and sizes, in the OpenMetrics text format that Prometheus reads.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "node",
+    responses(
+        (status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text"),
+        ProblemResponses,
+    ),
+)]
+pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, HttpFailure> {
+    let of = Arc::clone(&node);
+    let page = node.pages.run(node.timeout() / 2, move |_| of.metrics.page()).await?;
+    let page = page.map_err(|_| INTERNAL.failure("the metrics could not be written"))?;
+    Ok(([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], page).into_response())
+}
+
+/// This description.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    tag = "node",
+    responses((status = 200, description = "OpenAPI 3.1", body = serde_json::Value), ProblemResponses),
+)]
+pub(super) async fn openapi(State(state): State<HttpState>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], state.openapi).into_response()
+}
+
+const INDEX: &str = "\
+Tollhouse counts events by hashed keys over time windows, judges them by rules, and explains each verdict.
+
+POST /v1/decide           decide on one event: application/json, message/rfc822 or text/plain (an access log's line)
+POST /v1/decide/batch     decide on many, one a line: application/x-ndjson or text/plain
+POST /v1/batch/observe    count many in columns: application/vnd.apache.arrow.stream, or JSON
+POST /v1/batch/decide     decide on many in columns
+POST /v1/observe          only count one event
+POST /v1/peek             only look up what is known of one event's keys
+GET  /v1/decisions/{id}   explain a past decision
+GET  /v1/bans             the bans on a value: ?ip=
+GET  /v1/bans/stream      changes of the ban list since you last asked: ?startup=true
+GET  /v1/bans/ips         the addresses on the ban list, one a line
+POST /v1/bans             put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
+DELETE /v1/bans           lift the bans on a value: ?value=
+GET  /crowdsec/v1/decisions         the bans on a value, as CrowdSec's bouncers ask in live mode: ?ip=
+GET  /crowdsec/v1/decisions/stream  changes of the ban list, as they poll them: ?startup=true
+POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
+POST /v1/feedback/batch   the same of many, one a line: application/x-ndjson
+POST /v1/learn            say something about an event that was not decided here: ?class=
+GET  /v1/limits           list the limits
+POST /v1/limits/{name}/take      take from a limit: {\"key\": {...}, \"cost\": 1}
+POST /v1/limits/{name}/peek      what a take would be answered
+POST /v1/limits/{name}/refund    give back: {\"key\": {...}, \"amount\": 1}
+POST /v1/limits/{name}/settle    settle what was taken for a cost that was not known
+POST /v1/limits/{name}/reset     make a key as if it had used nothing
+GET  /v1/limits/{name}/overrides the overrides that were posted
+PUT  /v1/limits/{name}/overrides let a limit be another for a key
+GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
+POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
+GET  /v1/timeline         all that is kept of one key: ?kind=&value=
+GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
+GET  /v1/pipelines        what this node runs
+GET  /v1/rules            what stands over a pipeline's file, and the versions that can be gone back to
+POST /v1/rules            lay rules over a pipeline's file: TOML; ?dry_run= ?candidate=
+POST /v1/rules/reload     take over what the files say now
+POST /v1/rules/rollback   go back to a version: {\"version\": ...}
+POST /v1/rules/promote    enforce the candidate
+GET  /v1/rules/comparison how the candidate compares with what is enforced
+POST /v1/snapshots        make a copy of the data directory
+GET  /healthz             is it alive
+GET  /readyz              does it take requests
+GET  /metrics             counters and sizes, for Prometheus
+GET  /openapi.json        all of this, for programs
+GET  /                    this page
+";
+
+/// The URLs, for people.
+#[utoipa::path(
+    get,
+    path = "/",
+    tag = "node",
+    responses((status = 200, description = "A list", body = String, content_type = "text/plain"), ProblemResponses),
+)]
+pub(super) async fn index() -> &'static str {
+    INDEX
+}

@@ -1,0 +1,192 @@
+//! What events are judged by: changed, gone back from, compared.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use engine::{Proposal, ReloadOutcome};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{JsonBody, QueryParams};
+use crate::api;
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
+use crate::core::reload::log_reload;
+
+/// Which pipeline is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct RulesParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+}
+
+/// What is to be done with rules.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct PostParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+    /// Only answer what would change.
+    #[serde(default)]
+    dry_run: bool,
+    /// Judge them beside the enforced rules, without influence.
+    #[serde(default)]
+    candidate: bool,
+}
+
+/// Whether only to answer what would change.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReloadParams {
+    /// Only answer what would change.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Changes something away from the threads that serve connections, and logs what came of it.
+async fn change<F>(
+    node: &Arc<Node>,
+    dry_run: bool,
+    proposal: F,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure>
+where
+    F: FnOnce(
+            &dyn Fn(Proposal<'_>) -> Result<ReloadOutcome, engine::ReloadError>,
+        ) -> Result<ReloadOutcome, engine::ReloadError>
+        + Send
+        + 'static,
+{
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let changed = proposal(&|proposal| engine.change_unless(proposal, now, dry_run, is_over));
+        if !dry_run {
+            log_reload(&changed);
+        }
+        changed
+    };
+    let reloaded = node.scans.run(node.timeout() / 2, work).await??;
+    Ok(Json(api::ReloadOutcomeJson::new(&reloaded, dry_run)))
+}
+
+/// Answers the text that was posted over the file of a pipeline, and the versions that can be gone back to.
+#[utoipa::path(
+    get,
+    path = "/v1/rules",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "What is in force", body = api::RulesJson), ProblemResponses),
+)]
+pub(super) async fn rules(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::RulesJson>, HttpFailure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    Ok(Json(api::RulesJson::from(&node.engine.rules_info(&pipeline))))
+}
+
+/// Lays a text of rules over the file of a pipeline, as that is laid over its preset: an entry of the same name is
+/// changed key by key. It takes the place of what was posted before; an empty one takes that away. If anything is wrong
+/// with it, nothing changes and all of it is told.
+#[utoipa::path(
+    post,
+    path = "/v1/rules",
+    tag = "rules",
+    params(PostParams),
+    request_body(
+        description = "Sections of a pipeline's configuration, but for what it is; no set or model can name a file",
+        content((String = "application/toml"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn post(
+    State(node): State<Arc<Node>>,
+    QueryParams(PostParams { pipeline, dry_run, candidate }): QueryParams<PostParams>,
+    body: axum::body::Bytes,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    let text = String::from_utf8(body.into());
+    let text = text.map_err(|_| INVALID_BODY.failure("the body is no UTF-8 text").help("send TOML"))?;
+    change(&node, dry_run, move |change| {
+        let (pipeline, text) = (pipeline.as_str(), text.as_str());
+        change(match candidate {
+            true => Proposal::Candidate { pipeline, text },
+            false => Proposal::Post { pipeline, text },
+        })
+    })
+    .await
+}
+
+/// Takes over what the configuration's files say now, as SIGHUP does. Settings of the node are heeded by a restart only.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/reload",
+    tag = "rules",
+    params(ReloadParams),
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn reload(
+    State(node): State<Arc<Node>>,
+    QueryParams(ReloadParams { dry_run }): QueryParams<ReloadParams>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
+    change(&node, dry_run, |change| change(Proposal::Files)).await
+}
+
+/// Goes back to a version of a pipeline that is kept. It is in force, also after a restart, until the files change or
+/// rules are posted.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/rollback",
+    tag = "rules",
+    request_body = api::RollbackRequest,
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn rollback(
+    State(node): State<Arc<Node>>,
+    JsonBody(api::RollbackRequest { version, pipeline }): JsonBody<api::RollbackRequest>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    change(&node, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
+        .await
+}
+
+/// Enforces the candidate that was posted, instead of what was posted before.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/promote",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn promote(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?.name.clone();
+    change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
+}
+
+/// Compares the candidate of a pipeline with what is enforced, on the events since either was changed.
+#[utoipa::path(
+    get,
+    path = "/v1/rules/comparison",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "How often they disagree, and on what", body = api::ComparisonJson), ProblemResponses),
+)]
+pub(super) async fn comparison(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::ComparisonJson>, HttpFailure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let comparison = node.engine.comparison(&pipeline).ok_or_else(|| {
+        NOT_FOUND
+            .failure(format!("the pipeline `{}` has no candidate", pipeline.name))
+            .help("post one with `POST /v1/rules?candidate=true`, or name its file in the configuration")
+    })?;
+    Ok(Json(api::ComparisonJson::from(&comparison)))
+}

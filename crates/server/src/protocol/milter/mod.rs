@@ -1,0 +1,250 @@
+//! The mail filter protocol of Sendmail, which Postfix speaks, too: asked at each message's end, answered with what to
+//! do with it.
+//!
+//! [`codec`] cuts bytes into commands, [`session`] knows what they mean, and here both meet a socket.
+
+pub mod codec;
+pub mod session;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{ListenerPlan, MailReply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, interval_at, timeout};
+
+use self::codec::{MilterCommand, MilterDecoder, MilterReply, actions};
+use self::session::{EnvelopeProgress, MessageContext, MilterSession, MilterStep, NegotiatedOptions};
+use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
+use crate::core::pace::TooSlow;
+use crate::core::shares::Caller;
+use crate::protocol::mail::answer::{MailAnswer, OWN_FIELDS};
+use crate::protocol::mail::limits::EnvelopePart;
+use crate::protocol::mail::{MailMessage, MessageBody};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 16 << 10;
+/// A mail server is told so often that a decision takes a while yet.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Before the field of this number ours are put: below the mail server's own `Received`.
+const PLACE: u32 = 1;
+
+/// Holds a conversation to its end.
+pub(super) async fn converse(mut stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
+    match talk(&mut stream, &face, stop).await {
+        Ok(()) => {}
+        Err(ConversationError::Gone(error)) => {
+            tracing::debug!(%error, listener = face.plan.name, "a mail server has gone")
+        }
+        Err(ConversationError::Silent) => {
+            tracing::debug!(listener = face.plan.name, "a mail server said nothing more")
+        }
+        Err(ConversationError::Slow(slow)) => face.misused(stream.client(), "slow-body", &slow),
+        Err(ConversationError::Misuse(what)) => {
+            face.misused(stream.client(), "protocol", &what);
+        }
+    }
+}
+
+/// Why a conversation ended before its end.
+enum ConversationError {
+    Gone(io::Error),
+    Silent,
+    Slow(TooSlow),
+    Misuse(String),
+}
+
+impl From<io::Error> for ConversationError {
+    fn from(error: io::Error) -> ConversationError {
+        ConversationError::Gone(error)
+    }
+}
+
+async fn talk(
+    stream: &mut ListenerStream,
+    face: &ListenerContext,
+    mut stop: ShutdownSignal,
+) -> Result<(), ConversationError> {
+    let misuse = |error: &dyn std::fmt::Display| ConversationError::Misuse(error.to_string());
+    let mut decoder = MilterDecoder::default();
+    let mut session = MilterSession::new(wanted(&face.plan), face.has_limits());
+    let caller = Caller::of_peer(stream.client());
+    let mut body: Option<MessageBody> = None;
+    let mut input = vec![0; READ_BYTES];
+    let mut output = Vec::new();
+    loop {
+        while let Some(command) = decoder.next_command().map_err(|error| misuse(&error))? {
+            if matches!(command, MilterCommand::Mail(_)) {
+                // One before it that neither ended nor was given up is over.
+                body = None;
+            }
+            let mut keep = |bytes: &[u8]| {
+                let body = body.get_or_insert_with(|| face.body(caller));
+                body.push(bytes);
+                !body.is_cut()
+            };
+            let step = session.handle(&command, &mut keep).map_err(|error| misuse(&error))?;
+            match step {
+                MilterStep::Silent => {}
+                MilterStep::Reply(reply) => reply.encode(&mut output),
+                MilterStep::Envelope(known) => envelope(face, &mut session, known, &mut output).await,
+                MilterStep::Decide => {
+                    let body = body.take().unwrap_or_else(|| face.body(caller));
+                    decide(stream, face, &mut session, body, &mut output).await?;
+                }
+                MilterStep::End => {
+                    stream.write_all(&output).await?;
+                    return Ok(());
+                }
+            }
+            if session.is_between() {
+                // What there is belongs to a message that was given up.
+                body = None;
+            }
+        }
+        stream.write_all(&output).await?;
+        output.clear();
+        let read = async {
+            let more = stream.read(&mut input);
+            match &mut body {
+                Some(body) => body.paced.wait(more).await.map_err(ConversationError::Slow),
+                None => Ok(more.await),
+            }
+        };
+        let read = tokio::select! {
+            () = stop.wanted(), if session.is_between() => return Ok(()),
+            read = timeout(face.idle(), read) => read.map_err(|_| ConversationError::Silent)???,
+        };
+        if read == 0 {
+            return Ok(());
+        }
+        if let Some(body) = &mut body {
+            body.paced.add(read);
+        }
+        decoder.feed(&input[..read]);
+    }
+}
+
+/// Answers to an envelope's sender, or to one more of its recipients.
+async fn envelope(
+    face: &ListenerContext,
+    session: &mut MilterSession,
+    known: EnvelopeProgress,
+    output: &mut Vec<u8>,
+) {
+    let part = match known {
+        EnvelopeProgress::Sender => EnvelopePart::Sender,
+        EnvelopeProgress::Recipient => EnvelopePart::Recipient,
+    };
+    match face.limited(&session.envelope(), part).await {
+        None => MilterReply::Continue.encode(output),
+        Some(MailReply::Discard) => {
+            session.refuse(EnvelopeProgress::Sender);
+            MilterReply::Discard.encode(output);
+        }
+        Some(_) => {
+            session.refuse(known);
+            let text = face.plan.defer_text.replace("{id}", "");
+            MilterReply::Code(&format!("451 {}", text.trim_end())).encode(output);
+        }
+    }
+}
+
+/// Returns what is wanted to be done to messages, by what the listener can answer.
+fn wanted(plan: &ListenerPlan) -> u32 {
+    use engine::MailEnforcement;
+    let tags = actions::ADD_FIELDS | actions::CHANGE_FIELDS;
+    match plan.acting {
+        MailEnforcement::Nothing => 0,
+        MailEnforcement::Tag => tags,
+        MailEnforcement::Enforce => {
+            let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
+            tags | actions::QUARANTINE | plan.quarantine_to.as_ref().map_or(0, |_| redirects)
+        }
+    }
+}
+
+/// Decides on the message whose end has come, and writes the answer.
+async fn decide(
+    stream: &mut ListenerStream,
+    face: &ListenerContext,
+    session: &mut MilterSession,
+    body: MessageBody,
+    output: &mut Vec<u8>,
+) -> Result<(), ConversationError> {
+    let Some(agreed) = session.agreed() else { return Ok(()) };
+    let mut received = session.finish();
+    let envelope = std::mem::take(&mut received.envelope);
+    let recipients = envelope.recipients.clone();
+    let id = received.queue_id.as_deref().and_then(|queue| face.event_id(queue));
+    let deciding = face.decide(Ok(MailMessage { body, envelope, time: None, id }));
+    let mut deciding = std::pin::pin!(deciding);
+    let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut deciding => break outcome,
+            _ = ticks.tick() => {
+                MilterReply::Progress.encode(output);
+                stream.write_all(output).await?;
+                output.clear();
+            }
+        }
+    };
+    let ticket = face.id_field_action(outcome.id(), &recipients);
+    let answer = MailAnswer::of(&face.plan, &outcome, &ticket);
+    write(&face.plan, agreed, &received, &recipients, &answer, output);
+    stream.write_all(output).await?;
+    output.clear();
+    Ok(())
+}
+
+/// Writes an answer as far as the mail server lets us: what may not be done to a message is left out, and what would be
+/// held or sent elsewhere is tagged then.
+fn write(
+    plan: &ListenerPlan,
+    agreed: NegotiatedOptions,
+    received: &MessageContext,
+    recipients: &[String],
+    answer: &MailAnswer,
+    output: &mut Vec<u8>,
+) {
+    match answer.reply {
+        MailReply::Reject => return MilterReply::Code(&format!("550 {}", answer.text)).encode(output),
+        MailReply::Defer => return MilterReply::Code(&format!("451 {}", answer.text)).encode(output),
+        MailReply::Discard => return MilterReply::Discard.encode(output),
+        MailReply::Pass | MailReply::Tag | MailReply::Quarantine | MailReply::Redirect => {}
+    }
+    if agreed.may(actions::CHANGE_FIELDS) {
+        let brought = OWN_FIELDS.iter().zip(received.forged);
+        for (name, count) in brought.filter(|(name, _)| answer.stale.contains(name)) {
+            // The last first, so that no number changes before its turn.
+            (1..=count).rev().for_each(|at| MilterReply::RemoveField { at, name }.encode(output));
+        }
+    }
+    if agreed.may(actions::ADD_FIELDS) {
+        let blank = if agreed.steps & codec::steps::LEADING_BLANKS == 0 { "" } else { " " };
+        // Each is put above the one before it.
+        for (name, value) in answer.fields.iter().rev() {
+            let value = &format!("{blank}{value}");
+            let field = match agreed.version {
+                ..=2 => MilterReply::AddField { name, value },
+                _ => MilterReply::InsertField { at: PLACE, name, value },
+            };
+            field.encode(output);
+        }
+    }
+    let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
+    match (answer.reply, &plan.quarantine_to) {
+        (MailReply::Redirect, Some(mailbox)) if agreed.may(redirects) => {
+            recipients.iter().for_each(|recipient| MilterReply::RemoveRecipient(recipient).encode(output));
+            MilterReply::AddRecipient(&format!("<{mailbox}>")).encode(output);
+        }
+        (MailReply::Quarantine | MailReply::Redirect, _) if agreed.may(actions::QUARANTINE) => {
+            MilterReply::Quarantine("held by Tollhouse").encode(output);
+        }
+        _ => {}
+    }
+    MilterReply::Accept.encode(output);
+}

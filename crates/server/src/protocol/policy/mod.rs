@@ -1,0 +1,147 @@
+//! Postfix's policy delegation: asked about an envelope before its message comes, answered with an action of Postfix's
+//! `access(5)`.
+//!
+//! One message is decided on once: further requests of the same instance and state get the same answer. What cannot
+//! be decided on the listener's `on_error` answers; who is not understood is closed on, and what Postfix does then is its own
+//! setting.
+
+pub mod request;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use engine::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use self::request::{PolicyDecoder, PolicyRequest};
+use crate::core::listener::{ListenerStream, ShutdownSignal};
+use crate::core::listener_context::ListenerContext;
+use crate::core::shares::Caller;
+use crate::protocol::mail::EnvelopeVerdict;
+use crate::protocol::mail::answer::TOLLHOUSE;
+use crate::protocol::mail::limits::EnvelopePart;
+use crate::protocol::mail::log::MailLogLine;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// Holds a conversation to its end.
+pub(super) async fn converse(
+    mut stream: ListenerStream,
+    face: Arc<ListenerContext>,
+    mut stop: ShutdownSignal,
+) {
+    let caller = Caller::of_peer(stream.client());
+    let mut decoder = PolicyDecoder::default();
+    let mut input = vec![0; READ_BYTES];
+    let mut last: Option<LastPolicyAnswer> = None;
+    // The message whose envelope was seen last.
+    let mut message = String::new();
+    loop {
+        loop {
+            let request = match decoder.next_request() {
+                Ok(Some(request)) => request,
+                Ok(None) => break,
+                Err(error) => {
+                    return face.misused(stream.client(), "protocol", &error);
+                }
+            };
+            let action = answer(&face, caller, request, &mut last, &mut message).await;
+            if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
+                return;
+            }
+        }
+        let read = tokio::select! {
+            () = stop.wanted() => return,
+            read = timeout(face.idle(), stream.read(&mut input)) => read,
+        };
+        match read {
+            Ok(Ok(read)) if read > 0 => decoder.feed(&input[..read]),
+            _ => return,
+        }
+    }
+}
+
+/// What was answered last, and to what.
+struct LastPolicyAnswer {
+    instance: String,
+    state: String,
+    action: String,
+}
+
+/// The action for a request.
+async fn answer(
+    face: &ListenerContext,
+    caller: Caller,
+    request: PolicyRequest,
+    last: &mut Option<LastPolicyAnswer>,
+    message: &mut String,
+) -> String {
+    let PolicyRequest { state, instance, envelope, queue_id } = request;
+    if state == "RCPT" {
+        // What hangs on the client and the sender is taken once a message, the rest for each recipient.
+        let is_next = !instance.is_empty() && *message == instance;
+        message.clone_from(&instance);
+        let part = if is_next { EnvelopePart::Recipient } else { EnvelopePart::All };
+        if let Some(reply) = face.limited(&envelope, part).await {
+            return limited(&face.plan, reply);
+        }
+    }
+    let same =
+        last.as_ref().filter(|last| !instance.is_empty() && last.instance == instance && last.state == state);
+    if let Some(last) = same {
+        return last.action.clone();
+    }
+    let started = Instant::now();
+    let line = MailLogLine::of(&envelope, Some(&queue_id));
+    let action = match face.consult(caller, envelope, face.event_id(&instance)).await {
+        Ok(consulted) => {
+            let action = action(&face.plan, &consulted);
+            line.consulted(&face.plan, &consulted, &action, started.elapsed());
+            action
+        }
+        // Asked again for the next recipient, it may be known.
+        Err(_) => return undecided(&face.plan),
+    };
+    *last = Some(LastPolicyAnswer { instance, state, action: action.clone() });
+    action
+}
+
+/// The action for an envelope that could not be decided on.
+fn undecided(plan: &ListenerPlan) -> String {
+    match plan.on_error {
+        MailFailureMode::Closed if plan.acting == MailEnforcement::Enforce => limited(plan, MailReply::Defer),
+        MailFailureMode::Open | MailFailureMode::Closed => "DUNNO".to_owned(),
+    }
+}
+
+/// The action for an envelope that is over a limit.
+fn limited(plan: &ListenerPlan, reply: MailReply) -> String {
+    match reply {
+        MailReply::Discard => "DISCARD".to_owned(),
+        _ => format!("DEFER_IF_PERMIT {}", plan.defer_text.replace("{id}", "")),
+    }
+}
+
+/// The action of `access(5)`. Texts of the configuration were checked to be one line.
+fn action(plan: &ListenerPlan, EnvelopeVerdict { verdict, id }: &EnvelopeVerdict) -> String {
+    let reply = match (plan.acting, plan.replies.of(verdict.action)) {
+        (MailEnforcement::Nothing, _) | (_, MailReply::Pass) => MailReply::Pass,
+        (MailEnforcement::Tag, _) => MailReply::Tag,
+        (MailEnforcement::Enforce, reply) => reply,
+    };
+    let id = id.map(|id| id.to_string()).unwrap_or_default();
+    let field = || format!("PREPEND {TOLLHOUSE}: action={}, score={:.2}", verdict.action, verdict.score);
+    match reply {
+        MailReply::Pass => "DUNNO".to_owned(),
+        MailReply::Tag => field(),
+        MailReply::Quarantine => "HOLD held by Tollhouse".to_owned(),
+        MailReply::Redirect => {
+            plan.quarantine_to.as_ref().map_or_else(field, |mailbox| format!("REDIRECT {mailbox}"))
+        }
+        MailReply::Reject => format!("REJECT {}", plan.reject_text.replace("{id}", &id)),
+        MailReply::Defer => format!("DEFER_IF_PERMIT {}", plan.defer_text.replace("{id}", &id)),
+        MailReply::Discard => "DISCARD".to_owned(),
+    }
+}
