@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use content::message::Envelope;
-use engine::feedback::WITHDRAWN;
+use engine::WITHDRAWN;
 use engine::{
     Decision, EngineError, FeedbackOutcome, ListenerPlan, MailEnforcement, MailFailureMode, MailReply,
     PipelineInput, PreparedEvent, Protocol, ReportsPlan,
