@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use event::{Facts, Time};
 use journal::RecordId;
-use judge::{Action, Evaluation, RuleSet};
+use judge::{Action, Evaluation};
 
 use crate::Decision;
+use crate::plan::Candidate;
 
 /// Examples that are kept, the latest.
 const EXAMPLES: usize = 32;
@@ -23,18 +24,38 @@ thread_local! {
     static OUTCOME: RefCell<Evaluation> = RefCell::default();
 }
 
-/// A candidate, and what came of comparing it.
-#[derive(Debug)]
-pub struct Candidate {
-    /// The version that the pipeline would have with it.
-    pub version: String,
-    /// Its rules and bands.
-    pub rules: RuleSet,
+/// The tally of one candidate's comparison.
+#[derive(Debug, Default)]
+pub(crate) struct CandidateTally {
     /// Events by what was enforced and what the candidate says.
     actions: [[AtomicU64; ACTIONS]; ACTIONS],
     /// Events with the same action and another score.
     rescored: AtomicU64,
     examples: Mutex<VecDeque<CandidateExample>>,
+}
+
+/// The tallies of the candidates of plans that are in use.
+#[derive(Debug, Default)]
+pub(crate) struct CandidateTallies(RwLock<Vec<(Weak<Candidate>, Arc<CandidateTally>)>>);
+
+impl CandidateTallies {
+    /// The tally of a candidate, which begins with its first use. Those of candidates that are gone go then.
+    pub(crate) fn of(&self, candidate: &Arc<Candidate>) -> Arc<CandidateTally> {
+        let known = |tallies: &[(Weak<Candidate>, Arc<CandidateTally>)]| {
+            let mut its = tallies.iter().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(candidate)));
+            its.next().map(|(_, tally)| Arc::clone(tally))
+        };
+        if let Some(tally) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
+            return tally;
+        }
+        let mut tallies = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        known(&tallies).unwrap_or_else(|| {
+            tallies.retain(|(of, _)| of.strong_count() > 0);
+            let tally = Arc::<CandidateTally>::default();
+            tallies.push((Arc::downgrade(candidate), Arc::clone(&tally)));
+            tally
+        })
+    }
 }
 
 /// How a candidate compares with what is enforced, since either was changed.
@@ -84,22 +105,12 @@ pub struct ComparedVerdict {
     pub rules: Vec<String>,
 }
 
-impl Candidate {
-    pub(crate) fn new(version: String, rules: RuleSet) -> Candidate {
-        Candidate {
-            version,
-            rules,
-            actions: Default::default(),
-            rescored: AtomicU64::new(0),
-            examples: Mutex::default(),
-        }
-    }
-
+impl CandidateTally {
     /// Judges a row as the enforced rules have judged it, and counts how they compare. The action that the candidate
     /// asks for, if it is another.
-    pub(crate) fn compare(&self, decision: &Decision, row: &Facts) -> Option<Action> {
+    pub(crate) fn compare(&self, candidate: &Candidate, decision: &Decision, row: &Facts) -> Option<Action> {
         OUTCOME.with_borrow_mut(|outcome| {
-            self.rules.evaluate(row, outcome);
+            candidate.rules.evaluate(row, outcome);
             let (enforced, action) = (decision.verdict.action, outcome.action());
             self.actions[enforced as usize][action as usize].fetch_add(1, Ordering::Relaxed);
             if action == enforced {
@@ -107,19 +118,19 @@ impl Candidate {
                 self.rescored.fetch_add(u64::from(other), Ordering::Relaxed);
                 return None;
             }
-            self.remember(decision, outcome);
+            self.remember(candidate, decision, outcome);
             Some(action)
         })
     }
 
     /// Keeps an example, unless another is being kept or looked at: nobody waits for that.
-    fn remember(&self, decision: &Decision, outcome: &Evaluation) {
+    fn remember(&self, candidate: &Candidate, decision: &Decision, outcome: &Evaluation) {
         let Ok(mut examples) = self.examples.try_lock() else { return };
         if examples.len() >= EXAMPLES {
             examples.pop_front();
         }
         let fired = outcome.fired().iter().take(RULES);
-        let rules = fired.filter_map(|index| self.rules.rules().get(*index as usize));
+        let rules = fired.filter_map(|index| candidate.rules.rules().get(*index as usize));
         let reasons = decision.verdict.reasons.iter().take(RULES);
         examples.push_back(CandidateExample {
             id: decision.id,
@@ -139,13 +150,18 @@ impl Candidate {
     }
 
     /// What came of it so far.
-    pub(crate) fn comparison(&self, pipeline: &str, version: &str) -> CandidateComparison {
+    pub(crate) fn comparison(
+        &self,
+        candidate: &Candidate,
+        pipeline: &str,
+        version: &str,
+    ) -> CandidateComparison {
         let mut actions = Vec::new();
         for (enforced, row) in Action::ALL.iter().zip(&self.actions) {
-            for (candidate, count) in Action::ALL.iter().zip(row) {
+            for (asked, count) in Action::ALL.iter().zip(row) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
-                    actions.push((*enforced, *candidate, count));
+                    actions.push((*enforced, *asked, count));
                 }
             }
         }
@@ -153,7 +169,7 @@ impl Candidate {
         CandidateComparison {
             pipeline: pipeline.to_owned(),
             version: version.to_owned(),
-            candidate: self.version.clone(),
+            candidate: candidate.version.clone(),
             events: actions.iter().map(|(.., count)| count).sum(),
             disagreements: actions
                 .iter()

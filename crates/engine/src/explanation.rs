@@ -10,6 +10,7 @@ use stats::{Quality, Reading};
 
 use crate::directory::Directory;
 use crate::plan::{ModelPlan, Pipeline, Plan, RuleLimit};
+use crate::stage::classifiers::ExplainedToken;
 use crate::stage::log;
 use crate::stage::observe::ObservedEvent;
 use crate::{EngineError, aggregate, reload};
@@ -108,19 +109,6 @@ pub struct ExplainedClassifier {
     pub tokens: Vec<ExplainedToken>,
     /// What all other tokens add to the log-odds.
     pub others: f64,
-}
-
-/// What a classifier knows of a token.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ExplainedToken {
-    /// What it is of, how it was cut, and what was cut.
-    pub token: String,
-    /// Bad events that had it.
-    pub bad: i64,
-    /// Good events that had it.
-    pub good: i64,
-    /// What it adds to the log-odds.
-    pub adds: f64,
 }
 
 /// Rules that did not fire that are shown.

@@ -14,8 +14,10 @@ mod config;
 mod directory;
 pub mod envoy;
 mod explanation;
+mod failure_mode;
 pub mod feedback;
 pub mod limit;
+mod limit_plan;
 pub mod limitador;
 mod metrics;
 mod plan;
@@ -24,6 +26,7 @@ mod reload;
 mod stage;
 mod trainer;
 mod unknown_fields;
+mod verification;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -38,11 +41,12 @@ use stats::{EmbeddedLedger, Ledger, LedgerCensus, LedgerError, ObserveRequest, Q
 use store::Recovery;
 
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
-pub use candidate::{Candidate, CandidateComparison, CandidateExample, ComparedVerdict};
+use candidate::CandidateTallies;
+pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use condition::{Impact, NodeCondition, NodeConditions};
 pub use config::{
-    Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, EffectiveValue, FileStamps, Overrides,
-    SourceKind, format, reference,
+    Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, EffectiveValue, Endpoint,
+    EndpointError, FileStamps, Overrides, SourceKind, format,
 };
 pub use directory::erasure::{EraseError, ErasureReport};
 pub use directory::exchange::{
@@ -53,22 +57,23 @@ pub use directory::snapshot::RestoreError;
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
 pub use directory::{Directory, DirectoryError, LooseModes, Missing};
 pub use explanation::{
-    ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, ExplainedToken,
-    Explanation,
+    ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
 };
+pub use failure_mode::FailureMode;
 pub use feedback::{FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use judge::Severity;
 pub use metrics::EngineMetrics;
 use metrics::{ActionLabel, DisagreementLabel, NotifyLabel, PipelineLabel, RuleLabel};
 pub use plan::{
-    ClassifierPlan, ClusterPlan, DistinctPlan, DnsListMeaning, DnsListPlan, DnsPlan, Endpoint, EndpointError,
-    EnvoyPlan, FORWARD_FIELDS, FeedbackClass, FeedbackSide, ForwardPlan, JournalPlan, KindPlan, LabelPlan,
-    ListenerPlan, MailEnforcement, MailFailureMode, MailReply, ModelPlan, NodePlan, PhrasePlan, Pipeline,
-    PipelineInput, Plan, Protocol, Replies, ReportsPlan, RuleLimit, RuleTestResult, ServerPlan,
+    Candidate, ClassifierPlan, ClusterPlan, DistinctPlan, DnsListMeaning, DnsListPlan, DnsPlan, EnvoyPlan,
+    FORWARD_FIELDS, FeedbackClass, FeedbackSide, ForwardPlan, JournalPlan, KindPlan, LabelPlan, ListenerPlan,
+    MailEnforcement, MailFailureMode, MailReply, ModelPlan, NodePlan, PhrasePlan, Pipeline, PipelineInput,
+    Plan, Protocol, Replies, ReportsPlan, RuleLimit, RuleTestResult, ServerPlan,
 };
-pub use plan::{FailureMode, UnknownFieldPolicy};
+pub use plan::{UnknownFieldPolicy, WITHDRAWN, reference};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
 use reload::{RulesState, VersionHistory};
+pub use stage::classifiers::ExplainedToken;
 pub use stage::features::UnkeyedEvent;
 pub use stage::keys::{KEYS_MAX, PreparedEvent};
 use stage::observe::{ObserveMode, ObservedBatch, ObservedEvent};
@@ -135,6 +140,7 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
+    candidates: CandidateTallies,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
     /// When the log was told of unknown fields.
@@ -432,6 +438,7 @@ impl Engine {
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
             ban_list: told,
+            candidates: CandidateTallies::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
             metrics: EngineMetrics::default(),
@@ -471,6 +478,7 @@ impl Engine {
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
             ban_list: BanList::default(),
+            candidates: CandidateTallies::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
             metrics: EngineMetrics::default(),
@@ -840,7 +848,8 @@ impl Engine {
         // Without statistics both would judge blindly.
         let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
         self.metrics.candidate_events.get_or_create(&label(pipeline)).inc();
-        if let Some(action) = candidate.compare(decision, &observed.prepared.row.facts) {
+        let tally = self.candidates.of(candidate);
+        if let Some(action) = tally.compare(candidate, decision, &observed.prepared.row.facts) {
             let label = DisagreementLabel {
                 pipeline: pipeline.name.clone(),
                 enforced: decision.verdict.action.to_string(),
@@ -919,7 +928,7 @@ impl Engine {
 
     fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {
         let mut first = None;
-        let lower = (plan.kind == plan::REPORTER).then(|| feedback::reporter(value));
+        let lower = (plan.kind == plan::REPORTER).then(|| plan::reporter(value));
         let value = lower.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), plan.normalise, &mut |piece| {
             first.get_or_insert_with(|| piece.to_owned());

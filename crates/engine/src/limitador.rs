@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use event::Span;
 
-use crate::config::{ConfigProblems, ConfigSource, SourceKind, expected};
+use crate::config::{ConfigProblems, ConfigSource, LIMIT_NUMBER_MAX, SourceKind, expected};
 use crate::envoy::yaml::{self, YamlNode, YamlValue};
-use crate::limit::{FIELDS_MAX, NUMBER_MAX, WINDOW_MAX};
+use crate::limit_plan::{FIELDS_MAX, WINDOW_MAX};
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +60,8 @@ pub fn read(name: &str, text: &str, first: u16) -> Result<LimitadorImport, Confi
                         limits.push(limit);
                     }
                 }
-                if items.len() > usize::from(NUMBER_MAX.saturating_sub(first).saturating_add(1)) {
-                    let help = format!("limits are numbered up to {NUMBER_MAX}");
+                if items.len() > usize::from(LIMIT_NUMBER_MAX.saturating_sub(first).saturating_add(1)) {
+                    let help = format!("limits are numbered up to {LIMIT_NUMBER_MAX}");
                     problems.add(&root.origin(&source), "there are too many limits", Some(help));
                 }
             }

@@ -23,7 +23,8 @@ use judge::{Action, Evaluation, Mode};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
-use crate::plan::{self, FailureMode, Pipeline};
+use crate::failure_mode::FailureMode;
+use crate::plan::{self, Pipeline};
 use logged_version::LoggedVersion;
 pub use replay::{Replay, ReplayError};
 pub use report::{

@@ -15,7 +15,6 @@ use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 use super::view::ConfigView;
 use super::{EffectiveValue, FileStamps};
-use crate::plan::phrases::list_key;
 
 /// One pipeline's merged layers.
 #[derive(Debug)]
@@ -268,4 +267,9 @@ fn path(section: &spec::Section, name: &str, key: &str) -> String {
         (SectionForm::List(_), section) => format!("{section}.{name}.{key}"),
         (SectionForm::Table | SectionForm::Map, section) => format!("{section}.{key}"),
     }
+}
+
+/// The key among a document's lists of a file of phrases.
+pub(crate) fn list_key(set: &str, file: &str) -> String {
+    format!("phrases/{set}/{file}")
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use toml_edit::{Array, Decor, DocumentMut, Formatted, InlineTable, Item, KeyMut, RawString, Table, Value};
 
-use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind, inside};
 use super::spec;
 use super::tree::{self, TomlValue};
-use crate::plan::inside;
 
 /// Longest line, in characters, where it can be broken.
 const WIDTH: usize = 110;

@@ -6,6 +6,7 @@
 
 mod defaults;
 mod document;
+mod endpoint;
 mod formatter;
 mod overlays;
 mod overrides;
@@ -19,17 +20,18 @@ mod view;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use document::Document;
+pub(crate) use document::{Document, list_key};
+pub use endpoint::{Endpoint, EndpointError};
 pub use formatter::format;
 pub use overlays::FileStamps;
 pub(crate) use overlays::{ConfigRecipe, PipelineOverlay, PipelineOverlays, VersionSnapshot};
 use overlays::{MainFile, source};
 pub use overrides::Overrides;
 pub use problem::{ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, SourceKind};
-pub(crate) use problem::{expected, nearest};
+pub(crate) use problem::{expected, inside, nearest};
 use reader::{ConfigReader, not_in_a_directory};
-pub use reference::reference;
-pub(crate) use spec::file_mode;
+pub(crate) use reference::settings_reference;
+pub(crate) use spec::{LIMIT_NUMBER_MAX, SPACE_MAX, WEIGHT_MAX, file_mode};
 use tree::TomlValue;
 pub(crate) use view::ConfigView;
 

@@ -257,3 +257,12 @@ pub(crate) fn expected<'a>(name: &str, candidates: impl IntoIterator<Item = &'a 
         None => format!("expected one of: {list}"),
     }
 }
+
+/// The place of a range of a TOML string's value: exact where the string has no escapes.
+pub(crate) fn inside(origin: &ConfigOrigin, value: &str, range: Range<usize>) -> ConfigOrigin {
+    let raw = origin.source.text.get(origin.range.clone()).unwrap_or_default();
+    match raw.find(value) {
+        Some(start) => origin.within(start + range.start..start + range.end),
+        None => origin.clone(),
+    }
+}

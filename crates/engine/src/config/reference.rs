@@ -1,12 +1,9 @@
-//! The reference in Markdown, read off the lists of settings and facts.
-
-use event::Column;
+//! The reference of settings in Markdown, read off their lists.
 
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
-use crate::plan::{PipelineInput, input_facts};
 
-/// Returns the reference of every section, key and fact in Markdown, as `docs/reference/configuration.md` has it.
-pub fn reference() -> String {
+/// Returns the reference of every section and key in Markdown.
+pub(crate) fn settings_reference() -> String {
     let mut text = String::new();
     for section in SECTIONS {
         text += &format!(
@@ -29,15 +26,6 @@ pub fn reference() -> String {
                 _ => &[],
             };
             inner.iter().for_each(|one| text += &row(one, &format!("{}.", setting.key), one.required));
-        }
-    }
-    for input in PipelineInput::ALL {
-        text += &format!("\n## Facts of `input = \"{}\"`\n\n", input.name());
-        text += "Rules and kinds can name these, beside the fields that the pipeline declares.\n\n";
-        text += "| fact | type | meaning |\n|---|---|---|\n";
-        for Column { name, kind, doc, journalled } in input_facts(input).columns() {
-            let kept = if *journalled { "" } else { ". Not journalled" };
-            text += &format!("| `{name}` | {kind} | {doc}{kept} |\n");
         }
     }
     text

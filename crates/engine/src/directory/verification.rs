@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use event::{Secret, Span, Time};
+use event::{Span, Time};
 use stats::{Ledger, LedgerError};
 use store::LogLosses;
 
@@ -85,29 +85,6 @@ impl DirectoryVerification {
 }
 
 impl Directory {
-    /// Reads all files, checks every checksum, that every key's image is where it should be and is a cell of its
-    /// definition, and that every row has its description. The directory is locked meanwhile. Of a crash before, the
-    /// ledger's torn tail is put aside, as by any opening; nothing else changes. With `now` statistics are looked for that lie
-    /// ahead of it. `progress` hears of bytes read and of all bytes.
-    ///
-    /// # Errors
-    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what the device says. What is damaged is in
-    /// the answer.
-    pub fn verify(
-        &self,
-        now: Option<Time>,
-        progress: &mut dyn FnMut(DirectoryPart, u64, u64),
-    ) -> Result<DirectoryVerification, EngineOpenError> {
-        let secret = self.secret();
-        let fingerprint = secret.as_ref().ok().map(Secret::fingerprint);
-        let latest = now.map(|now| self.latest(now));
-        let mut verified = self.verify_data(fingerprint, latest, progress)?;
-        verified.secret = secret.err();
-        self.look_at_settings(&mut verified);
-        verified.exposed = self.exposed();
-        Ok(verified)
-    }
-
     /// Writes anew what can be had of damaged files, and keeps these beside. What is missing is not missed any more. Keys whose
     /// newest event lies ahead of `now` are let go of: their limits are open again, their counts begin anew.
     ///
@@ -146,7 +123,7 @@ impl Directory {
     }
 
     /// The latest time that an event may have: as far ahead as pipelines allow.
-    fn latest(&self, now: Time) -> Time {
+    pub(crate) fn latest(&self, now: Time) -> Time {
         const UNKNOWN: Span = Span::hours(1);
         let plan = Plan::compile(&Config::load(&self.config_path(), &Overrides::default()));
         let skew = |plan: Plan| plan.pipelines.iter().map(|pipeline| pipeline.skew_max).max();
@@ -166,40 +143,8 @@ impl Directory {
         kept
     }
 
-    /// Looks at all that is neither ledger nor journal.
-    fn look_at_settings(&self, verified: &mut DirectoryVerification) {
-        let DirectoryVerification { settings: into, missing, journal, .. } = verified;
-        match self.missing() {
-            // A list that is missing beside segments is told with these.
-            Ok(files) => {
-                let is_told = |file: &Missing| file.file.starts_with("journal/") && journal.segments > 0;
-                *missing = files.into_iter().filter(|file| !is_told(file)).collect();
-            }
-            Err(error) => into.push(error.parts()),
-        }
-        if self.lacks_contents() {
-            let why = "missing: whether another file is cannot be known; the next start makes it anew";
-            into.push((self.path().join("contents.json"), why.to_owned()));
-        }
-        into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
-        into.extend(crate::reload::check_history(&self.rules_path()));
-        let labels = self.ban_list_path();
-        match crate::ban_list::damaged_lines(&labels) {
-            Ok(0) => {}
-            Ok(lines) => into.push((labels, format!("{lines} labels cannot be read"))),
-            Err(error) => into.push((labels, error.to_string())),
-        }
-        let path = self.config_path();
-        // A snapshot may have none.
-        if path.exists()
-            && let Err(problems) = Plan::compile(&Config::load(&path, &Overrides::default()))
-        {
-            into.push((path, problems.to_string()));
-        }
-    }
-
-    /// The same of ledger and journal alone, under the secret of this fingerprint, if there is one.
-    pub(super) fn verify_data(
+    /// Reads ledger and journal, under the secret of this fingerprint, if there is one.
+    pub(crate) fn verify_data(
         &self,
         secret: Option<u64>,
         latest: Option<Time>,

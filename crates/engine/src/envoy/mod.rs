@@ -10,7 +10,7 @@ use std::sync::Arc;
 use event::Span;
 
 use crate::config::{ConfigProblems, ConfigSource, SourceKind};
-use crate::limit::{LimitAlgorithm, LimitPlan, Period, Zone};
+use crate::limit_plan::{LimitAlgorithm, LimitPlan, Period, Zone};
 
 /// A unit of time, as these files name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

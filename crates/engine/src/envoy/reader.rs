@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::yaml::{self, YamlNode, YamlValue};
 use super::{DescriptorLevel, EnvoyDescriptor, EnvoyRule, Rate, RateUnit};
 use crate::config::{ConfigProblems, ConfigSource, expected};
-use crate::limit::LimitPlan;
+use crate::limit_plan::LimitPlan;
 
 /// What a file, a descriptor, a limit and an item of `replaces` may have.
 const ROOT: &[&str] = &["domain", "descriptors"];

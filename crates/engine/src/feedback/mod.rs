@@ -37,21 +37,18 @@ use stats::{
 };
 
 use crate::plan::{
-    FeedbackClass, FeedbackKind, FeedbackSide, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan,
+    FeedbackClass, FeedbackKind, FeedbackSide, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, WITHDRAWN,
+    reporter,
 };
 use crate::stage::classifiers::TokenKeys;
 use crate::trainer::TrainingFeedback;
 use crate::{Engine, EngineError, PreparedEvent, keys, label};
 
 pub use signed_id::ID_FIELD;
-pub(crate) use standing::COUNTERS;
 pub use standing::ReporterStanding;
 use standing::VoterKeys;
 use vote::Vote;
-pub(crate) use vote::{WEIGHT_MAX, tag};
 
-/// The class that takes back what was said.
-pub const WITHDRAWN: &str = "none";
 /// Most keys that a report adds to: an event's first. What it adds and what it takes back fit into one request.
 const KEYS_MAX: usize = 1900;
 /// Words that are taken in together: so many decisions are in memory.
@@ -112,11 +109,6 @@ struct FeedbackSubject<'a> {
     time: Time,
     /// When it is said.
     now: Time,
-}
-
-/// The name of a reporter as it is hashed.
-pub(crate) fn reporter(by: &str) -> String {
-    by.trim().to_lowercase()
 }
 
 /// What a word adds to an event's keys, or takes back.

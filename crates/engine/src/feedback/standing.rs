@@ -6,8 +6,7 @@ use stats::{CounterAmounts, Reading};
 use super::greatest;
 use crate::plan::{FeedbackClass, FeedbackSide, ReportsPlan};
 
-/// Counters of a reporter's key, in order.
-pub(crate) const COUNTERS: [&str; 6] = ["reports", "others", "limited", "agreed", "contradicted", "reversed"];
+// Places among the counters of a reporter.
 const REPORTS: u8 = 0;
 const OTHERS: u8 = 1;
 const LIMITED: u8 = 2;

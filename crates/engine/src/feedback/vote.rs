@@ -2,6 +2,9 @@
 
 use event::{Span, Time};
 
+use crate::config::WEIGHT_MAX;
+use crate::plan::CLASS_TAG_BITS;
+
 /// A word. Packed, from the highest bits down: sign 0, number 12, seconds since 1970 36, class 12, weight 3. So the
 /// latest word is the greatest, which is what a track keeps of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,11 +20,10 @@ pub(super) struct Vote {
 
 const NUMBER_BITS: u32 = 12;
 const SECONDS_BITS: u32 = 36;
-const CLASS_BITS: u32 = 12;
+const CLASS_BITS: u32 = CLASS_TAG_BITS;
 const WEIGHT_BITS: u32 = 3;
 
-/// The greatest weight of a report.
-pub(crate) const WEIGHT_MAX: u8 = (1 << WEIGHT_BITS) - 1;
+const _: () = assert!(WEIGHT_MAX == (1 << WEIGHT_BITS) - 1);
 
 impl Vote {
     /// The tag of no class: nothing was said, or it was taken back.
@@ -60,15 +62,6 @@ impl Vote {
     }
 }
 
-/// The tag of a class: 12 bits of a hash of its name, never [`Word::NO_CLASS`]. A name has the same tag for ever; the
-/// classes of a pipeline are checked to have different ones.
-pub(crate) fn tag(class: &str) -> u16 {
-    use sha2::Digest;
-    let digest = sha2::Sha256::digest(class.as_bytes());
-    let low = digest.iter().take(2).fold(0, |low, byte| low << 8 | u16::from(*byte));
-    low % ((1 << CLASS_BITS) - 1) + 1
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -93,16 +86,5 @@ mod tests {
                 prop_assert_eq!(after.time().bucket(Span::seconds(10)), Time(time).bucket(Span::seconds(10)));
             }
         }
-    }
-
-    #[test]
-    fn tags_are_stable_and_none_is_that_of_no_class() {
-        let tags: Vec<u16> =
-            ["spam", "ham", "complaint", "pardon", "read"].iter().map(|name| tag(name)).collect();
-        assert!(tags.iter().all(|tag| (1..4096).contains(tag)), "{tags:?}");
-        let mut different = tags.clone();
-        different.sort_unstable();
-        different.dedup();
-        assert_eq!(different.len(), tags.len());
     }
 }

@@ -5,7 +5,8 @@ use stats::limit::{GcraOperation, WindowTake, interpolated, nanoseconds};
 use stats::{Addition, Observation, Quality, ReadingView, TimelineBucket};
 
 use super::{Enforcement, LIMITS, LimitAlgorithm, LimitExceptions, LimitPlan, Take, TakeResult};
-use crate::plan::FailureMode;
+use crate::failure_mode::FailureMode;
+use crate::limit_plan::interval;
 
 /// What a reading says that decisions go by.
 #[derive(Clone, Copy)]
@@ -47,14 +48,6 @@ pub(crate) struct TakeDecision {
     pub(super) by_limit: bool,
     /// Where the buckets of a window are to be looked at for when there is more.
     pub(super) wants_retry: bool,
-}
-
-/// Nanoseconds between two cells at so many within a time, rounded up: a limit is not exceeded.
-pub(crate) fn interval(count: u64, per: Span) -> i64 {
-    let per = i128::from(per.0) * 1000;
-    let interval =
-        per.div_euclid(i128::from(count.max(1))) + i128::from(per.rem_euclid(i128::from(count.max(1))) > 0);
-    i64::try_from(interval).unwrap_or(i64::MAX)
 }
 
 pub(super) fn times(interval: i64, count: u64) -> i64 {

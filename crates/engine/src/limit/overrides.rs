@@ -9,9 +9,8 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use event::{Secret, Time};
-use serde::{Deserialize, Serialize};
 
-use super::{LimitKey, LimitKeyError, LimitPlan};
+use super::{LimitException, LimitKey, LimitKeyError, LimitPlan};
 use crate::Engine;
 use crate::directory::{DirectoryError, io_error, read_sealed};
 use crate::plan::Plan;
@@ -20,25 +19,6 @@ use crate::plan::Plan;
 pub const EXCEPTIONS_MAX: usize = 100_000;
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 28;
-
-/// A key for which a limit is another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LimitException {
-    /// The limit.
-    pub limit: String,
-    /// The key's values in the order of the limit's fields.
-    pub key: Vec<String>,
-    /// Most that is allowed, instead of the limit's count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub count: Option<u64>,
-    /// Whether the key is not limited at all.
-    #[serde(default)]
-    pub exempt: bool,
-    /// When it ends; never without.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Time>,
-}
 
 /// Why an exception was not taken.
 #[derive(Debug, thiserror::Error)]

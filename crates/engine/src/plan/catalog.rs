@@ -9,7 +9,7 @@ use stats::{Admission, Catalog, CatalogBuilder, Measure, Statistic};
 use super::draft::PipelineDraft;
 use super::{ONCE, ReportsPlan};
 use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigView, SourceKind};
-use crate::limit::{LIMITS, LimitPlan};
+use crate::limit_plan::{LIMITS, LimitPlan};
 
 /// Gives the sketches that presets ask for less where the ledger has little memory: all of theirs together take at most a
 /// quarter of it.

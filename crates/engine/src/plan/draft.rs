@@ -11,12 +11,13 @@ use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, 
 use stats::{CancellationCheck, LayoutError, Tier};
 
 use super::columns::{columns, fact};
-use super::pipeline::{DistinctPlan, FailureMode, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
+use super::pipeline::{DistinctPlan, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
 use super::{RuleTestResult, entries, phrases, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
-use crate::limit::LimitPlan;
+use crate::failure_mode::FailureMode;
+use crate::limit_plan::LimitPlan;
 use crate::{aggregate, preset};
 
 /// Bytes that the regular expressions of a pipeline may be compiled to: some thousands of usual ones.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use judge::{Network, Networks};
 
-use super::{FailureMode, PipelineDraft, PipelineInput};
+use super::{PipelineDraft, PipelineInput};
 use crate::config::{ConfigProblems, ConfigView, Document, expected};
-use crate::limit::LimitPlan;
+use crate::failure_mode::FailureMode;
+use crate::limit_plan::LimitPlan;
 
 /// What a request shows to the limits of a [`ForwardPlan`].
 pub const FORWARD_FIELDS: [&str; 8] = [

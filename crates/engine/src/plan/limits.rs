@@ -7,9 +7,10 @@ use event::{Kind, SchemaBuilder, Span};
 use judge::{Conjunct, Severity, conjuncts};
 
 use super::scope::EarlyScope;
-use super::{FailureMode, PipelineDraft, ReadingSource, entries, inside};
-use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
-use crate::limit::{
+use super::{PipelineDraft, ReadingSource, entries};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected, inside};
+use crate::failure_mode::FailureMode;
+use crate::limit_plan::{
     BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LimitAlgorithm, LimitException, LimitField,
     LimitPlan, Period, WINDOW_MAX, Zone, interval,
 };

@@ -2,17 +2,14 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use event::Span;
 use judge::{Action, Network, Networks};
 
 use super::{PipelineDraft, PipelineInput};
-use crate::config::{ConfigProblems, ConfigView, Document, expected, file_mode};
-use crate::limit::LimitPlan;
+use crate::config::{ConfigProblems, ConfigView, Document, Endpoint, expected, file_mode};
+use crate::limit_plan::LimitPlan;
 
 /// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask.
 #[derive(Clone, Debug, PartialEq)]
@@ -211,51 +208,9 @@ pub enum MailFailureMode {
     Closed,
 }
 
-/// Where a listener listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// Address and port.
-    Tcp(SocketAddr),
-    /// Path of a unix socket.
-    Unix(PathBuf),
-}
-
-/// A text is no [`Endpoint`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected an address and a port, or `unix:` and an absolute path")]
-pub struct EndpointError;
-
 /// What an envelope shows to limits. Recipients come one by one.
 const ENVELOPE_FIELDS: [&str; 5] =
     ["client.ip", "client.helo", "client.user", "mail.sender", "mail.recipients"];
-
-/// What stands before the path of a unix socket.
-const UNIX: &str = "unix:";
-/// Longest path of a socket that all systems take.
-const PATH_BYTES_MAX: usize = 103;
-
-impl FromStr for Endpoint {
-    type Err = EndpointError;
-
-    fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
-        match text.strip_prefix(UNIX) {
-            Some(path) => {
-                let fits = path.starts_with('/') && path.len() <= PATH_BYTES_MAX && !path.contains('\0');
-                fits.then(|| Endpoint::Unix(path.into())).ok_or(EndpointError)
-            }
-            None => text.parse().map(Endpoint::Tcp).map_err(|_| EndpointError),
-        }
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Endpoint::Tcp(address) => address.fmt(f),
-            Endpoint::Unix(path) => write!(f, "{UNIX}{}", path.display()),
-        }
-    }
-}
 
 /// The listeners of the main file, whose pipelines are among these.
 pub(super) fn compile(

@@ -5,6 +5,7 @@
 //! column of its own for it, so what is read is known before any event comes.
 
 mod authentication;
+mod candidate;
 mod catalog;
 mod classifier;
 mod cluster;
@@ -18,6 +19,7 @@ mod model;
 mod node;
 pub(crate) mod phrases;
 mod pipeline;
+mod reference;
 mod reports;
 mod rules;
 mod scope;
@@ -30,8 +32,9 @@ use judge::TestRun;
 use stats::{CancellationCheck, Catalog};
 
 use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigRecipe, ConfigView, Document, FileStamps};
-use crate::limit::LimitPlan;
+use crate::limit_plan::LimitPlan;
 pub use authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
+pub use candidate::Candidate;
 use catalog::{beside_sketches, catalog, fit_sketches};
 pub use classifier::ClassifierPlan;
 pub(crate) use classifier::TrainingLabel;
@@ -41,18 +44,18 @@ pub(crate) use columns::input_facts;
 use draft::PipelineDraft;
 pub use envoy::EnvoyPlan;
 pub use forward_auth::{FORWARD_FIELDS, ForwardPlan};
-pub use listener::{
-    Endpoint, EndpointError, ListenerPlan, MailEnforcement, MailFailureMode, MailReply, Protocol, Replies,
-};
+pub use listener::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply, Protocol, Replies};
 pub use model::ModelPlan;
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use phrases::PhrasePlan;
 pub(crate) use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
-    DistinctPlan, FailureMode, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+    DistinctPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
 };
+pub use reference::reference;
+pub use reports::WITHDRAWN;
+pub(crate) use reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
 pub use reports::{FeedbackClass, FeedbackSide, ReportsPlan};
-pub(crate) use reports::{FeedbackKind, REPORT, REPORTER};
 use scope::{PlanScope, report};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
@@ -195,13 +198,4 @@ fn entries<'a>(document: &'a Document, name: &str, problems: &mut ConfigProblems
         entries.truncate(ENTRIES_MAX);
     }
     entries
-}
-
-/// The place of a range of a TOML string's value: exact where the string has no escapes.
-pub(crate) fn inside(origin: &ConfigOrigin, value: &str, range: std::ops::Range<usize>) -> ConfigOrigin {
-    let raw = origin.source.text.get(origin.range.clone()).unwrap_or_default();
-    match raw.find(value) {
-        Some(start) => origin.within(start + range.start..start + range.end),
-        None => origin.clone(),
-    }
 }

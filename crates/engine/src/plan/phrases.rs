@@ -9,7 +9,7 @@ use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
 use super::{entries, fact};
-use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, Document};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, Document, list_key};
 
 /// Steps of a byte of a text that is normalised, and of one beyond ASCII.
 const STEPS_A_BYTE: [u64; 2] = [15, 150];
@@ -64,11 +64,6 @@ impl PhrasePlan {
             facts.set(self.matched, matched.collect::<Vec<_>>());
         }
     }
-}
-
-/// The key among a document's lists of a file of phrases.
-pub(crate) fn list_key(set: &str, file: &str) -> String {
-    format!("phrases/{set}/{file}")
 }
 
 /// What a pipeline's version has of the files of its sets of phrases, one line each.

@@ -10,9 +10,9 @@ use event::{Facts, Kind, Schema, Slot, Space, Span};
 use judge::{Action, Condition, RuleSet};
 use stats::{AggregateLayout, LayoutError, Measure, Tier};
 
-use super::{ClassifierPlan, DnsListPlan, ModelPlan, PhrasePlan, REPORTER, ReportsPlan};
+use super::{Candidate, ClassifierPlan, DnsListPlan, ModelPlan, PhrasePlan, REPORTER, ReportsPlan, reporter};
 use crate::aggregate;
-use crate::candidate::Candidate;
+use crate::failure_mode::FailureMode;
 use crate::preset::Preset;
 
 /// What a pipeline reads.
@@ -38,31 +38,6 @@ impl PipelineInput {
             PipelineInput::AccessLog => "access-log",
             PipelineInput::Json => "json",
         }
-    }
-}
-
-/// What to do when an event cannot be decided on as it should be: statistics cannot be had, the journal cannot be written, no place is
-/// free, or the time is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FailureMode {
-    /// Judge by what there is.
-    Open,
-    /// Answer `throttle`.
-    Closed,
-}
-
-impl FailureMode {
-    /// The action of an event of which something failed; `judged` is what could be judged of it.
-    pub fn action(self, judged: Action) -> Action {
-        match self {
-            FailureMode::Open => judged,
-            FailureMode::Closed => Action::Throttle,
-        }
-    }
-
-    /// The stricter of both.
-    pub fn or(self, other: FailureMode) -> FailureMode {
-        if self == FailureMode::Closed { self } else { other }
     }
 }
 
@@ -359,7 +334,7 @@ impl KindPlan {
     /// The shingle of each piece that a value gives.
     pub fn shingles(&self, value: &str, secret: &event::Secret) -> Vec<event::Shingle> {
         let mut shingles = Vec::new();
-        let reporter = (self.kind == REPORTER).then(|| crate::feedback::reporter(value));
+        let reporter = (self.kind == REPORTER).then(|| reporter(value));
         let value = reporter.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
             shingles.push(secret.shingle(piece.as_bytes()));

@@ -7,7 +7,6 @@ use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier
 
 use super::{KindPlan, PipelineDraft};
 use crate::config::{ConfigProblems, ConfigView, expected};
-use crate::feedback::{COUNTERS, WITHDRAWN, tag};
 
 /// Kind of reporters, whose statistics say how much they are believed. Configured kinds are numbered below.
 pub(crate) const REPORTER: Kind = Kind(stats::Catalog::KINDS - 1);
@@ -15,6 +14,11 @@ pub(crate) const REPORTER: Kind = Kind(stats::Catalog::KINDS - 1);
 pub(crate) const REPORT: Kind = Kind(stats::Catalog::KINDS - 2);
 /// What the kind of reporters is called.
 const REPORTER_NAME: &str = "reporter";
+/// The class that takes back what was said.
+pub const WITHDRAWN: &str = "none";
+/// Counters of a reporter's key, in order.
+pub(crate) const REPORTER_COUNTERS: [&str; 6] =
+    ["reports", "others", "limited", "agreed", "contradicted", "reversed"];
 /// How long standing and words are kept.
 const KEEP: Span = Span::days(90);
 
@@ -137,7 +141,7 @@ impl ReportsPlan {
 
     /// What is kept: kind, name of the kind, and how.
     pub(super) fn measures() -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
-        let counters = COUNTERS.iter().map(|name| (*name).to_owned()).collect();
+        let counters = REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect();
         let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];
         let standing = Layout::new(counters, &tiers, windows(), None)?;
         let words = AggregateLayout::new(vec![AggregateColumn::Count, AggregateColumn::Max], KEEP)?;
@@ -152,14 +156,14 @@ fn windows() -> Vec<Span> {
     vec![Span::days(1), KEEP]
 }
 
-fn reporter() -> KindPlan {
+fn reporters() -> KindPlan {
     KindPlan {
         kind: REPORTER,
         name: REPORTER_NAME.to_owned(),
         slot: Slot(u16::MAX),
         normalise: content::piece::Normalisation::Exact,
         when: None,
-        counters: COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
+        counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
         windows: windows(),
         aggregate: Vec::new(),
@@ -281,7 +285,7 @@ impl PipelineDraft<'_> {
             classes,
             first,
             alike,
-            reporter: reporter(),
+            reporter: reporters(),
             addresses,
             senders,
             per_day: number("per_day"),
@@ -291,5 +295,38 @@ impl PipelineDraft<'_> {
             trusted_after: number("trusted_after"),
             distrusted_after: number("distrusted_after"),
         });
+    }
+}
+
+/// The name of a reporter as it is hashed.
+pub(crate) fn reporter(by: &str) -> String {
+    by.trim().to_lowercase()
+}
+
+/// Bits of the tag of a class.
+pub(crate) const CLASS_TAG_BITS: u32 = 12;
+
+/// The tag of a class: 12 bits of a hash of its name, never 0, which stands for no class. A name has the same tag for ever; the
+/// classes of a pipeline are checked to have different ones.
+pub(crate) fn tag(class: &str) -> u16 {
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(class.as_bytes());
+    let low = digest.iter().take(2).fold(0, |low, byte| low << 8 | u16::from(*byte));
+    low % ((1 << CLASS_TAG_BITS) - 1) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_stable_and_none_is_that_of_no_class() {
+        let tags: Vec<u16> =
+            ["spam", "ham", "complaint", "pardon", "read"].iter().map(|name| tag(name)).collect();
+        assert!(tags.iter().all(|tag| (1..4096).contains(tag)), "{tags:?}");
+        let mut different = tags.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), tags.len());
     }
 }

@@ -9,10 +9,9 @@ use judge::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{LabelPlan, ModelPlan, PipelineDraft, PlanScope, RuleTestResult, entries, inside, report};
-use crate::candidate::Candidate;
-use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document};
-use crate::limit::LimitPlan;
+use super::{Candidate, LabelPlan, ModelPlan, PipelineDraft, PlanScope, RuleTestResult, entries, report};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
+use crate::limit_plan::LimitPlan;
 
 /// A set and where it is defined.
 pub(super) struct SetDraft<'a> {
@@ -245,7 +244,7 @@ impl PipelineDraft<'_> {
         self.rules(builder, problems);
         (self.document, self.library, self.frozen) = (of, library, false);
         let rules = std::mem::replace(&mut self.pipeline.rules, enforced);
-        self.pipeline.candidate = Some(Arc::new(Candidate::new(version, rules)));
+        self.pipeline.candidate = Some(Arc::new(Candidate { version, rules }));
     }
 
     /// How seriously a model is taken: by a candidate, as it says, unless nobody asks the model.

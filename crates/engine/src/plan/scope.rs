@@ -5,11 +5,11 @@ use judge::{
     AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
 };
 
+use super::ModelPlan;
 use super::draft::PipelineDraft;
 use super::pipeline::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
 use super::statistic::DraftMeasure;
-use super::{ModelPlan, inside};
-use crate::config::{ConfigOrigin, ConfigProblems, expected};
+use crate::config::{ConfigOrigin, ConfigProblems, expected, inside};
 
 /// What rules can name: facts of the schema, and readings, which get a column when first asked for.
 pub(super) struct PlanScope<'d, 'a, 'b> {

@@ -522,7 +522,7 @@ impl Engine {
     /// How a pipeline's candidate compares with what is enforced; `None` if it has none.
     pub fn comparison(&self, pipeline: &Pipeline) -> Option<CandidateComparison> {
         let candidate = pipeline.candidate.as_ref()?;
-        Some(candidate.comparison(&pipeline.name, &pipeline.version))
+        Some(self.candidates.of(candidate).comparison(candidate, &pipeline.name, &pipeline.version))
     }
 }
 

@@ -8,7 +8,6 @@ use content::text::tokenizer::{TOKENS_MAX, VIEWS, tokens};
 use event::{Facts, Key, Secret, Shingle, Time, Value};
 use stats::{Addition, Evidence, Observation, ObserveRequest, Quality, ReadingView};
 
-use crate::explanation::ExplainedToken;
 use crate::plan::{ClassifierPlan, Pipeline, TrainingLabel};
 
 /// What one unit of a stored weight is worth: a narrow cell holds weights up to 128.
@@ -16,6 +15,19 @@ const UNIT: f64 = 1.0 / 65_536.0;
 
 /// The name of what was learned of all events.
 const ALL: &[u8] = b"all";
+
+/// What a classifier knows of a token.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedToken {
+    /// What it is of, how it was cut, and what was cut.
+    pub token: String,
+    /// Bad events that had it.
+    pub bad: i64,
+    /// Good events that had it.
+    pub good: i64,
+    /// What it adds to the log-odds.
+    pub adds: f64,
+}
 
 /// The key of what a classifier, which all keys share, has learned of all events.
 pub(crate) fn all(pipeline: &Pipeline, plan: &ClassifierPlan, secret: &Secret) -> Key {

@@ -4,9 +4,9 @@ use event::Span;
 
 use super::value::{fact_value, file_mode, parse_size, print_size, time};
 use super::{SECTIONS, Section, SectionForm, SettingSpec, SettingType, section};
+use crate::config::endpoint::Endpoint;
 use crate::config::problem::{ConfigOrigin, ConfigProblems, SourceKind, expected};
 use crate::config::tree::{TomlNode, TomlTable, TomlValue};
-use crate::plan::Endpoint;
 
 /// Checks a whole document against [`SECTIONS`]. `main` allows the node's sections.
 pub(in crate::config) fn check(root: &TomlTable, main: bool, problems: &mut ConfigProblems) {

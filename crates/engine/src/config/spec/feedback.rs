@@ -3,7 +3,7 @@
 use super::{KIND_MAX, Section, SectionForm, SettingType, required, setting};
 
 /// The greatest weight of what somebody says.
-const WEIGHT_MAX: i64 = crate::feedback::WEIGHT_MAX as i64;
+pub(crate) const WEIGHT_MAX: u8 = 7;
 
 pub(super) const CLASSIFIER: Section = Section {
     name: "classifier",
@@ -141,13 +141,13 @@ pub(super) const REPORTS: Section = Section {
         ),
         setting(
             "weight_new",
-            SettingType::Integer(0, WEIGHT_MAX),
+            SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("1"),
             "Weight of a vote of a reporter of whom little is known",
         ),
         setting(
             "weight_trusted",
-            SettingType::Integer(0, WEIGHT_MAX),
+            SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("2"),
             "Weight of a vote of a trusted reporter",
         ),

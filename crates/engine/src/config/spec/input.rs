@@ -2,6 +2,9 @@
 
 use super::{Section, SectionForm, SettingType, required, setting};
 
+/// The greatest number of a space.
+pub(crate) const SPACE_MAX: u16 = 65_533;
+
 /// The words for what is counted from.
 pub(in crate::config) const INPUTS: &[&str] = &["message", "access-log", "json"];
 
@@ -30,7 +33,7 @@ pub(super) const TOP: Section = Section {
         ),
         setting(
             "space",
-            SettingType::Integer(0, crate::limit::LIMITS.0 as i64 - 1),
+            SettingType::Integer(0, SPACE_MAX as i64),
             Some("1"),
             "Number of the space that the keys count in. Pipelines of one space share their statistics",
         ),

@@ -2,6 +2,9 @@
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
+/// The greatest number of a limit.
+pub(crate) const LIMIT_NUMBER_MAX: u16 = 0x1fff;
+
 /// When a key is refused whatever it has used.
 const BAN: &[SettingSpec] = &[
     required("after", SettingType::Integer(1, 1_000_000), "So many refusals ban a key"),
@@ -30,7 +33,7 @@ pub(super) const LIMIT: Section = Section {
         required("name", SettingType::Name, "Its name in requests and metrics"),
         required(
             "number",
-            SettingType::Integer(1, crate::limit::NUMBER_MAX as i64),
+            SettingType::Integer(1, LIMIT_NUMBER_MAX as i64),
             "Number under which its keys are stored. It must never change its meaning",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Purpose, for people"),

@@ -12,7 +12,10 @@ mod statistics;
 mod value;
 
 pub(super) use check::{OverlayKind, check, check_applies, check_complete, check_layer};
+pub(crate) use feedback::WEIGHT_MAX;
+pub(crate) use input::SPACE_MAX;
 pub(super) use input::{CANDIDATE, INPUTS};
+pub(crate) use limits::LIMIT_NUMBER_MAX;
 pub(crate) use value::file_mode;
 pub(super) use value::{fact_value, parse_size, print_size, time};
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use content::mail::message::Envelope;
-use engine::feedback::WITHDRAWN;
+use engine::WITHDRAWN;
 use engine::{
     Decision, EngineError, FeedbackOutcome, MailEnforcement, MailFailureMode, MailReply, PipelineInput,
     PreparedEvent, ReportsPlan,
