@@ -52,9 +52,7 @@ impl BanFeeds {
     /// A place for a list that may be long and that a client may take slowly.
     fn place(&self) -> Result<OwnedSemaphorePermit, HttpFailure> {
         Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            OVERLOADED
-                .failure("too many lists of bans are being sent")
-                .help("try again a little later")
+            OVERLOADED.failure("too many lists of bans are being sent").help("try again a little later")
         })
     }
 }

@@ -3,8 +3,8 @@
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
-mod crowdsec;
 pub(crate) mod connection;
+mod crowdsec;
 pub(crate) mod events;
 mod feedback;
 pub(crate) mod forward_auth;
