@@ -1,12 +1,12 @@
 //! Any bytes are a segment, and its hint or the list of segments: the log opens, or says why not, every record that it names can be asked for,
-//! and what is appended then is found again. Any bytes are a segment of the first format too.
+//! and what is appended then is found again.
 #![no_main]
 
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use store::log::{Log, LogOptions, Position, RecordKey, VisitedRecord};
-use store::{Device, MemoryDevice, v1};
+use store::{Device, MemoryDevice};
 
 // The first two bytes say how much of the rest is the segment; what follows is the hint.
 fuzz_target!(|bytes: &[u8]| {
@@ -19,14 +19,6 @@ fuzz_target!(|bytes: &[u8]| {
         device.write("segments", hint);
     }
     let shared: Arc<dyn Device> = Arc::new(device.clone());
-    let first = |key: &[u8; v1::KEY_BYTES]| key.starts_with(&[0xff; 4]);
-    let upgraded = v1::upgrade(&shared, LogOptions::default(), &first, &mut |image, writer| {
-        writer.push(RecordKey::default(), 0, image.expires, &[image.value.len() as u64])?;
-        Ok(())
-    });
-    if upgraded.is_err() {
-        return;
-    }
     let mut wanted: Vec<(Position, usize)> = Vec::new();
     let mut visit = |visit: &VisitedRecord| wanted.push((visit.position, visit.words));
     let Ok((log, _)) = Log::open(shared.clone(), LogOptions::default(), &mut visit) else { return };

@@ -239,7 +239,7 @@ fn is_copy(
     Ok(true)
 }
 
-/// The same record by record: an earlier release may have said the same with other bytes.
+/// Returns whether the columns have the same records, one by one.
 fn same_records(
     path: &Path,
     columns: &Arc<ColumnarSegment>,

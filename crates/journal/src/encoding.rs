@@ -23,11 +23,11 @@ pub(super) mod variant {
     pub(crate) const LIST: u8 = 7;
 }
 
-/// What a record's id is followed by: the number of its variant. 0 and 2 are decisions as earlier releases wrote them.
+/// What a record's id is followed by: the number of its variant.
 pub(super) const FEEDBACK: u64 = 1;
 pub(super) const REPORT: u64 = 3;
 /// A decision.
-pub(super) const SHORT: u64 = 4;
+pub(super) const DECISION: u64 = 4;
 /// A report that is no judgement.
 pub(super) const SIGNAL: u64 = 5;
 
@@ -41,27 +41,12 @@ pub(super) struct RecordReader<'b> {
 /// The beginning of a record.
 #[derive(Debug)]
 pub(super) enum RecordStart<'b> {
-    /// A decision; its facts, keys and verdict have to follow, and effects if its shape has any.
-    Decision { head: DecisionHead<'b>, arrived: ArrivalInfo<'b>, shape: DecisionFormat },
+    /// A decision; its facts, keys, verdict and effects have to follow.
+    Decision { head: DecisionHead<'b>, arrived: ArrivalInfo<'b> },
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
     /// The same of a named reporter.
     Report(Box<ReportRecord>),
-}
-
-/// How a decision's keys are written, and whether effects follow its verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DecisionFormat {
-    /// As earlier releases wrote it.
-    Long { has_effects: bool },
-    /// With keys as [`super::keys`] has them. Effects follow, and may be none.
-    Short,
-}
-
-impl DecisionFormat {
-    pub(super) fn has_effects(self) -> bool {
-        self != DecisionFormat::Long { has_effects: false }
-    }
 }
 
 /// What a decision's head has beside what who looks wants to know.
@@ -127,17 +112,13 @@ impl<'b> RecordReader<'b> {
     pub(super) fn start(&mut self) -> Result<(RecordId, RecordStart<'b>)> {
         let (id, kind) = (RecordId(self.varint()?), self.varint()?);
         let start = match kind {
-            0 | 2 | SHORT => {
+            DECISION => {
                 let (pipeline, version) = (self.text()?, self.text()?);
                 let event_id = if self.flag()? { Some(self.text()?) } else { None };
                 let time = self.time()?;
                 let arrived = ArrivalInfo { event_id, arrival: self.time()?, duplicate: self.flag()? };
                 let head = DecisionHead { id, pipeline, version, time };
-                let shape = match kind {
-                    SHORT => DecisionFormat::Short,
-                    kind => DecisionFormat::Long { has_effects: kind == 2 },
-                };
-                RecordStart::Decision { head, arrived, shape }
+                RecordStart::Decision { head, arrived }
             }
             FEEDBACK => {
                 let (decision, class) = (RecordId(self.varint()?), self.text()?);
@@ -153,12 +134,10 @@ impl<'b> RecordReader<'b> {
     /// Passes over a record, and answers its id.
     pub(super) fn pass_record(&mut self) -> Result<RecordId> {
         let (id, start) = self.start()?;
-        if let RecordStart::Decision { shape, .. } = start {
+        if let RecordStart::Decision { .. } = start {
             self.facts(&[], &mut Facts::default())?;
-            self.verdict(shape, |_, _| ())?;
-            if shape.has_effects() {
-                self.effects()?;
-            }
+            self.verdict(|_, _| ())?;
+            self.effects()?;
         }
         Ok(id)
     }
@@ -178,15 +157,8 @@ impl<'b> RecordReader<'b> {
     }
 
     /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
-    pub(super) fn verdict(
-        &mut self,
-        shape: DecisionFormat,
-        mut fired: impl FnMut(&'b str, bool),
-    ) -> Result<DecisionOutcome> {
-        match shape {
-            DecisionFormat::Long { .. } => self.pass_keys()?,
-            DecisionFormat::Short => drop(self.content()?),
-        }
+    pub(super) fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<DecisionOutcome> {
+        self.content()?;
         let (score, action) = (self.float()?, self.made::<Action>()?);
         for shadow in [false, true] {
             for _ in 0..self.varint()? {
@@ -206,29 +178,6 @@ impl<'b> RecordReader<'b> {
         let before = *self;
         pass(self)?;
         Ok(self.since(before))
-    }
-
-    /// Passes over the keys of an earlier release.
-    pub(super) fn pass_keys(&mut self) -> Result<()> {
-        for _ in 0..self.varint()? {
-            // Kind, shingle, quality.
-            self.pass_varint()?;
-            self.pass_varint()?;
-            self.pass_varint()?;
-            // First and last time.
-            for _ in 0..2 {
-                if self.flag()? {
-                    self.pass_varint()?;
-                }
-            }
-            // Whether the pair was new, the number of counters, their sums.
-            self.flag()?;
-            self.byte()?;
-            for _ in 0..self.varint()? {
-                self.pass_varint()?;
-            }
-        }
-        Ok(())
     }
 
     /// Passes over what a reason has behind its rule: score, detail, and values.
@@ -626,7 +575,7 @@ mod tests {
             bytes.extend(Record::Report(report.clone()).encode(RecordId(7)));
             let mut reader = RecordReader::new(&bytes);
             let (id, start) = reader.start().unwrap();
-            let RecordStart::Decision { head, shape, .. } = start else { panic!("{start:?}") };
+            let RecordStart::Decision { head, .. } = start else { panic!("{start:?}") };
             prop_assert_eq!((id, head.pipeline, head.version, head.time), (RecordId(9), "mail", "0123", Time(-7)));
             let slots: Vec<Option<Slot>> =
                 wanted.iter().zip(0..).map(|(wanted, slot)| wanted.then_some(Slot(slot))).collect();
@@ -637,7 +586,7 @@ mod tests {
                 prop_assert_eq!(&facts.values()[slot], &value.clone().filter(|_| wanted[slot]));
             }
             let mut fired = Vec::new();
-            let decided = reader.verdict(shape, |rule, shadow| fired.push((rule, shadow))).unwrap();
+            let decided = reader.verdict(|rule, shadow| fired.push((rule, shadow))).unwrap();
             prop_assert_eq!((decided.score, decided.action), (2.5, Action::Review));
             prop_assert_eq!(fired, [("A", false), ("B", false), ("C", true)]);
             reader.effects().unwrap();
@@ -695,8 +644,8 @@ mod tests {
             for bytes in [bytes, mended] {
                 let mut reader = RecordReader::new(&bytes);
                 while let Ok((_, start)) = reader.start() {
-                    let RecordStart::Decision { shape, .. } = start else { continue };
-                    if reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(shape, |_, _| ()).is_err() {
+                    let RecordStart::Decision { .. } = start else { continue };
+                    if reader.facts(&[], &mut Facts::default()).is_err() || reader.verdict(|_, _| ()).is_err() {
                         break;
                     }
                 }

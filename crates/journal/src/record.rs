@@ -7,7 +7,7 @@ use judge::Verdict;
 use serde::{Deserialize, Serialize};
 use stats::{Reading, ReadingView};
 
-use super::encoding::{self, DecisionFormat, RecordReader, RecordStart, RecordWrite};
+use super::encoding::{self, RecordReader, RecordStart, RecordWrite};
 use super::keys;
 use crate::id::RecordId;
 
@@ -211,7 +211,7 @@ impl PendingDecision<'_> {
     /// Puts its bytes behind others, with its keys as [`keys`] has them.
     fn put(&self, keys: &[u8], into: &mut Vec<u8>) {
         into.put_varint(self.id.0);
-        into.put_varint(encoding::SHORT);
+        into.put_varint(encoding::DECISION);
         into.put_content(self.pipeline.as_bytes());
         into.put_content(self.version.as_bytes());
         into.push(u8::from(self.event_id.is_some()));
@@ -384,22 +384,17 @@ impl Record {
 
     fn decode(reader: &mut RecordReader<'_>) -> encoding::Result<(RecordId, Record)> {
         let (id, start) = reader.start()?;
-        let (head, arrived, shape) = match start {
-            RecordStart::Decision { head, arrived, shape } => (head, arrived, shape),
+        let (head, arrived) = match start {
+            RecordStart::Decision { head, arrived } => (head, arrived),
             RecordStart::Feedback { decision, class, time } => {
                 return Ok((id, Record::Feedback(Feedback { decision, class: class.to_owned(), time })));
             }
             RecordStart::Report(report) => return Ok((id, Record::Report(*report))),
         };
         let facts = reader.made()?;
-        let keys = match shape {
-            DecisionFormat::Long { .. } => reader.made()?,
-            DecisionFormat::Short => keys::read(reader.content()?, head.time)?,
-        };
+        let keys = keys::read(reader.content()?, head.time)?;
         let mut verdict: Verdict = reader.made()?;
-        if shape.has_effects() {
-            verdict.effects = reader.made()?;
-        }
+        verdict.effects = reader.made()?;
         let row = DecisionRow {
             pipeline: head.pipeline.to_owned(),
             version: head.version.to_owned(),

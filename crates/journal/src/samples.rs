@@ -96,22 +96,6 @@ pub(super) fn key() -> impl Strategy<Value = KeyReading> {
     })
 }
 
-/// The bytes of a decision as releases before the third version of the format wrote it.
-pub(super) fn long(id: RecordId, row: &DecisionRow) -> Vec<u8> {
-    let effects = &row.verdict.effects;
-    let mut bytes = Vec::new();
-    bytes.put_varint(id.0);
-    bytes.put_varint(if effects.is_empty() { 0 } else { 2 });
-    bytes.put_content(row.pipeline.as_bytes());
-    bytes.put_content(row.version.as_bytes());
-    bytes.put_made(&(&row.event_id, row.time, row.arrival, row.duplicate));
-    bytes.put_made(&(&row.facts, &row.keys, &row.verdict));
-    if !effects.is_empty() {
-        bytes.put_made(effects);
-    }
-    bytes
-}
-
 /// Any value.
 pub(super) fn value() -> impl Strategy<Value = Value> {
     prop_oneof![

@@ -51,8 +51,7 @@ impl<R: Read + Seek> BlockIter<R> {
         let got = read_up_to(&mut reader, &mut head)?;
         let version = u32_at(&head, MAGIC.len());
         let is_sound = got == HEAD_BYTES && crc32fast::hash(&head[..12]) == u32_at(&head, 12);
-        // Formats before this had no checksum here.
-        if head.starts_with(&MAGIC) && version != VERSION && (is_sound || (1..VERSION).contains(&version)) {
+        if head.starts_with(&MAGIC) && version != VERSION && is_sound {
             return Err(SegmentError::Other(version));
         }
         let at = if is_sound && head.starts_with(&MAGIC) { HEAD_BYTES as u64 } else { 0 };

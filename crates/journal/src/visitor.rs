@@ -43,8 +43,8 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
     let mut last: PreviousVersion<'_, 'w> = None;
     for _ in 0..count {
         let (id, start) = reader.start()?;
-        let (head, shape) = match start {
-            RecordStart::Decision { head, shape, .. } => (head, shape),
+        let head = match start {
+            RecordStart::Decision { head, .. } => head,
             RecordStart::Feedback { decision, class, time } => {
                 look.feedback(id, decision, Some(class), time);
                 continue;
@@ -69,17 +69,15 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
         match look.decision(&head) {
             Some(facts) => {
                 reader.facts(wanted.unwrap_or_default(), facts)?;
-                let decided = reader.verdict(shape, |rule, shadow| look.fired(rule, shadow))?;
+                let decided = reader.verdict(|rule, shadow| look.fired(rule, shadow))?;
                 look.decided(decided);
             }
             None => {
                 reader.facts(&[], &mut Facts::default())?;
-                reader.verdict(shape, |_, _| ())?;
+                reader.verdict(|_, _| ())?;
             }
         }
-        if shape.has_effects() {
-            reader.effects()?;
-        }
+        reader.effects()?;
     }
     if reader.is_at_end() { Ok(()) } else { Err(RecordFormatError) }
 }

@@ -204,7 +204,7 @@ pub(crate) fn read_tier(reader: &mut ByteReader<'_>) -> Option<Tier> {
 }
 
 /// Keep, tiers and counters.
-pub(crate) fn read_windows(reader: &mut ByteReader<'_>) -> Option<Measure> {
+fn read_windows(reader: &mut ByteReader<'_>) -> Option<Measure> {
     let keep = read_span(reader)?;
     let mut tiers = Vec::new();
     for _ in 0..reader.varint()?.min(3) {

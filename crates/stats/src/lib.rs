@@ -24,7 +24,6 @@ mod ledger;
 pub mod limit;
 pub mod random;
 mod sketch;
-mod v1;
 pub mod workload;
 
 pub use catalog::{Admission, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};

@@ -19,7 +19,6 @@ mod repair;
 mod shard;
 mod slab;
 mod store;
-pub mod v1;
 
 pub use device::{Blob, Device, FileDevice, is_lack, sync_error};
 pub use index::Vacancy;

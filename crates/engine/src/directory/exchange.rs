@@ -85,9 +85,11 @@ pub enum StatisticsExchangeError {
     /// It is no export.
     #[error("this is no export of statistics: {0}")]
     Format(String),
-    /// A later release wrote it.
-    #[error("format {found} is newer than this program, which reads up to {VERSION}; use the newer program")]
-    Newer {
+    /// A release with another format wrote it.
+    #[error(
+        "the export has format {found}, this release reads format {VERSION}: use the release that wrote it"
+    )]
+    Version {
         /// Its format.
         found: u32,
     },
@@ -493,8 +495,7 @@ impl<R: BufRead> ExchangeReader<R> {
         }
         match versioned.version {
             VERSION => {}
-            0 => return Err(strange(&"there is no version 0")),
-            found => return Err(StatisticsExchangeError::Newer { found }),
+            found => return Err(StatisticsExchangeError::Version { found }),
         }
         let header: ExchangeHeader<'_> =
             serde_json::from_slice(&self.buffer).map_err(|error| self.wrong(error.to_string()))?;

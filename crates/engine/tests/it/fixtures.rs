@@ -436,8 +436,8 @@ fn one_subject_is_erased() {
     assert!(found.journal.is_sound() && found.journal.records as usize == before.len(), "{found:?}");
 }
 
-/// Changes the version in a file and brings its checksum up to date, as a later release that keeps the rest would.
-fn of_later_format(path: &Path) {
+/// Changes the version in a file and brings its checksum up to date, as a release that keeps the rest would.
+fn of_other_format(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[8] += 1;
     let crc = crc32fast::hash(&[&bytes[..12], &bytes[16..40]].concat());
@@ -446,7 +446,7 @@ fn of_later_format(path: &Path) {
 }
 
 #[test]
-fn later_formats_are_refused_untouched() {
+fn other_formats_are_refused_untouched() {
     let names = |path: &Path| {
         let mut names: Vec<_> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
@@ -454,12 +454,12 @@ fn later_formats_are_refused_untouched() {
     };
     let (_parent, path) = copied();
     let ledger = path.join("ledger");
-    of_later_format(&ledger.join("00000000.seg"));
+    of_other_format(&ledger.join("00000000.seg"));
     let before = names(&ledger);
     let refused = Engine::open(&Directory::open(&path).unwrap(), plan()).err().unwrap().to_string();
     assert_eq!(
         refused,
-        "00000000.seg has format 3, this release reads up to format 2: use the later release"
+        "00000000.seg has format 3, this release reads format 2: use the release that wrote it"
     );
     assert_eq!(names(&ledger), before);
 }

@@ -401,7 +401,7 @@ impl ColumnarSegment {
     fn decision(&self, id: RecordId, row: &[ColumnEntry<'_>], into: &mut Vec<u8>) -> Option<()> {
         let detail = DecisionDetail::read(row[own::DETAIL].bytes()?)?;
         into.put_varint(id.0);
-        into.put_varint(encoding::SHORT);
+        into.put_varint(encoding::DECISION);
         let version = row[own::VERSION].bytes()?;
         into.put_content(row[own::PIPELINE].bytes()?);
         into.put_content(version);

@@ -116,15 +116,6 @@ fn many_records_are_groups_of_about_one_size() {
     }
 }
 
-/// The same as earlier releases wrote them.
-fn long(records: &[(RecordId, Record)]) -> Vec<u8> {
-    let long = |(id, record): &(RecordId, Record)| match record {
-        Record::Decision(row) => samples::long(*id, row),
-        record => record.encode(*id),
-    };
-    records.iter().flat_map(long).collect()
-}
-
 fn read(columns: &ColumnarSegment) -> Result<Vec<(RecordId, Record)>, SegmentError> {
     let mut records = Vec::new();
     for number in 0..columns.groups() {
@@ -199,25 +190,6 @@ proptest! {
             prop_assert_eq!(Some(head.first), part.iter().map(|(id, _)| *id).min());
             prop_assert_eq!(Some(head.last), part.iter().map(|(id, _)| *id).max());
         }
-    }
-
-    #[test]
-    fn rows_of_earlier_releases_become_the_same_columns(
-        versions in versions(),
-        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
-    ) {
-        let bytes = long(&records);
-        prop_assert_eq!(encoded(&Record::decode_all(&bytes)), encoded(&records));
-        let mut writer = ColumnarWriter::over(Vec::new(), Path::new(""), layout(&versions), ColumnsFormat::Sealed).unwrap();
-        prop_assert_eq!(writer.push_all(&bytes, Time(5)).unwrap() as usize, records.len());
-        let columns = writer.finish().unwrap();
-        prop_assert_eq!(columns, written(ColumnsFormat::Sealed, &versions, &records, 40));
-        let wanted = vec![vec![Some(Slot(0)); 8]; 4];
-        let notes = || Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
-        let (mut of_long, mut of_short) = (notes(), notes());
-        visitor::look(&bytes, records.len() as u32, &mut of_long).unwrap();
-        visitor::look(&encoded(&records).concat(), records.len() as u32, &mut of_short).unwrap();
-        prop_assert_eq!(of_long.told, of_short.told);
     }
 
     #[test]

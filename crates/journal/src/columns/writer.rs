@@ -31,8 +31,8 @@ use crate::encoding::DecisionHead;
 use crate::encoding::{self, ArrivalInfo, DecisionFormat, RecordReader, RecordStart, RecordWrite, ValueRef};
 use crate::format::VERSION;
 use crate::id::RecordId;
-use crate::keys;
-use crate::{JournalError, KeyReading, ReportRecord, io_error};
+use crate;
+use crate::{JournalError, ReportRecord, io_error};
 
 /// Most rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -122,7 +122,7 @@ struct RowGroupBuilder {
     arrival: Time,
     extras: bool,
     /// Of the row that is being added: its facts without a column, its reasons, and its keys if they were long.
-    aside: [Vec<u8>; 3],
+    aside: [Vec<u8>; 2],
 }
 
 /// What a column has of a group.
@@ -450,8 +450,8 @@ impl RowGroupBuilder {
             let (of, start) = reader.start()?;
             id = Some(of);
             match start {
-                RecordStart::Decision { head, arrived, shape } => {
-                    return self.decision(&head, &arrived, shape, reader, layout);
+                RecordStart::Decision { head, arrived } => {
+                    return self.decision(&head, &arrived, reader, layout);
                 }
                 RecordStart::Feedback { decision, class, time } => {
                     self.own(own::WHAT).text(FEEDBACK);
@@ -479,12 +479,11 @@ impl RowGroupBuilder {
         &mut self,
         head: &DecisionHead<'_>,
         arrived: &ArrivalInfo<'_>,
-        shape: DecisionFormat,
         reader: &mut RecordReader<'_>,
         layout: &ColumnLayout,
     ) -> encoding::Result<()> {
         let known = layout.version(head.version);
-        let RowGroupBuilder { columns, rows, items, aside: [extras, reasons, known_keys], .. } = self;
+        let RowGroupBuilder { columns, rows, items, aside: [extras, reasons], .. } = self;
         let rows = *rows;
         extras.clear();
         reasons.clear();
@@ -507,16 +506,7 @@ impl RowGroupBuilder {
                 }
             }
         }
-        let keys = match shape {
-            DecisionFormat::Short => reader.content()?,
-            DecisionFormat::Long { .. } => {
-                known_keys.clear();
-                for KeyReading { kind, shingle, reading } in reader.made::<Vec<KeyReading>>()? {
-                    keys::put(known_keys, head.time, (kind, shingle), (&reading).into());
-                }
-                known_keys
-            }
-        };
+        let keys = reader.content()?;
         columns[own::SCORE].after(rows).float(reader.float()?);
         columns[own::ACTION].after(rows).text(reader.made::<Action>()?.name());
         for column in [own::RULES, own::SHADOW] {
@@ -529,13 +519,11 @@ impl RowGroupBuilder {
             })?;
         }
         let next = reader.passed(RecordReader::pass_next)?;
-        let (mut effects, mut made) = (NO_EFFECTS, Vec::<Consequence>::new());
-        if shape.has_effects() {
-            effects = reader.passed(|reader| {
-                made = reader.made()?;
-                Ok(())
-            })?;
-        }
+        let mut made = Vec::<Consequence>::new();
+        let effects = reader.passed(|reader| {
+            made = reader.made()?;
+            Ok(())
+        })?;
         if effects != NO_EFFECTS {
             let texts: Vec<String> = made.iter().map(|due| due.effect.to_string()).collect();
             let mut texts = texts.iter();

@@ -480,12 +480,4 @@ impl CellPlan {
             _ => {}
         }
     }
-
-    /// The windowed form, for what is converted into it.
-    pub(crate) fn windows(&self) -> Option<&WindowsPlan> {
-        match &self.0 {
-            CellPlanKind::Windows(plan) => Some(plan),
-            _ => None,
-        }
-    }
 }

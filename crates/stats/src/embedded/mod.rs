@@ -16,7 +16,6 @@ mod apply;
 mod compiled_catalog;
 mod import_export;
 mod sketches;
-mod upgrade;
 
 use std::fmt;
 use std::path::Path;
@@ -217,7 +216,7 @@ impl fmt::Debug for EmbeddedLedger {
 }
 
 impl EmbeddedLedger {
-    /// Opens the home over a device, bringing an older format up to date, and starts its threads.
+    /// Opens the home over a device, and starts its threads.
     ///
     /// # Errors
     /// [`LedgerError::Catalog`] if a kind number is stored with another meaning; the store's.
@@ -226,7 +225,6 @@ impl EmbeddedLedger {
         catalog: Catalog,
         options: Options,
     ) -> Result<(EmbeddedLedger, Recovery), LedgerError> {
-        upgrade::upgrade(&device, options.segment_bytes)?;
         let mut definitions = Vec::new();
         let store_options = store::Options {
             memory_bytes: options.memory_bytes - options.memory_bytes / OVERFLOW_SHARE,

@@ -26,25 +26,17 @@ pub enum StoreError {
         /// The device's answer.
         error: io::Error,
     },
-    /// A segment was written by a later release.
+    /// A segment has another format than this release writes.
     #[error(
-        "{segment} has format {found}, this release reads up to format {supported}: use the later release"
+        "{segment} has format {found}, this release reads format {supported}: use the release that wrote it"
     )]
-    Newer {
+    Format {
         /// The file's name.
         segment: String,
         /// Its format.
         found: u16,
-        /// The latest format that can be read here.
+        /// The format that is read here.
         supported: u16,
-    },
-    /// A segment was written by an earlier release; [`crate::v1::upgrade`] brings the directory up to date.
-    #[error("{segment} has format {found} and has to be upgraded first")]
-    Older {
-        /// The file's name.
-        segment: String,
-        /// Its format.
-        found: u16,
     },
     /// A record cannot be read back as it was written. Others are served on.
     #[error("the record at {segment}:{offset} is damaged")]

@@ -154,9 +154,8 @@ pub(crate) struct SegmentHeader {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SegmentHeaderError {
     Damaged,
-    /// An intact header of an earlier format.
-    Older(u16),
-    Newer(u16),
+    /// A header of another format.
+    Format(u16),
 }
 
 impl SegmentHeader {
@@ -179,21 +178,16 @@ impl SegmentHeader {
         }
         let version = u16_at(bytes, 8);
         if version != FORMAT {
-            // A later format may compute its checksum as it likes. But if the checksum is the one of this format, or
-            // of the first, whose header is shorter by one number, it is the version that was damaged.
-            let said = |format: u16, length: usize| {
-                let mut patched = bytes.to_vec();
-                patched.resize(length, 0);
-                patched[8..10].copy_from_slice(&format.to_le_bytes());
-                version != format && segment_crc(&patched) == u32_at(bytes, 12)
-            };
-            return Err(match version {
-                _ if said(FORMAT, SEGMENT_HEADER_BYTES) || said(1, SEGMENT_HEADER_BYTES - 8) => {
-                    SegmentHeaderError::Damaged
-                }
-                0 => SegmentHeaderError::Damaged,
-                older if older < FORMAT => SegmentHeaderError::Older(older),
-                newer => SegmentHeaderError::Newer(newer),
+            // Another format may compute its checksum as it likes. But if the checksum is the one of this format, it is
+            // the version that was damaged.
+            let mut patched = bytes.to_vec();
+            patched.resize(SEGMENT_HEADER_BYTES, 0);
+            patched[8..10].copy_from_slice(&FORMAT.to_le_bytes());
+            let is_damaged = version == 0 || segment_crc(&patched) == u32_at(bytes, 12);
+            return Err(if is_damaged {
+                SegmentHeaderError::Damaged
+            } else {
+                SegmentHeaderError::Format(version)
             });
         }
         let header: &[u8; SEGMENT_HEADER_BYTES] = bytes.first_chunk().ok_or(SegmentHeaderError::Damaged)?;
@@ -410,7 +404,7 @@ mod tests {
         let mut later = whole;
         later[8] = 3;
         later[12] ^= 1;
-        assert_eq!(SegmentHeader::decode(&later, 7).err(), Some(SegmentHeaderError::Newer(3)));
+        assert_eq!(SegmentHeader::decode(&later, 7).err(), Some(SegmentHeaderError::Format(3)));
         assert_eq!(SegmentHeader::decode(&whole, 8).err(), Some(SegmentHeaderError::Damaged));
     }
 

@@ -270,22 +270,13 @@ impl Log {
     /// Records that have expired are among them. Segments without a fitting hint are read and get one.
     ///
     /// # Errors
-    /// [`StoreError::Newer`], [`StoreError::Older`], or the device's. Damage is no error: it is in the [`Recovery`].
+    /// [`StoreError::Format`], or the device's. Damage is no error: it is in the [`Recovery`].
     pub fn open(
         device: Arc<dyn Device>,
         options: LogOptions,
         visit: &mut dyn FnMut(&VisitedRecord),
     ) -> Result<(Log, Recovery), StoreError> {
-        recovery::open(device, options, &[], visit)
-    }
-
-    /// Opens the log beside the segments with these numbers, which are of an earlier format.
-    pub(crate) fn open_beside_older(
-        device: Arc<dyn Device>,
-        options: LogOptions,
-        older: &[u32],
-    ) -> Result<(Log, Recovery), StoreError> {
-        recovery::open(device, options, older, &mut |_| {})
+        recovery::open(device, options, visit)
     }
 
     fn new(

@@ -56,15 +56,14 @@ impl FoundSegment {
     }
 }
 
-/// Opens the log in a directory. The segments with the numbers in `pass` are left alone.
+/// Opens the log in a directory.
 pub(crate) fn open(
     device: Arc<dyn Device>,
     options: LogOptions,
-    pass: &[u32],
     visit: &mut dyn FnMut(&VisitedRecord),
 ) -> Result<(Log, Recovery), StoreError> {
     let mut recovery = Recovery::default();
-    let (mut found, hints, mut next_id) = list(&*device, pass)?;
+    let (mut found, hints, mut next_id) = list(&*device)?;
     let (known, gone) = manifest_of(&*device)?;
     recovery.manifest_made_anew = known.is_none() && found.iter().any(|found| found.size > HEADER);
     let listed = known.clone().unwrap_or_default();
@@ -250,7 +249,7 @@ pub(crate) fn open(
 }
 
 /// The segments by their ids, the ids of the hints, and the first id that no segment has or is below.
-fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<FoundSegment>, HashSet<u32>, u32), StoreError> {
+fn list(device: &dyn Device) -> Result<(Vec<FoundSegment>, HashSet<u32>, u32), StoreError> {
     let names = device.list().map_err(StoreError::io("listing segments"))?;
     let hints = names.iter().filter_map(|name| id_in(name, ".hint")).collect();
     let mut ids: Vec<u32> = names.iter().filter_map(|name| id_in(name, ".seg")).collect();
@@ -260,7 +259,7 @@ fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<FoundSegment>, HashSet
         None => 0,
     };
     let mut found = Vec::new();
-    for id in ids.into_iter().filter(|id| !pass.contains(id)) {
+    for id in ids {
         let segment = segment_name(id);
         let io = || StoreError::io(segment.as_str());
         let blob = device.open(&segment).map_err(io())?;
@@ -271,9 +270,8 @@ fn list(device: &dyn Device, pass: &[u32]) -> Result<(Vec<FoundSegment>, HashSet
         let header = match SegmentHeader::decode(&head[..count], id) {
             Ok(header) => Some(header),
             Err(SegmentHeaderError::Damaged) => None,
-            Err(SegmentHeaderError::Older(found)) => return Err(StoreError::Older { segment, found }),
-            Err(SegmentHeaderError::Newer(found)) => {
-                return Err(StoreError::Newer { segment, found, supported: FORMAT });
+            Err(SegmentHeaderError::Format(found)) => {
+                return Err(StoreError::Format { segment, found, supported: FORMAT });
             }
         };
         found.push(FoundSegment { id, blob, size, bytes, header, hint: None });

@@ -254,19 +254,19 @@ fn groups_across_segments_are_whole_or_gone() {
 }
 
 #[test]
-fn a_later_or_earlier_format_is_refused_by_name() {
+fn another_format_is_refused_by_name() {
     let device = filled(false);
     let mut bytes = device.read(&name(0)).unwrap();
     bytes[8] = 3;
     bytes[12] ^= 0xff;
     device.write(&name(0), &bytes);
     let refused = try_open(&device, 1 << 20).err().unwrap();
-    assert!(matches!(&refused, StoreError::Newer { found: 3, supported: 2, .. }));
+    assert!(matches!(&refused, StoreError::Format { found: 3, supported: 2, .. }));
     assert!(refused.to_string().contains(&name(0)), "{refused}");
     bytes[8] = 1;
     device.write(&name(0), &bytes);
     let refused = try_open(&device, 1 << 20).err().unwrap();
-    assert!(matches!(&refused, StoreError::Older { found: 1, .. }), "{refused}");
+    assert!(matches!(&refused, StoreError::Format { found: 1, .. }), "{refused}");
 }
 
 #[test]

@@ -10,4 +10,3 @@ mod store_threads;
 mod support;
 mod sweep;
 mod toy;
-mod upgrade;

@@ -286,7 +286,10 @@ fn what_is_no_export_is_refused_with_its_line() {
     refused("", "this is no export of statistics: it is empty");
     refused("garbage", "this is no export of statistics");
     refused("{\"format\":\"other\",\"version\":1}\n", "`format` is not");
-    refused(&export.replacen("\"version\":1", "\"version\":2", 1), "format 2 is newer than this program");
+    refused(
+        &export.replacen("\"version\":1", "\"version\":2", 1),
+        "the export has format 2, this release reads format 1",
+    );
     refused(&edited(7, "garbage"), "line 8: ");
     refused(&edited(7, &lines[7].replace("\"first\":", "\"last\":")), "line 8: ");
     refused(&edited(7, &lines[7].replace("\"shingle\":\"", "\"shingle\":\"x")), "line 8: `shingle`");
