@@ -5,7 +5,6 @@ use judge::{Action, NextBand, Reason, Verdict};
 use proptest::prelude::*;
 use stats::{Quality, Reading};
 
-use super::encoding::RecordWrite;
 use super::{DecisionRow, KeyReading, ReplacedReport, ReportRecord};
 use crate::id::RecordId;
 

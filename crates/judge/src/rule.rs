@@ -2,10 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::fmt;
 use std::ops::Range;
 
-use event::{Schema, Slot, Span, Time, Type, Value};
+use event::{Slot, Span, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
 use crate::action::{Bands, Mode};

@@ -28,10 +28,9 @@ use super::{
 };
 use crate::compression::{LEVEL, compress};
 use crate::encoding::DecisionHead;
-use crate::encoding::{self, ArrivalInfo, DecisionFormat, RecordReader, RecordStart, RecordWrite, ValueRef};
+use crate::encoding::{self, ArrivalInfo, RecordReader, RecordStart, RecordWrite, ValueRef};
 use crate::format::VERSION;
 use crate::id::RecordId;
-use crate;
 use crate::{JournalError, ReportRecord, io_error};
 
 /// Most rows of a group.

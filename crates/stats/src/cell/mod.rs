@@ -480,4 +480,13 @@ impl CellPlan {
             _ => {}
         }
     }
+
+    /// The windowed form, whose rows tests look at.
+    #[cfg(test)]
+    fn windows(&self) -> Option<&WindowsPlan> {
+        match &self.0 {
+            CellPlanKind::Windows(plan) => Some(plan),
+            _ => None,
+        }
+    }
 }
