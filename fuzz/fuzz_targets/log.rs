@@ -3,8 +3,9 @@
 
 use std::sync::LazyLock;
 
-use content::web::access_log::{self, HttpColumns};
 use content::network::PrefixLengths;
+use content::web::access_log::{self, HttpColumns};
+use content::web::pattern::RequestPatterns;
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 
@@ -16,6 +17,7 @@ static COLUMNS: LazyLock<(Schema, HttpColumns)> = LazyLock::new(|| {
 
 fuzz_target!(|line: &[u8]| {
     let (schema, columns) = &*COLUMNS;
+    let patterns = RequestPatterns::default();
     match access_log::event(line) {
         Ok(event) => {
             assert!(event.time.is_some());
@@ -23,7 +25,7 @@ fuzz_target!(|line: &[u8]| {
             for (name, value) in event.fields {
                 row.set(schema.slot(&name).unwrap(), value);
             }
-            access_log::features(columns, PrefixLengths::default(), &mut row);
+            access_log::features(columns, PrefixLengths::default(), &patterns, &mut row);
         }
         Err(error) => assert!(error.at <= line.len()),
     }

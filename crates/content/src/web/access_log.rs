@@ -6,8 +6,8 @@
 //! behind that are not read. What a client sent stays evidence: a request line that is none (TLS on the plain
 //! port, binary noise) makes an event with `http.malformed`, not an error.
 //!
-//! The features judge one request by itself: what it asks for, and what the client says it is. Nothing is looked
-//! up and nothing is remembered; how often and how fast is for statistics to say.
+//! The features judge one request by itself: what it asks for, and what the client says it is, by lists of patterns
+//! ([`RequestPatterns`]). Nothing is remembered; how often and how fast is for statistics to say.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -20,6 +20,7 @@ use crate::text::{received, truncate};
 use crate::web::access_log_json;
 use crate::web::attack;
 use crate::web::link;
+use crate::web::pattern::RequestPatterns;
 pub use crate::web::request_line::{AccessLogError, FIELD_BYTES_MAX};
 use crate::web::request_line::{push, read_request};
 use crate::web::request_target::normal_path;
@@ -252,7 +253,12 @@ fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// Fills what follows from a request's fields: the second half of [`HttpColumns`], and the client's network.
 /// A fact whose field is missing stays missing, but for `http.agent_empty`. About 2 µs.
-pub fn features(columns: &HttpColumns, prefixes: PrefixLengths, facts: &mut Facts) {
+pub fn features(
+    columns: &HttpColumns,
+    prefixes: PrefixLengths,
+    patterns: &RequestPatterns,
+    facts: &mut Facts,
+) {
     if let (Some(Value::Ip(ip)), None) = (facts.get(columns.client_ip), facts.get(columns.client_net)) {
         facts.set(columns.client_net, network(*ip, prefixes));
     }
@@ -261,8 +267,8 @@ pub fn features(columns: &HttpColumns, prefixes: PrefixLengths, facts: &mut Fact
         facts.set(columns.not_found, matches!(status, 404 | 410));
         facts.set(columns.server_error, status >= 500);
     }
-    agent_features(columns, facts);
-    target_features(columns, facts);
+    agent_features(columns, patterns, facts);
+    target_features(columns, patterns, facts);
     let referer = field(facts, columns.referer).and_then(|referer| link::Link::parse(&referer));
     if let Some(referer) = referer {
         if let Some(host) = field(facts, columns.host).and_then(|host| link::host(&host)) {
@@ -277,76 +283,14 @@ fn field(facts: &Facts, slot: Slot) -> Option<String> {
     facts.get(slot)?.as_str().map(|text| truncate(text, FIELD_BYTES_MAX).to_owned())
 }
 
-/// Robots that say so. `cubot` is a make of telephone.
-const BOT_MARKS: [&str; 14] = [
-    "bot",
-    "crawl",
-    "spider",
-    "slurp",
-    "+http",
-    "archiver",
-    "facebookexternalhit",
-    "mediapartners",
-    "feedfetcher",
-    "feedburner",
-    "monitor",
-    "preview",
-    "validator",
-    "scrap",
-];
-
-/// Libraries, command-line tools and scanners.
-const TOOL_MARKS: [&str; 36] = [
-    "curl",
-    "wget",
-    "python",
-    "go-http-client",
-    "libwww",
-    "lwp",
-    "java/",
-    "okhttp",
-    "apache-httpclient",
-    "aiohttp",
-    "httpx",
-    "node-fetch",
-    "axios",
-    "ruby",
-    "php/",
-    "guzzle",
-    "scrapy",
-    "headless",
-    "phantomjs",
-    "selenium",
-    "nikto",
-    "sqlmap",
-    "nmap",
-    "masscan",
-    "zgrab",
-    "nuclei",
-    "wpscan",
-    "dirbuster",
-    "gobuster",
-    "ffuf",
-    "feroxbuster",
-    "hydra",
-    "acunetix",
-    "nessus",
-    "openvas",
-    "burp",
-];
-
-fn agent_features(columns: &HttpColumns, facts: &mut Facts) {
+fn agent_features(columns: &HttpColumns, patterns: &RequestPatterns, facts: &mut Facts) {
     let agent = field(facts, columns.agent).filter(|agent| !matches!(agent.trim(), "" | "-"));
     facts.set(columns.agent_empty, agent.is_none());
     let Some(agent) = agent else { return };
-    let lower = agent.to_ascii_lowercase().replace("cubot", "");
-    facts.set(columns.agent_bot, BOT_MARKS.iter().any(|mark| contains(&lower, mark)));
-    facts.set(columns.agent_tool, TOOL_MARKS.iter().any(|mark| contains(&lower, mark)));
+    let lower = agent.to_ascii_lowercase();
+    facts.set(columns.agent_bot, patterns.robots.matches(&lower));
+    facts.set(columns.agent_tool, patterns.tools.matches(&lower));
     facts.set(columns.agent_family, mask_versions(&agent));
-}
-
-fn contains(text: &str, mark: &str) -> bool {
-    memmem::find(text.as_bytes(), mark.as_bytes()).is_some()
 }
 
 /// Each run that begins with a digit and goes on with digits, dots and underscores, as `0`.
@@ -392,14 +336,17 @@ const METHODS: [&str; 16] = [
     "UNLOCK",
 ];
 
-fn target_features(columns: &HttpColumns, facts: &mut Facts) {
+fn target_features(columns: &HttpColumns, patterns: &RequestPatterns, facts: &mut Facts) {
     let method = field(facts, columns.method);
     if let Some(method) = &method {
         facts.set(columns.method_odd, !METHODS.contains(&method.as_str()));
     }
     let Some(path) = field(facts, columns.path) else { return };
     let query = field(facts, columns.query).unwrap_or_default();
-    facts.set(columns.proxy_request, method.as_deref() == Some("CONNECT") || contains(&path, "://"));
+    facts.set(
+        columns.proxy_request,
+        method.as_deref() == Some("CONNECT") || memmem::find(path.as_bytes(), b"://").is_some(),
+    );
     let normal = normal_path(&path);
     facts.set(columns.path_normal, truncate(&normal, FIELD_BYTES_MAX));
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
@@ -416,13 +363,13 @@ fn target_features(columns: &HttpColumns, facts: &mut Facts) {
         facts.set(columns.extension, ending);
     }
     let paths = [attack::decode(&path), attack::decode(&normal)];
-    facts.set(columns.probe, paths.iter().any(|path| attack::is_probe(path)));
-    facts.set(columns.exploit, paths.iter().any(|path| attack::is_exploit(path)));
+    facts.set(columns.probe, paths.iter().any(|path| patterns.probes.matches(path)));
+    facts.set(columns.exploit, paths.iter().any(|path| patterns.exploits.matches(path)));
     let said = [columns.query, columns.agent, columns.referer]
         .map(|slot| attack::decode(&field(facts, slot).unwrap_or_default()));
     let [query_said, agent, referer] = &said;
     let all = [&paths[0], &paths[1], query_said, agent, referer].map(String::as_str).join("\n");
-    facts.set(columns.injection, attack::is_injection(&all));
+    facts.set(columns.injection, attack::is_injection(&all, &patterns.attacks));
     facts.set(columns.query_length, query.len());
     if !query.is_empty() {
         let mut names: Vec<String> = Vec::new();
@@ -544,7 +491,8 @@ mod tests {
         for (name, value) in event(line.as_bytes()).unwrap().fields {
             facts.set(schema.slot(&name).unwrap(), value);
         }
-        features(&columns, PrefixLengths::default(), &mut facts);
+        let patterns = RequestPatterns::of_the_presets();
+        features(&columns, PrefixLengths::default(), &patterns, &mut facts);
         let first = usize::from(columns.path_normal.0);
         let named = schema.columns().iter().zip(facts.values()).skip(first);
         named

@@ -1,10 +1,12 @@
-//! Marks of attacks in requests: code that is to be run, and pages for which only scanners and exploits ask.
+//! Code in requests that is to be run: what a list has, and what takes more than a list.
 //!
-//! People search for `union select committee`, read about `/etc/passwd`, and follow broken links; so a mark is what attacks need in order to
-//! work, not a word that they share with those who write about them.
+//! People search for `union select committee` and read about `/etc/passwd`; so what is looked for is what attacks need in
+//! order to work, not a word that they share with those who write about them.
 
 use memchr::{memchr_iter, memmem};
 use percent_encoding::percent_decode;
+
+use crate::web::pattern::PatternList;
 
 /// What is looked at, decoded twice as attackers encode twice, in lower case, plus signs as spaces. SQL's empty comments are spaces, too.
 pub(crate) fn decode(text: &str) -> String {
@@ -13,23 +15,9 @@ pub(crate) fn decode(text: &str) -> String {
     twice.replace('+', " ").replace("/**/", " ").to_ascii_lowercase()
 }
 
-/// Whether a decoded text carries SQL, script, shell, templates or a way out of a directory.
-pub(crate) fn is_injection(decoded: &str) -> bool {
-    has_any(decoded, &CODE) || compares_behind_quote(decoded) || unites(decoded)
-}
-
-/// Whether a decoded path is one that scanners ask for in the hope that it is there.
-pub(crate) fn is_probe(path: &str) -> bool {
-    has_any(path, &PROBED)
-}
-
-/// Whether a decoded path is one that only an exploit or a scanner's greeting has.
-pub(crate) fn is_exploit(path: &str) -> bool {
-    has_any(path, &EXPLOITED)
-}
-
-fn has_any(text: &str, marks: &[&str]) -> bool {
-    marks.iter().any(|mark| memmem::find(text.as_bytes(), mark.as_bytes()).is_some())
+/// Returns whether a decoded text carries SQL, script, shell, templates or a way out of a directory.
+pub(crate) fn is_injection(decoded: &str, code: &PatternList) -> bool {
+    code.matches(decoded) || compares_behind_quote(decoded) || unites(decoded)
 }
 
 /// Longest operand of a comparison, and longest beginning of a list of columns.
@@ -67,176 +55,14 @@ fn unites(text: &str) -> bool {
     )
 }
 
-/// Marks of code, in decoded text.
-const CODE: [&str; 78] = [
-    // Script.
-    "<script",
-    "<svg",
-    "<iframe",
-    "<img ",
-    "<img/",
-    "<object ",
-    "<embed ",
-    "=javascript:",
-    " onerror=",
-    "/onerror=",
-    "\"onerror=",
-    "'onerror=",
-    " onload=",
-    "/onload=",
-    "\"onload=",
-    "'onload=",
-    " onmouseover=",
-    "\"onmouseover=",
-    " onfocus=",
-    "\"onfocus=",
-    "alert(1",
-    "alert('",
-    "alert(\"",
-    "alert(document",
-    "+document.cookie",
-    "document.cookie)",
-    // SQL.
-    " or 1=1",
-    " and 1=1",
-    "'--",
-    "and sleep(",
-    "or sleep(",
-    "select sleep(",
-    "select(sleep(",
-    "pg_sleep(",
-    "and benchmark(",
-    "or benchmark(",
-    "waitfor delay '",
-    "information_schema.",
-    "extractvalue(",
-    "updatexml(",
-    "group_concat(",
-    "concat(0x",
-    "exec xp_cmdshell",
-    "xp_cmdshell '",
-    // Shell.
-    "() {",
-    ";/bin/sh",
-    "|/bin/sh",
-    "/bin/sh -c",
-    "/bin/bash -c",
-    "/bin/bash -i",
-    ";wget ",
-    "; wget ",
-    "|wget ",
-    "$(wget ",
-    "`wget ",
-    "wget http://",
-    ";curl ",
-    "; curl ",
-    "|curl ",
-    "$(curl ",
-    "`curl ",
-    "curl http://",
-    "cmd.exe?/c",
-    "cmd.exe /c",
-    "powershell -",
-    "powershell.exe",
-    // Templates and languages.
-    "${jndi",
-    "${env:",
-    "${lower:",
-    "${::-",
-    "<?php",
-    "php://",
-    "=file://",
-    "shell_exec(",
-    // Ways out.
-    "../../",
-    "..\\..",
-    "=/etc/passwd",
-    "\0",
-];
-
-/// Marks of pages that scanners look for, in decoded paths.
-const PROBED: [&str; 60] = [
-    "/.env",
-    "/.git/",
-    "/.gitconfig",
-    "/.gitignore",
-    "/.svn",
-    "/.hg/",
-    "/.htpasswd",
-    "/.htaccess",
-    "/.aws",
-    "/.ssh",
-    "/.ds_store",
-    "/.vscode",
-    "/.listing",
-    "/.passwd",
-    "/.pwd",
-    "/.mysql_history",
-    "/.bash_history",
-    "/.subversion",
-    "/.wp-config",
-    "/wp-login",
-    "/wp-config",
-    "/wp-content/plugins/",
-    "/xmlrpc.php",
-    "/wlwmanifest",
-    "phpmyadmin",
-    "/pma/",
-    "/myadmin",
-    "/mysqladmin",
-    "/adminer",
-    "/cgi-bin/",
-    "/cgi/",
-    "/phpinfo",
-    "/phpunit",
-    "/server-status",
-    "/actuator",
-    "/solr/",
-    "/struts",
-    "/jenkins/",
-    "/manager/html",
-    "/jmx-console",
-    "/goform",
-    "/setup.cgi",
-    "/webshell",
-    "_shell.",
-    "/shell.",
-    "/etc/passwd",
-    "/bin/sh",
-    "/cmd.exe",
-    "/_ignition",
-    "/telescope/",
-    "/owa/",
-    "/autodiscover",
-    "/backup.",
-    "/dump.sql",
-    "/database.sql",
-    "/id_rsa",
-    "/credentials",
-    "/config.php",
-    "/web.config",
-    "/docker-compose.y",
-];
-
-/// Marks of requests that no link leads to.
-const EXPLOITED: [&str; 9] = [
-    "w00tw00t",
-    "eval-stdin",
-    "/../",
-    "/_ignition/execute-solution",
-    "/solr/admin/info/system",
-    "/boaform/admin/formlogin",
-    "/hnap1",
-    "/jmx-console/htmladaptor",
-    "/etc/passwd",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::web::pattern::RequestPatterns;
 
     #[test]
     fn code_is_told_from_those_who_write_about_it() {
+        let lists = RequestPatterns::of_the_presets();
         for code in [
             "q=%3CScRiPt%3Ealert(1)",
             "a=javascript%3Aalert(1)",
@@ -258,7 +84,7 @@ mod tests {
             "${jndi:ldap://192.0.2.1/a}",
             "x=%00",
         ] {
-            assert!(is_injection(&decode(code)), "{code}");
+            assert!(is_injection(&decode(code), &lists.attacks), "{code}");
         }
         for said in [
             "/blog/powershell-tips",
@@ -281,20 +107,21 @@ mod tests {
             "onload=start&render=explicit",
             "",
         ] {
-            assert!(!is_injection(&decode(said)), "{said}");
+            assert!(!is_injection(&decode(said), &lists.attacks), "{said}");
         }
     }
 
     #[test]
     fn pages_that_nobody_links_to_are_known() {
+        let lists = RequestPatterns::of_the_presets();
         for path in ["/.env.bak", "/s72_shell.php", "/cgi/networkdiag.cgi", "/x/.wp-config.php.swp"] {
-            assert!(is_probe(path), "{path}");
+            assert!(lists.probes.matches(path), "{path}");
         }
         for path in
             ["/products/telescopes", "/recipes/shellfish-pasta", "/.well-known/security.txt", "/.github/x"]
         {
-            assert!(!is_probe(path), "{path}");
+            assert!(!lists.probes.matches(path), "{path}");
         }
-        assert!(is_exploit("/w00tw00t.at.isc.sans.dfind") && !is_exploit("/solr/"));
+        assert!(lists.exploits.matches("/w00tw00t.at.isc.sans.dfind") && !lists.exploits.matches("/solr/"));
     }
 }

@@ -1,9 +1,12 @@
 //! Real messages and logs: all are read, and what must be seen in some is seen.
 
+use std::path::Path;
+
 use content::mail::message::{self, Envelope};
 use content::network::PrefixLengths;
 use content::text::phone;
 use content::web::access_log;
+use content::web::pattern::{PatternList, RequestPatterns};
 use content::{piece, text};
 use event::{SchemaBuilder, Value};
 
@@ -56,6 +59,11 @@ fn every_line_of_a_real_log_is_read() {
     let mut builder = SchemaBuilder::default();
     let columns = access_log::HttpColumns::register(&mut builder).unwrap();
     let schema = builder.finish();
+    let lists = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../presets/lists");
+    let patterns = RequestPatterns::compile(|name| {
+        PatternList::parse(&std::fs::read_to_string(lists.join(name).with_extension("txt")).unwrap())
+    });
+    let patterns = patterns.unwrap();
     let (mut read, mut bots, mut malformed) = (0, 0, 0);
     for line in bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
         let event = access_log::event(line)
@@ -65,7 +73,7 @@ fn every_line_of_a_real_log_is_read() {
         for (name, value) in event.fields {
             row.set(schema.slot(&name).unwrap(), value);
         }
-        access_log::features(&columns, PrefixLengths::default(), &mut row);
+        access_log::features(&columns, PrefixLengths::default(), &patterns, &mut row);
         assert!(row.get(columns.client_net).is_some());
         read += 1;
         bots += usize::from(row.get(columns.agent_bot) == Some(&Value::Bool(true)));

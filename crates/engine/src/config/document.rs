@@ -15,6 +15,7 @@ use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 use super::view::ConfigView;
 use super::{EffectiveValue, FileStamps};
+use crate::plan::patterns;
 
 /// One pipeline's merged layers.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Document {
     pub(super) origin: ConfigOrigin,
     /// It is not known what the file extends or reads, or parts of it could not be read at all.
     pub(super) broken: bool,
-    /// The files of sets, by the set's name, and of phrases, by [`list_key`].
+    /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`patterns::list_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
     /// The files of models, by the model's name.
     pub(super) models: HashMap<String, Vec<u8>>,
@@ -94,7 +95,7 @@ impl Document {
         self.candidate.as_deref()
     }
 
-    /// Reads the files that sets, phrases and models name.
+    /// Reads the files that sets, phrases, patterns and models name.
     pub(super) fn read_files(
         &mut self,
         directory: Option<&Path>,
@@ -126,6 +127,19 @@ impl Document {
                 lists.insert(list_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
             }
         }
+        if let Some(view) = self.section("patterns") {
+            for name in patterns::NAMES {
+                let Some(file) = view.str(name) else { continue };
+                let origin = view.origin(name);
+                let Some(directory) = directory else {
+                    not_in_a_directory(file, origin, problems);
+                    continue;
+                };
+                let path = directory.join(file);
+                files.add(&path);
+                lists.insert(patterns::list_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+            }
+        }
         for view in self.list("model") {
             let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
             let origin = view.origin("file");
@@ -152,7 +166,7 @@ impl Document {
         self.models.get(model).map(Vec::as_slice)
     }
 
-    /// The text of a file that a set or phrases name.
+    /// The text of a file that a set, phrases or patterns name.
     pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<ConfigSource>> {
         self.lists.get(set)
     }

@@ -1,15 +1,20 @@
 //! Columns that events fill: those of an input, and those of declared fields.
 
 use content::mail::authentication::AuthColumns;
+use content::web::pattern::RequestPatterns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
 
-use super::entries;
 use super::pipeline::{ContentColumns, EventColumns, InputColumns, PipelineInput};
+use super::{entries, patterns};
 use crate::config::{ConfigOrigin, ConfigProblems, Document, expected};
 
 /// Adds the columns that an input fills by itself.
-fn input_columns(input: PipelineInput, builder: &mut SchemaBuilder) -> (EventColumns, ContentColumns) {
-    let mut register = || -> Result<_, ColumnError> {
+fn input_columns(
+    input: PipelineInput,
+    patterns: impl FnOnce() -> RequestPatterns,
+    builder: &mut SchemaBuilder,
+) -> (EventColumns, ContentColumns) {
+    let register = || -> Result<_, ColumnError> {
         let event = EventColumns::register(builder)?;
         let content = match input {
             PipelineInput::Message => ContentColumns::Message {
@@ -17,9 +22,10 @@ fn input_columns(input: PipelineInput, builder: &mut SchemaBuilder) -> (EventCol
                 mail: Box::new(content::mail::message::MailColumns::register(builder)?),
                 auth: Box::new(AuthColumns::register(builder)?),
             },
-            PipelineInput::AccessLog => {
-                ContentColumns::AccessLog(Box::new(content::web::access_log::HttpColumns::register(builder)?))
-            }
+            PipelineInput::AccessLog => ContentColumns::AccessLog {
+                columns: Box::new(content::web::access_log::HttpColumns::register(builder)?),
+                patterns: Box::new(patterns()),
+            },
             PipelineInput::Json => ContentColumns::Json,
         };
         Ok((event, content))
@@ -31,7 +37,7 @@ fn input_columns(input: PipelineInput, builder: &mut SchemaBuilder) -> (EventCol
 /// The facts that events of an input bring, before readings and declared fields.
 pub(crate) fn input_facts(input: PipelineInput) -> Schema {
     let mut builder = SchemaBuilder::default();
-    input_columns(input, &mut builder);
+    input_columns(input, RequestPatterns::default, &mut builder);
     builder.finish()
 }
 
@@ -41,7 +47,10 @@ pub(super) fn columns(
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,
 ) -> InputColumns {
-    let (event, content) = input_columns(input, builder);
+    if input != PipelineInput::AccessLog {
+        patterns::refuse(document, problems);
+    }
+    let (event, content) = input_columns(input, || patterns::compile(document, problems), builder);
     let mut networks = Vec::new();
     for view in entries(document, "field", problems) {
         let (Some(name), Some(kind)) =

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
+use content::web::pattern::RequestPatterns;
 use event::{Facts, Kind, Schema, Slot, Space, Span};
 use judge::{Action, Condition, RuleSet};
 use stats::{AggregateLayout, LayoutError, Measure, Tier};
@@ -150,7 +151,10 @@ pub(crate) enum ContentColumns {
         mail: Box<content::mail::message::MailColumns>,
         auth: Box<AuthColumns>,
     },
-    AccessLog(Box<content::web::access_log::HttpColumns>),
+    AccessLog {
+        columns: Box<content::web::access_log::HttpColumns>,
+        patterns: Box<RequestPatterns>,
+    },
     Json,
 }
 

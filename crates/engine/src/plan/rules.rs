@@ -35,6 +35,7 @@ pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Ar
         }
     }
     text += &super::phrases::canonical(document);
+    text += &super::patterns::canonical(document);
     for limit in limits {
         if let Some(when) = &limit.when {
             text += &format!("limit.{}.when = {when:?}\n", limit.name);

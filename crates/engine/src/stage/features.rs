@@ -69,8 +69,8 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
                 content::mail::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
             }
         }
-        ContentColumns::AccessLog(columns) => {
-            content::web::access_log::features(columns, prefixes, &mut row.facts)
+        ContentColumns::AccessLog { columns, patterns } => {
+            content::web::access_log::features(columns, prefixes, patterns, &mut row.facts)
         }
         ContentColumns::Json => {}
     }

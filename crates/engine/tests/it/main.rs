@@ -14,6 +14,7 @@ mod journal;
 mod limits;
 mod limits_laws;
 mod models;
+mod patterns;
 mod phrases;
 mod pipeline;
 mod ports;

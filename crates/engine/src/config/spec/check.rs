@@ -83,6 +83,11 @@ pub(in crate::config) fn check_layer(root: &TomlTable, layer: OverlayKind, probl
             let help = "a candidate judges what the enforced rules judge: change the pipeline's file first";
             problems.add(&entry.key_origin, message, Some(help.to_owned()));
         }
+        if section.name == "patterns" {
+            let help = "name it in the pipeline's file";
+            let message = format!("{} of this text cannot name a file", section.heading());
+            problems.add(&entry.key_origin, message, Some(help.to_owned()));
+        }
         let TomlValue::List(items) = &entry.node.value else { continue };
         for item in items {
             let TomlValue::Table(table) = &item.value else { continue };

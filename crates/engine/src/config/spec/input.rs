@@ -96,6 +96,35 @@ pub(super) const NETWORKS: Section = Section {
     ],
 };
 
+pub(super) const PATTERNS: Section = Section {
+    name: "patterns",
+    form: SectionForm::Table,
+    node: false,
+    doc: "What is looked for in requests, for `input = \"access-log\"`: files that replace the lists of the presets, relative to this file. See [patterns.md](../guides/patterns.md).",
+    settings: &[
+        setting("probes", SettingType::Text, None, "Paths that scanners look for: `http.probe`"),
+        setting(
+            "exploits",
+            SettingType::Text,
+            None,
+            "Paths that only exploits and scanners ask for: `http.exploit`",
+        ),
+        setting(
+            "attacks",
+            SettingType::Text,
+            None,
+            "Code in path, query, agent and referer: `http.injection`",
+        ),
+        setting(
+            "tools",
+            SettingType::Text,
+            None,
+            "Agents that are libraries, tools and scanners: `http.agent_tool`",
+        ),
+        setting("robots", SettingType::Text, None, "Agents that declare themselves robots: `http.agent_bot`"),
+    ],
+};
+
 pub(super) const AUTH: Section = Section {
     name: "auth",
     form: SectionForm::Table,

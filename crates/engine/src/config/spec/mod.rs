@@ -144,6 +144,7 @@ pub(super) static SECTIONS: &[Section] = &[
     input::TOP,
     input::TIME,
     input::NETWORKS,
+    input::PATTERNS,
     input::AUTH,
     input::DNSBL,
     input::FIELD,
