@@ -102,7 +102,7 @@ struct JsonSplit {
 }
 
 #[derive(Deserialize)]
-#[serde(rename = "Node")]
+#[serde(expecting = "a node of a tree")]
 struct JsonTreeNode {
     left: Option<Box<JsonTreeNode>>,
     right: Option<Box<JsonTreeNode>>,
