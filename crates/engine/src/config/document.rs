@@ -15,7 +15,6 @@ use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 use super::view::ConfigView;
 use super::{EffectiveValue, FileStamps};
-use crate::plan::patterns;
 
 /// One pipeline's merged layers.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ pub struct Document {
     pub(super) origin: ConfigOrigin,
     /// It is not known what the file extends or reads, or parts of it could not be read at all.
     pub(super) broken: bool,
-    /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`patterns::list_key`].
+    /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`pattern_list_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
     /// The files of models, by the model's name.
     pub(super) models: HashMap<String, Vec<u8>>,
@@ -128,7 +127,7 @@ impl Document {
             }
         }
         if let Some(view) = self.section("patterns") {
-            for name in patterns::NAMES {
+            for name in PATTERN_LISTS {
                 let Some(file) = view.str(name) else { continue };
                 let origin = view.origin(name);
                 let Some(directory) = directory else {
@@ -137,7 +136,7 @@ impl Document {
                 };
                 let path = directory.join(file);
                 files.add(&path);
-                lists.insert(patterns::list_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+                lists.insert(pattern_list_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
             }
         }
         for view in self.list("model") {
@@ -281,6 +280,14 @@ fn path(section: &spec::Section, name: &str, key: &str) -> String {
         (SectionForm::List(_), section) => format!("{section}.{name}.{key}"),
         (SectionForm::Table | SectionForm::Map, section) => format!("{section}.{key}"),
     }
+}
+
+/// The names of the lists of patterns that are looked for in requests.
+pub(crate) const PATTERN_LISTS: [&str; 5] = ["probes", "exploits", "attacks", "tools", "robots"];
+
+/// The key among a document's lists of a file of patterns.
+pub(crate) fn pattern_list_key(name: &str) -> String {
+    format!("patterns/{name}")
 }
 
 /// The key among a document's lists of a file of phrases.

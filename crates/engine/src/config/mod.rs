@@ -20,7 +20,7 @@ mod view;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use document::{Document, list_key};
+pub(crate) use document::{Document, PATTERN_LISTS, list_key, pattern_list_key};
 pub use endpoint::{Endpoint, EndpointError};
 pub use formatter::format;
 pub use overlays::FileStamps;

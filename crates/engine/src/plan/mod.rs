@@ -17,7 +17,7 @@ mod limits;
 mod listener;
 mod model;
 mod node;
-pub(crate) mod patterns;
+mod patterns;
 pub(crate) mod phrases;
 mod pipeline;
 mod reference;

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use content::web::pattern::{PatternList, RequestPatterns};
 use sha2::{Digest, Sha256};
 
-use crate::config::{ConfigOrigin, ConfigProblems, Document};
+use crate::config::{ConfigOrigin, ConfigProblems, Document, PATTERN_LISTS, pattern_list_key};
 
 /// The lists of the presets, by name.
 const BUILT_IN: [(&str, &str); 5] = [
@@ -16,22 +16,11 @@ const BUILT_IN: [(&str, &str); 5] = [
     ("robots", include_str!("../../../../presets/lists/robots.txt")),
 ];
 
-/// The names of the lists.
-pub(crate) const NAMES: [&str; 5] = {
-    let [(probes, _), (exploits, _), (attacks, _), (tools, _), (robots, _)] = BUILT_IN;
-    [probes, exploits, attacks, tools, robots]
-};
-
-/// The key among a document's lists of a file of patterns.
-pub(crate) fn list_key(name: &str) -> String {
-    format!("patterns/{name}")
-}
-
 /// What a pipeline's version has of the files that replace lists, one line each.
 pub(super) fn canonical(document: &Document) -> String {
     let mut text = String::new();
-    for name in NAMES {
-        if let Some(source) = document.list_file(&list_key(name)) {
+    for name in PATTERN_LISTS {
+        if let Some(source) = document.list_file(&pattern_list_key(name)) {
             let digest = Sha256::digest(source.text.as_bytes());
             let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
             text += &format!("patterns.{name}.digest = \"{digest}\"\n");
@@ -45,7 +34,7 @@ pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Req
     let view = document.section("patterns");
     let compiled: Result<_, Infallible> = RequestPatterns::compile(|name| {
         let is_replaced = view.as_ref().is_some_and(|view| view.str(name).is_some());
-        let source = document.list_file(&list_key(name));
+        let source = document.list_file(&pattern_list_key(name));
         let text = match source {
             Some(source) => source.text.as_str(),
             // A file that could not be read was told of.
@@ -70,7 +59,7 @@ pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Req
 /// Refuses files for a pipeline that reads no requests: whoever names one believes that it does something.
 pub(super) fn refuse(document: &Document, problems: &mut ConfigProblems) {
     let Some(view) = document.section("patterns") else { return };
-    for name in NAMES.into_iter().filter(|name| view.str(name).is_some()) {
+    for name in PATTERN_LISTS.into_iter().filter(|name| view.str(name).is_some()) {
         let help = "leave it out, or write `input = \"access-log\"` at the top";
         problems.add(view.origin(name), "patterns are looked for in access logs only", Some(help.to_owned()));
     }
@@ -89,6 +78,6 @@ mod tests {
             PatternList::parse(text)
         });
         assert!(compiled.is_ok_and(|patterns| patterns.robots.matches("googlebot/2.1")));
-        assert_eq!(asked, NAMES);
+        assert_eq!(asked, PATTERN_LISTS);
     }
 }

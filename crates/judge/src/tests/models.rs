@@ -98,7 +98,7 @@ fn a_fact_that_nobody_fills_is_refused() {
     };
     let many = json!({
         "features_info": { "float_features": (0..23).map(feature).collect::<Vec<_>>() },
-        "oblivious_trees": [],
+        "oblivious_trees": [{ "leaf_values": [0.0, 1.0], "splits": [{ "split_type": "FloatFeature", "split_index": 0, "float_feature_index": 0, "border": 0.5 }] }],
         "scale_and_bias": [1.0, [0.0]],
     });
     let many = Model::from_bytes(many.to_string().as_bytes()).unwrap();
