@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::{Config, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
 use journal::bare_columns;
 use libfuzzer_sys::fuzz_target;
 

@@ -4,10 +4,11 @@
 use std::sync::{Arc, OnceLock};
 
 use engine::batch::EventBatch;
-use engine::{Config, Engine, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
+use engine::Engine;
 use event::Time;
 use libfuzzer_sys::fuzz_target;
-use server::arrow::{ArrowLimits, batch, reader, writer};
+use server::arrow::{ArrowLimits, batch, read, write};
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 

@@ -2,7 +2,7 @@
 //! laid out as it is.
 #![no_main]
 
-use engine::{Config, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -12,8 +12,8 @@ fuzz_target!(|text: &str| {
         assert!(!problems.is_empty());
         assert!(problems.to_string().lines().count() >= problems.list().len());
     }
-    let Ok(laid_out) = engine::format("fuzz.toml", text) else { return };
-    assert_eq!(engine::format("fuzz.toml", &laid_out).ok().as_ref(), Some(&laid_out));
+    let Ok(laid_out) = plan::format("fuzz.toml", text) else { return };
+    assert_eq!(plan::format("fuzz.toml", &laid_out).ok().as_ref(), Some(&laid_out));
     let version = |plan: &Plan| plan.pipelines[0].version.clone();
     assert_eq!(compiled.as_ref().ok().map(version), compile(&laid_out).as_ref().ok().map(version));
 });

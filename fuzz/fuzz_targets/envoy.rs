@@ -1,7 +1,7 @@
 //! Any text is a file of Envoy's rate limit service, or of Limitador: it is read, or refused with a place and a message.
 #![no_main]
 
-use engine::envoy::Domains;
+use plan::formats::envoy::Domains;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
         }
         Err(problems) => assert!(!problems.to_string().is_empty()),
     }
-    if let Err(problems) = engine::limitador::read("a.yaml", text, 1) {
+    if let Err(problems) = plan::formats::limitador::read("a.yaml", text, 1) {
         assert!(!problems.to_string().is_empty());
     }
 });

@@ -6,11 +6,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
 use engine::batch::EventBatch;
-use engine::{Config, Engine, Overrides, Pipeline, Plan};
+use plan::{Config, Overrides, Pipeline, Plan};
+use engine::Engine;
 use event::{Event, Time};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
-use server::arrow::{ArrowLimits, batch, reader, writer};
+use server::arrow::{ArrowLimits, batch, read, write};
 use server::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use server::proto::tollhouse::batch::v1::BatchRequest;
 use server::proto::tollhouse::batch::v1::batch_request::Events;

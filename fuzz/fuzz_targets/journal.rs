@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::{Config, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
 use journal::{BlockIter, SegmentPiece};
 use libfuzzer_sys::fuzz_target;
 

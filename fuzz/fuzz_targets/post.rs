@@ -4,7 +4,8 @@
 
 use std::sync::LazyLock;
 
-use engine::{Config, Engine, Overrides, Plan, Proposal, ReloadError, ReloadOutcome};
+use plan::{Config, Overrides, Plan};
+use engine::{Engine, Proposal, ReloadError, ReloadOutcome};
 use event::Time;
 use libfuzzer_sys::fuzz_target;
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use content::network::is_public;
 use content::web::link;
-use engine::DnsListPlan;
 use event::{Facts, Slot, Value};
 use futures_util::future::join_all;
+use plan::DnsListPlan;
 use tokio::time::Instant;
 
 use crate::dns::{DnsAnswer, DnsCache, DnsRecord, DnsRecordType, reversed};

@@ -25,11 +25,12 @@ use std::time::Duration;
 use content::budget::Cancellation;
 use content::mail::authentication::spf_identity;
 use content::network::is_public;
-use engine::{Engine, NodePlan, Pipeline, PreparedEvent, UnkeyedEvent};
+use engine::{Engine, PreparedEvent, UnkeyedEvent};
 use event::{Event, Slot, Span, Time, Value};
 use futures_util::FutureExt as _;
 use hickory_resolver::config::{ResolverConfig, ResolverOpts};
 use mail_auth::MessageAuthenticator;
+use plan::{NodePlan, Pipeline};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Instant;
 

@@ -8,9 +8,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::backtest::{Backtest, BacktestQuery};
-use engine::{Config, Directory, Engine, Overrides, Plan};
+use engine::{Directory, Engine};
 use event::{Event, Span, Time};
 use journal::{Feedback, Journal, JournalArchive, Options, Record, RecordId};
+use plan::{Config, Overrides, Plan};
 use stats::Durability;
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
@@ -32,7 +33,7 @@ fn judged(journal: &Path, backtest: &Backtest, least: Duration) -> f64 {
 /// Segments of rows from the bundled samples.
 fn make(journal: &Path, rounds: usize) {
     let parent = tempfile::tempdir().expect("a temporary directory");
-    let preset = engine::preset::find("mail").expect("a preset");
+    let preset = plan::preset::find("mail").expect("a preset");
     let directory = Directory::create(&parent.path().join("data"), &[preset]).expect("a data directory");
     let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())).expect("a preset");
     let engine = Engine::open(&directory, plan).expect("an engine");

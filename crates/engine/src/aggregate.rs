@@ -1,36 +1,9 @@
-//! A track's values, as they are called outside of rules and as they are shown.
+//! A track's values, as they are shown.
 
 use event::Value;
-use stats::{AggregateColumn, DecayWeight, Quality, Reading};
-
-/// `count`, `max`, `decayed_1h`.
-pub(crate) fn name(column: &AggregateColumn) -> String {
-    match column {
-        AggregateColumn::First => "first".to_owned(),
-        AggregateColumn::Last => "last".to_owned(),
-        AggregateColumn::Count => "count".to_owned(),
-        AggregateColumn::Sum => "sum".to_owned(),
-        AggregateColumn::Min => "min".to_owned(),
-        AggregateColumn::Max => "max".to_owned(),
-        AggregateColumn::Decayed { half_life, .. } => format!("decayed_{half_life}"),
-    }
-}
-
-/// The column of this name. What a decayed sum is over is not told by its name, nor needed to read it.
-pub(crate) fn column(name: &str) -> Option<AggregateColumn> {
-    Some(match name {
-        "first" => AggregateColumn::First,
-        "last" => AggregateColumn::Last,
-        "count" => AggregateColumn::Count,
-        "sum" => AggregateColumn::Sum,
-        "min" => AggregateColumn::Min,
-        "max" => AggregateColumn::Max,
-        _ => {
-            let half_life = name.strip_prefix("decayed_")?.parse().ok()?;
-            AggregateColumn::Decayed { half_life, weight: DecayWeight::One }
-        }
-    })
-}
+use plan::aggregate::column;
+use stats::AggregateColumn;
+use stats::{Quality, Reading};
 
 /// What a reading of columns of these names says, by name. First and last are left out: every reading has them. So is
 /// what is not known: the least of no values; all but the count of a key that is not admitted yet; and everything of

@@ -10,7 +10,7 @@ use journal::RecordId;
 use judge::{Action, Evaluation};
 
 use crate::Decision;
-use crate::plan::Candidate;
+use plan::Candidate;
 
 /// Examples that are kept, the latest.
 const EXAMPLES: usize = 32;

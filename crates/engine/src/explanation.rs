@@ -9,11 +9,11 @@ use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 
 use crate::directory::Directory;
-use crate::plan::{ModelPlan, Pipeline, Plan, RuleLimit};
-use crate::stage::classifiers::ExplainedToken;
-use crate::stage::log;
-use crate::stage::observe::ObservedEvent;
+use crate::pipeline::classifiers::ExplainedToken;
+use crate::pipeline::log;
+use crate::pipeline::observe::ObservedEvent;
 use crate::{EngineError, aggregate, reload};
+use plan::{ModelPlan, Pipeline, Plan, RuleLimit};
 
 /// A decision, or an event that was only counted, laid open.
 #[derive(Clone, Debug)]

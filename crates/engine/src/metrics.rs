@@ -1,6 +1,7 @@
 //! What the engine counts about itself, one prefix a stage. The server renders it; nothing here knows a wire
 //! format's framing or reads a clock.
 
+use plan::Pipeline;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -142,4 +143,9 @@ impl EngineMetrics {
             self.journal_records.clone(),
         );
     }
+}
+
+/// Returns the label of a pipeline.
+pub(crate) fn label(pipeline: &Pipeline) -> PipelineLabel {
+    PipelineLabel { pipeline: pipeline.name.clone() }
 }

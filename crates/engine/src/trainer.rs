@@ -20,10 +20,10 @@ use stats::{Addition, Evidence, LedgerError, Observation, ObserveOutcomes, Obser
 use futures_util::FutureExt;
 
 use crate::explanation::ExplainedClassifier;
-use crate::plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
-use crate::stage::classifiers::{self, ClassifierReading, TokenKeys};
-use crate::stage::observe::ObservedBatch;
+use crate::pipeline::classifiers::{self, ClassifierReading, TokenKeys};
+use crate::pipeline::observe::ObservedBatch;
 use crate::{Engine, EngineError};
+use plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
 
 /// Lessons at work, and how many were drawn from verdicts.
 #[derive(Default)]

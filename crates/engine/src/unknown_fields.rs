@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use content::json::{JsonError, ParsedEvent};
 use event::{Event, Span, Time};
 
+use crate::Engine;
 use crate::batch::{BatchColumn, EventBatch};
-use crate::plan::{Pipeline, UnknownFieldPolicy};
-use crate::{Engine, config, label};
+use crate::metrics::label;
+use plan::{Pipeline, UnknownFieldPolicy};
 
 /// Columns of a batch that are named, and what is shown of each.
 const NAMES_MAX: usize = 8;
@@ -147,7 +148,7 @@ fn warnings(pipeline: &Pipeline, found: &Unknown<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (at, name) in found.names.iter().enumerate() {
         let is_compared = at < COMPARED_MAX && name.len() <= COMPARED_BYTES_MAX;
-        let near = if is_compared { config::nearest(name, names()) } else { None };
+        let near = if is_compared { plan::nearest(name, names()) } else { None };
         let near = near.map(|near| format!(": did you mean `{near}`?")).unwrap_or_default();
         let shown = name.escape_debug();
         warnings.push(format!("`{shown}` is no field of the pipeline `{}`{near}", pipeline.name));

@@ -2,9 +2,10 @@
 
 use event::{Secret, Time};
 
+use crate::EngineOpenError;
 use crate::directory::verification::{DirectoryPart, DirectoryVerification};
 use crate::directory::{Directory, DirectoryError, Missing};
-use crate::{Config, EngineOpenError, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
 
 impl Directory {
     /// Reads all files, checks every checksum, that every key's image is where it should be and is a cell of its

@@ -905,8 +905,8 @@ pub struct PipelineJson {
     pub feedback: Vec<String>,
 }
 
-impl From<&engine::Pipeline> for PipelineJson {
-    fn from(pipeline: &engine::Pipeline) -> PipelineJson {
+impl From<&plan::Pipeline> for PipelineJson {
+    fn from(pipeline: &plan::Pipeline) -> PipelineJson {
         let kinds = pipeline.kinds.iter().map(|plan| KindJson {
             name: plan.name.clone(),
             number: plan.kind.0,
@@ -1042,8 +1042,8 @@ pub struct DiagnosticJson {
     pub help: Option<String>,
 }
 
-impl From<&engine::ConfigProblem> for DiagnosticJson {
-    fn from(problem: &engine::ConfigProblem) -> DiagnosticJson {
+impl From<&plan::ConfigProblem> for DiagnosticJson {
+    fn from(problem: &plan::ConfigProblem) -> DiagnosticJson {
         let (line, column) = problem.origin.line_column();
         // Where the node's files lie is for its log.
         let file = problem.origin.source.name.rsplit('/').next().unwrap_or_default().to_owned();

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use engine::{Endpoint, Engine, Impact, Proposal, Protocol};
+use engine::{Engine, Impact, Proposal};
 use hyper_util::server::graceful::GracefulShutdown;
+use plan::{Endpoint, Protocol};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};

@@ -98,7 +98,7 @@ failures!(
     journal::JournalError,
     engine::DirectoryError,
     engine::EngineOpenError,
-    engine::ConfigProblems,
+    plan::ConfigProblems,
     journal::RecordIdError,
     journal::export::ExportError,
     server::ServeError,

@@ -8,11 +8,9 @@ use std::time::Duration;
 use cluster::remote::{self, PartitionCount};
 use cluster::wire::{ClusterTls, WireClient};
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
-use engine::{
-    CellSink, ClusterPlan, Directory, Engine, EngineOpenError, Impact, LedgerHome, Plan,
-    StatisticsExchangeError,
-};
+use engine::{CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, StatisticsExchangeError};
 use event::{Shingle, Span};
+use plan::{ClusterPlan, Plan};
 use stats::cell_export::CellDefinition;
 use stats::{LedgerError, LedgerExportReport};
 

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use content::mail::message::Envelope;
-use engine::{Pipeline, PipelineInput, PreparedEvent};
+use engine::PreparedEvent;
 use event::Time;
+use plan::{Pipeline, PipelineInput};
 
 use crate::client::CallError;
 use crate::clock;

@@ -6,11 +6,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use auth::NameService;
-use engine::preset::Preset;
-use engine::{
-    Config, Directory, Engine, EngineError, EngineOpenError, Overrides, Pipeline, Plan, PreparedEvent,
-};
+use engine::{Directory, Engine, EngineError, EngineOpenError, PreparedEvent};
 use event::{Event, Span, Time};
+use plan::preset::Preset;
+use plan::{Config, Overrides, Pipeline, Plan};
 use tokio::runtime::Runtime;
 
 use crate::client::ApiClient;

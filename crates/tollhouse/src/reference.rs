@@ -9,7 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::{Arg, Command, CommandFactory};
-use engine::{Config, Engine, Overrides, Plan};
+use engine::Engine;
+use plan::{Config, Overrides, Plan};
 use serde_json::Value;
 use server::{Clock, Server, SystemClock};
 
@@ -39,7 +40,7 @@ fn hold(page: &str, parts: &[(String, String)]) {
 
 #[test]
 fn the_configuration_page_is_what_the_checker_reads() {
-    hold("configuration.md", &[("settings".to_owned(), engine::reference())]);
+    hold("configuration.md", &[("settings".to_owned(), plan::reference())]);
 }
 
 #[test]

@@ -17,8 +17,10 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::process::Command;
 
-use engine::limit::{LimitPlan, Take};
-use engine::{Config, Engine, Overrides, Plan};
+use plan::limit::LimitPlan;
+use engine::limit::Take;
+use plan::{Config, Overrides, Plan};
+use engine::Engine;
 use event::Time;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use rustix::time::{ClockId, clock_gettime};

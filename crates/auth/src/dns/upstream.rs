@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use engine::DnsPlan;
 use futures_util::future::BoxFuture;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
@@ -15,6 +14,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
+use plan::DnsPlan;
 
 use super::{DnsAnswer, DnsRecord, DnsRecordType, DnsReply, DnsUpstream};
 

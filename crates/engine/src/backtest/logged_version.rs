@@ -6,7 +6,7 @@ use journal::{DecisionRow, VersionDescription};
 use judge::RuleSelection;
 
 use super::is_on;
-use crate::plan::Pipeline;
+use plan::Pipeline;
 
 /// A former version.
 #[derive(Debug)]

@@ -23,9 +23,9 @@ use judge::{Action, Evaluation, Mode};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
-use crate::failure_mode::FailureMode;
-use crate::plan::{self, Pipeline};
 use logged_version::LoggedVersion;
+use plan::FailureMode;
+use plan::Pipeline;
 pub use replay::{Replay, ReplayError};
 pub use report::{
     ActionChange, BacktestExample, BacktestPair, BacktestReport, BacktestTally, ClassificationQuality,

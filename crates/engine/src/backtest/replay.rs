@@ -20,9 +20,9 @@ use super::logged_version::LoggedVersion;
 use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
 use crate::EngineOpenError;
 use crate::feedback;
-use crate::plan::{KindPlan, Pipeline, Plan, ReadingSource};
-use crate::stage::fields::RowDraft;
-use crate::stage::{keys, observe, settle};
+use crate::pipeline::fields::RowDraft;
+use crate::pipeline::{keys, observe, settle};
+use plan::{KindPlan, Pipeline, Plan, ReadingSource};
 
 /// Why a replay cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -328,7 +328,7 @@ fn lost(pipeline: &Pipeline, description: &VersionDescription, sources: &[Replay
     };
     let readings = pipeline.readings.iter().filter(|column| match &column.source {
         ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
-            let lost = |plan: &crate::DistinctPlan| is_lost(plan.per) || !is_there(plan.of);
+            let lost = |plan: &plan::DistinctPlan| is_lost(plan.per) || !is_there(plan.of);
             pipeline.distincts.get(*distinct).is_some_and(lost)
         }
         ReadingSource::Marked { label } => pipeline.labels.get(*label).is_some_and(|plan| is_lost(plan.of)),

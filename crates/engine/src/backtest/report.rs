@@ -10,7 +10,7 @@ use judge::{Action, Mode};
 use serde::Serialize;
 
 use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowVerdict};
-use crate::plan::Pipeline;
+use plan::Pipeline;
 
 /// Rows that are shown.
 const EXAMPLES: usize = 20;

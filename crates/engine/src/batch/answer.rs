@@ -6,9 +6,8 @@ use event::{Span, Time};
 use stats::{AggregateColumn as Kept, DecayWeight, ObserveOutcomes, Quality, ReadingView};
 
 use super::keys::{BatchKeys, ObservationSource, sources};
-use crate::aggregate;
-use crate::plan::{KindPlan, Pipeline};
-use crate::stage::observe::{ObservedBatch, ObservedEvent, value};
+use crate::pipeline::observe::{ObservedBatch, ObservedEvent, value};
+use plan::{KindPlan, Pipeline};
 
 /// Rows whose columns are filled together: their readings stay in the processor's caches from one column to the next.
 const TILE: usize = 128;
@@ -532,7 +531,7 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
                 counts: *weight == DecayWeight::One,
             },
         };
-        add(name(&aggregate::name(kept)), what);
+        add(name(&plan::aggregate::name(kept)), what);
     }
     for (counter, counted) in plan.counters.iter().enumerate() {
         let adds = plan.observe.iter().filter(|(of, _)| usize::from(*of) == counter).map(|(_, by)| *by).sum();

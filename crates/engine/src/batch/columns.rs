@@ -7,7 +7,7 @@ use content::network::{self, PrefixLengths};
 use content::piece::{self, Normalisation};
 use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value, dotted};
 
-use crate::stage::observe::put;
+use crate::pipeline::observe::put;
 
 /// Events, one a row: named columns of one length.
 ///
@@ -122,7 +122,7 @@ impl<'a> BatchColumn<'a> {
     }
 
     /// Fills the fact of a row, if it has a value that can be one of this type. A value that is of it already goes straight
-    /// into the row: see [`crate::stage::observe`] on values that are moved.
+    /// into the row: see [`crate::pipeline::observe`] on values that are moved.
     #[inline]
     pub(super) fn fill(&self, row: usize, wanted: Type, slot: Slot, facts: &mut Facts) {
         let Some(at) = self.cell(row) else { return };

@@ -8,10 +8,10 @@ use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Time, Type};
 use stats::{Addition, DedupeMark, Observation, ObserveRequest};
 
 use super::columns::{BatchColumn, EventBatch, RowValues};
-use crate::plan::{ContentColumns, ONCE, Pipeline, PipelineInput};
-use crate::stage::fields::RowDraft;
-use crate::stage::keys::{self, DistinctPair, PreparedEvent};
-use crate::stage::observe::counters;
+use crate::pipeline::fields::RowDraft;
+use crate::pipeline::keys::{self, DistinctPair, PreparedEvent};
+use crate::pipeline::observe::counters;
+use plan::{ContentColumns, ONCE, Pipeline, PipelineInput};
 
 /// Observations of a request that is for several rows: the ledger applies about so many together.
 const TOGETHER: usize = 1000;
@@ -456,7 +456,7 @@ fn conditions(
     }
 }
 
-/// Fills the facts of a row, as [`crate::stage::fields::fill`] does.
+/// Fills the facts of a row, as [`crate::pipeline::fields::fill`] does.
 fn fill(
     pipeline: &Pipeline,
     brought: &[(Slot, &BatchColumn<'_>)],

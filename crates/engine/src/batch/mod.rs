@@ -23,13 +23,16 @@ use content::budget::Cancellation;
 use event::{Event, Time, Value};
 use stats::{Durability, LedgerError, ObserveRequest};
 
-use crate::stage::observe::{self, ObservedBatch};
-use crate::stage::score;
-use crate::{Decision, Engine, EngineError, PendingEffects, Pipeline, PreparedEvent, label};
+use crate::metrics::label;
+use crate::pipeline::PendingEffects;
+use crate::pipeline::observe::{self, ObservedBatch};
+use crate::pipeline::score;
+use crate::{Decision, Engine, EngineError, PreparedEvent};
 use answer::BatchAnswerBuilder;
 pub use answer::{AnswerCells, AnswerColumn, BatchAnswer};
 pub use columns::{BatchCells, BatchColumn, EventBatch};
 use keys::BatchKeys;
+use plan::Pipeline;
 
 /// Observations that the ledger is handed at once: their requests and readings fit into the processor's caches.
 const AT_ONCE: usize = 4 << 10;

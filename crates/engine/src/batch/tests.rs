@@ -6,8 +6,8 @@ use event::{Event, Secret, Span, Time};
 use proptest::prelude::*;
 
 use super::*;
-use crate::stage::observe::ObserveMode;
-use crate::{Config, Overrides, Plan};
+use crate::pipeline::observe::ObserveMode;
+use plan::{Config, Overrides, Plan};
 
 const CONFIG: &str = r#"
 name = "shop"

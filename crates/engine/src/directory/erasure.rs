@@ -13,7 +13,7 @@ use super::exchange::{ImportMode, StatisticsExchangeError, StatisticsSource};
 use super::{Directory, io_error};
 use crate::EngineOpenError;
 use crate::ban_list::BanList;
-use crate::plan::Plan;
+use plan::Plan;
 
 /// What was erased.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

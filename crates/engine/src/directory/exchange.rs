@@ -30,7 +30,7 @@ use stats::{
 
 use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
-use crate::plan::Plan;
+use plan::Plan;
 
 /// What the header says it is.
 const FORMAT: &str = "tollhouse-statistics";

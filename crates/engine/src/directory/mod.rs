@@ -19,8 +19,8 @@ use stats::{Catalog, Durability, EmbeddedLedger};
 use store::Recovery;
 
 use crate::EngineOpenError;
-use crate::plan::Plan;
-use crate::preset::Preset;
+use plan::Plan;
+use plan::preset::Preset;
 
 /// A data directory.
 #[derive(Clone, Debug)]
@@ -363,7 +363,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("data");
         assert!(matches!(Directory::open(&path), Err(DirectoryError::Absent(_))));
-        let directory = Directory::create(&path, &[&crate::preset::ALL[0], &crate::preset::ALL[1]]).unwrap();
+        let directory = Directory::create(&path, &[&plan::preset::ALL[0], &plan::preset::ALL[1]]).unwrap();
         let secret = directory.secret().unwrap();
         assert!(matches!(Directory::create(&path, &[]), Err(DirectoryError::Present(_))));
         assert_eq!(Directory::open(&path).unwrap().secret().unwrap(), secret);
@@ -382,9 +382,9 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         set(&path, 0o755);
-        let directory = Directory::create(&path, &[&crate::preset::ALL[0], &crate::preset::ALL[1]]).unwrap();
-        let config = crate::Config::load(&directory.config_path(), &crate::Overrides::default());
-        let engine = crate::Engine::open(&directory, crate::Plan::compile(&config).unwrap()).unwrap();
+        let directory = Directory::create(&path, &[&plan::preset::ALL[0], &plan::preset::ALL[1]]).unwrap();
+        let config = plan::Config::load(&directory.config_path(), &plan::Overrides::default());
+        let engine = crate::Engine::open(&directory, plan::Plan::compile(&config).unwrap()).unwrap();
         assert_eq!(engine.health().list(), [], "{:?}", directory.exposure());
         engine.close().unwrap();
         drop(engine);
@@ -407,12 +407,12 @@ mod tests {
     #[test]
     fn what_init_writes_loads_and_compiles() {
         let parent = tempfile::tempdir().unwrap();
-        let presets: Vec<&Preset> = crate::preset::ALL.iter().collect();
+        let presets: Vec<&Preset> = plan::preset::ALL.iter().collect();
         let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
-        let config = crate::Config::load(&directory.config_path(), &crate::Overrides::default());
-        let plan = crate::Plan::compile(&config);
+        let config = plan::Config::load(&directory.config_path(), &plan::Overrides::default());
+        let plan = plan::Plan::compile(&config);
         let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
         let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
-        assert_eq!(names, crate::preset::ALL.iter().map(|preset| preset.name).collect::<Vec<_>>());
+        assert_eq!(names, plan::preset::ALL.iter().map(|preset| preset.name).collect::<Vec<_>>());
     }
 }

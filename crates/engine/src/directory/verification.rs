@@ -8,7 +8,8 @@ use stats::{Ledger, LedgerError};
 use store::LogLosses;
 
 use super::{Directory, DirectoryError, LooseModes, Missing, io_error};
-use crate::{Config, EngineOpenError, Overrides, Plan};
+use crate::EngineOpenError;
+use plan::{Config, Overrides, Plan};
 
 /// What is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

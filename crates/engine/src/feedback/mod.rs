@@ -16,7 +16,7 @@
 //! | thing and side | how many have, and whether one of them decides |
 //! | thing, side and number | who was the first, second, ... to |
 //!
-//! A *thing* is what an event shares with its like ([`crate::plan::ReportsPlan::alike`]), or else the event itself.
+//! A *thing* is what an event shares with its like ([`plan::ReportsPlan::alike`]), or else the event itself.
 //!
 //! What counts of a word is taught to classifiers, too, after it was counted ([`crate::teach`]).
 //!
@@ -36,13 +36,14 @@ use stats::{
     Addition, AggregateColumn, CounterAmounts, DedupeMark, Observation, ObserveRequest, Origin, Reading,
 };
 
-use crate::plan::{
-    FeedbackClass, FeedbackKind, FeedbackSide, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, WITHDRAWN,
-    reporter,
-};
-use crate::stage::classifiers::TokenKeys;
+use crate::metrics::label;
+use crate::pipeline::classifiers::TokenKeys;
+use crate::pipeline::keys;
 use crate::trainer::TrainingFeedback;
-use crate::{Engine, EngineError, PreparedEvent, keys, label};
+use crate::{Engine, EngineError, PreparedEvent};
+use plan::{
+    FeedbackClass, FeedbackKind, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, WITHDRAWN, reporter,
+};
 
 pub use signed_id::ID_FIELD;
 pub use standing::ReporterStanding;
@@ -552,7 +553,7 @@ fn find_class<'a>(
 ) -> Result<(&'a ReportsPlan, Option<&'a FeedbackClass>), EngineError> {
     let unknown = || {
         let known = pipeline.feedback.keys().map(String::as_str);
-        let help = crate::config::expected(name, known.chain([WITHDRAWN]));
+        let help = plan::expected(name, known.chain([WITHDRAWN]));
         EngineError::Unknown { what: "feedback class", name: name.to_owned(), help }
     };
     let plan = pipeline.reports.as_ref().ok_or_else(unknown)?;
@@ -561,14 +562,4 @@ fn find_class<'a>(
     }
     let class = plan.classes.iter().find(|class| class.name == name).ok_or_else(unknown)?;
     Ok((plan, Some(class)))
-}
-
-impl FeedbackSide {
-    /// The side that says the contrary.
-    pub(crate) fn other(self) -> FeedbackSide {
-        match self {
-            FeedbackSide::Bad => FeedbackSide::Good,
-            FeedbackSide::Good => FeedbackSide::Bad,
-        }
-    }
 }

@@ -4,7 +4,7 @@ use event::{Key, Shingle};
 use stats::{CounterAmounts, Reading};
 
 use super::greatest;
-use crate::plan::{FeedbackClass, FeedbackSide, ReportsPlan};
+use plan::{FeedbackClass, FeedbackSide, ReportsPlan};
 
 // Places among the counters of a reporter.
 const REPORTS: u8 = 0;

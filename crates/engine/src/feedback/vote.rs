@@ -2,8 +2,8 @@
 
 use event::{Span, Time};
 
-use crate::config::WEIGHT_MAX;
-use crate::plan::CLASS_TAG_BITS;
+use plan::CLASS_TAG_BITS;
+use plan::WEIGHT_MAX;
 
 /// A word. Packed, from the highest bits down: sign 0, number 12, seconds since 1970 36, class 12, weight 3. So the
 /// latest word is the greatest, which is what a track keeps of it.

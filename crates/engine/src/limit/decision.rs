@@ -4,9 +4,10 @@ use event::{Key, Secret, Shingle, Span, Time};
 use stats::limit::{GcraOperation, WindowTake, interpolated, nanoseconds};
 use stats::{Addition, Observation, Quality, ReadingView, TimelineBucket};
 
-use super::{Enforcement, LIMITS, LimitAlgorithm, LimitExceptions, LimitPlan, Take, TakeResult};
-use crate::failure_mode::FailureMode;
-use crate::limit_plan::interval;
+use super::{LimitExceptions, Take, TakeResult};
+use plan::FailureMode;
+use plan::limit::interval;
+use plan::limit::{Enforcement, LIMITS, LimitAlgorithm, LimitPlan};
 
 /// What a reading says that decisions go by.
 #[derive(Clone, Copy)]

@@ -23,12 +23,12 @@ use std::sync::Arc;
 use event::{Shingle, Span, Time};
 use stats::Quality;
 
-pub use crate::limit_plan::{
+pub use overrides::{EXCEPTIONS_MAX, LimitExceptionError};
+pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
+pub use plan::limit::{
     BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LIMITS, LimitAlgorithm, LimitException,
     LimitField, LimitPlan, Period, Zone, network,
 };
-pub use overrides::{EXCEPTIONS_MAX, LimitExceptionError};
-pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
 pub(crate) use rules::{LimitContext, OBSERVATIONS_MAX, RuleTakes};
 
 /// Whose use of a limit is counted: the keyed hash of its values.

@@ -10,10 +10,11 @@ use std::sync::{Arc, PoisonError};
 
 use event::{Secret, Time};
 
-use super::{LimitException, LimitKey, LimitKeyError, LimitPlan};
+use super::{LimitKey, LimitKeyError};
 use crate::Engine;
 use crate::directory::{DirectoryError, io_error, read_sealed};
-use crate::plan::Plan;
+use plan::Plan;
+use plan::limit::{LimitException, LimitPlan};
 
 /// Most exceptions that can be posted.
 pub const EXCEPTIONS_MAX: usize = 100_000;

@@ -7,8 +7,9 @@ use smallvec::SmallVec;
 use stats::{Observation, Quality, Readings};
 
 use super::decision::PendingTake;
-use super::{LimitExceptions, LimitPlan, Take};
-use crate::plan::{Pipeline, Plan};
+use super::{LimitExceptions, Take};
+use plan::limit::LimitPlan;
+use plan::{Pipeline, Plan};
 
 /// Most keys of one limit in one event.
 const KEYS_MAX: usize = 16;

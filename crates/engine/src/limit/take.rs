@@ -5,9 +5,10 @@ use stats::limit::GcraOperation;
 use stats::{Addition, Observation, ObserveRequest, ReadingView};
 
 use super::decision::{PendingTake, TakeDecision};
-use super::{LimitKey, LimitKeyError, LimitPlan, Take, TakeResult};
+use super::{LimitKey, LimitKeyError, Take, TakeResult};
 use crate::metrics::LimitLabel;
 use crate::{Engine, EngineError};
+use plan::limit::LimitPlan;
 
 impl Engine {
     /// The key of these values, in the order of the limit's fields, as they are: what is to be normalised was.

@@ -20,12 +20,12 @@ use std::sync::{Arc, PoisonError};
 use event::Time;
 use stats::CancellationCheck;
 
-use crate::config::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
 use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
-use crate::plan::{NodePlan, Pipeline, Plan};
-use crate::stage::log;
+use crate::pipeline::log;
 use crate::{CandidateComparison, Engine, EngineError, EngineOpenError};
+use plan::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
+use plan::{NodePlan, Pipeline, Plan};
 use version_history::PinnedVersion;
 pub(crate) use version_history::{RulesState, VersionHistory};
 
@@ -234,7 +234,7 @@ fn load(
     running: Option<CancellationCheck<'_>>,
     read: &mut FileStamps,
 ) -> Result<LoadedConfig, ReloadError> {
-    let files = now.recipe.load(&state.layers::<ReloadError>(|_, _| Ok(None))?);
+    let files = now.read_again(&state.layers::<ReloadError>(|_, _| Ok(None))?);
     *read = files.files().clone();
     for document in files.documents() {
         if let Some(standing) = state.pipelines.get_mut(document.name()) {
@@ -247,7 +247,7 @@ fn load(
         layers.files_may_be_broken = running.is_some();
         // The files are still those to be watched.
         let watched = config.files().clone();
-        config = now.recipe.load(&layers);
+        config = now.read_again(&layers);
         config.watch(watched);
     }
     let plan = Plan::compile_beside(&config, running.map(|_| now), running.unwrap_or(&|| false))?;
@@ -266,15 +266,15 @@ fn kept_layers(state: &RulesState, shelf: Option<&VersionHistory>) -> Result<Pip
     })
 }
 
-/// The plan for a data directory: what was posted there, or gone back to, stands over the files.
-impl Plan {
-    /// The plan that an engine of a data directory would begin with: with what was posted there over this one.
+impl Directory {
+    /// Returns the plan that an engine of this directory would begin with: with what was posted there, or gone back to, over
+    /// this one.
     ///
     /// # Errors
-    /// [`OpenError`] if what was posted cannot be read, or does not fit the configuration any more.
-    pub fn in_force(self, directory: &Directory) -> Result<Plan, EngineOpenError> {
+    /// [`EngineOpenError`] if what was posted cannot be read, or does not fit the configuration any more.
+    pub fn plan_in_force(&self, plan: Plan) -> Result<Plan, EngineOpenError> {
         let mut told = Vec::new();
-        let resumed = resume(directory, self, &mut told);
+        let resumed = resume(self, plan, &mut told);
         told.iter().for_each(|told| tracing::warn!("{told}"));
         resumed.map(|(plan, ..)| plan)
     }
@@ -298,7 +298,7 @@ pub(crate) fn resume(
         it.posted.is_some() || it.candidate.is_some() || it.back.is_some()
     };
     if !state.pipelines.values().any(stands) {
-        let config = plan.recipe.load(&PipelineOverlays::default());
+        let config = plan.read_again(&PipelineOverlays::default());
         return Ok((plan, state, shelf, config));
     }
     told.extend(state.let_go_of_unreadable(&shelf));
@@ -351,7 +351,7 @@ fn compiled_again(
     of_pipeline.back = Some(PinnedVersion { version: version.to_owned(), over: String::new() });
     let mut layers = kept_layers(&state, Some(shelf)).ok()?;
     layers.files_may_be_broken = true;
-    let config = plan.recipe.load(&layers);
+    let config = plan.read_again(&layers);
     let kept = Plan::compile_beside(&config, None, &|| false).ok()?;
     kept.pipelines.iter().find(|pipeline| pipeline.name == name && pipeline.version == version).cloned()
 }
@@ -423,7 +423,7 @@ impl Engine {
         let mut state = RulesState::clone(&self.standing());
         let over = |pipeline: &str| {
             let none: Result<_, std::convert::Infallible> = self.standing().layers(|_, _| Ok(None));
-            let files = none.map(|layers| plan.recipe.load(&layers)).ok();
+            let files = none.map(|layers| plan.read_again(&layers)).ok();
             let document = files.iter().flat_map(Config::documents).find(|it| it.name() == pipeline);
             document.map(Document::fingerprint).unwrap_or_default()
         };

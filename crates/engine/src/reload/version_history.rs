@@ -17,8 +17,8 @@ use event::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::config::{Document, PipelineOverlay, PipelineOverlays, VersionSnapshot};
 use crate::directory::{DirectoryError, io_error, read_sealed};
+use plan::{Document, PipelineOverlay, PipelineOverlays, VersionSnapshot};
 
 /// Largest state that is read.
 const STATE_BYTES_MAX: u64 = 1 << 30;

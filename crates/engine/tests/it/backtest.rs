@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport, ConfusionMatrix, Replay};
-use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan};
+use engine::{Directory, Engine};
 use journal::JournalArchive;
 use judge::{Action, Mode};
+use plan::{Config, Overrides, Pipeline, Plan};
 
 use crate::tables::{self, labelled_mail};
 
@@ -22,7 +23,7 @@ const KEPT: &str = "\n[[statistic]]\nname = \"mass\"\nkeep = \"36500d\"\n";
 
 fn judged() -> Judged {
     let parent = tempfile::tempdir().unwrap();
-    let preset = engine::preset::find("mail").unwrap();
+    let preset = plan::preset::find("mail").unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
     let text = std::fs::read_to_string(directory.config_path()).unwrap();
     std::fs::write(directory.config_path(), text + KEPT).unwrap();

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Directory, Engine, FeedbackInput, FeedbackOutcome, Overrides, Plan};
+use engine::{Directory, Engine, FeedbackInput, FeedbackOutcome};
 use event::{Event, Span, Value};
 use journal::RecordId;
+use plan::{Config, Overrides, Plan};
 
 use crate::pipeline::NOW;
 

@@ -6,13 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::{Config, Directory, Engine, Overrides, Plan};
+use engine::{Directory, Engine};
 use event::{Column, Facts, Span, Time, Type, Value};
 use journal::{
     DecisionRow, Feedback, Journal, JournalArchive, Options, Record, RecordId, VersionDescription, export,
     verify,
 };
 use judge::{Action, Verdict};
+use plan::{Config, Overrides, Plan};
 use stats::Durability;
 
 use crate::tables::labelled_mail;
@@ -30,7 +31,7 @@ impl Rotated {
     /// Writes mail as rows, calls `before`, and lets them become columns.
     pub(crate) fn new(before: impl FnOnce(&Directory, &Engine)) -> Rotated {
         let parent = tempfile::tempdir().unwrap();
-        let preset = engine::preset::find("mail").unwrap();
+        let preset = plan::preset::find("mail").unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
         // The messages are from many years.
         let mut text =

@@ -1,6 +1,6 @@
 //! Every mistake in a configuration is said with file, line, column, the offending piece and the mend.
 
-use engine::{Config, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
 
 fn problems(text: &str) -> String {
     let config = Config::from_text("test.toml", text, &Overrides::default());
@@ -366,7 +366,7 @@ proptest::proptest! {
 
     #[test]
     fn no_change_to_a_preset_makes_it_panic(at in 0usize..20_000, with in "[ -~\\n]{0,12}", cut in 0usize..40) {
-        let text = engine::preset::find("mail").unwrap().text;
+        let text = plan::preset::find("mail").unwrap().text;
         let at = (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap();
         let end = (at + cut).min(text.len());
         let end = (at..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap();
@@ -438,8 +438,8 @@ fn listeners_can_be_given_from_outside() {
         flags: vec![pair("listener.m.listen", "127.0.0.1:3"), pair("listener.m.on_error", "closed")],
     };
     let plan = Plan::compile(&Config::from_text("test.toml", text, &overrides)).unwrap();
-    let told = |listener: &engine::ListenerPlan| {
-        let engine::ListenerPlan { name, protocol, listen, on_error, client_connections_max, .. } = listener;
+    let told = |listener: &plan::ListenerPlan| {
+        let plan::ListenerPlan { name, protocol, listen, on_error, client_connections_max, .. } = listener;
         format!("{name} {protocol} {listen} {on_error:?} {client_connections_max}")
     };
     let listeners: Vec<String> = plan.node.listeners.iter().map(told).collect();

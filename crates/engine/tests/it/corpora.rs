@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use content::mail::message::{self, Envelope};
-use engine::{Config, Decision, Engine, Overrides, Plan, PreparedEvent};
+use engine::{Decision, Engine, PreparedEvent};
 use event::{Secret, Span, Time};
+use plan::{Config, Overrides, Plan};
 
 /// A secret that is always the same, and with it what is estimated of keys.
 pub(crate) const SECRET: Secret = Secret::new([7; Secret::BYTES]);
@@ -104,7 +105,7 @@ fn mail_that_goes_out() {
 #[test]
 fn mail_in_and_out_share_what_they_know() {
     let parent = tempfile::tempdir().unwrap();
-    let presets = ["mail-incoming", "mail-outgoing"].map(|name| engine::preset::find(name).unwrap());
+    let presets = ["mail-incoming", "mail-outgoing"].map(|name| plan::preset::find(name).unwrap());
     let directory = engine::Directory::create(&parent.path().join("data"), &presets).unwrap();
     let config = Config::load(&directory.config_path(), &Overrides::default());
     let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::envoy::{DescriptorMatch, Domains, Rate, RateUnit};
+use plan::formats::envoy::{DescriptorMatch, Domains, Rate, RateUnit};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../corpora/limits/envoy")

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use engine::{Config, Directory, Engine, ErasureReport, Overrides, Plan};
+use engine::{Directory, Engine, ErasureReport};
 use event::Time;
 use journal::verify;
+use plan::{Config, Overrides, Plan};
 
 use crate::tables::labelled_mail;
 
@@ -25,7 +26,7 @@ fn known(engine: &Engine, kind: &str, values: &[String]) -> Vec<Option<stats::Ti
 #[test]
 fn one_subject_goes_and_all_else_stays() {
     let parent = tempfile::tempdir().unwrap();
-    let preset = engine::preset::find("mail").unwrap();
+    let preset = plan::preset::find("mail").unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
     let (engine, decisions, labelled) = labelled_mail(&directory);
     // Whoever wrote most, and everybody else.

@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::{Config, Directory, Engine, Explanation, Overrides, Plan};
+use engine::{Directory, Engine, Explanation};
 use event::{Key, Kind, Shingle, Space, Span, Time, Value};
 use journal::{Record, RecordId};
+use plan::{Config, Overrides, Plan};
 use stats::{
     Addition, Admission, AggregateColumn, AggregateLayout, Catalog, DecayWeight, DedupeMark, EmbeddedLedger,
     Layout, Ledger, Measure, Observation, ObserveRequest, Quality, Reading, Statistic,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Directory, Engine, Overrides, Plan};
+use engine::{Directory, Engine};
 use event::{Event, Span, Time};
+use plan::{Config, Overrides, Plan};
 
 use crate::corpora::{engine, prepare_mail};
 

@@ -262,9 +262,9 @@ fn a_segment_that_is_gone_is_missed_until_it_is_too_old() {
 fn decisions_are_exported_as_tables() {
     let parent = tempfile::tempdir().unwrap();
     let directory =
-        Directory::create(&parent.path().join("data"), &[engine::preset::find("mail").unwrap()]).unwrap();
-    let config = engine::Config::load(&directory.config_path(), &engine::Overrides::default());
-    let engine = Engine::open(&directory, engine::Plan::compile(&config).unwrap()).unwrap();
+        Directory::create(&parent.path().join("data"), &[plan::preset::find("mail").unwrap()]).unwrap();
+    let config = plan::Config::load(&directory.config_path(), &plan::Overrides::default());
+    let engine = Engine::open(&directory, plan::Plan::compile(&config).unwrap()).unwrap();
     let mail = corpora::mbox();
     let prepared: Vec<_> = mail.iter().take(60).map(|(_, raw)| corpora::prepare_mail(&engine, raw)).collect();
     let decisions = pollster::block_on(engine.decide(prepared)).unwrap();
@@ -356,10 +356,10 @@ fn decisions_are_exported_as_tables() {
 fn facts_do_not_take_the_names_of_a_decisions_own_columns() {
     let parent = tempfile::tempdir().unwrap();
     let directory =
-        Directory::create(&parent.path().join("data"), &[engine::preset::find("web").unwrap()]).unwrap();
+        Directory::create(&parent.path().join("data"), &[plan::preset::find("web").unwrap()]).unwrap();
     let text = "[[field]]\nname = \"score\"\ntype = \"string\"\n[[band]]\nat = 1.0\naction = \"reject\"\n";
-    let config = engine::Config::from_text("test.toml", text, &engine::Overrides::default());
-    let plan = engine::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = plan::Config::from_text("test.toml", text, &plan::Overrides::default());
+    let plan = plan::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Engine::open(&directory, plan).unwrap();
     let fields = vec![("score".to_owned(), event::Value::from("its own"))];
     let event = event::Event { time: Some(NOW), fields, ..event::Event::default() };

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use content::budget::Cancellation;
 use engine::batch::{BatchCells, BatchColumn, EventBatch};
-use engine::limit::{LIMITS, LimitException, LimitExceptionError, LimitKey, LimitPlan, Take, TakeResult};
-use engine::{Config, Directory, Engine, LedgerHome, Overrides, Plan, Proposal};
+use engine::limit::{LimitExceptionError, LimitKey, Take, TakeResult};
+use engine::{Directory, Engine, LedgerHome, Proposal};
 use event::{Key, Kind, Space, Span, Time};
+use plan::limit::{LIMITS, LimitException, LimitPlan};
+use plan::{Config, Overrides, Plan};
 use pollster::block_on;
 use stats::{
     Catalog, Ledger, LedgerCensus, LedgerError, LedgerFuture, Observation, ObserveOutcomes, ObserveRequest,

@@ -1,8 +1,9 @@
 //! Limits against a log of every request, over random arrivals.
 
 use engine::Engine;
-use engine::limit::{LimitAlgorithm, LimitPlan, Period, Take, TakeResult, Zone};
+use engine::limit::{Take, TakeResult};
 use event::{Span, Time};
+use plan::limit::{LimitAlgorithm, LimitPlan, Period, Zone};
 use pollster::block_on;
 use proptest::prelude::*;
 

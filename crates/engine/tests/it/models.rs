@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use engine::{Config, Decision, Directory, Engine, Overrides, Plan, preset};
+use engine::{Decision, Directory, Engine};
 use event::{Event, Time, Value};
 use judge::{Action, Mode};
+use plan::{Config, Overrides, Plan, preset};
 use serde_json::Value as Json;
 
 const NOW: Time = Time::from_seconds(1_780_000_000);

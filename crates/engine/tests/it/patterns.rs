@@ -3,8 +3,9 @@
 use std::fs;
 
 use content::web::access_log;
-use engine::{Config, Directory, Engine, Overrides, Plan, Proposal, ReloadError, preset};
+use engine::{Directory, Engine, Proposal, ReloadError};
 use event::Time;
+use plan::{Config, Overrides, Plan, preset};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 

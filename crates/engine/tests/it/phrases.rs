@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use engine::{Config, Decision, Directory, Engine, Overrides, Plan, Proposal, ReloadError, preset};
+use engine::{Decision, Directory, Engine, Proposal, ReloadError};
 use event::{Event, Time, Value};
+use plan::{Config, Overrides, Plan, preset};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Decision, Directory, Engine, EngineError, Overrides, Plan};
+use engine::{Decision, Directory, Engine, EngineError};
 use event::{Event, Span, Time, Value};
 use judge::Action;
+use plan::{Config, Overrides, Plan};
 
 pub(crate) const CONFIG: &str = r#"
 name = "signup"

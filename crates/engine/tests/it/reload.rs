@@ -3,11 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use engine::{
-    Config, Directory, Engine, EngineError, Overrides, Pipeline, Plan, PreparedEvent, Proposal, ReloadError,
-    preset,
-};
+use engine::{Directory, Engine, EngineError, PreparedEvent, Proposal, ReloadError};
 use event::{Event, Time, Value};
+use plan::{Config, Overrides, Pipeline, Plan, preset};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);

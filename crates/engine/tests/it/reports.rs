@@ -5,12 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::{
-    Config, Decision, Directory, Engine, EngineError, FeedbackInput, FeedbackOutcome, Overrides, Plan,
-    ReporterStanding,
-};
+use engine::{Decision, Directory, Engine, EngineError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 use event::{Event, Span, Time};
 use journal::{JournalArchive, RecordId, export};
+use plan::{Config, Overrides, Plan};
 use proptest::prelude::*;
 
 use crate::pipeline::{NOW, decide_at};

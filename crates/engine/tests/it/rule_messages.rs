@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use content::budget::Cancellation;
 use content::mail::message::{self, Envelope};
-use engine::{Config, Directory, Engine, Overrides, Pipeline, Plan, PreparedEvent, preset};
+use engine::{Directory, Engine, PreparedEvent};
 use event::{Span, Time, Value};
+use plan::{Config, Overrides, Pipeline, Plan, preset};
 
 use crate::corpora::SECRET;
 use judge::Mode;

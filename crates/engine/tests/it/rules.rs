@@ -1,8 +1,9 @@
 //! What rules do beside their scores, from the file to the statistics of later events.
 
-use engine::{Config, Decision, Engine, Overrides, Plan};
+use engine::{Decision, Engine};
 use event::{Event, Span, Time, Value};
 use judge::Action;
+use plan::{Config, Overrides, Plan};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 

@@ -22,8 +22,8 @@ pub(crate) fn label(name: &str) -> Option<&'static str> {
 /// Judges the mail corpus into a directory, and says of each sample what its source says that it is. The samples
 /// that were labelled are counted.
 pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decision>, usize) {
-    let config = engine::Config::load(&directory.config_path(), &engine::Overrides::default());
-    let engine = Engine::open(directory, engine::Plan::compile(&config).unwrap()).unwrap();
+    let config = plan::Config::load(&directory.config_path(), &plan::Overrides::default());
+    let engine = Engine::open(directory, plan::Plan::compile(&config).unwrap()).unwrap();
     let mail = corpora::mbox();
     let mut decisions = Vec::new();
     for (_, raw) in &mail {
@@ -87,7 +87,7 @@ fn run(command: &mut Command) -> Result<(), String> {
 fn the_usual_libraries_read_them() {
     let Some(python) = python("exported tables are read") else { return };
     let parent = tempfile::tempdir().unwrap();
-    let preset = engine::preset::find("mail").unwrap();
+    let preset = plan::preset::find("mail").unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
     let (engine, decisions, labelled) = labelled_mail(&directory);
     let journal = engine.journal().unwrap();

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Decision, Directory, Engine, EngineError, ExplainedKey, Overrides, Plan};
+use engine::{Decision, Directory, Engine, EngineError, ExplainedKey};
 use event::{Event, Span, Value};
 use journal::export;
+use plan::{Config, Overrides, Plan};
 use stats::Quality;
 
 use crate::pipeline::{NOW, decide_at};

@@ -5,18 +5,19 @@ use std::path::Path;
 use std::process::Command;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::{Config, Decision, Directory, Engine, Overrides, Plan};
+use engine::{Decision, Directory, Engine};
 use journal::{
     JournalArchive,
     export::{self, ExportFilter},
 };
 use judge::Action;
+use plan::{Config, Overrides, Plan};
 
 use crate::corpora;
 use crate::tables::{is_set, label, labelled_mail, python};
 
 fn directory(parent: &Path, name: &str) -> Directory {
-    Directory::create(&parent.join(name), &[engine::preset::find("mail").unwrap()]).unwrap()
+    Directory::create(&parent.join(name), &[plan::preset::find("mail").unwrap()]).unwrap()
 }
 
 /// Says what CatBoost says of each row of a table, in order, and what Tollhouse had said.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use engine::{Config, Overrides, Plan};
 use event::{Key, Secret, Span, Time};
+use plan::{Config, Overrides, Plan};
 use stats::limit::GcraOperation;
 use stats::{
     Addition, Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, Evidence, Ledger, Measure,
@@ -62,7 +62,7 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveR
 #[test]
 fn a_year_of_each_preset_levels_off() {
     let secret = Secret::new([5; 16]);
-    for preset in engine::preset::ALL {
+    for preset in plan::preset::ALL {
         // Sketches have what memory they are given, however few keys there are: here hardly any.
         let flags = vec![("ledger.memory".to_owned(), "1MiB".to_owned())];
         let overrides = Overrides { flags, ..Overrides::default() };

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::limit::{LimitException, LimitPlan};
 use event::Span;
+use plan::limit::{LimitException, LimitPlan};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ListenerPlan;
+use plan::ListenerPlan;
 
 use crate::core::auth_failures::LogThrottle;
 use crate::core::deadline::{Deadline, Late, NoAnswerReason};

@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use auth::MessageChecks;
 use axum::http::HeaderMap;
-use engine::{
-    Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, ListenerPlan, Pipeline, PreparedEvent,
-    ServerPlan,
-};
+use engine::{Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
 use event::Time;
+use plan::{ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 

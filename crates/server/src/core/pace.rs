@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use engine::ServerPlan;
+use plan::ServerPlan;
 use tokio::time::{Instant, timeout};
 
 /// The slowest pace of bodies.

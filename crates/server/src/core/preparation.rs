@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use content::budget::Cancellation;
-use engine::{Pipeline, PreparedEvent};
+use engine::PreparedEvent;
 use event::{Event, Time};
+use plan::Pipeline;
 
 use crate::core::deadline::Late;
 use crate::core::node::Node;

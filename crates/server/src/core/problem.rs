@@ -94,7 +94,7 @@ impl HttpFailure {
     }
 
     /// Adds every mistake.
-    fn problems(mut self, problems: &engine::ConfigProblems) -> HttpFailure {
+    fn problems(mut self, problems: &plan::ConfigProblems) -> HttpFailure {
         self.0.problems = problems.list().iter().map(api::DiagnosticJson::from).collect();
         self
     }

@@ -181,7 +181,8 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use engine::{Config, Engine, Overrides, Plan};
+    use engine::Engine;
+    use plan::{Config, Overrides, Plan};
 
     use super::*;
     use crate::core::node::Node;

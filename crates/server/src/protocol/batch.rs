@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use engine::Decision;
 use engine::batch::{AnswerCells, AnswerColumn, BatchAnswer, EventBatch, PreparedBatch};
-use engine::{Decision, Pipeline};
 use event::Time;
+use plan::Pipeline;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
@@ -275,7 +276,8 @@ fn items(body: &Bytes, max: usize) -> Result<Vec<Bytes>, HttpFailure> {
 mod tests {
     use std::time::Duration;
 
-    use engine::{Config, Engine, Overrides, Plan};
+    use engine::Engine;
+    use plan::{Config, Overrides, Plan};
 
     use super::*;
     use crate::core::deadline::{Deadline, NoAnswerReason};

@@ -18,7 +18,7 @@ mod spamc;
 
 use std::sync::Arc;
 
-use engine::Protocol;
+use plan::Protocol;
 
 use crate::core::listener::ServeConnection;
 use crate::core::listener_context::ListenerContext;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use engine::{Directory, preset};
+use engine::Directory;
+use plan::preset;
 use serde_json::{Value, json};
 
 use crate::harness::{JSON, LOG, PROBE, Running, check_problem, configure, start};

@@ -13,7 +13,8 @@ use arrow_array::{
 };
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use engine::{Directory, preset};
+use engine::Directory;
+use plan::preset;
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, JSON, JSON_LINES, NOW, Running, check_problem, start};

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use engine::{Directory, preset};
+use engine::Directory;
 use futures_util::Stream;
+use plan::preset;
 use serde_json::{Value, json};
 use server::proto::tollhouse::batch::v1::batch_request::Events;
 use server::proto::tollhouse::batch::v1::batch_response::Answers;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use engine::{Config, Directory, Engine, Overrides, Plan, preset};
+use engine::{Directory, Engine};
 use event::Time;
+use plan::{Config, Overrides, Plan, preset};
 use serde_json::Value;
 use server::{Clock, ServeError, Server};
 use tokio::sync::oneshot;

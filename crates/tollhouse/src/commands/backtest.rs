@@ -6,14 +6,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use engine::Directory;
 use engine::backtest::{
     Backtest, BacktestPair, BacktestQuery, BacktestReport, ClassificationQuality, Replay, ReplayError,
 };
-use engine::{Config, Directory, Pipeline, Plan};
 use event::Time;
 use indicatif::HumanCount;
 use journal::{JournalArchive, SkippedData};
 use judge::{Action, Mode};
+use plan::{Config, Pipeline, Plan};
 use serde::Serialize;
 
 use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, colour, cut, help, say};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use engine::preset::Preset;
+use plan::preset::Preset;
 use serde::Serialize;
 use server::api::{DecisionJson, ReasonJson};
 

@@ -1,6 +1,6 @@
 //! `tollhouse config`: checks a configuration and shows what it says.
 
-use engine::{Config, ConfigProblem, ConfigProblems, Plan};
+use plan::{Config, ConfigProblem, ConfigProblems, Plan};
 use serde::Serialize;
 
 use crate::console::{BOLD, DIM, Output, say};

@@ -3,13 +3,14 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-use engine::{ClusterPlan, Directory, ExportableStatistics, Plan, StatisticsExchangeError};
+use engine::{Directory, ExportableStatistics, StatisticsExchangeError};
 use event::Time;
 use indicatif::HumanCount;
 use journal::{
     JournalArchive,
     export::{self, ExportError, ExportFilter},
 };
+use plan::{ClusterPlan, Plan};
 use stats::LedgerExportReport;
 
 use crate::console::{Progress, say};
@@ -180,7 +181,7 @@ fn cluster_plan(
     if plan.node.cluster.is_none() {
         return Ok(None);
     }
-    let plan = plan.in_force(directory).map_err(CommandError::new)?;
+    let plan = directory.plan_in_force(plan).map_err(CommandError::new)?;
     Ok(plan.node.cluster.clone().map(|of| (plan, of)))
 }
 

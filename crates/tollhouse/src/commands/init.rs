@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use engine::Directory;
-use engine::preset::{self, Preset};
+use plan::preset::{self, Preset};
 
 use crate::console::{BOLD, say};
 use crate::exit::{CommandError, Exit};

@@ -1,6 +1,6 @@
 //! `tollhouse preset`: the configurations in the binary.
 
-use engine::preset::{self, Preset};
+use plan::preset::{self, Preset};
 use serde::Serialize;
 
 use crate::console::Output;

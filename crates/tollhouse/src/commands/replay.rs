@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use engine::preset::Preset;
-use engine::{Engine, Pipeline, PipelineInput, PreparedEvent};
+use engine::{Engine, PreparedEvent};
 use judge::Action;
+use plan::preset::Preset;
+use plan::{Pipeline, PipelineInput};
 use serde::Serialize;
 use server::api::{BatchLine, DecisionJson};
 

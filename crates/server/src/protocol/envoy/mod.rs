@@ -107,7 +107,8 @@ async fn should_rate_limit(
 
 #[cfg(test)]
 mod tests {
-    use engine::{Config, Engine, Overrides, Plan};
+    use engine::Engine;
+    use plan::{Config, Overrides, Plan};
     use tonic::Code;
 
     use super::*;

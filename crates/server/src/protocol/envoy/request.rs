@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use engine::envoy::{EnvoyRule, Rate, RateUnit};
-use engine::limit::{LimitKey, LimitPlan, Take, TakeResult};
-use engine::{Engine, EnvoyPlan};
+use engine::Engine;
+use engine::limit::{LimitKey, Take, TakeResult};
 use event::Time;
+use plan::EnvoyPlan;
+use plan::formats::envoy::{EnvoyRule, Rate, RateUnit};
+use plan::limit::LimitPlan;
 use stats::Quality;
 use tonic::Status;
 

@@ -1,9 +1,9 @@
 //! What came of a request's limits → what Envoy is told.
 
-use engine::EnvoyPlan;
-use engine::envoy::RateUnit;
 use engine::limit::TakeResult;
 use event::Span;
+use plan::EnvoyPlan;
+use plan::formats::envoy::RateUnit;
 use prost_types::value::Kind;
 use prost_types::{Duration, ListValue, Struct, Value};
 use tonic::{Code as GrpcCode, Status};

@@ -237,7 +237,8 @@ fn alone(is_alone: bool) -> Result<(), HttpFailure> {
 mod tests {
     use std::io::Write;
 
-    use engine::{Config, Engine, Overrides, Plan};
+    use engine::Engine;
+    use plan::{Config, Overrides, Plan};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, Uri, header};
 use axum::response::{IntoResponse, Response};
-use engine::Pipeline;
+use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 

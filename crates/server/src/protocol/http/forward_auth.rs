@@ -15,9 +15,9 @@ use axum::{Extension, Json};
 use content::text::received;
 use content::web::request_target::{RequestTarget, normal_path};
 use engine::limit::TakeResult;
-use engine::{ForwardPlan, Plan};
 use event::{Event, Value};
 use judge::Action;
+use plan::{ForwardPlan, Plan};
 
 use super::limits::{LimitGroup, fields};
 use crate::api;
@@ -111,7 +111,7 @@ impl ForwardedRequest {
     fn event(&self, ip: IpAddr) -> Event {
         let mut event = Event::default();
         event.push("client.ip", Value::from(ip));
-        for name in &engine::FORWARD_FIELDS[1..] {
+        for name in &plan::FORWARD_FIELDS[1..] {
             if let Some(value) = self.field(name).filter(|value| !value.is_empty()) {
                 event.push(*name, value);
             }

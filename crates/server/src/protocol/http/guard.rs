@@ -217,9 +217,10 @@ fn from_here(headers: &HeaderMap) -> Result<(), HttpFailure> {
 mod tests {
     use axum::Router;
     use axum::routing::get;
-    use engine::{Config, Engine, Overrides, Plan};
+    use engine::Engine;
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
+    use plan::{Config, Overrides, Plan};
     use tokio::sync::Notify;
 
     use super::*;

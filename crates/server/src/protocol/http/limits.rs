@@ -7,11 +7,11 @@ use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use engine::limit::{
-    LimitException, LimitExceptionError, LimitKey, LimitKeyError, LimitPlan, Take, TakeResult,
-};
-use engine::{Engine, Plan};
+use engine::Engine;
+use engine::limit::{LimitExceptionError, LimitKey, LimitKeyError, Take, TakeResult};
 use event::Span;
+use plan::Plan;
+use plan::limit::{LimitException, LimitPlan};
 use stats::Quality;
 
 use super::JsonBody;

@@ -3,9 +3,10 @@
 
 use std::fmt::Write;
 
+use engine::Decision;
 use engine::feedback::ID_FIELD;
-use engine::{Decision, ListenerPlan, MailEnforcement, MailReply};
 use judge::Reason;
+use plan::{ListenerPlan, MailEnforcement, MailReply};
 
 use super::MessageOutcome;
 use super::score::PrintedScore;
@@ -143,9 +144,10 @@ fn status(plan: &ListenerPlan, decision: &Decision, is_spam: bool) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use engine::{Config, Engine, Overrides, Plan};
+    use engine::Engine;
     use event::Time;
     use judge::Action;
+    use plan::{Config, Overrides, Plan};
 
     use super::*;
     use crate::core::listener_context::DecisionFailure;

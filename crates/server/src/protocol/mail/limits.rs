@@ -1,8 +1,9 @@
 //! Limits before a message's body: what an envelope takes from, as soon as its parts are known.
 
 use content::mail::message::Envelope;
-use engine::limit::{LimitPlan, Take, TakeResult};
-use engine::{MailEnforcement, MailReply};
+use engine::limit::{Take, TakeResult};
+use plan::limit::LimitPlan;
+use plan::{MailEnforcement, MailReply};
 
 use crate::core::listener_context::ListenerContext;
 

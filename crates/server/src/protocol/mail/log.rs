@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use content::mail::message::Envelope;
-use engine::ListenerPlan;
 use judge::Verdict;
+use plan::ListenerPlan;
 
 use super::score::{self, on_one_line};
 use super::{EnvelopeVerdict, MessageOutcome};

@@ -18,14 +18,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use content::mail::message::Envelope;
-use engine::WITHDRAWN;
-use engine::{
-    Decision, EngineError, FeedbackOutcome, MailEnforcement, MailFailureMode, MailReply, PipelineInput,
-    PreparedEvent, ReportsPlan,
-};
+use engine::{Decision, EngineError, FeedbackOutcome, PreparedEvent};
 use event::Time;
 use journal::RecordId;
 use judge::Verdict;
+use plan::WITHDRAWN;
+use plan::{MailEnforcement, MailFailureMode, MailReply, PipelineInput, ReportsPlan};
 
 use answer::IdFieldAction;
 pub(crate) use body::MessageBody;
@@ -365,7 +363,8 @@ impl ListenerContext {
 mod tests {
     use std::time::Duration;
 
-    use engine::{Config, Engine, ListenerPlan, Overrides, Plan};
+    use engine::Engine;
+    use plan::{Config, ListenerPlan, Overrides, Plan};
 
     use super::*;
     use crate::core::deadline::Deadline;

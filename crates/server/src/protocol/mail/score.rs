@@ -1,8 +1,9 @@
 //! A decision as those clients are told it that know a score, a threshold and a list of symbols.
 
-use engine::{Decision, ListenerPlan, MailEnforcement, MailReply, Pipeline};
+use engine::Decision;
 use event::Value;
 use judge::{Action, Band};
+use plan::{ListenerPlan, MailEnforcement, MailReply, Pipeline};
 
 /// Score and threshold as they are printed. Clients compare the two themselves, so they always agree with what was
 /// decided: a score that rounding would lift to the threshold stays below it, and where an effect of a rule decided

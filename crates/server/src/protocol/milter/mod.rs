@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{ListenerPlan, MailReply};
+use plan::{ListenerPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
@@ -154,7 +154,7 @@ async fn envelope(
 
 /// Returns what is wanted to be done to messages, by what the listener can answer.
 fn wanted(plan: &ListenerPlan) -> u32 {
-    use engine::MailEnforcement;
+    use plan::MailEnforcement;
     let tags = actions::ADD_FIELDS | actions::CHANGE_FIELDS;
     match plan.acting {
         MailEnforcement::Nothing => 0,

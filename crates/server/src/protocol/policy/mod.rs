@@ -10,7 +10,7 @@ pub mod request;
 use std::sync::Arc;
 use std::time::Instant;
 
-use engine::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply};
+use plan::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 

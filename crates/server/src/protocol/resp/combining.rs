@@ -125,8 +125,9 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
-    use engine::{Config, Directory, Engine, LedgerHome, Overrides, Plan};
+    use engine::{Directory, Engine, LedgerHome};
     use event::{Key, Kind, Space, Span, Time};
+    use plan::{Config, Overrides, Plan};
     use stats::{
         CancellationCheck, Catalog, EmbeddedLedger, Ledger, LedgerCensus, LedgerError, LedgerFuture,
         ObserveOutcomes, ObserveRequest, Timeline,

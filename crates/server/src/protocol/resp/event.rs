@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, Pipeline};
+use engine::Engine;
 use event::{Event, Time};
+use plan::Pipeline;
 use serde_json::{Map, Value};
 
 use super::answer::quoted;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use ::event::Time;
 use engine::limit::TakeResult;
-use engine::{Engine, EngineError, FeedbackInput, Pipeline, Plan, PreparedEvent};
+use engine::{Engine, EngineError, FeedbackInput, PreparedEvent};
+use plan::{Pipeline, Plan};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
@@ -625,7 +626,7 @@ fn unknown(command: RespCommand<'_>) -> String {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use engine::{Config, Overrides};
+    use plan::{Config, Overrides};
 
     use super::*;
     use crate::core::node::Node;

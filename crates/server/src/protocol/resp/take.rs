@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use engine::limit::{BucketError, FIELDS_MAX, LimitKey, LimitPlan, Take, TakeResult};
-use engine::{Engine, Plan};
+use engine::Engine;
+use engine::limit::{LimitKey, Take, TakeResult};
 use event::Span;
+use plan::Plan;
+use plan::limit::{BucketError, FIELDS_MAX, LimitPlan};
 
 use super::answer::{ReplyBuffer, quoted};
 use super::codec::RespCommand;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use engine::Decision;
 use engine::feedback::ID_FIELD;
-use engine::{Decision, ListenerPlan, MailReply};
 use judge::{Action, Band};
+use plan::{ListenerPlan, MailReply};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -245,7 +246,7 @@ fn thresholds(bands: &[Band], named: impl Fn(Action) -> &'static str) -> BTreeMa
 
 #[cfg(test)]
 mod tests {
-    use engine::Replies;
+    use plan::Replies;
 
     use super::*;
 

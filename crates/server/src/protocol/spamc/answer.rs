@@ -2,8 +2,9 @@
 //!
 //! (Source: `spamd/PROTOCOL` of SpamAssassin, and what its spamd 4.0.1 was seen to answer.)
 
+use engine::Decision;
 use engine::feedback::ID_FIELD;
-use engine::{Decision, ListenerPlan, MailReply};
+use plan::{ListenerPlan, MailReply};
 
 use crate::protocol::mail::answer::IdFieldAction;
 use crate::protocol::mail::command::RequestLine;

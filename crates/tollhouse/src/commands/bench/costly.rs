@@ -7,8 +7,8 @@ use std::time::Duration;
 use content::budget::Cancellation;
 use content::mail::message::{self, Envelope};
 use content::worst_case::{FAMILIES, WorstCaseFamily};
-use engine::Pipeline;
 use event::Value;
+use plan::Pipeline;
 use serde::Serialize;
 
 use super::{Stopwatch, in_memory};

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
-use engine::{Config, Directory, Overrides, Plan};
+use engine::Directory;
+use plan::{Config, Overrides, Plan};
 use serde::Serialize;
 use stats::random::Random;
 use stats::workload::{KeyDistribution, KeySource};

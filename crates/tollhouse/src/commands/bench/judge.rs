@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catboost::{Model, ModelScratch};
-use engine::{Engine, Pipeline, PipelineInput, Plan, preset};
+use engine::Engine;
 use event::{Event, Facts, Slot, Time, Type, Value};
 use judge::{BoundModel, Evaluation, Mode};
+use plan::{Pipeline, PipelineInput, Plan, preset};
 use serde::Serialize;
 use serde_json::json;
 
@@ -69,7 +70,7 @@ pub(super) fn run(args: &JudgeBenchArgs) -> Result<Exit, CommandError> {
         vec![args.config.load()?.1]
     } else {
         let overrides = args.config.engine().overrides();
-        preset::ALL.iter().map(|preset| engine::Config::from_preset(preset.name, &overrides)).collect()
+        preset::ALL.iter().map(|preset| plan::Config::from_preset(preset.name, &overrides)).collect()
     };
     let interrupt = Interrupt::watch(None);
     for config in configs {

@@ -12,9 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use engine::limit::{LimitKey, LimitPlan, Take};
-use engine::{Config, Engine, Overrides, Plan};
+use engine::Engine;
+use engine::limit::{LimitKey, Take};
 use event::{Span, Time};
+use plan::limit::LimitPlan;
+use plan::{Config, Overrides, Plan};
 use serde::Serialize;
 use stats::random::Random;
 

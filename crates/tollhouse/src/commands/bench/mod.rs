@@ -17,7 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Directory, preset};
+use engine::Directory;
+use plan::preset;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 

@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Config, Directory, Engine, Overrides, Plan, preset};
+use engine::{Directory, Engine};
 use journal::RecordId;
+use plan::{Config, Overrides, Plan, preset};
 use serde::Serialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;

@@ -4,10 +4,11 @@ mod peer;
 
 use std::collections::BTreeMap;
 
-use engine::preset::Preset;
-use engine::{Decision, Pipeline};
+use engine::Decision;
 use indicatif::HumanCount;
 use judge::Action;
+use plan::Pipeline;
+use plan::preset::Preset;
 use serde::Serialize;
 
 use self::peer::{PeerFilter, PeerKind, PeerSeverity, PeerSymbol, PeerVerdict};

@@ -21,9 +21,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use engine::{Config, Directory, Engine, Overrides, Plan, preset};
+use engine::{Directory, Engine};
 use event::{Span, Time};
 use judge::Action;
+use plan::{Config, Overrides, Plan, preset};
 use server::api::{BatchLine, DecisionJson};
 use server::{Clock, Server};
 use tokio::sync::Notify;

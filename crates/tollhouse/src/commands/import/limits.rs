@@ -41,7 +41,7 @@ pub(super) fn run(args: &LimitsImportArgs) -> Result<Exit, CommandError> {
     if text.len() as u64 > LIMITS_BYTES_MAX {
         return Err(CommandError::new(format_args!("{shown}: larger than {} MiB", LIMITS_BYTES_MAX >> 20)));
     }
-    let read = match engine::limitador::read(&shown.to_string(), &text, args.first_number) {
+    let read = match plan::formats::limitador::read(&shown.to_string(), &text, args.first_number) {
         Ok(read) => read,
         Err(problems) => {
             say(problems);

@@ -6,7 +6,7 @@ use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 
 use content::mail::multimap::{self, MultimapEntry, MultimapKey};
-use engine::{Config, Overrides, Plan};
+use plan::{Config, Overrides, Plan};
 use regex::RegexBuilder;
 
 use crate::console::{Output, printable, say};

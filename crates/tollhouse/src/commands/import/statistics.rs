@@ -4,8 +4,9 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use cluster::ClusterTransferReport;
-use engine::{ClusterPlan, Directory, ImportMode, Plan, StatisticsExchangeError, StatisticsSource};
+use engine::{Directory, ImportMode, StatisticsExchangeError, StatisticsSource};
 use indicatif::HumanCount;
+use plan::{ClusterPlan, Plan};
 use serde::Serialize;
 use stats::LedgerImportReport;
 

@@ -1,7 +1,7 @@
 //! `tollhouse rules check`: all that is wrong with rules, or suspicious.
 
-use engine::{Pipeline, Plan};
 use judge::{Mode, RuleSet};
+use plan::{Pipeline, Plan};
 
 use crate::commands::config::checked;
 use crate::console::{Output, say};

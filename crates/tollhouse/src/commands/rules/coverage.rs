@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anstyle::Style;
-use engine::{Engine, Pipeline, Plan};
+use engine::Engine;
 use event::Time;
 use indicatif::HumanCount;
 use journal::{JournalArchive, Record};
 use judge::{Mode, Reason, Verdict};
+use plan::{Pipeline, Plan};
 use serde::Serialize;
 
 use crate::client::LineFormat;
@@ -239,7 +240,7 @@ fn of_corpus(
             let path = path.clone().unwrap_or_default();
             let (reader, form) = replay::open(&path, ReplayFormat::Auto)?;
             let wanted = |pipeline: &Pipeline| {
-                form == LineFormat::Json || pipeline.input == engine::PipelineInput::AccessLog
+                form == LineFormat::Json || pipeline.input == plan::PipelineInput::AccessLog
             };
             let pipeline = local.pipeline(name, wanted)?;
             let (progress, mut of, mut bad) = (Progress::new("events", None), FiredRules::default(), 0);

@@ -62,7 +62,7 @@ pub(super) fn run(args: RulesFmtArgs) -> Result<Exit, CommandError> {
         let is_stdin = file.as_os_str() == STDIN;
         let text = if is_stdin { read(io::stdin()) } else { fs::File::open(file).and_then(read) };
         let text = text.map_err(failed)?;
-        let laid_out = match engine::format(&name, &text) {
+        let laid_out = match plan::format(&name, &text) {
             Ok(laid_out) => laid_out,
             Err(problems) => {
                 say(problems);

@@ -1,9 +1,9 @@
 //! `tollhouse rules list`: what rules there are, and what they cost and need.
 
 use anstyle::Style;
-use engine::{Pipeline, Plan};
 use event::Time;
 use judge::{Mode, Rule};
+use plan::{Pipeline, Plan};
 use serde::Serialize;
 
 use crate::clock::now;

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::path::PathBuf;
 
-use engine::{Pipeline, Proposal, ReloadError, ReloadOutcome};
+use engine::{Proposal, ReloadError, ReloadOutcome};
+use plan::Pipeline;
 use server::api;
 
 use crate::client::{ApiClient, CallError};

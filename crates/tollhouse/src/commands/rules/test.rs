@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::{Plan, RuleTestResult};
 use journal::json_value;
+use plan::{Plan, RuleTestResult};
 use serde::Serialize;
 
 use crate::commands::config::checked;

@@ -1,0 +1,102 @@
+//! Bans by hand: labels that enforcement points are told of, put on keys and taken off.
+
+use event::{Key, Span, Time};
+use plan::Pipeline;
+use stats::ObserveRequest;
+
+use crate::ban_list::AddressRange;
+use crate::error::EngineError;
+use crate::{Engine, ban_list, find_kind};
+
+impl Engine {
+    /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
+    /// one that enforcement points are told of. Answers until when it holds, and the value as they are told it.
+    ///
+    /// # Errors
+    /// A kind or label that the pipeline does not have, a value that gives no piece, is no address where the kind is of
+    /// addresses, or is of this machine itself, and the ledger's.
+    pub async fn mark(
+        &self,
+        pipeline: &Pipeline,
+        kind: &str,
+        label: &str,
+        value: &str,
+        lasts: Span,
+        now: Time,
+    ) -> Result<(Time, String), EngineError> {
+        let plan = find_kind(pipeline, kind)?;
+        let found = pipeline.labels.iter().find(|own| {
+            own.name == label && pipeline.kinds.get(own.of).is_some_and(|kind| kind.kind == plan.kind)
+        });
+        let found = found.ok_or_else(|| {
+            let help = plan::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
+            EngineError::Unknown { what: "label", name: label.to_owned(), help }
+        })?;
+        let decision = found.decision.clone().ok_or_else(|| EngineError::NotOnBanList(label.to_owned()))?;
+        let range = AddressRange::parse(value.trim());
+        let slot = usize::from(plan.slot.0);
+        let is_of_addresses =
+            pipeline.schema.columns().get(slot).is_some_and(|column| column.kind == event::Type::Ip);
+        if is_of_addresses && range.is_none() {
+            return Err(EngineError::NoAddress { kind: kind.to_owned(), value: value.to_owned() });
+        }
+        if range.is_some_and(AddressRange::is_of_this_machine) {
+            return Err(EngineError::OwnAddress(value.to_owned()));
+        }
+        let range = range.filter(|_| is_of_addresses).map(|range| range.to_string());
+        let (piece, shingle) = self.piece(plan, range.as_deref().unwrap_or(value))?;
+        let until = now + lasts.min(found.keep);
+        let observation = stats::Observation {
+            key: Key { space: pipeline.space, kind: found.kind, shingle },
+            time: now,
+            add: stats::Addition::Value(Some(until.0)),
+        };
+        self.ledger
+            .observe(&[ObserveRequest { observations: vec![observation], ..ObserveRequest::default() }])
+            .await?;
+        let told = piece.clone();
+        self.ban_list.put(vec![ban_list::NewBan {
+            pipeline: pipeline.name.clone(),
+            kind: kind.to_owned(),
+            label: label.to_owned(),
+            decision,
+            value: piece,
+            by: "API".to_owned(),
+            until,
+        }]);
+        Ok((until, told))
+    }
+
+    /// Takes the labels that enforcement points are told of off the keys of a value, as of a time: rules see them for events
+    /// that arrived before it alone. In a cluster, where what was said of a key cannot be taken back, rules see them until they
+    /// end. Answers how many.
+    ///
+    /// # Errors
+    /// The ledger's; then nothing was taken off.
+    pub async fn lift(&self, value: &str, now: Time) -> Result<usize, EngineError> {
+        let plan = self.plan();
+        let shingle = self.secret.shingle(value.as_bytes());
+        let mut observations = Vec::new();
+        for source in self.ban_list.labels_of(value) {
+            // What is gone from the configuration no rule can see.
+            let Some(pipeline) = plan.pipeline(Some(&source.pipeline)) else { continue };
+            let found = pipeline.labels.iter().find(|own| {
+                own.name == source.label
+                    && pipeline.kinds.get(own.of).is_some_and(|plan| plan.name == source.kind)
+            });
+            observations.extend(found.map(|label| stats::Observation {
+                key: Key { space: pipeline.space, kind: label.kind, shingle },
+                time: now,
+                add: stats::Addition::Lower(now.0),
+            }));
+        }
+        let requests: Vec<ObserveRequest> = observations
+            .chunks(ObserveRequest::OBSERVATIONS_MAX)
+            .map(|part| ObserveRequest { observations: part.to_vec(), ..ObserveRequest::default() })
+            .collect();
+        if self.ledger.embedded().is_some() {
+            self.ledger.observe(&requests).await?;
+        }
+        Ok(self.ban_list.lift(value))
+    }
+}

@@ -1,0 +1,100 @@
+//! Housekeeping, snapshots, and the end.
+
+use event::Time;
+use futures_util::future::join;
+use journal::Journal;
+use stats::LedgerCensus;
+
+use crate::condition::Impact;
+use crate::error::EngineError;
+use crate::{Engine, ban_list, directory};
+
+impl Engine {
+    /// Housekeeping: expired statistics and old segments go; nothing does where the time is not certain. To be called now
+    /// and then, on a thread that may block.
+    pub fn maintain(&self, now: Option<Time>) -> Result<(), EngineError> {
+        self.maintain_statistics(now.unwrap_or(Time(i64::MIN)))?;
+        match &self.journal {
+            Some(journal) if now.is_some() => Ok(journal.expire(now)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same after events that came with times of their own, as of the latest: they may all be older than the journal is
+    /// kept, and were logged to be looked at.
+    pub fn maintain_replayed(&self, latest: Time) -> Result<(), EngineError> {
+        self.maintain_statistics(latest)?;
+        self.journal.as_ref().map_or(Ok(()), |journal| Ok(journal.expire(None)?))
+    }
+
+    fn maintain_statistics(&self, horizon: Time) -> Result<(), EngineError> {
+        self.ban_list.maintain(horizon).map_err(EngineError::BanList)?;
+        let (keys, crowded_out) = self.ban_list.size();
+        let full = (keys >= ban_list::KEYS_MAX).then(|| {
+            format!(
+                "{keys} keys have labels that enforcement points are told of, which is the most there can be: \
+                 {crowded_out} that ended first had to make room; let labels end earlier"
+            )
+        });
+        self.health.set("labels-full", Impact::Degraded, full);
+        self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
+        Ok(self.ledger.maintain(horizon)?)
+    }
+
+    /// Makes a copy of the data directory in its `snapshots`, and answers the copy's name, which is made of the time.
+    /// Decisions go on meanwhile, but wait while files are linked. Files that will never change are hard links where
+    /// the file system can; they take up room once the original is tidied away. Blocks.
+    ///
+    /// # Errors
+    /// [`EngineError::SnapshotBusy`] while another is being made, [`EngineError::SnapshotEnded`] once nobody waits for it, and
+    /// what could not be read or written. Then nothing of the copy is left.
+    pub fn snapshot(&self, now: Time, is_over: stats::CancellationCheck<'_>) -> Result<String, EngineError> {
+        const SAME_SECOND_MAX: u32 = 100;
+        let directory = self.directory.as_ref().ok_or(EngineError::NoDirectory)?;
+        let journal = self.journal.as_ref().ok_or(EngineError::NoDirectory)?;
+        let Ok(_alone) = self.snapshot.try_lock() else { return Err(EngineError::SnapshotBusy) };
+        let parent = directory.snapshots_path();
+        let first = directory::snapshot::name(now);
+        let names = (2..SAME_SECOND_MAX).map(|number| format!("{first}-{number}"));
+        let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
+        let name = name.ok_or(EngineError::SnapshotBusy)?;
+        let ledger = self.ledger.embedded().ok_or(EngineError::NotHere)?;
+        let go_on = || if is_over() { Err(EngineError::SnapshotEnded) } else { Ok(()) };
+        directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
+        Ok(name)
+    }
+
+    /// Waits until all that was counted and logged by now is on disk, whatever the durability: for who forgets what it
+    /// has sent once it was answered.
+    pub async fn sync(&self) -> Result<(), EngineError> {
+        let journal = async {
+            match &self.journal {
+                Some(journal) => journal.synced().await,
+                None => Ok(()),
+            }
+        };
+        let (ledger, journal) = join(self.ledger.sync(), journal).await;
+        ledger?;
+        Ok(journal?)
+    }
+
+    /// Writes and syncs everything. Blocks.
+    pub fn close(&self) -> Result<(), EngineError> {
+        let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
+        self.ledger.close()?;
+        Ok(journal?)
+    }
+}
+
+/// Says so when the directory of keys comes near its bound, for people.
+fn directory_nearly_full(ledger: &LedgerCensus) -> Option<String> {
+    let LedgerCensus { directory_bytes, directory_max_bytes, keys, unplaced, .. } = *ledger;
+    let nearly = directory_max_bytes > 0 && directory_bytes >= directory_max_bytes / 5 * 4;
+    nearly.then(|| {
+        format!(
+            "the directory of {keys} keys takes {directory_bytes} bytes; from {directory_max_bytes} on new keys are only \
+             estimated, which has happened {unplaced} times: raise `memory` of [ledger], or have statistics that strangers \
+             can fill admit keys (`admit`)"
+        )
+    })
+}

@@ -1,0 +1,188 @@
+//! Opening: a data directory, or nothing but memory, → an [`Engine`].
+
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, RwLock};
+
+use event::Secret;
+use journal::{IdSource, Journal};
+use plan::Plan;
+use stats::EmbeddedLedger;
+use store::Recovery;
+
+use crate::ban_list::BanList;
+use crate::candidate::CandidateTallies;
+use crate::condition::{Impact, NodeConditions};
+use crate::directory::{Directory, Missing};
+use crate::error::EngineOpenError;
+use crate::metrics::EngineMetrics;
+use crate::pipeline::log;
+use crate::{Engine, LedgerHome, batch, directory, limit, reload, trainer, unknown_fields};
+
+impl Engine {
+    /// Opens a data directory: its ledger, which locks it, and its journal.
+    pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, EngineOpenError> {
+        let mut damage = None;
+        let engine = Engine::open_over(directory, plan, |plan| {
+            let (ledger, recovery) = open_ledger(directory, plan)?;
+            damage = ledger_damage(directory, &recovery);
+            Ok(LedgerHome::Embedded(ledger))
+        })?;
+        engine.health().set("ledger-damaged", Impact::Degraded, damage);
+        Ok(engine)
+    }
+
+    /// The same with a ledger that the caller opens, with the plan in force: what was posted to the data directory
+    /// stands over the one given here. The directory is locked by then.
+    pub fn open_over(
+        directory: &Directory,
+        plan: Plan,
+        ledger: impl FnOnce(&Plan) -> Result<LedgerHome, EngineOpenError>,
+    ) -> Result<Engine, EngineOpenError> {
+        let secret = directory.secret()?;
+        let mut aside = Vec::new();
+        let gone = directory::or_put_aside(directory.missing(), &mut aside)?;
+        let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
+        let lock = match &plan.node.cluster {
+            Some(_) => {
+                Some(store::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
+            }
+            None => None,
+        };
+        let ledger = ledger(&plan)?;
+        let journal = Journal::open(
+            &directory.journal_path(),
+            log::options(&plan.node),
+            plan.node.durability,
+            secret.fingerprint(),
+        )?;
+        let health = NodeConditions::default();
+        let losses = journal.losses();
+        if let Some((kept, bytes)) = &losses.torn {
+            tracing::warn!(bytes, kept = %kept.display(), "the journal's tail was torn by a crash and is put aside");
+        }
+        health.set("exposed-files", Impact::Degraded, directory.exposure());
+        let (journal_gone, gone): (Vec<Missing>, Vec<Missing>) =
+            gone.into_iter().partition(|missing| missing.file.starts_with("journal/"));
+        aside.extend(gone.iter().map(Missing::to_string));
+        // A list that is missing beside segments is told with these.
+        let all_gone = journal_gone.first().filter(|_| journal.census().segments == 0);
+        let losses = losses.sentence().or_else(|| all_gone.map(|missing| missing.to_string()));
+        health.set("journal-damaged", Impact::Degraded, losses);
+        for warning in plan.warnings.list() {
+            tracing::warn!("{warning}");
+        }
+        let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
+        for pipeline in &plan.pipelines {
+            log::describe(&journal, pipeline)?;
+        }
+        reload::keep_first(&plan, &config, &mut state, &shelf)?;
+        let posted = limit::read_exceptions(&directory.limits_path());
+        let posted = directory::or_put_aside(posted, &mut aside)?;
+        let aside = (!aside.is_empty()).then(|| aside.join("; "));
+        health.set("settings-damaged", Impact::Degraded, aside);
+        let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
+        let told = BanList::open(&directory.ban_list_path()).map_err(EngineOpenError::Device)?;
+        directory.note_contents()?;
+        Ok(Engine {
+            exceptions: RwLock::new(Arc::new(exceptions)),
+            watched: Mutex::new(plan.files.clone()),
+            plan: RwLock::new(Arc::new(plan)),
+            standing: RwLock::new(Arc::new(state)),
+            version_history: Some(shelf),
+            changing: Mutex::default(),
+            secret,
+            ledger,
+            _lock: lock,
+            journal: Some(journal),
+            directory: Some(directory.clone()),
+            snapshot: Mutex::default(),
+            trainer: trainer::Trainer::default(),
+            ids,
+            batches: batch::BufferPool::default(),
+            records: batch::BufferPool::default(),
+            ban_list: told,
+            candidates: CandidateTallies::default(),
+            latest: AtomicI64::new(i64::MIN),
+            unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
+            metrics: EngineMetrics::default(),
+            health,
+        })
+    }
+
+    /// An engine in memory, with a secret of its own and no journal: nothing of it is left when it is dropped.
+    pub fn ephemeral(plan: Plan) -> Result<Engine, EngineOpenError> {
+        let mut secret = [0; Secret::BYTES];
+        getrandom::fill(&mut secret).map_err(|error| EngineOpenError::Random(error.to_string()))?;
+        Engine::ephemeral_with(plan, Secret::new(secret))
+    }
+
+    /// Returns an engine as [`Engine::ephemeral`] does, with a secret that is known: what it estimates is the same each time.
+    ///
+    /// # Errors
+    /// As [`Engine::ephemeral`].
+    pub fn ephemeral_with(plan: Plan, secret: Secret) -> Result<Engine, EngineOpenError> {
+        let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+        let exceptions = limit::LimitExceptions::new(&plan, Vec::new(), &secret);
+        Ok(Engine {
+            exceptions: RwLock::new(Arc::new(exceptions)),
+            watched: Mutex::new(plan.files.clone()),
+            plan: RwLock::new(Arc::new(plan)),
+            standing: RwLock::default(),
+            version_history: None,
+            changing: Mutex::default(),
+            secret,
+            ledger: LedgerHome::Embedded(ledger),
+            _lock: None,
+            journal: None,
+            directory: None,
+            snapshot: Mutex::default(),
+            trainer: trainer::Trainer::default(),
+            ids: IdSource::default(),
+            batches: batch::BufferPool::default(),
+            records: batch::BufferPool::default(),
+            ban_list: BanList::default(),
+            candidates: CandidateTallies::default(),
+            latest: AtomicI64::new(i64::MIN),
+            unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
+            metrics: EngineMetrics::default(),
+            health: NodeConditions::default(),
+        })
+    }
+}
+
+fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
+    let path = directory.ledger_path();
+    let (ledger, recovery) = directory.open_ledger(Some(plan))?;
+    if recovery.truncated_bytes > 0 {
+        let (bytes, path) = (recovery.truncated_bytes, path.display());
+        tracing::warn!(bytes, %path, "the ledger's tail was torn by a crash and is cut off");
+    }
+    for damage in &recovery.losses.ranges {
+        let path = path.join(&damage.segment);
+        tracing::error!(path = %path.display(), from = damage.from, to = damage.to, "damaged bytes are skipped");
+    }
+    for segment in &recovery.losses.missing {
+        tracing::error!(path = %path.join(segment).display(), "a segment is missing");
+    }
+    Ok((ledger, recovery))
+}
+
+/// What of the ledger could not be read when it was opened, for people.
+fn ledger_damage(directory: &Directory, recovery: &Recovery) -> Option<String> {
+    let Recovery { losses, .. } = recovery;
+    if losses.is_empty() {
+        return None;
+    }
+    let mut files: Vec<&str> = losses.ranges.iter().map(|damage| damage.segment.as_str()).collect();
+    files.extend(losses.missing.iter().map(String::as_str));
+    files.dedup();
+    Some(format!(
+        "{}: {} bytes cannot be read, with at least {} records, and {} segments are missing ({}); all else is served. \
+         `tollhouse verify` says more, and a snapshot can be restored",
+        directory.ledger_path().display(),
+        losses.bytes,
+        losses.records,
+        losses.missing.len(),
+        files.join(", ")
+    ))
+}

@@ -1,0 +1,96 @@
+//! Stage 2, content features: the raw message, or the request, is read. Pure and bounded; see the `content` crate.
+
+use std::sync::Arc;
+
+use content::budget::{Budget, Cancellation};
+use event::{Facts, Slot, Value};
+
+use super::fields::RowDraft;
+use plan::{ContentColumns, Pipeline};
+
+/// An event whose content was read and whose keys are not known yet. What is known of it from elsewhere, such as
+/// name service, can still become facts.
+#[derive(Debug)]
+pub struct UnkeyedEvent(pub(crate) RowDraft);
+
+impl UnkeyedEvent {
+    /// The facts so far.
+    pub fn facts(&self) -> &Facts {
+        &self.0.facts
+    }
+
+    /// The pipeline that it is read for.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.0.pipeline
+    }
+
+    /// Adds or replaces a fact. A value of another type than its column is ignored, and so is a slot that is not one
+    /// of the content's.
+    pub fn set(&mut self, slot: Slot, value: Value) {
+        let columns = &self.0.pipeline.columns;
+        let fits = usize::from(slot.0) < columns.count
+            && self.0.pipeline.schema.column(slot).kind == value.type_of();
+        if fits {
+            self.0.facts.set(slot, value);
+        }
+    }
+
+    /// Takes a fact away.
+    pub fn clear(&mut self, slot: Slot) {
+        if usize::from(slot.0) < self.0.pipeline.columns.count {
+            self.0.facts.clear(slot);
+        }
+    }
+
+    /// Fills who sealed the message, where `auth.arc` says that the chain is intact:
+    /// [`content::mail::authentication::arc_features`].
+    pub fn seal(&mut self, raw: &[u8]) {
+        let pipeline = &self.0.pipeline;
+        if let ContentColumns::Message { auth, .. } = &pipeline.columns.content {
+            content::mail::authentication::arc_features(raw, &pipeline.trust, auth, &mut self.0.facts);
+        }
+    }
+}
+
+/// Fills the columns of the input's features, and looks for phrases. A part of the budget is kept for the phrases, so that
+/// no message can pay to have its subject not looked at.
+pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
+    let prefixes = row.pipeline.prefixes;
+    let raw = row.raw.take();
+    let bytes = raw.as_ref().map_or_else(|| text_bytes(&row.facts), |raw| raw.len());
+    let budget = Budget::of_message(bytes, cancellation);
+    let for_phrases = budget.share(8);
+    match &row.pipeline.columns.content {
+        ContentColumns::Message { envelope, mail, auth } => {
+            content::mail::message::envelope_features(envelope, prefixes, &mut row.facts);
+            // What a message says is missing where there is none yet, and not as if it said nothing.
+            if let Some(raw) = &raw {
+                content::mail::message::features(raw, &budget, envelope, mail, &mut row.facts);
+                content::mail::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
+            }
+        }
+        ContentColumns::AccessLog { columns, patterns } => {
+            content::web::access_log::features(columns, prefixes, patterns, &mut row.facts)
+        }
+        ContentColumns::Json => {}
+    }
+    for phrases in &row.pipeline.phrases {
+        phrases.fill(&mut row.facts, row.time, &for_phrases);
+    }
+    if let ContentColumns::Message { mail, .. } = &row.pipeline.columns.content
+        && for_phrases.is_short()
+    {
+        row.facts.set(mail.cut_short, true);
+    }
+    row
+}
+
+/// The bytes of the texts that an event without a message brought.
+fn text_bytes(facts: &Facts) -> usize {
+    let length = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::List(items) => items.iter().map(|item| item.len()).sum(),
+        _ => 0,
+    };
+    facts.values().iter().flatten().map(length).sum()
+}

@@ -1,0 +1,63 @@
+//! Stage 1, fields: what the event says of itself becomes the first columns of the row, checked against the
+//! schema, and the event's time is fixed.
+
+use std::sync::Arc;
+
+use event::{Event, Facts, Slot, Time, Value};
+
+use plan::Pipeline;
+
+/// A row in the making.
+#[derive(Debug)]
+pub(crate) struct RowDraft {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) event_id: Option<String>,
+    pub(crate) time: Time,
+    pub(crate) arrival: Time,
+    /// The event claimed to come from too far in the future.
+    pub(crate) clamped: bool,
+    /// Fields that the schema does not know or whose values do not fit: as good as absent.
+    pub(crate) ignored: u32,
+    pub(crate) facts: Facts,
+    pub(crate) raw: Option<Arc<[u8]>>,
+}
+
+/// Fills the columns of the fields.
+pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> RowDraft {
+    let latest = arrival + pipeline.skew_max;
+    let claimed = event.time.unwrap_or(arrival);
+    let time = claimed.min(latest);
+    let mut facts = pipeline.schema.empty_row();
+    facts.set(pipeline.columns.event.time, time);
+    facts.set(pipeline.columns.event.arrival, arrival);
+    let mut ignored = 0;
+    for (name, value) in event.fields {
+        // Readings, and what models say, are columns too, and nobody's to bring.
+        let brought = |slot: &Slot| usize::from(slot.0) < pipeline.columns.count;
+        let Some(slot) = pipeline.schema.slot(&name).filter(brought) else {
+            ignored += 1;
+            continue;
+        };
+        match value.coerce(pipeline.schema.column(slot).kind) {
+            Some(value) => facts.set(slot, value),
+            None => ignored += 1,
+        }
+    }
+    for (field, network) in &pipeline.columns.networks {
+        if let Some(Value::Ip(ip)) = facts.get(*field) {
+            let text = content::network::network(*ip, pipeline.prefixes);
+            facts.set(*network, text);
+        }
+    }
+    let event_id = event.id.filter(|id| !id.is_empty() && id.len() <= Event::ID_BYTES_MAX);
+    RowDraft {
+        pipeline: Arc::clone(pipeline),
+        event_id,
+        time,
+        arrival,
+        clamped: claimed > latest,
+        ignored,
+        facts,
+        raw: event.raw,
+    }
+}

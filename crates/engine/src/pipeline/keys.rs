@@ -1,0 +1,263 @@
+//! Stage 3, keys: the facts that are counted are cut into pieces and hashed with the secret.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use event::{Facts, Key, Kind, Secret, Shingle, Time};
+use smallvec::SmallVec;
+
+use super::classifiers::TokenKeys;
+use super::fields::RowDraft;
+use plan::{KindPlan, ONCE, Pipeline};
+
+/// Most pairs of one event, over all distinct counts.
+const PAIRS_MAX: usize = 1024;
+/// Most labels of keys that are looked up for one event.
+const MARKS_MAX: usize = 256;
+/// Most keys of one event. An event that would have more is counted by its first ones.
+pub const KEYS_MAX: usize =
+    stats::ObserveRequest::OBSERVATIONS_MAX - PAIRS_MAX - MARKS_MAX - crate::limit::OBSERVATIONS_MAX;
+
+/// An event whose facts and keys are known: all that can be done without statistics.
+#[derive(Debug)]
+pub struct PreparedEvent {
+    pub(crate) row: RowDraft,
+    /// The keys of all kinds that have a statistic, kind by kind.
+    pub(crate) keys: Vec<Key>,
+    /// The keys of the others: they only own distinct values and labels.
+    uncounted: Vec<Key>,
+    /// For each kind its part of `keys`, or of the others'.
+    by_kind: KeyRanges,
+    /// Owner and pair, distinct count by distinct count and owner by owner.
+    pub(crate) pairs: Vec<DistinctPair>,
+    /// For each distinct count its part of `pairs`.
+    by_distinct: KeyRanges,
+    /// Keys of marks, label by label of those that anything asks for.
+    pub(crate) marks: Vec<Key>,
+    /// For each label its part of `marks`.
+    by_label: KeyRanges,
+    /// The tokens for each classifier.
+    pub(crate) tokens: Vec<Option<TokenKeys>>,
+    /// The mark by which the event is counted once.
+    pub(crate) once: Option<Key>,
+}
+
+/// Parts of a list of keys. Those of a few kinds lie beside the rest: events have many.
+#[derive(Debug, Default)]
+struct KeyRanges(SmallVec<[Range<u16>; 12]>);
+
+const _: () = assert!(
+    stats::ObserveRequest::OBSERVATIONS_MAX <= u16::MAX as usize,
+    "all keys of an event are counted in 16 bits"
+);
+
+impl KeyRanges {
+    /// For so many.
+    fn with_capacity(count: usize) -> KeyRanges {
+        KeyRanges(SmallVec::with_capacity(count))
+    }
+
+    fn push(&mut self, part: Range<usize>) {
+        self.0.push(part.start as u16..part.end as u16);
+    }
+
+    /// A part; an empty one if there are not so many.
+    #[inline]
+    fn get(&self, at: usize) -> Range<usize> {
+        self.0.get(at).map_or(0..0, |part| usize::from(part.start)..usize::from(part.end))
+    }
+}
+
+/// A value of a distinct count, under its owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DistinctPair {
+    pub(crate) owner: Key,
+    pub(crate) pair: Shingle,
+}
+
+impl PreparedEvent {
+    /// The facts so far.
+    pub fn facts(&self) -> &Facts {
+        &self.row.facts
+    }
+
+    /// The pipeline it is prepared for.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.row.pipeline
+    }
+
+    /// Where in `keys` the keys of a kind are that has a statistic; of another there are none.
+    pub(crate) fn counted(&self, kind: usize) -> Range<usize> {
+        let is_counted = self.row.pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
+        if is_counted { self.by_kind.get(kind) } else { 0..0 }
+    }
+
+    /// Where in `pairs` those of a distinct count are.
+    pub(crate) fn of_distinct(&self, distinct: usize) -> Range<usize> {
+        self.by_distinct.get(distinct)
+    }
+
+    /// Where in `marks` those of a label are.
+    pub(crate) fn of_label(&self, label: usize) -> Range<usize> {
+        self.by_label.get(label)
+    }
+
+    /// The keys of a kind.
+    pub(crate) fn of_kind(&self, kind: usize) -> &[Key] {
+        of_kind(&self.row.pipeline, &self.keys, &self.uncounted, &self.by_kind, kind)
+    }
+
+    /// When it happened.
+    pub fn time(&self) -> Time {
+        self.row.time
+    }
+}
+
+fn of_kind<'a>(
+    pipeline: &Pipeline,
+    keys: &'a [Key],
+    uncounted: &'a [Key],
+    by_kind: &KeyRanges,
+    kind: usize,
+) -> &'a [Key] {
+    let is_counted = pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
+    let all = if is_counted { keys } else { uncounted };
+    all.get(by_kind.get(kind)).unwrap_or_default()
+}
+
+impl PreparedEvent {
+    /// The same of an event each of whose kinds has at most one key: what `key`, `pair` and `label` give for the number
+    /// of a kind, a distinct count and a label.
+    pub(crate) fn of_columns(
+        row: RowDraft,
+        key: impl Fn(usize) -> Option<Key>,
+        pair: impl Fn(usize) -> Option<DistinctPair>,
+        label: impl Fn(usize) -> Option<Key>,
+        once: Option<Key>,
+    ) -> PreparedEvent {
+        let pipeline = &row.pipeline;
+        let (mut keys, mut uncounted) = (Vec::with_capacity(pipeline.kinds.len()), Vec::new());
+        let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
+        for (index, plan) in pipeline.kinds.iter().enumerate() {
+            let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
+            let start = keys.len();
+            keys.extend(key(index));
+            by_kind.push(start..keys.len());
+        }
+        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, KeyRanges) {
+            let (mut all, mut parts) = (Vec::with_capacity(count), KeyRanges::with_capacity(count));
+            for index in 0..count {
+                let start = all.len();
+                all.extend(of(index));
+                parts.push(start..all.len());
+            }
+            (all, parts)
+        }
+        let (pairs, by_distinct) = each(pipeline.distincts.len(), pair);
+        let is_read = |index: usize| pipeline.labels.get(index).is_some_and(|plan| plan.is_read);
+        let (marks, by_label) = each(pipeline.labels.len(), |index| label(index).filter(|_| is_read(index)));
+        PreparedEvent {
+            keys,
+            uncounted,
+            by_kind,
+            pairs,
+            by_distinct,
+            marks,
+            by_label,
+            tokens: Vec::new(),
+            once,
+            row,
+        }
+    }
+}
+
+/// Cuts and hashes.
+pub(crate) fn derive(row: RowDraft, secret: &Secret) -> PreparedEvent {
+    derive_with(row, secret, |_| None)
+}
+
+/// The same, but of the kinds for which `logged` has an answer the keys are those.
+pub(crate) fn derive_with(
+    row: RowDraft,
+    secret: &Secret,
+    logged: impl Fn(usize) -> Option<Vec<Shingle>>,
+) -> PreparedEvent {
+    let pipeline = &row.pipeline;
+    let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
+    let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
+    for (index, plan) in pipeline.kinds.iter().enumerate() {
+        let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
+        let start = keys.len();
+        let mut add = |shingle| {
+            if keys.len() < KEYS_MAX {
+                keys.push(Key { space: pipeline.space, kind: plan.kind, shingle });
+            }
+        };
+        match logged(index) {
+            Some(shingles) => shingles.into_iter().for_each(add),
+            None => pieces(pipeline, index, &row.facts, |piece| add(secret.shingle(piece.as_bytes()))),
+        }
+        by_kind.push(start..keys.len());
+    }
+    let mut pairs = Vec::new();
+    let mut by_distinct = KeyRanges::with_capacity(pipeline.distincts.len());
+    for distinct in &pipeline.distincts {
+        let start = pairs.len();
+        let mut values = Vec::new();
+        if let Some(value) = row.facts.get(distinct.of) {
+            content::piece::pieces(value, content::piece::Normalisation::Exact, &mut |piece| {
+                values.push(secret.shingle(piece.as_bytes()));
+            });
+        }
+        for owner in of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per) {
+            for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
+                let pair = secret.pair(owner.shingle, *value);
+                pairs.push(DistinctPair { owner: Key { kind: distinct.kind, ..*owner }, pair });
+            }
+        }
+        by_distinct.push(start..pairs.len());
+    }
+    let mut marks = Vec::new();
+    let mut by_label = KeyRanges::with_capacity(pipeline.labels.len());
+    for label in &pipeline.labels {
+        let start = marks.len();
+        let owners = of_kind(pipeline, &keys, &uncounted, &by_kind, label.of);
+        let room = if label.is_read { MARKS_MAX - start } else { 0 };
+        marks.extend(owners.iter().take(room).map(|owner| Key { kind: label.kind, ..*owner }));
+        by_label.push(start..marks.len());
+    }
+    let owners = |kind: usize| of_kind(pipeline, &keys, &uncounted, &by_kind, kind);
+    let tokens = TokenKeys::derive(pipeline, &row.facts, secret, owners);
+    let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
+    PreparedEvent { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
+}
+
+/// The pieces of one kind in a row, normalised as they are hashed.
+pub(crate) fn pieces(pipeline: &Pipeline, kind: usize, facts: &Facts, mut each: impl FnMut(&str)) {
+    let Some(plan) = pipeline.kinds.get(kind) else { return };
+    if plan.when.as_ref().is_some_and(|when| !when.fires(facts)) {
+        return;
+    }
+    if let Some(value) = facts.get(plan.slot) {
+        content::piece::pieces(value, plan.normalise, &mut |piece| each(piece));
+    }
+}
+
+/// The key of a mark by which something is counted once. What it names and whose it is are hashed, too, so that an
+/// event's id never marks feedback.
+pub(crate) fn once(pipeline: &Pipeline, secret: &Secret, what: &str, id: &str) -> Key {
+    let name = format!("{what}\0{}\0{id}", pipeline.name);
+    Key { space: pipeline.space, kind: ONCE, shingle: secret.shingle(name.as_bytes()) }
+}
+
+/// The piece, for people, of every key in a row whose fact was journalled.
+pub(crate) fn labels(
+    pipeline: &Pipeline,
+    secret: &Secret,
+    facts: &Facts,
+    mut each: impl FnMut(Kind, Shingle, &str),
+) {
+    for (index, plan) in pipeline.kinds.iter().enumerate() {
+        pieces(pipeline, index, facts, |piece| each(plan.kind, secret.shingle(piece.as_bytes()), piece));
+    }
+}

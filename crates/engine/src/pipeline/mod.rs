@@ -1,0 +1,339 @@
+//! The pipeline: event → decision. The numbered stages of the flow are one module each. `judge`, the fifth, is a crate of its
+//! own, and what models say comes before it; the seventh is the journal.
+//!
+//! [`Engine::decide`] reads like the picture of the flow.
+
+pub(crate) mod classifiers;
+pub(crate) mod features;
+pub(crate) mod fields;
+pub(crate) mod keys;
+pub(crate) mod log;
+pub(crate) mod observe;
+pub(crate) mod ranges;
+pub(crate) mod score;
+pub(crate) mod settle;
+mod tally;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use content::budget::Cancellation;
+use event::{Event, Time};
+use futures_util::future::join;
+use journal::{PendingDecision, RecordId};
+use judge::{Action, Evaluation, Reason, Verdict};
+use plan::{FailureMode, Pipeline};
+use stats::{LedgerError, ObserveRequest};
+
+use crate::error::EngineError;
+use crate::explanation::Explanation;
+use crate::metrics::{DisagreementLabel, label};
+use crate::{Engine, ban_list, limit, trainer};
+use features::UnkeyedEvent;
+use keys::PreparedEvent;
+use observe::{ObserveMode, ObservedBatch, ObservedEvent};
+
+/// The rule that speaks when statistics cannot be had and the pipeline fails closed.
+pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
+
+/// The name of the reason that stands for a journal that cannot be written, in pipelines that fail closed.
+pub const JOURNAL_UNAVAILABLE: &str = "JOURNAL_UNAVAILABLE";
+
+/// The name of the reason that stands for an event that found no place, or was not read or decided in time, in pipelines
+/// that fail closed.
+pub const UNDECIDED: &str = "UNDECIDED";
+
+/// What was decided about an event.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Its name, for feedback and `explain`.
+    pub id: RecordId,
+    /// The caller's name for the event.
+    pub event_id: Option<String>,
+    /// The pipeline that decided.
+    pub pipeline: Arc<Pipeline>,
+    /// When the event happened.
+    pub time: Time,
+    /// An event of this id had been counted before.
+    pub duplicate: bool,
+    /// Statistics could not be had: the event was judged without them, and not counted.
+    pub uncounted: bool,
+    /// The journal could not be written: nobody can ask for it later.
+    pub unlogged: bool,
+    /// Score, action and reasons.
+    pub verdict: Verdict,
+}
+
+impl Engine {
+    /// Stages 1 to 3: all that needs no statistics, and most of the work. Pure, so it can be done on any thread
+    /// and ahead of time.
+    ///
+    /// ```text
+    /// event ─► 1 fields ─► 2 content features ─► 3 keys
+    /// ```
+    ///
+    /// Who has something to add to the facts of the content, or wants to end the reading before it is done, calls
+    /// [`Engine::read`] and [`Engine::key`] instead.
+    pub fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> PreparedEvent {
+        self.key(self.read(pipeline, event, arrival, &Cancellation::default()))
+    }
+
+    /// Stages 1 and 2: the facts that the event and its content show. Pure.
+    ///
+    /// Costs what a message of its size may cost ([`content::budget`]) and ends within milliseconds once it is
+    /// cancelled: the facts are then those of what was read, and `mail.cut_short` says so.
+    pub fn read(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        event: Event,
+        arrival: Time,
+        cancellation: &Cancellation,
+    ) -> UnkeyedEvent {
+        UnkeyedEvent(features::fill(fields::fill(pipeline, event, arrival), cancellation))
+    }
+
+    /// Stage 3: the keys of these facts. Pure.
+    pub fn key(&self, read: UnkeyedEvent) -> PreparedEvent {
+        let arrival = read.0.arrival;
+        let prepared = keys::derive(read.0, &self.secret);
+        self.latest.fetch_max(arrival.0, Ordering::Relaxed);
+        self.count_prepared(&prepared);
+        prepared
+    }
+
+    /// Stages 4 to 7: counts the events as one batch, has models score them, judges each, and logs what was decided.
+    ///
+    /// ```text
+    /// ─► 4 observe ─► 5 models, then rules ─► 6 settle ─► 7 journal
+    /// ```
+    ///
+    /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
+    /// those before it, but what hangs on verdicts is added after the whole batch is judged.
+    pub async fn decide(&self, prepared: Vec<PreparedEvent>) -> Result<Vec<Decision>, EngineError> {
+        let mut observed = self.observe_all(prepared).await;
+        score::score(&mut observed);
+        Ok(self.conclude(observed).await)
+    }
+
+    /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
+    pub(crate) async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
+        if let Some(error) = failure {
+            tracing::error!(%error, "statistics cannot be had");
+        }
+        ranges::fill(&self.ban_list, observed.prepared_mut());
+        observed
+    }
+
+    /// Stages 5 to 7 of events that models have scored.
+    pub(crate) async fn conclude(&self, observed: ObservedBatch) -> Vec<Decision> {
+        let mut due = PendingEffects::default();
+        let verdicts = self.judge_all(&observed, &mut due);
+        // Neither waits for the other's disk: both go by what was observed and judged.
+        let ((), decisions) = join(self.carry_out(due), self.log(observed, verdicts)).await;
+        decisions
+    }
+
+    /// Stage 5. What verdicts ask for is put behind what is due.
+    pub(crate) fn judge_all(&self, observed: &ObservedBatch, due: &mut PendingEffects) -> Vec<Verdict> {
+        let mut outcome = Evaluation::default();
+        let verdicts: Vec<Verdict> =
+            observed.events().map(|observed| self.judge(&observed, &mut outcome)).collect();
+        self.count_verdicts(observed, &verdicts);
+        due.adds.extend(settle::requests(observed, &verdicts));
+        due.bans.extend(settle::new_bans(observed, &verdicts));
+        due.training_examples.extend(self.auto_training_examples(observed, &verdicts));
+        verdicts
+    }
+
+    /// Stage 5 for one row, with the pipeline's word for lost statistics. The memory of `outcome` is used again.
+    pub(crate) fn judge(&self, observed: &ObservedEvent<'_>, outcome: &mut Evaluation) -> Verdict {
+        let pipeline = &observed.prepared.row.pipeline;
+        let row = &observed.prepared.row.facts;
+        pipeline.rules.evaluate(row, outcome);
+        let mut verdict = pipeline.rules.verdict(outcome);
+        pipeline.rules.explain(&mut verdict, row);
+        if observed.failed {
+            fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics cannot be had");
+        }
+        verdict
+    }
+
+    /// Stage 6.
+    pub(crate) async fn carry_out(&self, due: PendingEffects) {
+        let PendingEffects { adds, bans: told, training_examples: lessons } = due;
+        self.ban_list.put(told);
+        if let Err(error) = settle::settle(&*self.ledger, &adds).await {
+            tracing::error!(%error, "verdicts cannot be counted");
+            self.metrics.settle_failures.inc_by(adds.len() as u64);
+        }
+        self.learn_examples(&lessons).await;
+    }
+
+    /// Stage 7. What cannot be logged is answered as the pipeline says.
+    pub(crate) async fn log(&self, mut observed: ObservedBatch, verdicts: Vec<Verdict>) -> Vec<Decision> {
+        let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
+            let row = &observed.prepared.row;
+            let decision = Decision {
+                id: self.ids.next(row.arrival),
+                event_id: row.event_id.clone(),
+                pipeline: Arc::clone(&row.pipeline),
+                time: row.time,
+                duplicate: observed.duplicate,
+                uncounted: observed.failed,
+                unlogged: false,
+                verdict,
+            };
+            self.compare(&observed, &decision);
+            decision
+        });
+        let mut decisions: Vec<Decision> = decided.collect();
+        let Some(journal) = &self.journal else { return decisions };
+        let mut records = self.records.take();
+        for prepared in observed.prepared_mut() {
+            let row = &mut prepared.row;
+            row.pipeline.schema.transient().iter().for_each(|slot| _ = row.facts.clear(*slot));
+        }
+        for (observed, decision) in observed.events().zip(&decisions) {
+            let row = &observed.prepared.row;
+            let decided = PendingDecision {
+                id: decision.id,
+                pipeline: &row.pipeline.name,
+                version: &row.pipeline.version,
+                event_id: decision.event_id.as_deref(),
+                time: decision.time,
+                arrival: row.arrival,
+                duplicate: decision.duplicate,
+                facts: &row.facts,
+                verdict: &decision.verdict,
+            };
+            records.push_decision(&decided, observed.known());
+            records.expect(decisions.len());
+        }
+        match journal.append_all(&records).await {
+            Ok(()) => _ = self.metrics.journal_records.inc_by(records.count() as u64),
+            Err(error) => {
+                tracing::error!(%error, "decisions cannot be logged");
+                self.metrics.journal_failures.inc_by(records.count() as u64);
+                for decision in &mut decisions {
+                    decision.unlogged = true;
+                    let pipeline = &decision.pipeline;
+                    fail(
+                        pipeline,
+                        &mut decision.verdict,
+                        JOURNAL_UNAVAILABLE,
+                        "the journal cannot be written",
+                    );
+                }
+            }
+        }
+        records.clear();
+        self.records.give(records);
+        decisions
+    }
+
+    /// Has a candidate judge the same row. It changes nothing.
+    pub(crate) fn compare(&self, observed: &ObservedEvent<'_>, decision: &Decision) {
+        let pipeline = &decision.pipeline;
+        // Without statistics both would judge blindly.
+        let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
+        self.metrics.candidate_events.get_or_create(&label(pipeline)).inc();
+        let tally = self.candidates.of(candidate);
+        if let Some(action) = tally.compare(candidate, decision, &observed.prepared.row.facts) {
+            let label = DisagreementLabel {
+                pipeline: pipeline.name.clone(),
+                enforced: decision.verdict.action.to_string(),
+                candidate: action.to_string(),
+            };
+            self.metrics.candidate_disagreements.get_or_create(&label).inc();
+        }
+    }
+
+    /// Returns what `on_error` of a pipeline says of an event that was not read or not decided: nothing is counted or logged.
+    pub fn undecided(&self, pipeline: &Arc<Pipeline>, arrival: Time, why: &str) -> Decision {
+        let mut verdict = Verdict {
+            score: 0.0,
+            action: Action::Accept,
+            reasons: Vec::new(),
+            shadow: Vec::new(),
+            next: None,
+            effects: Vec::new(),
+        };
+        fail(pipeline, &mut verdict, UNDECIDED, why);
+        Decision {
+            id: self.ids.next(arrival),
+            event_id: None,
+            pipeline: Arc::clone(pipeline),
+            time: arrival,
+            duplicate: false,
+            uncounted: true,
+            unlogged: true,
+            verdict,
+        }
+    }
+
+    /// What would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
+    ///
+    /// # Errors
+    /// If statistics cannot be had, whatever the pipeline's `on_error` says.
+    pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, EngineError> {
+        let pipeline = Arc::clone(&prepared.row.pipeline);
+        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
+        score::score(&mut observed);
+        let row = &observed.event(0).prepared.row.facts;
+        let mut verdict = judge::judge(&pipeline.rules, row);
+        pipeline.rules.explain(&mut verdict, row);
+        Ok(verdict)
+    }
+
+    /// Counts an event without judging it, and gives its keys' readings from before it.
+    pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+        let observed = self.observe_one(prepared, ObserveMode::Seen).await?;
+        Ok(Explanation::of_observed(&observed.event(0), &self.secret))
+    }
+
+    /// What is known of an event's keys; counts nothing and creates nothing.
+    pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+        let observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
+        Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
+    }
+
+    pub(crate) async fn observe_one(
+        &self,
+        prepared: PreparedEvent,
+        what: ObserveMode,
+    ) -> Result<ObservedBatch, LedgerError> {
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        // Of what is only counted rules are not asked, so what they would take from limits is not taken.
+        let limits = (what == ObserveMode::Nothing).then_some(&limits);
+        let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
+        ranges::fill(&self.ban_list, observed.prepared_mut());
+        Ok(observed)
+    }
+}
+
+/// What verdicts ask for, to be done once all events of a batch are judged.
+#[derive(Default)]
+pub(crate) struct PendingEffects {
+    adds: Vec<ObserveRequest>,
+    bans: Vec<ban_list::NewBan>,
+    training_examples: Vec<trainer::AutoTrainingExample>,
+}
+
+/// The pipeline's word for an event of which something failed.
+fn fail(pipeline: &Pipeline, verdict: &mut Verdict, rule: &str, what: &str) {
+    if pipeline.on_error == FailureMode::Open {
+        return;
+    }
+    verdict.action = pipeline.on_error.action(verdict.action);
+    verdict.next = None;
+    verdict.reasons.push(Reason {
+        rule: rule.to_owned(),
+        score: 0.0,
+        detail: format!("{what} and the pipeline fails closed"),
+        values: Vec::new(),
+    });
+}

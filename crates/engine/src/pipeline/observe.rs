@@ -1,0 +1,400 @@
+//! Stage 4, observe: every key's statistics are read and the event is added to them, in one batch and one step.
+//! The readings, from before the event, become the last columns of the row.
+
+use event::{Facts, Key, Shingle, Slot, Span, Time, Value};
+use judge::LimitValue;
+use stats::{
+    Addition, AggregateColumn, DedupeMark, Ledger, LedgerError, Observation, ObserveOutcomes, ObserveRequest,
+    Origin, Quality, ReadingView, Readings,
+};
+
+use super::classifiers::{self, ClassifierReading};
+use super::keys::{DistinctPair, PreparedEvent};
+use crate::limit::{LimitContext, RuleTakes};
+use plan::{KindPlan, ReadingColumn, ReadingSource};
+
+/// Events that have been counted, with what was known of their keys before. They can be settled once, by value.
+#[derive(Debug)]
+pub(crate) struct ObservedBatch {
+    prepared: Vec<PreparedEvent>,
+    /// For each event the readings of its keys, then of its pairs, then of its marks, then of limits.
+    outcomes: ObserveOutcomes,
+    /// The ledger could not be had: every reading is missing.
+    failed: bool,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ObservedEvent<'a> {
+    pub(crate) prepared: &'a PreparedEvent,
+    readings: Readings<'a>,
+    /// An event of this id had been counted before; this one added nothing.
+    pub(crate) duplicate: bool,
+    /// The ledger could not be had.
+    pub(crate) failed: bool,
+}
+
+impl ObservedBatch {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.prepared.len()
+    }
+
+    /// One of them, by its number.
+    pub(crate) fn event(&self, at: usize) -> ObservedEvent<'_> {
+        let (readings, duplicate) = (self.outcomes.readings(at), self.outcomes.duplicate(at));
+        ObservedEvent { prepared: &self.prepared[at], readings, duplicate, failed: self.failed }
+    }
+
+    /// All of them, in order.
+    pub(crate) fn events(&self) -> impl ExactSizeIterator<Item = ObservedEvent<'_>> {
+        (0..self.len()).map(|at| self.event(at))
+    }
+
+    /// The same without their readings, to be changed.
+    pub(crate) fn prepared_mut(&mut self) -> &mut [PreparedEvent] {
+        &mut self.prepared
+    }
+
+    /// Takes each event as one that was counted before.
+    #[cfg(test)]
+    pub(crate) fn set_duplicates(&mut self) {
+        (0..self.len()).for_each(|at| self.outcomes.set_duplicate(at));
+    }
+}
+
+impl<'a> ObservedEvent<'a> {
+    /// The readings of a kind's keys.
+    pub(crate) fn of_kind(&self, kind: usize) -> Readings<'a> {
+        self.readings.part(self.prepared.counted(kind))
+    }
+
+    /// The pairs of a distinct count with their readings.
+    pub(crate) fn of_distinct(
+        &self,
+        distinct: usize,
+    ) -> impl Iterator<Item = (&'a DistinctPair, ReadingView<'a>)> {
+        let range = self.prepared.of_distinct(distinct);
+        let (_, readings) = self.readings.split_at(self.prepared.keys.len());
+        let pairs = self.prepared.pairs.get(range.clone()).unwrap_or_default();
+        pairs.iter().zip(readings.part(range).iter())
+    }
+
+    /// The readings of a label's marks.
+    pub(crate) fn of_label(&self, label: usize) -> Readings<'a> {
+        let (_, readings) = self.readings.split_at(self.prepared.keys.len() + self.prepared.pairs.len());
+        readings.part(self.prepared.of_label(label))
+    }
+
+    /// See [`known`].
+    pub(crate) fn known(&self) -> impl Iterator<Item = (&'a Key, ReadingView<'a>)> + use<'a> {
+        known(&self.prepared.keys, &self.prepared.pairs, self.readings)
+    }
+}
+
+/// Every key of an event, and every owner of distinct values once, with what was known of it before the event.
+fn known<'a>(
+    keys: &'a [Key],
+    pairs: &'a [DistinctPair],
+    readings: Readings<'a>,
+) -> impl Iterator<Item = (&'a Key, ReadingView<'a>)> + use<'a> {
+    let (of_keys, of_pairs) = readings.split_at(keys.len());
+    keys.iter().zip(of_keys.iter()).chain(owners(pairs, of_pairs))
+}
+
+/// The owners of a run of pairs, each with the reading of its first pair: those of the others already include what
+/// the event itself has added.
+fn owners<'a>(
+    pairs: &'a [DistinctPair],
+    readings: Readings<'a>,
+) -> impl Iterator<Item = (&'a Key, ReadingView<'a>)> + use<'a> {
+    let mut last = None;
+    let pairs = pairs.iter().zip(readings.iter());
+    pairs.filter_map(move |(pair, reading)| {
+        (last.replace(pair.owner) != Some(pair.owner)).then_some((&pair.owner, reading))
+    })
+}
+
+/// Reads and adds. An error of the ledger is not the caller's end: readings are then missing and say so.
+pub(crate) async fn observe(
+    ledger: &dyn Ledger,
+    prepared: Vec<PreparedEvent>,
+    limits: Option<&LimitContext<'_>>,
+) -> (ObservedBatch, Option<LedgerError>) {
+    let asked: Vec<RuleTakes<'_>> = prepared.iter().map(|event| asked(event, limits)).collect();
+    let requests =
+        prepared.iter().zip(&asked).map(|(event, asked)| request(event, asked, ObserveMode::Seen)).collect();
+    ask(ledger, prepared, requests, &asked, ObserveMode::Seen).await
+}
+
+/// What an event takes from limits.
+fn asked<'a>(event: &PreparedEvent, limits: Option<&LimitContext<'a>>) -> RuleTakes<'a> {
+    let Some(limits) = limits.filter(|_| !event.row.pipeline.limits.is_empty()) else {
+        return RuleTakes::default();
+    };
+    limits.asked(&event.row.pipeline, &event.row.facts, event.row.arrival)
+}
+
+/// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say, and what
+/// readings do, is filled in.
+async fn ask(
+    ledger: &dyn Ledger,
+    mut prepared: Vec<PreparedEvent>,
+    mut requests: Vec<ObserveRequest>,
+    asked: &[RuleTakes<'_>],
+    what: ObserveMode,
+) -> (ObservedBatch, Option<LedgerError>) {
+    let mut at = requests.len();
+    for event in &prepared {
+        requests.extend(event.tokens.iter().flatten().map(|tokens| tokens.look(event.row.time)));
+    }
+    let (outcomes, error) = match ledger.observe(&requests).await {
+        Ok(outcomes) => (outcomes, None),
+        Err(error) => {
+            let own = |event: &PreparedEvent| event.keys.len() + event.pairs.len() + event.marks.len();
+            (ObserveOutcomes::missing(prepared.iter().map(own)), Some(error))
+        }
+    };
+    for (number, (event, asked)) in prepared.iter_mut().zip(asked).enumerate() {
+        let PreparedEvent { tokens, row, .. } = event;
+        for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
+            let Some(tokens) = tokens else { continue };
+            if let Some(known) = ClassifierReading::of(tokens, outcomes.readings(at).iter()) {
+                classifiers::fill(plan, tokens, &known, &mut row.facts);
+            }
+            at += 1;
+        }
+        let mut facts = std::mem::take(&mut event.row.facts);
+        fill(&mut facts, event, asked, what == ObserveMode::Seen, outcomes.readings(number));
+        event.row.facts = facts;
+    }
+    (ObservedBatch { prepared, outcomes, failed: error.is_some() }, error)
+}
+
+/// Reads one event's keys and adds what is said, or fails.
+pub(crate) async fn observe_one(
+    ledger: &dyn Ledger,
+    prepared: PreparedEvent,
+    limits: Option<&LimitContext<'_>>,
+    what: ObserveMode,
+) -> Result<ObservedBatch, LedgerError> {
+    let asked = [asked(&prepared, limits)];
+    let requests = vec![request(&prepared, &asked[0], what)];
+    match ask(ledger, vec![prepared], requests, &asked, what).await {
+        (observed, None) => Ok(observed),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// What an event adds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ObserveMode {
+    /// Itself.
+    Seen,
+    /// Nothing.
+    Nothing,
+}
+
+/// The ledger's request for an event's keys.
+pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: ObserveMode) -> ObserveRequest {
+    let time = prepared.row.time;
+    let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
+    for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
+        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default().iter();
+        match what {
+            ObserveMode::Seen if !plan.aggregate.is_empty() => {
+                let value = value(plan, prepared);
+                observations.extend(keys.map(|key| Observation {
+                    key: *key,
+                    time,
+                    add: Addition::Value(value),
+                }));
+            }
+            // A look adds nothing either way: it says for which counters a sketch is asked.
+            ObserveMode::Seen | ObserveMode::Nothing => {
+                let add = counters(plan.observe.iter().copied());
+                observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
+            }
+        }
+    }
+    let pairs = |add: fn(Shingle) -> Addition| {
+        prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
+    };
+    let marks = || prepared.marks.iter().map(|key| Observation { key: *key, time, add: Addition::Nothing });
+    let adds = matches!(what, ObserveMode::Seen);
+    let once = match what {
+        ObserveMode::Seen => {
+            observations.extend(pairs(|pair| Addition::Distinct { pair }));
+            observations.extend(marks());
+            prepared.once.map(|key| DedupeMark { key, time })
+        }
+        ObserveMode::Nothing => {
+            observations.extend(pairs(|_| Addition::Nothing));
+            observations.extend(marks());
+            None
+        }
+    };
+    observations.extend(asked.observations(adds));
+    let origin = if adds { Origin::Event } else { Origin::Look };
+    ObserveRequest { once, origin, observations }
+}
+
+/// The event's value for a kind's track.
+pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
+    match prepared.row.facts.get(plan.value?)? {
+        Value::Integer(integer) => Some(*integer),
+        _ => None,
+    }
+}
+
+pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Addition {
+    let mut adds = adds.peekable();
+    if adds.peek().is_none() { Addition::Nothing } else { Addition::Counters(adds.collect()) }
+}
+
+/// Fills the columns of readings. A value goes straight from its reading into the row: one that is moved there as a whole,
+/// where its parts were just written, is waited for.
+fn fill(
+    facts: &mut Facts,
+    prepared: &PreparedEvent,
+    asked: &RuleTakes<'_>,
+    adds: bool,
+    readings: Readings<'_>,
+) {
+    let pipeline = &prepared.row.pipeline;
+    let (of_keys, rest) = readings.split_at(prepared.keys.len());
+    let (of_pairs, rest) = rest.split_at(prepared.pairs.len());
+    let (of_marks, of_limits) = rest.split_at(prepared.marks.len());
+    let told = asked.results(of_limits, adds, pipeline.limits.len());
+    let of_kind = |kind: usize| of_keys.part(prepared.counted(kind));
+    let time = prepared.row.time;
+    for ReadingColumn { slot, source } in &pipeline.readings {
+        match source {
+            ReadingSource::Count { kind, counter, window } => {
+                let window = pipeline.kinds.get(*kind).and_then(|plan| plan.window(*window));
+                put(facts, *slot, window.and_then(|window| largest(of_kind(*kind).iter(), window, *counter)));
+            }
+            ReadingSource::Ratio { kind, over, under, at_least } => {
+                let Some(plan) = pipeline.kinds.get(*kind) else { continue };
+                let shares = present(of_kind(*kind)).filter_map(|reading| {
+                    let (over, under) = (sum(plan, reading, over)?, sum(plan, reading, under)?);
+                    Some(if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 })
+                });
+                put(facts, *slot, shares.reduce(f64::max));
+            }
+            ReadingSource::FirstAge { kind } => {
+                let ages = present(of_kind(*kind))
+                    .map(|reading| reading.first().map_or(0, |first| (time - first).0.max(0)));
+                put(facts, *slot, ages.min());
+            }
+            ReadingSource::LastAge { kind } => {
+                let ages = present(of_kind(*kind))
+                    .filter_map(|reading| reading.last().map(|last| (time - last).0.max(0)));
+                put(facts, *slot, ages.min());
+            }
+            ReadingSource::Aggregate { kind, column } => {
+                let Some(kept) = pipeline.kinds.get(*kind).and_then(|plan| plan.aggregate.get(*column))
+                else {
+                    continue;
+                };
+                let of = of_kind(*kind);
+                if matches!(kept, AggregateColumn::Decayed { .. }) {
+                    let reals = present(of).map(|reading| f64::from_bits(reading.sum(0, *column)));
+                    put(facts, *slot, reals.reduce(f64::max));
+                } else {
+                    let integers = present(of).filter_map(|reading| integer(*kept, reading.sum(0, *column)));
+                    put(
+                        facts,
+                        *slot,
+                        if *kept == AggregateColumn::Min { integers.min() } else { integers.max() },
+                    );
+                }
+            }
+            ReadingSource::Distinct { distinct, window } => {
+                let plan = pipeline.distincts.get(*distinct);
+                let window = plan.and_then(|plan| plan.windows.iter().position(|other| other == window));
+                let range = prepared.of_distinct(*distinct);
+                let pairs = prepared.pairs.get(range.clone()).unwrap_or_default();
+                let readings = owners(pairs, of_pairs.part(range)).map(|(_, reading)| reading);
+                put(facts, *slot, window.and_then(|window| largest(readings, window, 0)));
+            }
+            ReadingSource::EstimatedDistinct { distinct } => {
+                put(facts, *slot, estimated(of_pairs.part(prepared.of_distinct(*distinct))));
+            }
+            ReadingSource::Estimated { kind } => {
+                put(facts, *slot, estimated(of_kind(*kind)));
+            }
+            ReadingSource::Marked { label } => {
+                put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), prepared.row.arrival));
+            }
+            ReadingSource::Limit { limit, value } => {
+                let Some((over, left)) = told.get(*limit).copied().flatten() else { continue };
+                match value {
+                    LimitValue::Over => put(facts, *slot, Some(over)),
+                    LimitValue::Remaining => put(facts, *slot, left.map(counted)),
+                }
+            }
+        }
+    }
+}
+
+/// Fills a column, if there is something to be filled in.
+#[inline(always)]
+pub(crate) fn put(facts: &mut Facts, slot: Slot, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        facts.set(slot, value);
+    }
+}
+
+/// The sum of some counters, each over its window; `None` if the kind does not have one of these.
+fn sum(plan: &KindPlan, reading: ReadingView<'_>, terms: &[(usize, Span)]) -> Option<u64> {
+    terms.iter().try_fold(0u64, |sum, (counter, window)| {
+        Some(sum.saturating_add(reading.sum(plan.window(*window)?, *counter)))
+    })
+}
+
+/// A count as facts have it.
+fn counted(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The word of a track's column as facts have it; `None` where there is none yet, and for times, which have facts of their own.
+fn integer(kept: AggregateColumn, word: u64) -> Option<i64> {
+    match kept.value(word) {
+        stats::AggregateValue::Count(count) => Some(counted(count)),
+        stats::AggregateValue::Integer(integer) => integer,
+        stats::AggregateValue::Real(_) | stats::AggregateValue::Time(_) => None,
+    }
+}
+
+/// Whether one of the readings that are there is an estimate; `None` where none is there.
+fn estimated(readings: Readings<'_>) -> Option<bool> {
+    let estimates = present(readings).map(|reading| reading.quality() == Quality::Estimated);
+    estimates.reduce(|one, other| one || other)
+}
+
+/// Whether one of the marks still holds; `None` where none could be looked up.
+fn marked(readings: Readings<'_>, time: Time) -> Option<bool> {
+    let holds = present(readings).map(|reading| match AggregateColumn::Max.value(reading.sum(0, 0)) {
+        stats::AggregateValue::Integer(Some(until)) => until > time.0,
+        _ => false,
+    });
+    holds.reduce(|one, other| one || other)
+}
+
+fn is_present(reading: &ReadingView<'_>) -> bool {
+    reading.quality() != Quality::Missing
+}
+
+fn present<'a>(readings: Readings<'a>) -> impl Iterator<Item = ReadingView<'a>> + use<'a> {
+    readings.iter().filter(is_present)
+}
+
+/// The largest count over a window of those that are there.
+fn largest<'a>(
+    readings: impl Iterator<Item = ReadingView<'a>>,
+    window: usize,
+    counter: usize,
+) -> Option<i64> {
+    readings.filter(is_present).map(|reading| counted(reading.sum(window, counter))).max()
+}

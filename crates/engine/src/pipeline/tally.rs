@@ -1,0 +1,84 @@
+//! The metrics of the stages: what came of a batch, counted once for all events that have the same labels.
+
+use std::collections::HashMap;
+
+use judge::{Action, Verdict};
+
+use super::keys::PreparedEvent;
+use super::observe::ObservedBatch;
+use crate::Engine;
+use crate::metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel, label};
+
+impl Engine {
+    pub(super) fn count_prepared(&self, prepared: &PreparedEvent) {
+        let label = label(&prepared.row.pipeline);
+        self.metrics.fields_events.get_or_create(&label).inc();
+        self.metrics.keys_derived.get_or_create(&label).inc_by(prepared.keys.len() as u64);
+        if prepared.row.clamped {
+            self.metrics.fields_clamped.get_or_create(&label).inc();
+        }
+        if prepared.row.ignored > 0 {
+            self.metrics.fields_ignored.get_or_create(&label).inc_by(u64::from(prepared.row.ignored));
+        }
+    }
+
+    /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.
+    pub(super) fn count_verdicts(&self, observed: &ObservedBatch, verdicts: &[Verdict]) {
+        // A batch has events of few pipelines.
+        let mut all: Vec<BatchCounts<'_>> = Vec::new();
+        for (observed, verdict) in observed.events().zip(verdicts) {
+            let pipeline = observed.prepared.row.pipeline.name.as_str();
+            let known = all.iter().position(|counts| counts.pipeline == pipeline);
+            let at = known.unwrap_or_else(|| {
+                all.push(BatchCounts { pipeline, ..BatchCounts::default() });
+                all.len() - 1
+            });
+            let counts = &mut all[at];
+            counts.duplicates += u64::from(observed.duplicate);
+            counts.failures += u64::from(observed.failed);
+            counts.actions[verdict.action as usize] += 1;
+            for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
+                for reason in reasons {
+                    *counts.fired.entry((mode, &reason.rule)).or_default() += 1;
+                }
+            }
+            for due in &verdict.effects {
+                if let judge::Effect::Notify(whom) = &due.effect {
+                    tracing::info!(pipeline, rule = %due.rule, %whom, "a rule notifies");
+                    let (rule, whom) = (due.rule.clone(), whom.clone());
+                    let notified = NotifyLabel { pipeline: pipeline.to_owned(), rule, whom };
+                    self.metrics.judge_notified.get_or_create(&notified).inc();
+                }
+            }
+        }
+        for BatchCounts { pipeline, duplicates, failures, actions, fired } in all {
+            let label = PipelineLabel { pipeline: pipeline.to_owned() };
+            if duplicates > 0 {
+                self.metrics.observe_duplicates.get_or_create(&label).inc_by(duplicates);
+            }
+            if failures > 0 {
+                self.metrics.observe_failures.get_or_create(&label).inc_by(failures);
+            }
+            for (action, count) in Action::ALL.into_iter().zip(actions).filter(|(_, count)| *count > 0) {
+                let label = ActionLabel { pipeline: pipeline.to_owned(), action: action.to_string() };
+                self.metrics.judge_verdicts.get_or_create(&label).inc_by(count);
+            }
+            for ((mode, rule), count) in fired {
+                let [pipeline, rule, mode] = [pipeline, rule, mode].map(str::to_owned);
+                self.metrics.judge_fired.get_or_create(&RuleLabel { pipeline, rule, mode }).inc_by(count);
+            }
+        }
+    }
+}
+
+/// What metrics are told of the events of one pipeline in a batch.
+#[derive(Default)]
+struct BatchCounts<'a> {
+    pipeline: &'a str,
+    duplicates: u64,
+    failures: u64,
+    /// By the number of the action.
+    actions: [u64; Action::ALL.len()],
+    /// By mode and rule.
+    fired: HashMap<(&'static str, &'a str), u64>,
+}

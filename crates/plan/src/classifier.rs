@@ -1,0 +1,212 @@
+//! Classifiers: the facts whose tokens they learn, what feedback teaches them, and the columns that they fill.
+
+use content::text::tokenizer::Tokenization;
+use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
+use stats::Measure;
+
+use super::{PipelineDraft, entries, fact};
+use crate::config::{ConfigProblems, ConfigView, expected};
+
+/// A classifier.
+#[derive(Debug)]
+pub struct ClassifierPlan {
+    /// The stored number of its tokens.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The facts whose tokens it learns, and how each is cut.
+    pub of: Vec<(String, Slot, Tokenization)>,
+    /// Index of the kind each of whose keys has a classifier of its own.
+    pub per: Option<usize>,
+    /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
+    pub classes: [Vec<String>; 3],
+    /// How long a token is kept after it was last learned.
+    pub keep: Span,
+    /// When it learns from verdicts.
+    pub auto: Option<AutoPlan>,
+    /// The columns that hold what it says.
+    pub columns: ClassifierColumns,
+}
+
+/// When a classifier learns from what other rules say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AutoPlan {
+    /// The score of other rules from which an event is bad.
+    pub bad_at: f64,
+    /// The score of other rules down to which an event is good.
+    pub good_at: f64,
+    /// How many other rules must say so.
+    pub rules: usize,
+    /// Most events in an hour.
+    pub per_hour: u64,
+    /// Names of the rules that are not asked: they go by what it says itself.
+    pub partial: Vec<String>,
+}
+
+/// What a classifier says of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassifierColumns {
+    pub probability: Slot,
+    pub score: Slot,
+    pub tokens: Slot,
+    pub known: Slot,
+    pub bad: Slot,
+    pub good: Slot,
+}
+
+/// What is said of an event to a classifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrainingLabel {
+    /// It is bad.
+    Bad,
+    /// It is good.
+    Good,
+    /// Nothing is known of it.
+    Forget,
+}
+
+impl ClassifierPlan {
+    /// What a feedback class teaches it.
+    pub fn training_label(&self, class: &str) -> Option<TrainingLabel> {
+        let lessons = [TrainingLabel::Bad, TrainingLabel::Good, TrainingLabel::Forget];
+        let taught =
+            self.classes.iter().zip(lessons).find(|(classes, _)| classes.iter().any(|own| own == class));
+        taught.map(|(_, lesson)| lesson)
+    }
+
+    pub(super) fn measure(&self) -> Measure {
+        Measure::Evidence { keep: self.keep }
+    }
+}
+
+impl PipelineDraft<'_> {
+    /// Compiles the classifiers and gives them their columns.
+    pub(super) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+        for view in entries(self.document, "classifier", problems) {
+            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let mut of: Vec<(String, Slot, Tokenization)> = Vec::new();
+            for (key, cut) in [("of", Tokenization::Text), ("traits", Tokenization::Trait)] {
+                for (name, origin) in view.strings(key) {
+                    of.push((name.to_owned(), fact(builder.schema(), name, origin, problems), cut));
+                }
+            }
+            let per = view.str("per").and_then(|per| self.counted_kind(per, &view, problems));
+            let classes = ["bad", "good", "forget"].map(|key| self.classes(&view, key, problems));
+            let Some(columns) = columns(name, &view, builder, problems) else { continue };
+            let keep = view.span("keep").unwrap_or(Span::days(180));
+            let auto = auto(&view, problems);
+            let name = name.to_owned();
+            self.pipeline.classifiers.push(ClassifierPlan {
+                kind,
+                name,
+                of,
+                per,
+                classes,
+                keep,
+                auto,
+                columns,
+            });
+        }
+    }
+
+    fn counted_kind(
+        &self,
+        name: &str,
+        view: &ConfigView<'_>,
+        problems: &mut ConfigProblems,
+    ) -> Option<usize> {
+        let index = self.kind(name, view.origin("per"), problems)?;
+        if !self.pipeline.kinds[index].is_counted() {
+            let message = format!("nothing is counted for the kind `{name}`");
+            let help =
+                "name it in the `keys` of a [[statistic]]: a decision's row keeps the keys of such kinds";
+            problems.add(view.origin("per"), message, Some(help.to_owned()));
+            return None;
+        }
+        Some(index)
+    }
+
+    fn classes(&self, view: &ConfigView<'_>, key: &str, problems: &mut ConfigProblems) -> Vec<String> {
+        let known = &self.pipeline.feedback;
+        let mut classes = Vec::new();
+        for (class, origin) in view.strings(key) {
+            if known.contains_key(class) {
+                classes.push(class.to_owned());
+            } else if view.is_given(key) {
+                let help = expected(class, known.keys().map(String::as_str));
+                problems.add(origin, format!("[feedback] has no class `{class}`"), Some(help));
+            }
+        }
+        classes
+    }
+
+    /// Finds the rules that go by what classifiers say, or by models, which may.
+    pub(super) fn partial_rules(&mut self) {
+        let models: Vec<Slot> = self.pipeline.models.iter().flat_map(super::ModelPlan::slots).collect();
+        for classifier in &mut self.pipeline.classifiers {
+            let own = classifier.columns.all();
+            let is_partial = |slot: Slot| own.contains(&slot) || models.contains(&slot);
+            if let Some(auto) = &mut classifier.auto {
+                let rules = self.pipeline.rules.rules().iter();
+                auto.partial = rules
+                    .filter(|rule| rule.condition.reads().iter().any(|read| is_partial(read.slot)))
+                    .map(|rule| rule.name.clone())
+                    .collect();
+            }
+        }
+    }
+}
+
+impl ClassifierColumns {
+    pub fn all(&self) -> [Slot; 6] {
+        [self.probability, self.score, self.tokens, self.known, self.bad, self.good]
+    }
+}
+
+fn columns(
+    name: &str,
+    view: &ConfigView<'_>,
+    builder: &mut SchemaBuilder,
+    problems: &mut ConfigProblems,
+) -> Option<ClassifierColumns> {
+    let mut add = |what: &str, kind: Type, doc: &str| {
+        let column = Column { name: format!("{name}.{what}"), kind, doc: doc.to_owned(), journalled: true };
+        let message = |error| format!("`{name}.{what}`: {error}");
+        builder.add(column).map_err(|error| problems.add(view.origin("name"), message(error), None)).ok()
+    };
+    Some(ClassifierColumns {
+        probability: add(
+            "probability",
+            Type::Float,
+            "Probability that the event is bad, as far as was learned",
+        )?,
+        score: add("score", Type::Float, "The same as log-odds: 0 for an even chance")?,
+        tokens: add("tokens", Type::Integer, "Number of different tokens of the event")?,
+        known: add("known", Type::Integer, "Number of its tokens that were learned before")?,
+        bad: add("bad", Type::Integer, "Events that were learned as bad")?,
+        good: add("good", Type::Integer, "Events that were learned as good")?,
+    })
+}
+
+fn auto(view: &ConfigView<'_>, problems: &mut ConfigProblems) -> Option<AutoPlan> {
+    if !view.is_given("auto_bad_at") && !view.is_given("auto_good_at") {
+        return None;
+    }
+    let count = |key: &str| view.integer(key).and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
+    let plan = AutoPlan {
+        bad_at: view.float("auto_bad_at").unwrap_or(f64::INFINITY),
+        good_at: view.float("auto_good_at").unwrap_or(f64::NEG_INFINITY),
+        rules: usize::try_from(count("auto_rules")).unwrap_or(usize::MAX),
+        per_hour: count("auto_per_hour"),
+        partial: Vec::new(),
+    };
+    if plan.good_at >= plan.bad_at {
+        let help = "make `auto_good_at` less than `auto_bad_at`".to_owned();
+        problems.add(view.origin("auto_good_at"), "what is good would be bad, too", Some(help));
+    }
+    Some(plan)
+}

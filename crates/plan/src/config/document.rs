@@ -1,0 +1,296 @@
+//! One pipeline's layers, merged: what is said of it, whatever said it.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use catboost::ModelLimits;
+use sha2::{Digest, Sha256};
+
+use super::formatter;
+use super::overlays::{VersionSnapshot, source};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource};
+use super::reader::{LIST_BYTES_MAX, not_in_a_directory, read, read_bytes};
+use super::spec::{self, SECTIONS, SectionForm, SettingType};
+use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
+use super::view::ConfigView;
+use super::{EffectiveValue, FileStamps};
+
+/// One pipeline's merged layers.
+#[derive(Debug)]
+pub struct Document {
+    pub(super) root: TomlTable,
+    /// The start of the file, for what is missing from it.
+    pub(super) origin: ConfigOrigin,
+    /// It is not known what the file extends or reads, or parts of it could not be read at all.
+    pub(super) broken: bool,
+    /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`pattern_list_key`].
+    pub(super) lists: HashMap<String, Arc<ConfigSource>>,
+    /// The files of models, by the model's name.
+    pub(super) models: HashMap<String, Vec<u8>>,
+    /// The same with the candidate's rules, whose models are not read again.
+    pub(super) candidate: Option<Box<Document>>,
+}
+
+impl Document {
+    /// Puts a kept version in the place of all that the files say of the pipeline.
+    pub(super) fn take(&mut self, kept: &VersionSnapshot, problems: &mut ConfigProblems) {
+        let flat = tree::parse(&source("kept version", &kept.text), problems);
+        self.root.entries.retain(|entry| spec::section(&entry.key).is_some_and(|section| section.node));
+        self.root.entries.extend(flat.entries);
+        self.lists = kept.lists.iter().map(|(set, text)| (set.clone(), source(set, text))).collect();
+        self.models = kept.models.clone();
+    }
+
+    /// Everything that its verdicts depend on, to be kept; [`Document::take`] makes the same of it.
+    pub fn keep(&self) -> VersionSnapshot {
+        let mut text = String::new();
+        let write = |text: &mut String, entries: &[TomlEntry]| {
+            for TomlEntry { key, node, .. } in entries {
+                *text += &format!("{} = {}\n", tree::toml_key(key), node.value.to_toml());
+            }
+        };
+        let is_top =
+            |entry: &&TomlEntry| SECTIONS[0].setting(&entry.key).is_some() && entry.key != spec::CANDIDATE;
+        write(&mut text, &self.root.entries.iter().filter(is_top).cloned().collect::<Vec<_>>());
+        for section in SECTIONS.iter().filter(|section| !section.node) {
+            match section.form {
+                SectionForm::Top => {}
+                SectionForm::Table | SectionForm::Map => {
+                    let Some(view) = self.section(section.name) else { continue };
+                    text += &format!("\n[{}]\n", section.name);
+                    write(&mut text, &view.table.entries);
+                }
+                SectionForm::List(_) => {
+                    for view in self.list(section.name) {
+                        text += &format!("\n[[{}]]\n", section.name);
+                        write(&mut text, &view.table.entries);
+                    }
+                }
+            }
+        }
+        let lists = self.lists.iter().map(|(set, source)| (set.clone(), source.text.clone())).collect();
+        VersionSnapshot { text, lists, models: self.models.clone() }
+    }
+
+    /// Tells apart what files say: 16 hexadecimal digits, whatever is right or wrong about it.
+    pub fn fingerprint(&self) -> String {
+        let mut digest = Sha256::new_with_prefix(self.canonical());
+        let mut parts: Vec<(&str, &[u8])> =
+            self.lists.iter().map(|(name, source)| (name.as_str(), source.text.as_bytes())).collect();
+        parts.extend(self.models.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())));
+        parts.sort_unstable();
+        for (name, bytes) in parts {
+            digest.update((name.len() as u64).to_le_bytes());
+            digest.update(name);
+            digest.update((bytes.len() as u64).to_le_bytes());
+            digest.update(bytes);
+        }
+        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The candidate that is judged beside it.
+    pub fn candidate(&self) -> Option<&Document> {
+        self.candidate.as_deref()
+    }
+
+    /// Reads the files that sets, phrases, patterns and models name.
+    pub(super) fn read_files(
+        &mut self,
+        directory: Option<&Path>,
+        files: &mut FileStamps,
+        problems: &mut ConfigProblems,
+    ) {
+        let (mut lists, mut models) = (HashMap::new(), HashMap::new());
+        for view in self.list("set") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            match directory {
+                Some(directory) => {
+                    let path = directory.join(file);
+                    files.add(&path);
+                    lists.insert(name.to_owned(), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+                }
+                None => not_in_a_directory(file, origin, problems),
+            }
+        }
+        for view in self.list("phrases") {
+            let Some(name) = view.str("name") else { continue };
+            for (file, origin) in view.strings("files") {
+                let Some(directory) = directory else {
+                    not_in_a_directory(file, origin, problems);
+                    continue;
+                };
+                let path = directory.join(file);
+                files.add(&path);
+                lists.insert(list_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+            }
+        }
+        if let Some(view) = self.section("patterns") {
+            for name in PATTERN_LISTS {
+                let Some(file) = view.str(name) else { continue };
+                let origin = view.origin(name);
+                let Some(directory) = directory else {
+                    not_in_a_directory(file, origin, problems);
+                    continue;
+                };
+                let path = directory.join(file);
+                files.add(&path);
+                lists.insert(pattern_list_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+            }
+        }
+        for view in self.list("model") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            files.add(&path);
+            match read_bytes(&path, ModelLimits::FILE_BYTES as u64) {
+                Ok(bytes) => {
+                    models.insert(name.to_owned(), bytes);
+                }
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+                }
+            }
+        }
+        (self.lists, self.models) = (lists, models);
+    }
+
+    /// The content of the file that a model names.
+    pub(crate) fn model_file(&self, model: &str) -> Option<&[u8]> {
+        self.models.get(model).map(Vec::as_slice)
+    }
+
+    /// The text of a file that a set, phrases or patterns name.
+    pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<ConfigSource>> {
+        self.lists.get(set)
+    }
+
+    /// The pipeline's name.
+    pub fn name(&self) -> &str {
+        self.top().str("name").unwrap_or_default()
+    }
+
+    /// The keys at the top.
+    pub(crate) fn top(&self) -> ConfigView<'_> {
+        ConfigView { table: &self.root, origin: &self.origin }
+    }
+
+    /// A `[section]`.
+    pub(crate) fn section(&self, name: &str) -> Option<ConfigView<'_>> {
+        match self.root.get(name)? {
+            TomlNode { value: TomlValue::Table(table), origin } => Some(ConfigView { table, origin }),
+            _ => None,
+        }
+    }
+
+    /// The entries of a `[[section]]`.
+    pub(crate) fn list(&self, name: &str) -> Vec<ConfigView<'_>> {
+        let Some(TomlNode { value: TomlValue::List(items), .. }) = self.root.get(name) else {
+            return Vec::new();
+        };
+        let tables = items.iter().filter_map(|item| match &item.value {
+            TomlValue::Table(table) => Some(ConfigView { table, origin: &item.origin }),
+            _ => None,
+        });
+        tables.collect()
+    }
+
+    /// The whole pipeline as one text in a fixed form, which its version is the hash of. The node's sections
+    /// are left out: they change nothing about a verdict. So are the layout of conditions and the order of an entry's
+    /// keys.
+    pub fn canonical(&self) -> String {
+        let mut lines: Vec<(String, String)> = Vec::new();
+        let mut entry = (String::new(), 0);
+        self.each(false, |section, name, key, node, _| {
+            let value = match &node.value {
+                TomlValue::String(text) if formatter::is_condition(section.name, key) => {
+                    TomlValue::String(judge::canonical(text)).to_toml()
+                }
+                other => other.to_toml(),
+            };
+            let of = format!("{}.{name}", section.name);
+            if !matches!(section.form, SectionForm::List(_)) || entry.0 != of {
+                lines[entry.1..].sort();
+                entry = (of, lines.len());
+            }
+            lines.push((path(section, name, key), value));
+        });
+        lines[entry.1..].sort();
+        let lines = lines.iter().filter(|(path, _)| path != spec::CANDIDATE);
+        lines.map(|(path, value)| format!("{path} = {value}\n")).collect()
+    }
+
+    pub(super) fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
+        self.each(main, |section, name, key, node, shape| {
+            let hidden =
+                matches!(shape, Some(SettingType::Secret(_) | SettingType::List(SettingType::Secret(_))));
+            let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
+            values.push(EffectiveValue {
+                scope: if section.node { "node" } else { self.name() }.to_owned(),
+                path: path(section, name, key),
+                value,
+                origin: node.origin.to_string(),
+            });
+        });
+    }
+
+    /// Visits every value with its section, the name of the entry of a list, and its key.
+    fn each(
+        &self,
+        main: bool,
+        mut visit: impl FnMut(&spec::Section, &str, &str, &TomlNode, Option<SettingType>),
+    ) {
+        for section in SECTIONS.iter().filter(|section| main || !section.node) {
+            match section.form {
+                SectionForm::Top => {
+                    for setting in section.settings {
+                        if let Some(node) = self.root.get(setting.key) {
+                            visit(section, "", setting.key, node, Some(setting.shape));
+                        }
+                    }
+                }
+                SectionForm::Table | SectionForm::Map => {
+                    for entry in self.section(section.name).iter().flat_map(|view| &view.table.entries) {
+                        let shape = section.setting(&entry.key).map(|setting| setting.shape);
+                        visit(section, "", &entry.key, &entry.node, shape);
+                    }
+                }
+                SectionForm::List(identity) => {
+                    for view in self.list(section.name) {
+                        let name = view.str(identity).unwrap_or_default();
+                        for entry in view.table.entries.iter().filter(|entry| entry.key != identity) {
+                            visit(section, name, &entry.key, &entry.node, None);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `section.key`, for lists `section.NAME.key`.
+fn path(section: &spec::Section, name: &str, key: &str) -> String {
+    match (section.form, section.name) {
+        (SectionForm::Top, _) => key.to_owned(),
+        (SectionForm::List(_), section) => format!("{section}.{name}.{key}"),
+        (SectionForm::Table | SectionForm::Map, section) => format!("{section}.{key}"),
+    }
+}
+
+/// The names of the lists of patterns that are looked for in requests.
+pub(crate) const PATTERN_LISTS: [&str; 5] = ["probes", "exploits", "attacks", "tools", "robots"];
+
+/// The key among a document's lists of a file of patterns.
+pub(crate) fn pattern_list_key(name: &str) -> String {
+    format!("patterns/{name}")
+}
+
+/// The key among a document's lists of a file of phrases.
+pub(crate) fn list_key(set: &str, file: &str) -> String {
+    format!("phrases/{set}/{file}")
+}

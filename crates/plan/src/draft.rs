@@ -1,0 +1,477 @@
+//! A pipeline in the making: sections are compiled in an order in which each finds what it needs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use content::mail::authentication::AuthenticationTrust;
+use content::network::PrefixLengths;
+use content::piece::Normalisation;
+use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span};
+use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
+use stats::{CancellationCheck, LayoutError, Tier};
+
+use super::columns::{columns, fact};
+use super::pipeline::{DistinctPlan, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
+use super::scope::{EarlyScope, PlanScope, report, scope_error};
+use super::statistic::{DraftMeasure, StatisticDraft};
+use super::{RuleTestResult, entries, phrases, rules};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
+use crate::failure_mode::FailureMode;
+use crate::limit::LimitPlan;
+use crate::{aggregate, preset};
+
+/// Bytes that the regular expressions of a pipeline may be compiled to: some thousands of usual ones.
+const REGEX_BYTES_MAX: usize = 64 << 20;
+/// Precision of an approximate count for which none is given.
+const PRECISION: u8 = 12;
+
+/// A pipeline in the making.
+pub(super) struct PipelineDraft<'a> {
+    pub(super) pipeline: Pipeline,
+    pub(super) limits: &'a [Arc<LimitPlan>],
+    pub(super) statistics: Vec<StatisticDraft<'a>>,
+    /// For each kind the statistic that it has.
+    pub(super) statistic_of: Vec<Option<usize>>,
+    pub(super) dedupe: Span,
+    pub(super) document: &'a Document,
+    pub(super) library: Library,
+    pub(super) tested: Vec<RuleTestResult>,
+    /// No column is added any more: a candidate sees what the enforced rules can see.
+    pub(super) frozen: bool,
+    /// What regular expressions may still be compiled to.
+    pub(super) regex_bytes: usize,
+    /// Whether nobody waits for it any more.
+    pub(super) is_over: CancellationCheck<'a>,
+}
+
+impl<'a> PipelineDraft<'a> {
+    pub(super) fn compile(
+        document: &'a Document,
+        main: &Document,
+        limits: &'a [Arc<LimitPlan>],
+        is_over: CancellationCheck<'a>,
+        problems: &mut ConfigProblems,
+    ) -> PipelineDraft<'a> {
+        let top = document.top();
+        let mut builder = SchemaBuilder::default();
+        let input = match top.str("input") {
+            Some("message") => PipelineInput::Message,
+            Some("access-log") => PipelineInput::AccessLog,
+            _ => PipelineInput::Json,
+        };
+        let mut columns = columns(document, input, &mut builder, problems);
+        let phrases = phrases::compile(document, &mut builder, problems);
+        // What is found of phrases is a fact of the event like its other features.
+        columns.count = builder.schema().columns().len();
+        let sets = rules::sets(document, problems);
+        let canonical = rules::canonical(document, &sets, limits);
+        let networks = document.section("networks");
+        let prefix = |key: &str, default: u8| {
+            networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
+        };
+        let time = document.section("time");
+        let mut draft = PipelineDraft {
+            limits,
+            pipeline: Pipeline {
+                name: document.name().to_owned(),
+                space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
+                input,
+                on_error: if top.str("on_error") == Some("closed") {
+                    FailureMode::Closed
+                } else {
+                    FailureMode::Open
+                },
+                unknown: match top.str("unknown") {
+                    Some("error") => UnknownFieldPolicy::Error,
+                    Some("ignore") => UnknownFieldPolicy::Ignore,
+                    _ => UnknownFieldPolicy::Warn,
+                },
+                version: crate::content_hash(canonical.as_bytes()),
+                canonical,
+                preset: top.str("preset").and_then(preset::find),
+                schema: Arc::default(),
+                rules: RuleSet::default(),
+                kinds: Vec::new(),
+                distincts: Vec::new(),
+                labels: Vec::new(),
+                limits: Vec::new(),
+                columns,
+                phrases,
+                classifiers: Vec::new(),
+                models: Vec::new(),
+                candidate: None,
+                readings: Vec::new(),
+                checks: false,
+                trust: AuthenticationTrust::default(),
+                lists: Vec::new(),
+                prefixes: PrefixLengths { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
+                skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
+                feedback: BTreeMap::new(),
+                reports: None,
+            },
+            statistics: Vec::new(),
+            statistic_of: Vec::new(),
+            dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
+            document,
+            library: Library::default(),
+            tested: Vec::new(),
+            frozen: false,
+            regex_bytes: REGEX_BYTES_MAX,
+            is_over,
+        };
+        draft.authentication(builder.schema(), problems);
+        draft.define_constants(&sets, &mut builder);
+        draft.kinds(&mut builder, problems);
+        draft.statistics(builder.schema(), problems);
+        draft.distincts(builder.schema(), problems);
+        draft.labels(problems);
+        draft.idle_kinds(problems);
+        draft.adds(problems);
+        draft.reports(problems);
+        draft.configured_readings(&mut builder, problems);
+        draft.aggregate_readings(&mut builder, problems);
+        draft.classifiers(&mut builder, problems);
+        draft.models(&mut builder, problems);
+        draft.define(&sets, &mut builder, problems);
+        draft.rules(&mut builder, problems);
+        draft.partial_rules();
+        draft.limit_conditions(main, &mut builder, problems);
+        draft.wide_limits(&mut builder, problems);
+        draft.candidate(&mut builder, problems);
+        draft.pipeline.schema = Arc::new(builder.finish());
+        draft
+    }
+
+    fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+        for view in entries(self.document, "kind", problems) {
+            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let of = view.str("of").unwrap_or_default();
+            let slot = fact(builder.schema(), of, view.origin("of"), problems);
+            let when = view.str("when").and_then(|when| {
+                let library = self.library.clone();
+                let compiled = judge::compile(when, &library, &mut EarlyScope::new(self, builder));
+                if let Ok(condition) = &compiled {
+                    report(condition.warnings().to_vec(), view.origin("when"), when, name, problems);
+                }
+                compiled.map_err(|found| report(found, view.origin("when"), when, name, problems)).ok()
+            });
+            self.pipeline.kinds.push(KindPlan {
+                kind,
+                name: name.to_owned(),
+                slot,
+                normalise: view
+                    .str("normalise")
+                    .and_then(|name| name.parse().ok())
+                    .unwrap_or(Normalisation::Exact),
+                when,
+                counters: Vec::new(),
+                taken: Vec::new(),
+                windows: Vec::new(),
+                aggregate: Vec::new(),
+                value: None,
+                observe: Vec::new(),
+                settle: Vec::new(),
+            });
+            self.statistic_of.push(None);
+        }
+    }
+
+    /// Whether a kind's or distinct count's name and number are still free; if not, says so.
+    pub(super) fn claim(
+        &self,
+        view: ConfigView<'_>,
+        name: &str,
+        kind: Kind,
+        problems: &mut ConfigProblems,
+    ) -> bool {
+        let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
+        let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
+        let labels = self.pipeline.labels.iter().map(|other| (other.kind, &other.name));
+        let classifiers = self.pipeline.classifiers.iter().map(|other| (other.kind, &other.name));
+        for (other_kind, other_name) in kinds.chain(distincts).chain(labels).chain(classifiers) {
+            if other_name == name {
+                let message = format!("`{name}` is defined twice");
+                problems.add(
+                    view.origin("name"),
+                    message,
+                    Some("names of kinds, distinct counts, labels and classifiers are given once".into()),
+                );
+                return false;
+            }
+            if other_kind == kind {
+                let message = format!("number {} is already that of `{other_name}`", kind.0);
+                problems.add(view.origin("number"), message, Some("give another number".into()));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn statistics(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
+        let said: Vec<String> = self.counters_of_feedback().into_iter().map(str::to_owned).collect();
+        for view in entries(self.document, "statistic", problems) {
+            let Some(name) = view.str("name") else { continue };
+            if self.statistics.iter().any(|other| other.name == name) {
+                problems.add(view.origin("name"), format!("statistic `{name}` is defined twice"), None);
+                continue;
+            }
+            let index = self.statistics.len();
+            for (kind_name, origin) in view.strings("keys") {
+                let Some(kind) = self.kind(kind_name, origin, problems) else { continue };
+                match self.statistic_of[kind] {
+                    Some(other) => {
+                        let other = self.statistics.get(other).map_or(name, |other| other.name.as_str());
+                        let message = format!("kind `{kind_name}` already has the statistic `{other}`");
+                        let help = "a kind has one statistic: put all counters there, or make another [[kind]] of the \
+                                    same fact"
+                            .to_owned();
+                        problems.add(origin, message, Some(help));
+                    }
+                    None => self.statistic_of[kind] = Some(index),
+                }
+            }
+            let (draft, sound) = StatisticDraft::compile(name, view, schema, &said, problems);
+            if !sound {
+                for statistic in &mut self.statistic_of {
+                    statistic.take_if(|own| *own == index);
+                }
+            }
+            for (kind, _) in
+                self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
+            {
+                match &draft.kept {
+                    DraftMeasure::Windows { .. } => {
+                        (kind.counters, kind.taken) = (draft.counters().to_vec(), draft.taken())
+                    }
+                    DraftMeasure::Aggregate { track, value } => {
+                        (kind.aggregate, kind.value) = (track.columns().to_vec(), *value);
+                    }
+                }
+            }
+            self.statistics.push(draft);
+        }
+    }
+
+    fn distincts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
+        for view in entries(self.document, "distinct", problems) {
+            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
+            let of = fact(schema, view.str("of").unwrap_or_default(), view.origin("of"), problems);
+            let text = view.str("window").unwrap_or_default();
+            let tier = match text.parse::<Tier>() {
+                Ok(tier) => tier,
+                Err(error) => {
+                    problems.add(
+                        view.origin("window"),
+                        format!("`{text}` is no window"),
+                        Some(error.to_string()),
+                    );
+                    continue;
+                }
+            };
+            let approximate = view.str("method") == Some("approximate");
+            if view.is_given("precision") && !approximate {
+                let help = "add `method = \"approximate\"`, or leave it out".to_owned();
+                problems.add(view.origin("precision"), "an exact count has no precision", Some(help));
+            }
+            let given = view.integer("precision").and_then(|precision| u8::try_from(precision).ok());
+            let Some(per) = per else { continue };
+            let distinct = DistinctPlan {
+                kind,
+                name: name.to_owned(),
+                per,
+                of,
+                tier,
+                precision: approximate.then(|| given.unwrap_or(PRECISION)),
+                windows: vec![tier.width],
+            };
+            // A precision out of range was told of when the text was checked.
+            match distinct.measure(distinct.windows.clone()).check() {
+                Ok(()) => self.pipeline.distincts.push(distinct),
+                Err(LayoutError::Precision(_)) => {}
+                Err(error) => problems.add(view.origin("window"), error.to_string(), None),
+            }
+        }
+    }
+
+    /// Tells of kinds of which nothing is kept.
+    fn idle_kinds(&self, problems: &mut ConfigProblems) {
+        let pipeline = &self.pipeline;
+        for view in self.document.list("kind") {
+            let named = |kind: &KindPlan| Some(kind.name.as_str()) == view.str("name");
+            let Some(kind) = pipeline.kinds.iter().position(named) else { continue };
+            let name = pipeline.kinds[kind].name.as_str();
+            // One that is not sound was told of, and so were its kinds.
+            let counted = self
+                .statistics
+                .iter()
+                .any(|statistic| statistic.view.strings("keys").iter().any(|(key, _)| *key == name));
+            let names = |section: &str, key: &str| {
+                self.document.list(section).iter().any(|view| view.str(key) == Some(name))
+            };
+            let owns = names("distinct", "per") || names("label", "of");
+            if !counted && !owns && pipeline.kinds[kind].slot != Slot(u16::MAX) {
+                let message = format!("nothing is kept of the kind `{name}`");
+                let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();
+                problems.push(judge::Severity::Warning, view.origin("name"), message, Some(help));
+            }
+        }
+    }
+
+    /// What events, verdicts and feedback add.
+    fn adds(&mut self, problems: &mut ConfigProblems) {
+        let counters: Vec<&str> =
+            self.statistics.iter().flat_map(StatisticDraft::counters).map(String::as_str).collect();
+        let tracks = self.statistics.iter().find_map(|statistic| match &statistic.kept {
+            DraftMeasure::Aggregate { track, .. } => Some((&statistic.name, track)),
+            DraftMeasure::Windows { .. } => None,
+        });
+        let mut known = |name: &str, origin: &ConfigOrigin| {
+            let known = counters.contains(&name);
+            if !known {
+                let help = match tracks {
+                    Some((statistic, track))
+                        if counters.is_empty()
+                            || track.columns().iter().any(|column| aggregate::name(column) == name) =>
+                    {
+                        format!(
+                            "the track `{statistic}` has no counters, every event is added to it: what verdicts and \
+                             feedback add is counted by a statistic with `counts` and `windows`"
+                        )
+                    }
+                    _ => expected(name, counters.iter().copied()),
+                };
+                problems.add(origin, format!("no statistic has a counter `{name}`"), Some(help));
+            }
+            known
+        };
+        let mut observe = Vec::new();
+        if let Some(view) = self.document.section("observe") {
+            // A pipeline without counters counts nothing, and need not say so.
+            let meant = !counters.is_empty() || view.is_given("add");
+            let names = view.strings("add").into_iter().filter(|_| meant);
+            observe.extend(names.filter(|(name, origin)| known(name, origin)).map(|(name, _)| name));
+        }
+        let mut settle: Vec<(Action, &str)> = Vec::new();
+        for (name, origin, actions) in self.document.section("settle").iter().flat_map(ConfigView::map) {
+            if known(name, origin) {
+                let actions = actions.iter().filter_map(|(action, _)| action.parse().ok());
+                settle.extend(actions.map(|action: Action| (action, name)));
+            }
+        }
+        let mut feedback = BTreeMap::new();
+        for (class, _, names) in self.document.section("feedback").iter().flat_map(ConfigView::map) {
+            let names = names.into_iter().filter(|(name, origin)| known(name, origin));
+            feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());
+        }
+        self.pipeline.feedback = feedback;
+        for kind in &mut self.pipeline.kinds {
+            let index = |name: &str| kind.counter(name);
+            let mut adds: Vec<(u8, u64)> =
+                observe.iter().filter_map(|name| Some((index(name)?, 1))).collect();
+            adds.sort_unstable();
+            adds.dedup();
+            let mut settles: Vec<(Action, u8)> =
+                settle.iter().filter_map(|(action, name)| Some((*action, index(name)?))).collect();
+            settles.sort_unstable_by_key(|(action, index)| (action.name(), *index));
+            settles.dedup();
+            (kind.observe, kind.settle) = (adds, settles);
+        }
+    }
+
+    /// Columns for the readings that the configuration asks for whether or not a rule does.
+    fn configured_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+        for statistic in 0..self.statistics.len() {
+            let view = self.statistics[statistic].view;
+            for (text, origin) in view.strings("readings") {
+                let Ok(window) = text.parse() else { continue };
+                if let Err(error) = self.read_all(statistic, window, builder) {
+                    problems.add(origin, scope_error(error), None);
+                }
+            }
+        }
+    }
+
+    /// Columns for every counter of every kind of a statistic over one window.
+    fn read_all(
+        &mut self,
+        statistic: usize,
+        window: Span,
+        builder: &mut SchemaBuilder,
+    ) -> Result<(), ScopeError> {
+        for index in 0..self.pipeline.kinds.len() {
+            if self.statistic_of[index] != Some(statistic) {
+                continue;
+            }
+            let kind = self.pipeline.kinds[index].name.clone();
+            for counter in self.statistics[statistic].counters().to_vec() {
+                let request = ReadingRequest::Count { kind: &kind, counter: &counter, window: Some(window) };
+                PlanScope { draft: self, builder }.reading(&request)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Columns for all that tracks keep.
+    fn aggregate_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+        for index in 0..self.pipeline.kinds.len() {
+            let (kind, columns) = {
+                let plan = &self.pipeline.kinds[index];
+                (plan.name.clone(), plan.aggregate.clone())
+            };
+            for column in columns {
+                let kind = kind.as_str();
+                let request = match column {
+                    stats::AggregateColumn::First => ReadingRequest::FirstAge { kind },
+                    stats::AggregateColumn::Last => ReadingRequest::LastAge { kind },
+                    stats::AggregateColumn::Count => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Count }
+                    }
+                    stats::AggregateColumn::Sum => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Sum }
+                    }
+                    stats::AggregateColumn::Min => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Min }
+                    }
+                    stats::AggregateColumn::Max => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Max }
+                    }
+                    stats::AggregateColumn::Decayed { half_life, .. } => {
+                        ReadingRequest::Aggregate { kind, value: AggregateFunction::Decayed(half_life) }
+                    }
+                };
+                if let Err(error) = (PlanScope { draft: self, builder }).reading(&request) {
+                    let statistic = self.statistic_of[index].and_then(|index| self.statistics.get(index));
+                    let view = statistic.map_or(self.document.top(), |statistic| statistic.view);
+                    problems.add(view.origin("track"), scope_error(error), None);
+                }
+            }
+        }
+    }
+
+    pub(super) fn kind(
+        &self,
+        name: &str,
+        origin: &ConfigOrigin,
+        problems: &mut ConfigProblems,
+    ) -> Option<usize> {
+        let found = self.pipeline.kinds.iter().position(|kind| kind.name == name);
+        if found.is_none() {
+            let names = self.pipeline.kinds.iter().map(|kind| kind.name.as_str());
+            problems.add(origin, format!("there is no kind `{name}`"), Some(expected(name, names)));
+        }
+        found
+    }
+
+    pub(super) fn finish(self) -> Pipeline {
+        self.pipeline
+    }
+}

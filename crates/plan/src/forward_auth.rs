@@ -1,0 +1,125 @@
+//! `[[forward_auth]]`, checked: what proxies ask before they hand a request on.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use judge::{Network, Networks};
+
+use super::{PipelineDraft, PipelineInput};
+use crate::config::{ConfigProblems, ConfigView, Document, expected};
+use crate::failure_mode::FailureMode;
+use crate::limit::LimitPlan;
+
+/// What a request shows to the limits of a [`ForwardPlan`].
+pub const FORWARD_FIELDS: [&str; 8] = [
+    "client.ip",
+    "http.host",
+    "http.method",
+    "http.path",
+    "http.path_normal",
+    "http.query",
+    "http.agent",
+    "http.referer",
+];
+
+/// What proxies may ask before they hand a request on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardPlan {
+    /// Its name in the URL.
+    pub name: String,
+    /// The proxies: who may ask, and whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Networks,
+    /// Names of limits that each request takes from.
+    pub limits: Vec<String>,
+    /// Name of the pipeline that decides, if there is one.
+    pub pipeline: Option<String>,
+    /// The status of a request that is over a limit.
+    pub refuse: u16,
+    /// What a request is answered that cannot be decided on: the strictest of its limits and its pipeline.
+    pub on_error: FailureMode,
+}
+
+/// Those of the main file.
+pub(super) fn compile(
+    document: &Document,
+    drafts: &[PipelineDraft<'_>],
+    limits: &[Arc<LimitPlan>],
+    problems: &mut ConfigProblems,
+) -> Vec<ForwardPlan> {
+    let mut names = HashSet::new();
+    let mut plans = Vec::new();
+    for view in document.list("forward_auth") {
+        // What is absent here failed its check, and the plan is never used.
+        let (Some(name), Some(refuse)) = (view.str("name"), view.integer("refuse")) else { continue };
+        if !names.insert(name) {
+            problems.add(view.origin("name"), format!("`{name}` is defined twice"), None);
+        }
+        let hops = view.strings("hops").into_iter().filter_map(|(hop, _)| hop.parse::<Network>().ok());
+        let taken = taken(&view, limits, problems);
+        let pipeline = view.str("pipeline");
+        if let Some(pipeline) = pipeline {
+            let reads = |draft: &&PipelineDraft<'_>| draft.pipeline.input != PipelineInput::Message;
+            let readers = drafts.iter().filter(reads).map(|draft| draft.pipeline.name.as_str());
+            if !readers.clone().any(|reader| reader == pipeline) {
+                let message = format!("no pipeline that reads requests is called `{pipeline}`");
+                problems.add(view.origin("pipeline"), message, Some(expected(pipeline, readers)));
+            }
+        }
+        if taken.is_empty() && pipeline.is_none() {
+            let help = "add `limits = [...]`, or `pipeline = ...`".to_owned();
+            problems.add(view.origin("name"), format!("`{name}` lets all through"), Some(help));
+        }
+        let limits_fail = limits.iter().filter(|limit| taken.iter().any(|name| **name == *limit.name));
+        let deciding = drafts.iter().filter(|draft| Some(draft.pipeline.name.as_str()) == pipeline);
+        let on_error = limits_fail
+            .map(|limit| limit.on_error)
+            .chain(deciding.map(|draft| draft.pipeline.on_error))
+            .fold(FailureMode::Open, FailureMode::or);
+        plans.push(ForwardPlan {
+            name: name.to_owned(),
+            trusted_proxies: Networks::new(hops),
+            limits: taken,
+            pipeline: pipeline.map(str::to_owned),
+            refuse: u16::try_from(refuse).unwrap_or(429),
+            on_error,
+        });
+    }
+    plans
+}
+
+fn taken(view: &ConfigView<'_>, limits: &[Arc<LimitPlan>], problems: &mut ConfigProblems) -> Vec<String> {
+    named(view, limits, &FORWARD_FIELDS, "a request", problems)
+}
+
+/// The limits that a section names. Each, and those that are taken with it, must count by what is known there.
+pub(super) fn named(
+    view: &ConfigView<'_>,
+    limits: &[Arc<LimitPlan>],
+    fields: &[&str],
+    what: &str,
+    problems: &mut ConfigProblems,
+) -> Vec<String> {
+    let mut names = Vec::new();
+    for (name, origin) in view.strings("limits") {
+        let Some(limit) = limits.iter().find(|limit| *limit.name == *name) else {
+            let help = expected(name, limits.iter().map(|limit| &*limit.name));
+            problems.add(origin, format!("there is no limit `{name}`"), Some(help));
+            continue;
+        };
+        let with = limits.iter().filter(|other| limit.also.iter().any(|also| **also == *other.name));
+        for limit in std::iter::once(limit).chain(with) {
+            if limit.when.is_some() {
+                let message = format!("`when` of the limit `{}` says nothing of {what}", limit.name);
+                let help = "it is for events: ask for the limit in a rule, with `over(...)`, or name one without `when`";
+                problems.add(origin, message, Some(help.to_owned()));
+            }
+            if let Some(field) = limit.key.iter().find(|field| !fields.contains(&field.name.as_str())) {
+                let message =
+                    format!("`{}` counts by `{}`, which {what} does not show", limit.name, field.name);
+                problems.add(origin, message, Some(format!("it shows {}", fields.join(", "))));
+            }
+        }
+        names.push(name.to_owned());
+    }
+    names
+}

@@ -1,0 +1,226 @@
+//! Configuration: text in layers → [`Config`], what it means, checked and compiled → [`Plan`]. Nothing after this looks at text
+//! again.
+//!
+//! Columns are laid out in the order in which the stages fill them: what every event has, the fields, the content
+//! features, the readings, what models say. A rule or a model that asks for a reading nobody asked for yet gets a
+//! column of its own for it, so what is read is known before any event comes.
+
+pub mod aggregate;
+mod authentication;
+mod candidate;
+mod catalog;
+mod classifier;
+mod cluster;
+mod columns;
+mod config;
+mod draft;
+mod envoy;
+mod failure_mode;
+pub mod formats;
+mod forward_auth;
+pub mod limit;
+mod limits;
+mod listener;
+mod model;
+mod node;
+mod patterns;
+pub mod phrases;
+mod pipeline;
+pub mod preset;
+mod reference;
+mod reports;
+mod rules;
+mod scope;
+mod statistic;
+
+use std::sync::Arc;
+
+use event::Kind;
+use judge::TestRun;
+use stats::{CancellationCheck, Catalog};
+
+use crate::limit::LimitPlan;
+pub use authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
+pub use candidate::Candidate;
+use catalog::{beside_sketches, catalog, fit_sketches};
+pub use classifier::ClassifierPlan;
+pub use classifier::TrainingLabel;
+pub use cluster::ClusterPlan;
+use columns::fact;
+pub(crate) use columns::input_facts;
+pub use config::{
+    Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Document, EffectiveValue, Endpoint,
+    EndpointError, FileStamps, Overrides, PipelineOverlay, PipelineOverlays, SourceKind, VersionSnapshot,
+    WEIGHT_MAX, expected, format, nearest,
+};
+use config::{ConfigRecipe, ConfigView};
+use draft::PipelineDraft;
+pub use envoy::EnvoyPlan;
+pub use failure_mode::FailureMode;
+pub use forward_auth::{FORWARD_FIELDS, ForwardPlan};
+pub use listener::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply, Protocol, Replies};
+pub use model::ModelPlan;
+pub use node::{JournalPlan, NodePlan, ServerPlan};
+pub use phrases::PhrasePlan;
+pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
+pub use pipeline::{
+    DistinctPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+};
+pub use reference::reference;
+pub use reports::WITHDRAWN;
+pub use reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
+pub use reports::{FeedbackClass, FeedbackSide, ReportsPlan};
+use scope::{PlanScope, report};
+
+/// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
+pub const ONCE: Kind = Kind(0);
+
+/// Most entries of one list section of a pipeline.
+const ENTRIES_MAX: usize = 4096;
+
+/// What a node does: its own settings, its pipelines, and the statistics they share.
+#[derive(Debug)]
+pub struct Plan {
+    /// Settings of the node.
+    pub node: NodePlan,
+    /// The pipelines; the first is the default one.
+    pub pipelines: Vec<Arc<Pipeline>>,
+    /// The statistic of every key kind in every space.
+    pub catalog: Catalog,
+    /// The limits of Envoy.
+    pub envoy: Arc<EnvoyPlan>,
+    /// Limits, in the order of the configuration.
+    pub limits: Vec<Arc<LimitPlan>>,
+    /// What proxies may ask.
+    pub forwards: Vec<ForwardPlan>,
+    /// What is legal and suspicious about the configuration.
+    pub warnings: ConfigProblems,
+    /// How the configuration is read again.
+    pub(crate) recipe: Arc<ConfigRecipe>,
+    /// The files that it was read from.
+    pub files: FileStamps,
+}
+
+/// What came of a test that a rule's file has.
+#[derive(Clone, Debug)]
+pub struct RuleTestResult {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The rule.
+    pub rule: String,
+    /// Where the test says whether the rule is to fire.
+    pub origin: ConfigOrigin,
+    /// What was wanted, and found.
+    pub run: TestRun,
+}
+
+impl Plan {
+    /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
+    /// one.
+    pub fn compile(config: &Config) -> Result<Plan, ConfigProblems> {
+        Plan::compile_beside(config, None, &|| false)
+    }
+
+    /// The same for a node that works by another plan now: what is kept of keys cannot change, windows of readings keep
+    /// their order, and the node's settings stay. It ends early, refused, once it is over.
+    pub fn compile_beside(
+        config: &Config,
+        now: Option<&Plan>,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<Plan, ConfigProblems> {
+        let (plan, tests, mut problems) = Plan::draft(config, now, is_over)?;
+        for tested in tests.iter().filter(|tested| !tested.run.passed()) {
+            problems.add(&tested.origin, format!("`{}`: {}", tested.rule, tested.run), None);
+        }
+        Ok(Plan { warnings: problems.refuse()?, ..plan })
+    }
+
+    /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
+    /// pipelines and their rules.
+    pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<RuleTestResult>), ConfigProblems> {
+        let (plan, tested, problems) = Plan::draft(config, None, &|| false)?;
+        Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
+    }
+
+    /// A plan, what came of its tests, and what is wrong with the configuration: where that is more than warnings the
+    /// plan is none.
+    fn draft(
+        config: &Config,
+        now: Option<&Plan>,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<(Plan, Vec<RuleTestResult>, ConfigProblems), ConfigProblems> {
+        let (found, worth_compiling) = config.problems();
+        let mut problems = found.clone();
+        if !worth_compiling {
+            return Err(problems.sorted());
+        }
+        let mut node = NodePlan::compile(config.main(), &mut problems);
+        let limits = limits::compile(config.main(), &mut problems);
+        let documents = config.documents().iter();
+        let mut drafts: Vec<PipelineDraft> = documents
+            .map(|document| PipelineDraft::compile(document, config.main(), &limits, is_over, &mut problems))
+            .collect();
+        limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);
+        node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
+        let forwards = forward_auth::compile(config.main(), &drafts, &limits, &mut problems);
+        fit_sketches(node.ledger_memory, &mut drafts);
+        let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
+        node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
+        let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
+        let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
+        let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
+        let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
+        let warnings = ConfigProblems::default();
+        let plan = Plan { node, pipelines, catalog, limits, forwards, envoy, warnings, recipe, files };
+        Ok((plan, tested, problems))
+    }
+
+    /// Reads the configuration again as it was read for this plan, with these layers over its files.
+    pub fn read_again(&self, overlays: &PipelineOverlays) -> Config {
+        self.recipe.load(overlays)
+    }
+
+    /// The limit of this name.
+    pub fn limit(&self, name: &str) -> Option<&Arc<LimitPlan>> {
+        self.limits.iter().find(|limit| *limit.name == *name)
+    }
+
+    /// The limits of these names and those that are taken with them, each once. Names that are none are left out.
+    pub fn limits_of<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<&Arc<LimitPlan>> {
+        let mut all: Vec<&Arc<LimitPlan>> = Vec::new();
+        for limit in names.into_iter().filter_map(|name| self.limit(name)) {
+            let with = limit.also.iter().filter_map(|name| self.limit(name));
+            for limit in std::iter::once(limit).chain(with) {
+                if !all.iter().any(|known| known.name == limit.name) {
+                    all.push(limit);
+                }
+            }
+        }
+        all
+    }
+
+    /// The pipeline of this name, or the default one if no name is given.
+    pub fn pipeline(&self, name: Option<&str>) -> Option<&Arc<Pipeline>> {
+        match name {
+            Some(name) => self.pipelines.iter().find(|pipeline| pipeline.name == name),
+            None => self.pipelines.first(),
+        }
+    }
+}
+
+/// The entries of a list section; too many are said, and the surplus left out.
+fn entries<'a>(document: &'a Document, name: &str, problems: &mut ConfigProblems) -> Vec<ConfigView<'a>> {
+    let mut entries = document.list(name);
+    if let Some(surplus) = entries.get(ENTRIES_MAX) {
+        let message = format!("there are {} [[{name}]]", entries.len());
+        problems.add(surplus.origin(""), message, Some(format!("at most {ENTRIES_MAX} are possible")));
+        entries.truncate(ENTRIES_MAX);
+    }
+    entries
+}
+
+/// 16 hexadecimal digits that stand for a content.
+fn content_hash(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}

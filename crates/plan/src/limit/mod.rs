@@ -1,0 +1,395 @@
+//! Limits as they are configured: how much of something a key may have in a time.
+//!
+//! A [`LimitPlan`] is made of a `[[limit]]` of the configuration, or by whoever reads the limits of other programs.
+
+mod period;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use content::piece::Normalisation;
+use event::{Kind, Space, Span, Time};
+use serde::{Deserialize, Serialize};
+use stats::{CellShape, LayoutError, Measure};
+
+use crate::config::{LIMIT_NUMBER_MAX, SPACE_MAX};
+use crate::failure_mode::FailureMode;
+pub use period::{Period, Zone};
+
+/// The space in which limits count.
+pub const LIMITS: Space = Space(SPACE_MAX + 1);
+/// Most fields of a key.
+pub const FIELDS_MAX: usize = 8;
+
+/// Kinds of refusals and of bans lie above the numbers of configured limits.
+const REFUSALS: u16 = LIMIT_NUMBER_MAX + 1;
+const BANS: u16 = 0x4000;
+/// Kinds that limits share which have no number of their own.
+const BUCKETS: Kind = Kind(0x7000);
+const FIXED: u16 = 0x7001;
+/// Lengths of fixed windows; a window counts in the shortest that is not shorter.
+const FIXED_WIDTHS: [Span; 7] = [
+    Span::seconds(1),
+    Span::minutes(1),
+    Span::hours(1),
+    Span::days(1),
+    Span::days(7),
+    Span::days(31),
+    Span::days(366),
+];
+/// Sub-windows in which refusals are counted.
+const REFUSAL_WINDOWS: u32 = 10;
+
+/// How a limit is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LimitAlgorithm {
+    /// Over the window before now, by sub-windows. The oldest, of which only a part still lies in the window, counts in
+    /// full, so that never more than the limit is let through in any such window; or interpolated, by that part.
+    Sliding {
+        /// The window.
+        window: Span,
+        /// How many sub-windows it has.
+        parts: u32,
+        /// Whether the oldest one counts by its part.
+        interpolated: bool,
+    },
+    /// From one start of a period to the next.
+    Calendar {
+        /// The period.
+        period: Period,
+        /// Where it starts.
+        zone: Zone,
+    },
+    /// Windows of equal length one after the other since 1970.
+    Fixed {
+        /// Their length.
+        window: Span,
+    },
+    /// A bucket that fills evenly: the generic cell rate algorithm.
+    Bucket {
+        /// The time in which as much comes in as the limit's count.
+        per: Span,
+        /// What it holds: so much can be taken at once.
+        burst: u64,
+        /// Nanoseconds between two at that rate.
+        interval: i64,
+    },
+}
+
+/// What a caller hears of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enforcement {
+    /// All of it.
+    Enforce,
+    /// That it is allowed, whatever is used; only [`TakeResult::silent`](crate::limit::TakeResult::silent) tells the application.
+    ShadowBan,
+    /// That it is allowed; [`TakeResult::over`](crate::limit::TakeResult::over) tells what would have been.
+    Observe,
+    /// That it is allowed. Nothing is counted.
+    Off,
+}
+
+impl Enforcement {
+    /// All, each with the word of configurations for it.
+    pub const WORDS: [(Enforcement, &str); 4] = [
+        (Enforcement::Enforce, "enforce"),
+        (Enforcement::ShadowBan, "shadow_ban"),
+        (Enforcement::Observe, "observe"),
+        (Enforcement::Off, "off"),
+    ];
+
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        Enforcement::WORDS.iter().find(|(known, _)| *known == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// When a key is refused whatever it has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BanPlan {
+    /// After so many refusals.
+    pub after: u64,
+    /// Within this time.
+    pub within: Span,
+    /// For so long.
+    pub lasts: Span,
+}
+
+/// A part of a limit's key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitField {
+    /// What requests call it.
+    pub name: String,
+    /// How its value is made the same for what is meant to be counted together.
+    pub how: FieldForm,
+}
+
+/// How a value of a key is normalised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldForm {
+    /// As pieces of statistics are.
+    Piece(Normalisation),
+    /// An address of the internet: one of IPv6 by its network of 64 bits, which is what one customer has. Other text as it is.
+    Network,
+}
+
+const NETWORK: &str = "network";
+
+impl FieldForm {
+    /// What configurations call them.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+        Normalisation::ALL.into_iter().map(Normalisation::name).chain([NETWORK])
+    }
+
+    /// A value as it is counted; `None` if nothing is left of it. Of an address that has a tag the one without it.
+    pub fn normal(self, value: &str) -> Option<Cow<'_, str>> {
+        match self {
+            FieldForm::Piece(how) => content::piece::last(value, how),
+            FieldForm::Network => Some(match value.trim().parse::<IpAddr>() {
+                Ok(address) => Cow::Owned(network(address)),
+                Err(_) => Cow::Borrowed(value),
+            })
+            .filter(|text| !text.is_empty()),
+        }
+    }
+}
+
+impl FromStr for FieldForm {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<FieldForm, ()> {
+        if text == NETWORK { Ok(FieldForm::Network) } else { text.parse().map(FieldForm::Piece) }
+    }
+}
+
+/// An address of IPv4, also one that is written as IPv6, as it is; one of IPv6 as its network of 64 bits.
+pub fn network(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            format!("{}/64", std::net::Ipv6Addr::from(network))
+        }
+    }
+}
+
+/// A limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitPlan {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it is for, for people.
+    pub description: String,
+    /// The number of the kind under which it counts.
+    pub kind: Kind,
+    /// Whether other limits count under this kind, too: then its name is part of each key.
+    pub shares_kind: bool,
+    /// What its keys are made of; for limits of other formats it says nothing.
+    pub key: Vec<LimitField>,
+    /// Most that is allowed. `u64::MAX` is no limit: nothing is counted.
+    pub count: u64,
+    /// How it is counted.
+    pub pace: LimitAlgorithm,
+    /// What a take costs where it does not say.
+    pub cost: u64,
+    /// Whether what is refused counts, too.
+    pub counts_all: bool,
+    /// What callers hear of it.
+    pub enforcement: Enforcement,
+    /// When its counts cannot be had: allow, or refuse.
+    pub on_error: FailureMode,
+    /// Whether nodes that share it in a cluster decide together.
+    pub exact: bool,
+    /// When a key is banned.
+    pub ban: Option<BanPlan>,
+    /// The condition under which events take from it, as configured; takes by name do not ask for it.
+    pub when: Option<String>,
+    /// Names of limits that are taken with it.
+    pub also: Vec<String>,
+    /// Exceptions of the configuration.
+    pub exceptions: Vec<LimitException>,
+}
+
+/// The longest time in which a bucket may fill.
+pub(crate) const FILL_MAX: Span = Span::days(100 * 365);
+
+/// A bucket that cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BucketError {
+    /// More than one in a nanosecond, or none at all.
+    #[error("the rate is zero, or more than one in a nanosecond")]
+    Rate,
+    /// It fills too slowly.
+    #[error("the bucket takes more than {FILL_MAX} to fill")]
+    Fill,
+}
+
+impl BucketError {
+    /// An interval in nanoseconds that a bucket can have.
+    pub fn check(interval: i64, burst: u64) -> Result<i64, BucketError> {
+        let fill = i128::from(interval) * i128::from(burst);
+        match interval {
+            ..1 => Err(BucketError::Rate),
+            _ if fill > i128::from(FILL_MAX.0) * 1000 => Err(BucketError::Fill),
+            _ => Ok(interval),
+        }
+    }
+}
+
+impl LimitPlan {
+    fn shared(name: &str, kind: Kind, count: u64, pace: LimitAlgorithm, counts_all: bool) -> LimitPlan {
+        LimitPlan {
+            name: name.into(),
+            description: String::new(),
+            kind,
+            shares_kind: true,
+            key: Vec::new(),
+            count,
+            pace,
+            cost: 1,
+            counts_all,
+            enforcement: Enforcement::Enforce,
+            on_error: FailureMode::Open,
+            exact: false,
+            ban: None,
+            when: None,
+            also: Vec::new(),
+            exceptions: Vec::new(),
+        }
+    }
+
+    /// A limit over windows of equal length one after the other since 1970, as Envoy's rate limit service has them. What is
+    /// refused counts. The window has at most 366 days. All such limits may have the same keys: the name tells them
+    /// apart.
+    pub fn fixed(name: &str, count: u64, window: Span) -> LimitPlan {
+        let index = FIXED_WIDTHS.iter().position(|width| window <= *width).unwrap_or(FIXED_WIDTHS.len() - 1);
+        let kind = Kind(FIXED + index as u16);
+        LimitPlan::shared(name, kind, count, LimitAlgorithm::Fixed { window }, true)
+    }
+
+    /// A bucket by the generic cell rate algorithm, as redis-cell has it: `burst` can be taken at once, and `count` come in
+    /// evenly within each `per`. What is refused does not count. Everything but name and key may differ from take to
+    /// take. The interval between two is that of redis-cell, which rounds a part of a nanosecond down.
+    ///
+    /// # Errors
+    /// If the rate or the bucket is beyond what nanoseconds of 64 bits can count.
+    pub fn bucket(name: &str, count: u64, per: Span, burst: u64) -> Result<LimitPlan, BucketError> {
+        let nanoseconds = i128::from(per.0) * 1000;
+        let interval = if count == 0 { 0 } else { (nanoseconds as f64 / count as f64) as i64 };
+        let pace = LimitAlgorithm::Bucket { per, burst, interval: BucketError::check(interval, burst)? };
+        Ok(LimitPlan::shared(name, BUCKETS, count, pace, false))
+    }
+
+    /// What it keeps of a key.
+    ///
+    /// # Errors
+    /// If its window cannot be divided so.
+    pub fn measure(&self) -> Result<Measure, LayoutError> {
+        match &self.pace {
+            LimitAlgorithm::Sliding { window, parts, .. } => Measure::limit(*window, *parts),
+            LimitAlgorithm::Calendar { period, .. } => Measure::limit(period.longest(), 1),
+            LimitAlgorithm::Fixed { window } => Measure::limit(*window, 1),
+            LimitAlgorithm::Bucket { .. } => Ok(Measure::Gcra),
+        }
+    }
+
+    /// Every statistic that it has.
+    pub(crate) fn measures(&self) -> Result<Vec<(Kind, &'static str, Measure)>, LayoutError> {
+        let mut all = vec![(self.kind, "limit", self.measure()?)];
+        if let Some(ban) = self.ban {
+            let refusals = Measure::limit(ban.within, REFUSAL_WINDOWS)?;
+            all.push((self.refusals(), "limit.refusals", refusals));
+            // The moment of a bucket is that of the ban's end: it can be set and lifted.
+            all.push((self.bans(), "limit.bans", Measure::Gcra));
+        }
+        Ok(all)
+    }
+
+    /// The statistics of limits that have no number.
+    pub(crate) fn shared_measures() -> Result<Vec<(Kind, String, Measure)>, LayoutError> {
+        let fixed = FIXED_WIDTHS
+            .iter()
+            .zip(FIXED..)
+            .map(|(width, kind)| Ok((Kind(kind), format!("fixed.{width}"), Measure::limit(*width, 1)?)));
+        std::iter::once(Ok((BUCKETS, "bucket".to_owned(), Measure::Gcra))).chain(fixed).collect()
+    }
+
+    /// Returns the kind whose keys count what it refused.
+    pub fn refusals(&self) -> Kind {
+        Kind(self.kind.0 | REFUSALS)
+    }
+
+    /// Returns the kind whose keys hold until when somebody is banned.
+    pub fn bans(&self) -> Kind {
+        Kind(self.kind.0 | BANS)
+    }
+
+    /// How long its window is; of a month the longest. For a bucket the time in which an empty one is full again.
+    pub fn window(&self) -> Span {
+        match &self.pace {
+            LimitAlgorithm::Sliding { window, .. } | LimitAlgorithm::Fixed { window } => *window,
+            LimitAlgorithm::Calendar { period: Period::Hour, .. } => Span::hours(1),
+            LimitAlgorithm::Calendar { period: Period::Day, .. } => Span::days(1),
+            LimitAlgorithm::Calendar { period: Period::Month, .. } => Span::days(31),
+            LimitAlgorithm::Calendar { period: Period::Minute, .. } => Span::minutes(1),
+            LimitAlgorithm::Bucket { per, .. } => *per,
+        }
+    }
+
+    /// Most that can be taken at once.
+    pub fn quota(&self) -> u64 {
+        match self.pace {
+            LimitAlgorithm::Bucket { burst, .. } => burst,
+            _ => self.count,
+        }
+    }
+
+    /// What it is called in configurations.
+    pub fn mode(&self) -> &'static str {
+        match self.pace {
+            LimitAlgorithm::Sliding { interpolated: false, .. } => "sliding",
+            LimitAlgorithm::Sliding { interpolated: true, .. } => "interpolated",
+            LimitAlgorithm::Calendar { .. } => "calendar",
+            LimitAlgorithm::Fixed { .. } => "fixed",
+            LimitAlgorithm::Bucket { .. } => "gcra",
+        }
+    }
+
+    /// Whether nothing is counted.
+    pub fn is_idle(&self) -> bool {
+        self.enforcement == Enforcement::Off || self.count == u64::MAX
+    }
+}
+
+/// Longest window of a limit.
+pub(crate) const WINDOW_MAX: Span = Span::days(366);
+const _: () = assert!(WINDOW_MAX.0 < CellShape::SPAN_MAX.0);
+
+/// A key for which a limit is another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitException {
+    /// The limit.
+    pub limit: String,
+    /// The key's values in the order of the limit's fields.
+    pub key: Vec<String>,
+    /// Most that is allowed, instead of the limit's count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Whether the key is not limited at all.
+    #[serde(default)]
+    pub exempt: bool,
+    /// When it ends; never without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// Nanoseconds between two cells at so many within a time, rounded up: a limit is not exceeded.
+pub fn interval(count: u64, per: Span) -> i64 {
+    let per = i128::from(per.0) * 1000;
+    let interval =
+        per.div_euclid(i128::from(count.max(1))) + i128::from(per.rem_euclid(i128::from(count.max(1))) > 0);
+    i64::try_from(interval).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,409 @@
+//! A pipeline, compiled: its columns, what is counted for it, what its rules read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use content::mail::authentication::{AuthColumns, AuthenticationTrust};
+use content::network::PrefixLengths;
+use content::piece::Normalisation;
+use content::web::pattern::RequestPatterns;
+use event::{Facts, Kind, Schema, Slot, Space, Span};
+use judge::{Action, Condition, RuleSet};
+use stats::{AggregateLayout, LayoutError, Measure, Tier};
+
+use super::{Candidate, ClassifierPlan, DnsListPlan, ModelPlan, PhrasePlan, REPORTER, ReportsPlan, reporter};
+use crate::aggregate;
+use crate::failure_mode::FailureMode;
+use crate::preset::Preset;
+
+/// What a pipeline reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PipelineInput {
+    /// RFC 5322 messages.
+    Message,
+    /// Combined-format access-log lines.
+    AccessLog,
+    /// JSON objects with declared fields only.
+    Json,
+}
+
+impl PipelineInput {
+    /// All inputs, in the order in which they are documented.
+    pub const ALL: [PipelineInput; 3] =
+        [PipelineInput::Message, PipelineInput::AccessLog, PipelineInput::Json];
+
+    /// What configurations call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PipelineInput::Message => "message",
+            PipelineInput::AccessLog => "access-log",
+            PipelineInput::Json => "json",
+        }
+    }
+}
+
+/// What to do with an event that has a field which the pipeline does not know, or none that it knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnknownFieldPolicy {
+    /// Refuse it.
+    Error,
+    /// Judge it without, and say so.
+    Warn,
+    /// Judge it without.
+    Ignore,
+}
+
+event::columns! {
+    /// What every event has.
+    pub struct EventColumns {
+        time: Time "event.time" "When the event happened, clamped to its arrival and the allowed skew",
+        arrival: Time "event.arrival" "When the event arrived",
+    }
+}
+
+/// One stream's way from event to verdict.
+#[derive(Debug)]
+pub struct Pipeline {
+    /// Its name.
+    pub name: String,
+    /// The space its keys count in.
+    pub space: Space,
+    /// What it reads.
+    pub input: PipelineInput,
+    /// When statistics cannot be had.
+    pub on_error: FailureMode,
+    /// When an event has a field that the pipeline does not know.
+    pub unknown: UnknownFieldPolicy,
+    /// Hash of everything that its verdicts depend on: 16 hexadecimal digits.
+    pub version: String,
+    /// What [`Pipeline::version`] is the hash of, one setting a line.
+    pub canonical: String,
+    /// The preset that it changes, if there is one.
+    pub preset: Option<&'static Preset>,
+    /// The columns of its rows.
+    pub schema: Arc<Schema>,
+    /// Rules and bands.
+    pub rules: RuleSet,
+    /// Kinds of pieces, in the order of the configuration.
+    pub kinds: Vec<KindPlan>,
+    /// Distinct counts.
+    pub distincts: Vec<DistinctPlan>,
+    /// Labels that rules put on keys.
+    pub labels: Vec<LabelPlan>,
+    /// The limits that rules ask for.
+    pub limits: Vec<RuleLimit>,
+    /// The columns that the first two stages fill.
+    pub columns: InputColumns,
+    /// Sets of phrases.
+    pub phrases: Vec<PhrasePlan>,
+    /// Classifiers, asked before the models.
+    pub classifiers: Vec<ClassifierPlan>,
+    /// Models that say something of an event before it is judged.
+    pub models: Vec<ModelPlan>,
+    /// Rules that are judged beside the enforced ones.
+    pub candidate: Option<Arc<Candidate>>,
+    /// The columns that the observe stage fills.
+    pub readings: Vec<ReadingColumn>,
+    /// Whether a server is to check SPF, DKIM, DMARC and ARC itself.
+    pub checks: bool,
+    /// Whose `Authentication-Results` and ARC seals count.
+    pub trust: AuthenticationTrust,
+    /// DNS lists to ask.
+    pub lists: Vec<DnsListPlan>,
+    /// The lengths of the prefixes that make an address a network.
+    pub prefixes: PrefixLengths,
+    /// How far ahead of its arrival an event may be dated.
+    pub skew_max: Span,
+    /// What may be said of an event afterwards: the class, and the counters that it adds to.
+    pub feedback: BTreeMap<String, Vec<String>>,
+    /// How that is counted; `None` where nothing may be said.
+    pub reports: Option<ReportsPlan>,
+}
+
+/// A limit that rules of a pipeline ask for.
+#[derive(Debug)]
+pub struct RuleLimit {
+    /// Its name.
+    pub name: String,
+    /// What must hold for an event to take from it, and the source of that.
+    pub when: Option<(Condition, String)>,
+}
+
+impl RuleLimit {
+    /// Whether an event takes from it, by what is known of the event before its statistics are read.
+    pub fn applies(&self, facts: &Facts) -> bool {
+        self.when.as_ref().is_none_or(|(condition, _)| condition.fires(facts))
+    }
+}
+
+/// The columns that the first two stages fill.
+#[derive(Debug)]
+pub struct InputColumns {
+    pub event: EventColumns,
+    /// Declared IP fields and the column of each one's network.
+    pub networks: Vec<(Slot, Slot)>,
+    pub content: ContentColumns,
+    /// How many there are: what lies behind them no event can bring.
+    pub count: usize,
+}
+
+/// The columns of the content features, by input.
+#[derive(Debug)]
+pub enum ContentColumns {
+    /// Of mail.
+    Message {
+        /// What SMTP said.
+        envelope: content::mail::message::EnvelopeColumns,
+        /// What the message shows.
+        mail: Box<content::mail::message::MailColumns>,
+        /// What its authentication came to.
+        auth: Box<AuthColumns>,
+    },
+    /// Of requests.
+    AccessLog {
+        /// What the request shows.
+        columns: Box<content::web::access_log::HttpColumns>,
+        /// The lists that it is searched by.
+        patterns: Box<RequestPatterns>,
+    },
+    /// Fields alone.
+    Json,
+}
+
+/// A kind of piece.
+#[derive(Debug)]
+pub struct KindPlan {
+    /// Its stored number.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The fact that its pieces are taken from.
+    pub slot: Slot,
+    /// How a piece is normalised.
+    pub normalise: Normalisation,
+    /// What must hold for an event to have keys of this kind.
+    pub when: Option<Condition>,
+    /// Names of the counters, empty for a kind that has none.
+    pub counters: Vec<String>,
+    /// Counters of which something can be taken back, and those that hold it: both by index.
+    pub taken: Vec<(u8, u8)>,
+    /// Trailing windows that its readings carry.
+    pub windows: Vec<Span>,
+    /// What its track keeps, in the order of a reading's values; empty for a kind that has none.
+    pub aggregate: Vec<stats::AggregateColumn>,
+    /// The fact that the track's values are taken from.
+    pub value: Option<Slot>,
+    /// Counters that every event adds to.
+    pub observe: Vec<(u8, u64)>,
+    /// Counters that a verdict adds to, by action.
+    pub settle: Vec<(Action, u8)>,
+}
+
+/// A distinct count.
+#[derive(Debug)]
+pub struct DistinctPlan {
+    /// The stored number of its counts.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Index of the kind for whose keys values are counted.
+    pub per: usize,
+    /// The fact whose values are counted.
+    pub of: Slot,
+    /// Periods kept, the width of one being the window that rules may ask for.
+    pub tier: Tier,
+    /// The precision of an approximate count; `None` for an exact one.
+    pub precision: Option<u8>,
+    /// The windows that are read.
+    pub windows: Vec<Span>,
+}
+
+/// A label that rules put on keys: the latest time until which it holds, as the greatest value of a track.
+#[derive(Debug)]
+pub struct LabelPlan {
+    /// The stored number of its marks.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// What it says of a key, for people.
+    pub description: String,
+    /// Index of the kind whose keys can have it.
+    pub of: usize,
+    /// How long it can hold.
+    pub keep: Span,
+    /// What enforcement points are told to do with keys that have it; `None` for a label that they are not told of.
+    pub decision: Option<String>,
+    /// Whether anything asks for it.
+    pub is_read: bool,
+}
+
+impl LabelPlan {
+    pub(super) fn measure(&self) -> Result<Measure, LayoutError> {
+        AggregateLayout::new(vec![stats::AggregateColumn::Max], self.keep).map(Measure::Aggregate)
+    }
+}
+
+/// A column that the observe stage fills.
+#[derive(Clone, Debug)]
+pub struct ReadingColumn {
+    /// Its place in the row.
+    pub slot: Slot,
+    /// Its content.
+    pub source: ReadingSource,
+}
+
+/// What a reading column holds, over all keys of its kind in an event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReadingSource {
+    /// The largest count.
+    Count {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+        /// The place of the counter among those of the kind.
+        counter: usize,
+        /// The trailing window.
+        window: Span,
+    },
+    /// The largest share, of keys whose denominator is at least so much.
+    Ratio {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+        /// Counters and windows whose sum is the numerator.
+        over: Vec<(usize, Span)>,
+        /// Counters and windows whose sum is the denominator.
+        under: Vec<(usize, Span)>,
+        /// The least denominator.
+        at_least: u64,
+    },
+    /// The age of the key that was first seen last; zero for one never seen.
+    FirstAge {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+    },
+    /// The time since the key seen most recently was last seen; missing if none was.
+    LastAge {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+    },
+    /// The largest of a value of a track, or the least of least ones.
+    Aggregate {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+        /// The place of the value among those of the track.
+        column: usize,
+    },
+    /// The largest number of distinct values.
+    Distinct {
+        /// The place of the distinct count.
+        distinct: usize,
+        /// The trailing window.
+        window: Span,
+    },
+    /// What a limit says; by its place among those of the pipeline.
+    Limit {
+        /// The place of the limit.
+        limit: usize,
+        /// The value of the limit.
+        value: judge::LimitValue,
+    },
+    /// Whether a key has a label.
+    Marked {
+        /// The place of the label.
+        label: usize,
+    },
+    /// Whether the statistics of a key are an estimate.
+    Estimated {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+    },
+    /// Whether a number of distinct values is an estimate.
+    EstimatedDistinct {
+        /// The place of the distinct count.
+        distinct: usize,
+    },
+}
+
+impl DistinctPlan {
+    pub(super) fn measure(&self, windows: Vec<Span>) -> Measure {
+        match self.precision {
+            Some(precision) => Measure::Approx { tier: self.tier, windows, precision },
+            None => Measure::Distinct { tier: self.tier, windows },
+        }
+    }
+}
+
+impl Pipeline {
+    /// The columns of what is looked up about a message; none for a pipeline that reads something else.
+    pub fn auth_columns(&self) -> Option<&AuthColumns> {
+        match &self.columns.content {
+            ContentColumns::Message { auth, .. } => Some(auth),
+            _ => None,
+        }
+    }
+
+    /// The columns of a message's envelope.
+    pub fn envelope_columns(&self) -> Option<&content::mail::message::EnvelopeColumns> {
+        match &self.columns.content {
+            ContentColumns::Message { envelope, .. } => Some(envelope),
+            _ => None,
+        }
+    }
+
+    /// Name and version of every model: the hash of its file, which [`Pipeline::canonical`] has.
+    pub fn model_versions(&self) -> Vec<(String, String)> {
+        let digests = self.canonical.lines().filter_map(|line| {
+            let (name, digest) = line.strip_prefix("model.")?.split_once(".digest = \"")?;
+            Some((name.to_owned(), digest.trim_end_matches('"').to_owned()))
+        });
+        digests.collect()
+    }
+}
+
+impl Pipeline {
+    /// The kinds of pieces, and that of reporters.
+    pub fn kinds_and_reporters(&self) -> impl Iterator<Item = &KindPlan> {
+        self.kinds.iter().chain(self.reports.iter().map(|reports| &reports.reporter))
+    }
+}
+
+impl KindPlan {
+    /// What the values of its track are called, in order.
+    pub fn aggregate_names(&self) -> Vec<String> {
+        self.aggregate.iter().map(aggregate::name).collect()
+    }
+
+    /// Whether it has a statistic. The keys of one that has none can still own distinct values and labels.
+    pub fn is_counted(&self) -> bool {
+        !self.counters.is_empty() || !self.aggregate.is_empty()
+    }
+
+    /// The index of a counter.
+    pub fn counter(&self, name: &str) -> Option<u8> {
+        let index = self.counters.iter().position(|counter| counter == name)?;
+        u8::try_from(index).ok()
+    }
+
+    /// The index of a window.
+    pub fn window(&self, window: Span) -> Option<usize> {
+        self.windows.iter().position(|other| *other == window)
+    }
+
+    /// The index of what holds how much of a counter was taken back.
+    pub fn taken_back(&self, name: &str) -> Option<u8> {
+        let counter = self.counter(name)?;
+        self.taken.iter().find(|(of, _)| *of == counter).map(|(_, taken)| *taken)
+    }
+}
+
+impl KindPlan {
+    /// The shingle of each piece that a value gives.
+    pub fn shingles(&self, value: &str, secret: &event::Secret) -> Vec<event::Shingle> {
+        let mut shingles = Vec::new();
+        let reporter = (self.kind == REPORTER).then(|| reporter(value));
+        let value = reporter.as_deref().unwrap_or(value);
+        content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
+            shingles.push(secret.shingle(piece.as_bytes()));
+        });
+        shingles
+    }
+}

@@ -1,0 +1,69 @@
+//! The presets: files of the configuration language, embedded in the binary.
+
+/// A preset.
+#[derive(Debug)]
+pub struct Preset {
+    /// What `preset = "..."` calls it.
+    pub name: &'static str,
+    /// The preset that it extends, as its text says, too.
+    pub extends: Option<&'static str>,
+    /// The file's text.
+    pub text: &'static str,
+}
+
+/// All presets.
+pub static ALL: &[Preset] = &[
+    Preset { name: "mail", extends: None, text: include_str!("../../../presets/mail.toml") },
+    Preset { name: "web", extends: None, text: include_str!("../../../presets/web.toml") },
+    Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
+    Preset {
+        name: "mail-incoming",
+        extends: Some("mail"),
+        text: include_str!("../../../presets/mail-incoming.toml"),
+    },
+    Preset {
+        name: "mail-outgoing",
+        extends: Some("mail"),
+        text: include_str!("../../../presets/mail-outgoing.toml"),
+    },
+];
+
+/// The preset of this name.
+pub fn find(name: &str) -> Option<&'static Preset> {
+    ALL.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    /// A hash of its text and of what it extends, 16 hexadecimal digits.
+    pub fn version(&self) -> String {
+        let texts: Vec<&str> = self.layers().into_iter().map(|preset| preset.text).collect();
+        crate::content_hash(texts.concat().as_bytes())
+    }
+
+    /// What it extends, and itself.
+    pub fn layers(&self) -> Vec<&Preset> {
+        self.extends.and_then(find).into_iter().chain([self]).collect()
+    }
+
+    /// The comment that opens the file: what it is for, in one line.
+    pub fn summary(&self) -> &'static str {
+        self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn presets_extend_what_they_say() {
+        for preset in ALL {
+            let said = preset.text.lines().find_map(|line| line.strip_prefix("preset = "));
+            assert_eq!(said.map(|name| name.trim_matches('"')), preset.extends, "{}", preset.name);
+            // One is extended at most, so that this ends.
+            assert!(preset.layers().len() == 1 || preset.layers()[0].extends.is_none(), "{}", preset.name);
+            assert!(!preset.summary().is_empty());
+        }
+        assert_ne!(find("mail-incoming").unwrap().version(), find("mail").unwrap().version());
+    }
+}

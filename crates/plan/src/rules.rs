@@ -1,0 +1,348 @@
+//! What events are judged by: labels, definitions, sets, groups, rules and bands.
+
+use std::sync::Arc;
+
+use event::{Kind, SchemaBuilder};
+use judge::{
+    Band, Bands, Constant, DefinitionProblem, GroupSource, Library, LibrarySource, Mode, RuleProblem,
+    RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, Set, SetType,
+};
+use sha2::{Digest, Sha256};
+
+use super::{Candidate, LabelPlan, ModelPlan, PipelineDraft, PlanScope, RuleTestResult, entries, report};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
+use crate::limit::LimitPlan;
+
+/// A set and where it is defined.
+pub(super) struct SetDraft<'a> {
+    name: String,
+    set: Arc<Set>,
+    origin: &'a ConfigOrigin,
+}
+
+/// Everything that a pipeline's verdicts depend on: its settings, what is in the files of its sets, models and phrases,
+/// and for which events limits are.
+pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Arc<LimitPlan>]) -> String {
+    let mut text = document.canonical();
+    for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
+        let digest: String = set.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+        text += &format!("set.{name}.digest = \"{digest}\"\n");
+    }
+    for name in document.list("model").into_iter().filter_map(|view| view.str("name")) {
+        if let Some(bytes) = document.model_file(name) {
+            let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            text += &format!("model.{name}.digest = \"{digest}\"\n");
+        }
+    }
+    text += &super::phrases::canonical(document);
+    text += &super::patterns::canonical(document);
+    for limit in limits {
+        if let Some(when) = &limit.when {
+            text += &format!("limit.{}.when = {when:?}\n", limit.name);
+        }
+    }
+    text
+}
+
+/// The sets of a pipeline.
+pub(super) fn sets<'a>(document: &'a Document, problems: &mut ConfigProblems) -> Vec<SetDraft<'a>> {
+    let mut sets = Vec::new();
+    for view in entries(document, "set", problems) {
+        let kind = SetType::ALL.into_iter().find(|kind| Some(kind.name()) == view.str("type"));
+        let (Some(name), Some(kind)) = (view.str("name"), kind) else { continue };
+        let set = match (view.is_given("values"), view.is_given("file")) {
+            (true, false) => written_out(view, kind, problems),
+            // One that could not be read was told of.
+            (false, true) => {
+                document.list_file(name).and_then(|file| of_file(file, kind, view.origin("file"), problems))
+            }
+            (both, _) => {
+                let message = format!(
+                    "set `{name}` has {}",
+                    if both { "`values` and `file`" } else { "neither `values` nor `file`" }
+                );
+                let help = "give `values = [...]`, or `file = \"...\"`: one entry a line";
+                problems.add(view.origin(""), message, Some(help.to_owned()));
+                None
+            }
+        };
+        if let Some(set) = set {
+            sets.push(SetDraft { name: name.to_owned(), set: Arc::new(set), origin: view.origin("name") });
+        }
+    }
+    sets
+}
+
+fn written_out(view: ConfigView<'_>, kind: SetType, problems: &mut ConfigProblems) -> Option<Set> {
+    let entries = view.entries("values");
+    match Set::new(kind, entries.iter().map(|(text, _)| text.as_str())) {
+        Ok(set) => Some(set),
+        Err(error) => {
+            let origin = entries.get(error.entry).map_or(view.origin("values"), |(_, origin)| origin);
+            problems.add(origin, error.message, None);
+            None
+        }
+    }
+}
+
+/// One entry a line. Lists that are shared have comments behind entries: they are let go where entries have no blanks.
+fn of_file(
+    file: &Arc<ConfigSource>,
+    kind: SetType,
+    named_at: &ConfigOrigin,
+    problems: &mut ConfigProblems,
+) -> Option<Set> {
+    let lines = || {
+        file.text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';'])).map(
+            |line| match kind {
+                SetType::String => line,
+                _ => {
+                    line.split(|c: char| c.is_whitespace() || c == ';' || c == '#').next().unwrap_or_default()
+                }
+            },
+        )
+    };
+    match Set::new(kind, lines()) {
+        Ok(set) => Some(set),
+        Err(error) => {
+            let origin = lines().nth(error.entry).map_or_else(
+                || named_at.clone(),
+                |line| {
+                    // A line is a piece of the text, so its place is the distance of their beginnings.
+                    let start = line.as_ptr() as usize - file.text.as_ptr() as usize;
+                    ConfigOrigin { source: Arc::clone(file), range: start..start + line.len() }
+                },
+            );
+            problems.add(&origin, error.message, None);
+            None
+        }
+    }
+}
+
+impl PipelineDraft<'_> {
+    /// Constants and sets alone, for the conditions of kinds: expressions may read what is not counted yet.
+    pub(super) fn define_constants(&mut self, sets: &[SetDraft<'_>], builder: &mut SchemaBuilder) {
+        let source = LibrarySource { expressions: Vec::new(), ..self.library_source(sets) };
+        // What is wrong is told when all is defined.
+        self.library = Library::compile(source, &mut PlanScope { draft: self, builder }).0;
+    }
+
+    /// Constants, expressions and sets.
+    pub(super) fn define(
+        &mut self,
+        sets: &[SetDraft<'_>],
+        builder: &mut SchemaBuilder,
+        problems: &mut ConfigProblems,
+    ) {
+        let source = self.library_source(sets);
+        let (library, found) = Library::compile(source, &mut PlanScope { draft: self, builder });
+        self.library = library;
+        let document = self.document;
+        for DefinitionProblem { name, diagnostic } in found {
+            let expressions = document.section("expressions");
+            let expression = expressions.and_then(|view| view.texts().find(|(other, ..)| *other == name));
+            let constants = document.section("constants");
+            let constant = constants.and_then(|view| view.constants().find(|(other, ..)| *other == name));
+            let set = sets.iter().rev().find(|set| set.name == name);
+            match (expression, constant, set) {
+                // What is wrong with a name has no place in the expression.
+                (Some((_, key, ..)), ..) if diagnostic.range.is_empty() => {
+                    problems.push(diagnostic.severity, key, diagnostic.message, diagnostic.help);
+                }
+                (Some((_, _, text, origin)), ..) => report(vec![diagnostic], origin, text, &name, problems),
+                (_, Some((_, key, _)), _) => {
+                    problems.push(diagnostic.severity, key, diagnostic.message, diagnostic.help);
+                }
+                (.., set) => {
+                    let origin = set.map_or(document.top().origin("set"), |set| set.origin);
+                    problems.push(diagnostic.severity, origin, diagnostic.message, diagnostic.help);
+                }
+            }
+        }
+    }
+
+    fn library_source(&self, sets: &[SetDraft<'_>]) -> LibrarySource {
+        let constants = self.document.section("constants");
+        let constants = constants.iter().flat_map(ConfigView::constants);
+        let expressions = self.document.section("expressions");
+        let expressions = expressions.iter().flat_map(ConfigView::texts);
+        LibrarySource {
+            constants: constants.map(|(name, _, value): (_, _, Constant)| (name.to_owned(), value)).collect(),
+            expressions: expressions.map(|(name, _, text, _)| (name.to_owned(), text.to_owned())).collect(),
+            sets: sets.iter().map(|set| (set.name.clone(), Arc::clone(&set.set))).collect(),
+        }
+    }
+
+    pub(super) fn labels(&mut self, problems: &mut ConfigProblems) {
+        for view in entries(self.document, "label", problems) {
+            let (Some(name), Some(number), Some(keep)) =
+                (view.str("name"), view.integer("number"), view.span("keep"))
+            else {
+                continue;
+            };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let of = view.str("of").and_then(|of| self.kind(of, view.origin("of"), problems));
+            let Some(of) = of else { continue };
+            let description = view.str("description").unwrap_or_default().to_owned();
+            let decision = view.str("decision").map(str::to_owned);
+            let name = name.to_owned();
+            let label = LabelPlan { kind, name, description, of, keep, decision, is_read: false };
+            if let Err(error) = label.measure() {
+                problems.add(view.origin("keep"), error.to_string(), None);
+            }
+            self.pipeline.labels.push(label);
+        }
+    }
+
+    pub(super) fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+        let groups = entries(self.document, "group", problems);
+        let group = |view: &ConfigView<'_>| GroupSource {
+            name: view.str("name").unwrap_or_default().to_owned(),
+            description: view.str("description").unwrap_or_default().to_owned(),
+            cap: view.float("cap"),
+            floor: view.float("floor"),
+        };
+        let mut rules = entries(self.document, "rule", problems);
+        // What a rule lacks was told of.
+        rules.retain(|view| view.str("name").is_some() && view.str("when").is_some());
+        let source = RuleSetSource {
+            rules: rules.iter().map(rule_source).collect(),
+            groups: groups.iter().map(group).collect(),
+            bands: self.bands(problems),
+            library: self.library.clone(),
+        };
+        let compiled = RuleSet::compile(source, &mut PlanScope { draft: self, builder });
+        let found = match &compiled {
+            Ok(set) => set.warnings(),
+            Err(found) => found,
+        };
+        for problem in found {
+            self.report_rule(problem, &rules, &groups, problems);
+        }
+        let Ok(set) = compiled else { return };
+        for run in set.test(builder.schema()) {
+            let Some(view) = rules.get(run.rule) else { continue };
+            let tests = view.tables("test");
+            let origin = tests.get(run.test).map_or(view.origin("test"), |test| test.origin("fires")).clone();
+            let rule = view.str("name").unwrap_or_default().to_owned();
+            self.tested.push(RuleTestResult { pipeline: self.pipeline.name.clone(), rule, origin, run });
+        }
+        self.pipeline.rules = set;
+    }
+
+    /// Compiles the rules that are judged beside the enforced ones, on the same row.
+    pub(super) fn candidate(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+        let Some(document) = self.document.candidate() else { return };
+        let enforced = std::mem::take(&mut self.pipeline.rules);
+        let (of, library) = (self.document, std::mem::take(&mut self.library));
+        (self.document, self.frozen) = (document, true);
+        let sets = sets(document, problems);
+        let version = crate::content_hash(canonical(document, &sets, self.limits).as_bytes());
+        self.define(&sets, builder, problems);
+        self.rules(builder, problems);
+        (self.document, self.library, self.frozen) = (of, library, false);
+        let rules = std::mem::replace(&mut self.pipeline.rules, enforced);
+        self.pipeline.candidate = Some(Arc::new(Candidate { version, rules }));
+    }
+
+    /// How seriously a model is taken: by a candidate, as it says, unless nobody asks the model.
+    pub(super) fn model_mode(&self, model: &ModelPlan) -> Mode {
+        if !self.frozen || model.mode == Mode::Off {
+            return model.mode;
+        }
+        let named = self.document.list("model");
+        let own = named.iter().find(|view| view.str("name") == Some(&model.name));
+        own.map_or(model.mode, mode)
+    }
+
+    fn bands(&self, problems: &mut ConfigProblems) -> Bands {
+        let views = self.document.list("band");
+        let band = |view: &ConfigView<'_>| {
+            Some(Band { at: view.float("at")?, action: view.str("action")?.parse().ok()? })
+        };
+        let mut bands: Vec<Band> = views.iter().filter_map(band).collect();
+        // A layer may have moved one band past another.
+        bands.sort_by(|a, b| a.at.total_cmp(&b.at));
+        let origin = views.first().map_or(self.document.top().origin("band"), |view| view.origin("at"));
+        let bands = Bands::new(bands).map_err(|error| problems.add(origin, error.to_string(), None)).ok();
+        bands.unwrap_or_default()
+    }
+
+    fn report_rule(
+        &self,
+        RuleProblem { part, diagnostic }: &RuleProblem,
+        rules: &[ConfigView<'_>],
+        groups: &[ConfigView<'_>],
+        problems: &mut ConfigProblems,
+    ) {
+        let mut tell = |origin: &ConfigOrigin| {
+            problems.push(diagnostic.severity, origin, diagnostic.message.clone(), diagnostic.help.clone());
+        };
+        let top = self.document.top();
+        let key = |view: Option<&ConfigView<'_>>, key: &str, section: &str| match view {
+            Some(view) => view.origin(key).clone(),
+            None => top.origin(section).clone(),
+        };
+        match *part {
+            RuleSetPart::Set => tell(top.origin("rule")),
+            RuleSetPart::Group(index) => tell(&key(groups.get(index), "name", "group")),
+            RuleSetPart::Name(index) => tell(&key(rules.get(index), "name", "rule")),
+            RuleSetPart::Score(index) => tell(&key(rules.get(index), "score", "rule")),
+            RuleSetPart::GroupOf(index) => tell(&key(rules.get(index), "group", "rule")),
+            RuleSetPart::When(index) | RuleSetPart::Share(index) => {
+                let Some(view) = rules.get(index) else { return };
+                let key = if matches!(part, RuleSetPart::Share(_)) { "share" } else { "when" };
+                let (name, source) =
+                    (view.str("name").unwrap_or_default(), view.str(key).unwrap_or_default());
+                report(vec![diagnostic.clone()], view.origin(key), source, name, problems);
+            }
+            RuleSetPart::Effect(index, number) => {
+                let effects = rules.get(index).map(|view| view.strings("effects")).unwrap_or_default();
+                match effects.get(number) {
+                    Some((text, origin)) => tell(&inside(origin, text, diagnostic.range.clone())),
+                    None => tell(&key(rules.get(index), "effects", "rule")),
+                }
+            }
+            RuleSetPart::Test(index, number) => {
+                let tests = rules.get(index).map(|view| view.tables("test")).unwrap_or_default();
+                match tests.get(number) {
+                    Some(test) => tell(test.origin("facts")),
+                    None => tell(&key(rules.get(index), "test", "rule")),
+                }
+            }
+        }
+    }
+}
+
+/// The mode of a rule or a model.
+pub(super) fn mode(view: &ConfigView<'_>) -> Mode {
+    match view.str("mode") {
+        Some("shadow") => Mode::Shadow,
+        Some("off") => Mode::Off,
+        _ => Mode::Enforce,
+    }
+}
+
+fn rule_source(view: &ConfigView<'_>) -> RuleSource {
+    let text = |key: &str| view.str(key).unwrap_or_default().to_owned();
+    let test = |test: &ConfigView<'_>| RuleTest {
+        facts: test.table("facts").map(|facts| facts.facts()).unwrap_or_default(),
+        fires: test.bool("fires").unwrap_or_default(),
+    };
+    RuleSource {
+        name: text("name"),
+        when: text("when"),
+        score: view.float("score").unwrap_or(0.0),
+        share: view.str("share").map(str::to_owned),
+        description: text("description"),
+        owner: text("owner"),
+        mode: mode(view),
+        group: view.str("group").map(str::to_owned),
+        expires: view.time("expires"),
+        effects: view.strings("effects").into_iter().map(|(effect, _)| effect.to_owned()).collect(),
+        tests: view.tables("test").iter().map(test).collect(),
+    }
+}
