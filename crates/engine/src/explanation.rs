@@ -4,15 +4,17 @@ use std::collections::HashMap;
 
 use catboost::ModelScratch;
 use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
+use futures_util::FutureExt;
 use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, VersionDescription};
 use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{Quality, Reading};
 
 use crate::directory::Directory;
-use crate::pipeline::classifiers::ExplainedToken;
+use crate::pipeline::classifiers::{ClassifierReading, ExplainedToken};
+use crate::pipeline::keys::PreparedEvent;
 use crate::pipeline::log;
-use crate::pipeline::observe::ObservedEvent;
-use crate::{EngineError, aggregate, reload};
+use crate::pipeline::observe::{ObserveMode, ObservedEvent};
+use crate::{Engine, EngineError, aggregate, reload};
 use plan::{ModelPlan, Pipeline, Plan, RuleLimit};
 
 /// A decision, or an event that was only counted, laid open.
@@ -135,6 +137,69 @@ pub struct ExplainedKey {
     pub counts: Vec<(String, Span, u64)>,
     /// What a track knows of it beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
     pub values: Vec<(String, Value)>,
+}
+
+/// Tokens of a classifier that are shown.
+const TOKENS_SHOWN: usize = 15;
+
+impl Engine {
+    /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
+    /// models is told while the version that decided is in force or kept. Blocks.
+    pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
+        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+        match journal.find(id)? {
+            Some(Record::Decision(row)) => {
+                let description = journal.description(&row.version)?;
+                let decided_by = self.pipeline_of(&row.pipeline, &row.version);
+                let classifiers = self.explain_classifiers(&row, &description);
+                let decided_by = decided_by.as_deref();
+                let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
+                explanation.classifiers = classifiers;
+                Ok(explanation)
+            }
+            _ => Err(EngineError::NoDecision(id)),
+        }
+    }
+
+    /// What classifiers know of a past decision's tokens; none where the ledger cannot be asked.
+    fn explain_classifiers(
+        &self,
+        row: &DecisionRow,
+        description: &VersionDescription,
+    ) -> Vec<ExplainedClassifier> {
+        let plan = self.plan();
+        let Some(pipeline) = plan.pipeline(Some(&row.pipeline)) else { return Vec::new() };
+        let schema = event::Schema::from_columns(description.columns.clone());
+        let mut explained = Vec::new();
+        for (plan, tokens) in pipeline.classifiers.iter().zip(self.tokens_of_row(pipeline, row, description))
+        {
+            let Some(tokens) = tokens else { continue };
+            // A look adds nothing, so it waits for no flush.
+            let looked = [tokens.look(row.time)];
+            let Some(Ok(outcomes)) = self.ledger.observe(&looked).now_or_never() else { continue };
+            let Some(known) = ClassifierReading::of(&tokens, outcomes.readings(0).iter()) else { continue };
+            let value = |name: &str| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0).iter(), value);
+            shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
+            let others =
+                shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
+            let (name, probability) = (plan.name.clone(), known.judgement.probability());
+            explained.push(ExplainedClassifier { name, probability, tokens: shares, others });
+        }
+        explained
+    }
+
+    /// Counts an event without judging it, and gives its keys' readings from before it.
+    pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+        let observed = self.observe_one(prepared, ObserveMode::Seen).await?;
+        Ok(Explanation::of_observed(&observed.event(0), &self.secret))
+    }
+
+    /// What is known of an event's keys; counts nothing and creates nothing.
+    pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+        let observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
+        Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
+    }
 }
 
 impl Directory {

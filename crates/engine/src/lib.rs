@@ -22,7 +22,6 @@ mod metrics;
 mod opening;
 mod pipeline;
 mod reload;
-mod trainer;
 mod unknown_fields;
 mod verification;
 
@@ -30,7 +29,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use event::{Secret, Time};
-use journal::{EncodedRecords, IdSource, Journal, Record, RecordId};
+use journal::{EncodedRecords, IdSource, Journal, RecordId};
 use plan::{FileStamps, KindPlan, Pipeline, Plan};
 use stats::{EmbeddedLedger, Ledger, LedgerCensus, ObserveRequest};
 
@@ -59,9 +58,9 @@ pub use metrics::EngineMetrics;
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;
 pub use pipeline::keys::{KEYS_MAX, PreparedEvent};
+pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
-pub use trainer::TrainingTotal;
 pub use unknown_fields::JsonEventError;
 
 /// The ledger of an engine, by where its statistics live.
@@ -113,7 +112,7 @@ pub struct Engine {
     directory: Option<Directory>,
     /// Held while a snapshot is made.
     snapshot: Mutex<()>,
-    trainer: trainer::Trainer,
+    trainer: pipeline::trainer::Trainer,
     ids: IdSource,
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
@@ -172,24 +171,6 @@ impl Engine {
     /// How much the journal holds, if there is one.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
-    }
-
-    /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
-    /// models is told while the version that decided is in force or kept. Blocks.
-    pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
-        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
-        match journal.find(id)? {
-            Some(Record::Decision(row)) => {
-                let description = journal.description(&row.version)?;
-                let decided_by = self.pipeline_of(&row.pipeline, &row.version);
-                let classifiers = self.explain_classifiers(&row, &description);
-                let decided_by = decided_by.as_deref();
-                let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
-                explanation.classifiers = classifiers;
-                Ok(explanation)
-            }
-            _ => Err(EngineError::NoDecision(id)),
-        }
     }
 }
 

@@ -16,7 +16,8 @@ use crate::directory::{Directory, Missing};
 use crate::error::EngineOpenError;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
-use crate::{Engine, LedgerHome, batch, directory, limit, reload, trainer, unknown_fields};
+use crate::pipeline::trainer::Trainer;
+use crate::{Engine, LedgerHome, batch, directory, limit, reload, unknown_fields};
 
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
@@ -96,7 +97,7 @@ impl Engine {
             journal: Some(journal),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
-            trainer: trainer::Trainer::default(),
+            trainer: Trainer::default(),
             ids,
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
@@ -136,7 +137,7 @@ impl Engine {
             journal: None,
             directory: None,
             snapshot: Mutex::default(),
-            trainer: trainer::Trainer::default(),
+            trainer: Trainer::default(),
             ids: IdSource::default(),
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use event::{Kind, Space, Span};
 use stats::{Admission, Catalog, CatalogBuilder, Measure, Statistic};
 
-use super::draft::PipelineDraft;
-use super::{ONCE, ReportsPlan};
+use crate::ONCE;
 use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigView, SourceKind};
 use crate::limit::{LIMITS, LimitPlan};
+use crate::pipeline::draft::PipelineDraft;
+use crate::pipeline::reports::ReportsPlan;
 
 /// Gives the sketches that presets ask for less where the ledger has little memory: all of theirs together take at most a
 /// quarter of it.

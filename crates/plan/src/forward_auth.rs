@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use judge::{Network, Networks};
 
-use super::{PipelineDraft, PipelineInput};
 use crate::config::{ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
+use crate::pipeline::PipelineInput;
+use crate::pipeline::draft::PipelineDraft;
 
 /// What a request shows to the limits of a [`ForwardPlan`].
 pub const FORWARD_FIELDS: [&str; 8] = [

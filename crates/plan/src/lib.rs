@@ -6,14 +6,9 @@
 //! column of its own for it, so what is read is known before any event comes.
 
 pub mod aggregate;
-mod authentication;
-mod candidate;
 mod catalog;
-mod classifier;
 mod cluster;
-mod columns;
 mod config;
-mod draft;
 mod envoy;
 mod failure_mode;
 pub mod formats;
@@ -21,17 +16,10 @@ mod forward_auth;
 pub mod limit;
 mod limits;
 mod listener;
-mod model;
 mod node;
-mod patterns;
-pub mod phrases;
 mod pipeline;
 pub mod preset;
 mod reference;
-mod reports;
-mod rules;
-mod scope;
-mod statistic;
 
 use std::sync::Arc;
 
@@ -40,37 +28,34 @@ use judge::TestRun;
 use stats::{CancellationCheck, Catalog};
 
 use crate::limit::LimitPlan;
-pub use authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
-pub use candidate::Candidate;
 use catalog::{beside_sketches, catalog, fit_sketches};
-pub use classifier::ClassifierPlan;
-pub use classifier::TrainingLabel;
 pub use cluster::ClusterPlan;
-use columns::fact;
-pub(crate) use columns::input_facts;
 pub use config::{
     Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Document, EffectiveValue, Endpoint,
     EndpointError, FileStamps, Overrides, PipelineOverlay, PipelineOverlays, SourceKind, VersionSnapshot,
     WEIGHT_MAX, expected, format, nearest,
 };
 use config::{ConfigRecipe, ConfigView};
-use draft::PipelineDraft;
 pub use envoy::EnvoyPlan;
 pub use failure_mode::FailureMode;
 pub use forward_auth::{FORWARD_FIELDS, ForwardPlan};
 pub use listener::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply, Protocol, Replies};
-pub use model::ModelPlan;
 pub use node::{JournalPlan, NodePlan, ServerPlan};
-pub use phrases::PhrasePlan;
+pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
+pub use pipeline::candidate::Candidate;
+pub use pipeline::classifier::ClassifierPlan;
+pub use pipeline::classifier::TrainingLabel;
+use pipeline::draft::PipelineDraft;
+pub use pipeline::model::ModelPlan;
+pub use pipeline::phrases::PhrasePlan;
+pub use pipeline::reports::WITHDRAWN;
+pub use pipeline::reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
+pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
     DistinctPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
 };
 pub use reference::reference;
-pub use reports::WITHDRAWN;
-pub use reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
-pub use reports::{FeedbackClass, FeedbackSide, ReportsPlan};
-use scope::{PlanScope, report};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
 pub const ONCE: Kind = Kind(0);

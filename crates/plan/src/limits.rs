@@ -6,14 +6,16 @@ use std::sync::Arc;
 use event::{Kind, SchemaBuilder, Span};
 use judge::{Conjunct, Severity, conjuncts};
 
-use super::scope::EarlyScope;
-use super::{PipelineDraft, ReadingSource, entries};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected, inside};
+use crate::entries;
 use crate::failure_mode::FailureMode;
 use crate::limit::{
     BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LimitAlgorithm, LimitException, LimitField,
     LimitPlan, Period, WINDOW_MAX, Zone, interval,
 };
+use crate::pipeline::ReadingSource;
+use crate::pipeline::draft::PipelineDraft;
+use crate::pipeline::scope::EarlyScope;
 
 /// The limits of the main file.
 pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Vec<Arc<LimitPlan>> {

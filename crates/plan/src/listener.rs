@@ -7,9 +7,10 @@ use std::sync::Arc;
 use event::Span;
 use judge::{Action, Network, Networks};
 
-use super::{PipelineDraft, PipelineInput};
 use crate::config::{ConfigProblems, ConfigView, Document, Endpoint, expected, file_mode};
 use crate::limit::LimitPlan;
+use crate::pipeline::PipelineInput;
+use crate::pipeline::draft::PipelineDraft;
 
 /// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask.
 #[derive(Clone, Debug, PartialEq)]

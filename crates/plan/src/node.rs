@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use event::Span;
 use stats::Durability;
 
-use super::{ClusterPlan, DnsPlan, ListenerPlan};
+use crate::cluster::ClusterPlan;
 use crate::config::{ConfigProblems, Document};
+use crate::listener::ListenerPlan;
+use crate::pipeline::authentication::DnsPlan;
 
 /// Settings of the node.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,9 @@
 
 use event::Column;
 
-use super::{PipelineInput, input_facts};
 use crate::config::settings_reference;
+use crate::pipeline::PipelineInput;
+use crate::pipeline::columns::input_facts;
 
 /// Returns the reference of every section, key and fact in Markdown, as `docs/reference/configuration.md` has it.
 pub fn reference() -> String {

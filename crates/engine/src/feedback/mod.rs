@@ -18,7 +18,7 @@
 //!
 //! A *thing* is what an event shares with its like ([`plan::ReportsPlan::alike`]), or else the event itself.
 //!
-//! What counts of a word is taught to classifiers, too, after it was counted ([`crate::teach`]).
+//! What counts of a word is taught to classifiers, too, after it was counted ([`crate::pipeline::trainer`]).
 //!
 //! The idea to weigh reporters by whom they agree with is that of the truth evaluation system of Vipul's Razor
 //! (Prakash and O'Donnell, Fighting spam with reputation systems, ACM Queue 3(9), 2005).
@@ -39,7 +39,7 @@ use stats::{
 use crate::metrics::label;
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
-use crate::trainer::TrainingFeedback;
+use crate::pipeline::trainer::TrainingFeedback;
 use crate::{Engine, EngineError, PreparedEvent};
 use plan::{
     FeedbackClass, FeedbackKind, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, WITHDRAWN, reporter,

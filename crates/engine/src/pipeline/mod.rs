@@ -13,6 +13,7 @@ pub(crate) mod ranges;
 pub(crate) mod score;
 pub(crate) mod settle;
 mod tally;
+pub(crate) mod trainer;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,9 +27,8 @@ use plan::{FailureMode, Pipeline};
 use stats::{LedgerError, ObserveRequest};
 
 use crate::error::EngineError;
-use crate::explanation::Explanation;
 use crate::metrics::{DisagreementLabel, label};
-use crate::{Engine, ban_list, limit, trainer};
+use crate::{Engine, ban_list, limit};
 use features::UnkeyedEvent;
 use keys::PreparedEvent;
 use observe::{ObserveMode, ObservedBatch, ObservedEvent};
@@ -286,18 +286,6 @@ impl Engine {
         let mut verdict = judge::judge(&pipeline.rules, row);
         pipeline.rules.explain(&mut verdict, row);
         Ok(verdict)
-    }
-
-    /// Counts an event without judging it, and gives its keys' readings from before it.
-    pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
-        let observed = self.observe_one(prepared, ObserveMode::Seen).await?;
-        Ok(Explanation::of_observed(&observed.event(0), &self.secret))
-    }
-
-    /// What is known of an event's keys; counts nothing and creates nothing.
-    pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
-        let observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
     }
 
     pub(crate) async fn observe_one(

@@ -143,3 +143,63 @@ fn links_lead_to_pages_and_headings() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// All files and folders of the repository's that documents may name, relative to its root.
+fn sources(root: &Path, folder: &Path, into: &mut Vec<String>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with('.') || name == "target" {
+            continue;
+        }
+        into.push(path.strip_prefix(root).unwrap().to_string_lossy().into_owned());
+        if path.is_dir() {
+            sources(root, &path, into);
+        }
+    }
+}
+
+/// The files and folders that a page names in code marks and that do not exist, with the line. One is named from the
+/// repository's root, or from a folder that the heading above names.
+fn missing_sources(page: &str, sources: &[String]) -> Vec<String> {
+    let marked =
+        |line: &str| -> Vec<String> { line.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    let mut folders = Vec::new();
+    let mut missing = Vec::new();
+    for (number, line) in (1..).zip(page.lines()) {
+        if line.starts_with('#') {
+            folders = marked(line);
+        }
+        for name in marked(line) {
+            let is_path = name.ends_with(".rs") || name.ends_with('/');
+            if !is_path || name.contains([' ', '*', '<']) {
+                continue;
+            }
+            let path = name.trim_end_matches('/');
+            let is_there = sources.iter().any(|source| {
+                source == path
+                    || folders.iter().any(|folder| {
+                        let rest = source.strip_prefix(folder.trim_end_matches('/'));
+                        rest.is_some_and(|rest| rest.ends_with(&format!("/{path}")))
+                    })
+            });
+            if !is_there {
+                missing.push(format!("{number}: {name}"));
+            }
+        }
+    }
+    missing
+}
+
+#[test]
+fn the_files_that_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let mut all = Vec::new();
+    sources(&root, &root, &mut all);
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/internals/decisions.md"] {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        assert!(text.matches(".rs`").count() > 0, "{page} names no file");
+        assert_eq!(missing_sources(&text, &all), [""; 0], "of {page}");
+    }
+    let page = "## Of `crates/event/src/`\n`time.rs`, `gone.rs`, `crates/disk/`, `crates/gone/`\n";
+    assert_eq!(missing_sources(page, &all), ["2: gone.rs", "2: crates/gone/"]);
+}

@@ -4,9 +4,10 @@ use content::mail::authentication::AuthColumns;
 use content::web::pattern::RequestPatterns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
 
-use super::pipeline::{ContentColumns, EventColumns, InputColumns, PipelineInput};
-use super::{entries, patterns};
+use super::patterns;
+use super::{ContentColumns, EventColumns, InputColumns, PipelineInput};
 use crate::config::{ConfigOrigin, ConfigProblems, Document, expected};
+use crate::entries;
 
 /// Adds the columns that an input fills by itself.
 fn input_columns(
@@ -41,7 +42,7 @@ pub(crate) fn input_facts(input: PipelineInput) -> Schema {
     builder.finish()
 }
 
-pub(super) fn columns(
+pub(crate) fn columns(
     document: &Document,
     input: PipelineInput,
     builder: &mut SchemaBuilder,
@@ -72,7 +73,7 @@ pub(super) fn columns(
     InputColumns { event, networks, content, count: builder.schema().columns().len() }
 }
 
-pub(super) fn fact(
+pub(crate) fn fact(
     schema: &Schema,
     name: &str,
     origin: &ConfigOrigin,

@@ -11,13 +11,14 @@ use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, 
 use stats::{CancellationCheck, LayoutError, Tier};
 
 use super::columns::{columns, fact};
-use super::pipeline::{DistinctPlan, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
-use super::{RuleTestResult, entries, phrases, rules};
+use super::{DistinctPlan, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
+use super::{phrases, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
+use crate::{RuleTestResult, entries};
 use crate::{aggregate, preset};
 
 /// Bytes that the regular expressions of a pipeline may be compiled to: some thousands of usual ones.
@@ -26,26 +27,26 @@ const REGEX_BYTES_MAX: usize = 64 << 20;
 const PRECISION: u8 = 12;
 
 /// A pipeline in the making.
-pub(super) struct PipelineDraft<'a> {
-    pub(super) pipeline: Pipeline,
-    pub(super) limits: &'a [Arc<LimitPlan>],
-    pub(super) statistics: Vec<StatisticDraft<'a>>,
+pub(crate) struct PipelineDraft<'a> {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) limits: &'a [Arc<LimitPlan>],
+    pub(crate) statistics: Vec<StatisticDraft<'a>>,
     /// For each kind the statistic that it has.
-    pub(super) statistic_of: Vec<Option<usize>>,
-    pub(super) dedupe: Span,
-    pub(super) document: &'a Document,
-    pub(super) library: Library,
-    pub(super) tested: Vec<RuleTestResult>,
+    pub(crate) statistic_of: Vec<Option<usize>>,
+    pub(crate) dedupe: Span,
+    pub(crate) document: &'a Document,
+    pub(crate) library: Library,
+    pub(crate) tested: Vec<RuleTestResult>,
     /// No column is added any more: a candidate sees what the enforced rules can see.
-    pub(super) frozen: bool,
+    pub(crate) frozen: bool,
     /// What regular expressions may still be compiled to.
-    pub(super) regex_bytes: usize,
+    pub(crate) regex_bytes: usize,
     /// Whether nobody waits for it any more.
-    pub(super) is_over: CancellationCheck<'a>,
+    pub(crate) is_over: CancellationCheck<'a>,
 }
 
 impl<'a> PipelineDraft<'a> {
-    pub(super) fn compile(
+    pub(crate) fn compile(
         document: &'a Document,
         main: &Document,
         limits: &'a [Arc<LimitPlan>],
@@ -181,7 +182,7 @@ impl<'a> PipelineDraft<'a> {
     }
 
     /// Whether a kind's or distinct count's name and number are still free; if not, says so.
-    pub(super) fn claim(
+    pub(crate) fn claim(
         &self,
         view: ConfigView<'_>,
         name: &str,
@@ -457,7 +458,7 @@ impl<'a> PipelineDraft<'a> {
         }
     }
 
-    pub(super) fn kind(
+    pub(crate) fn kind(
         &self,
         name: &str,
         origin: &ConfigOrigin,
@@ -471,7 +472,7 @@ impl<'a> PipelineDraft<'a> {
         found
     }
 
-    pub(super) fn finish(self) -> Pipeline {
+    pub(crate) fn finish(self) -> Pipeline {
         self.pipeline
     }
 }

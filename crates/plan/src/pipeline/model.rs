@@ -4,9 +4,11 @@ use catboost::{LinkFunction, Model, ModelError, ModelScratch};
 use event::{Column, Facts, SchemaBuilder, Slot, Type};
 use judge::{BoundModel, Mode, Scope};
 
+use super::draft::PipelineDraft;
 use super::rules::mode;
-use super::{PipelineDraft, PlanScope, entries};
+use super::scope::PlanScope;
 use crate::config::{ConfigProblems, ConfigView};
+use crate::entries;
 
 /// A model, bound to the facts and readings that it takes.
 #[derive(Debug)]
@@ -92,7 +94,7 @@ impl ModelPlan {
 
 impl PipelineDraft<'_> {
     /// Loads the models. What they take gets its columns, and what they say gets others behind those.
-    pub(super) fn models(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+    pub(crate) fn models(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "model", problems) {
             // What an entry lacks, and a file that cannot be read, was told of.
             let Some(name) = view.str("name") else { continue };

@@ -9,12 +9,17 @@ use judge::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Candidate, LabelPlan, ModelPlan, PipelineDraft, PlanScope, RuleTestResult, entries, report};
+use super::LabelPlan;
+use super::candidate::Candidate;
+use super::draft::PipelineDraft;
+use super::model::ModelPlan;
+use super::scope::{PlanScope, report};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
 use crate::limit::LimitPlan;
+use crate::{RuleTestResult, entries};
 
 /// A set and where it is defined.
-pub(super) struct SetDraft<'a> {
+pub(crate) struct SetDraft<'a> {
     name: String,
     set: Arc<Set>,
     origin: &'a ConfigOrigin,
@@ -22,7 +27,7 @@ pub(super) struct SetDraft<'a> {
 
 /// Everything that a pipeline's verdicts depend on: its settings, what is in the files of its sets, models and phrases,
 /// and for which events limits are.
-pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Arc<LimitPlan>]) -> String {
+pub(crate) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Arc<LimitPlan>]) -> String {
     let mut text = document.canonical();
     for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
         let digest: String = set.digest().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -45,7 +50,7 @@ pub(super) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Ar
 }
 
 /// The sets of a pipeline.
-pub(super) fn sets<'a>(document: &'a Document, problems: &mut ConfigProblems) -> Vec<SetDraft<'a>> {
+pub(crate) fn sets<'a>(document: &'a Document, problems: &mut ConfigProblems) -> Vec<SetDraft<'a>> {
     let mut sets = Vec::new();
     for view in entries(document, "set", problems) {
         let kind = SetType::ALL.into_iter().find(|kind| Some(kind.name()) == view.str("type"));
@@ -121,14 +126,14 @@ fn of_file(
 
 impl PipelineDraft<'_> {
     /// Constants and sets alone, for the conditions of kinds: expressions may read what is not counted yet.
-    pub(super) fn define_constants(&mut self, sets: &[SetDraft<'_>], builder: &mut SchemaBuilder) {
+    pub(crate) fn define_constants(&mut self, sets: &[SetDraft<'_>], builder: &mut SchemaBuilder) {
         let source = LibrarySource { expressions: Vec::new(), ..self.library_source(sets) };
         // What is wrong is told when all is defined.
         self.library = Library::compile(source, &mut PlanScope { draft: self, builder }).0;
     }
 
     /// Constants, expressions and sets.
-    pub(super) fn define(
+    pub(crate) fn define(
         &mut self,
         sets: &[SetDraft<'_>],
         builder: &mut SchemaBuilder,
@@ -173,7 +178,7 @@ impl PipelineDraft<'_> {
         }
     }
 
-    pub(super) fn labels(&mut self, problems: &mut ConfigProblems) {
+    pub(crate) fn labels(&mut self, problems: &mut ConfigProblems) {
         for view in entries(self.document, "label", problems) {
             let (Some(name), Some(number), Some(keep)) =
                 (view.str("name"), view.integer("number"), view.span("keep"))
@@ -197,7 +202,7 @@ impl PipelineDraft<'_> {
         }
     }
 
-    pub(super) fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+    pub(crate) fn rules(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         let groups = entries(self.document, "group", problems);
         let group = |view: &ConfigView<'_>| GroupSource {
             name: view.str("name").unwrap_or_default().to_owned(),
@@ -234,7 +239,7 @@ impl PipelineDraft<'_> {
     }
 
     /// Compiles the rules that are judged beside the enforced ones, on the same row.
-    pub(super) fn candidate(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+    pub(crate) fn candidate(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         let Some(document) = self.document.candidate() else { return };
         let enforced = std::mem::take(&mut self.pipeline.rules);
         let (of, library) = (self.document, std::mem::take(&mut self.library));
@@ -249,7 +254,7 @@ impl PipelineDraft<'_> {
     }
 
     /// How seriously a model is taken: by a candidate, as it says, unless nobody asks the model.
-    pub(super) fn model_mode(&self, model: &ModelPlan) -> Mode {
+    pub(crate) fn model_mode(&self, model: &ModelPlan) -> Mode {
         if !self.frozen || model.mode == Mode::Off {
             return model.mode;
         }
@@ -318,7 +323,7 @@ impl PipelineDraft<'_> {
 }
 
 /// The mode of a rule or a model.
-pub(super) fn mode(view: &ConfigView<'_>) -> Mode {
+pub(crate) fn mode(view: &ConfigView<'_>) -> Mode {
     match view.str("mode") {
         Some("shadow") => Mode::Shadow,
         Some("off") => Mode::Off,

@@ -1,5 +1,18 @@
 //! A pipeline, compiled: its columns, what is counted for it, what its rules read.
 
+pub(crate) mod authentication;
+pub(crate) mod candidate;
+pub(crate) mod classifier;
+pub(crate) mod columns;
+pub(crate) mod draft;
+pub(crate) mod model;
+mod patterns;
+pub(crate) mod phrases;
+pub(crate) mod reports;
+pub(crate) mod rules;
+pub(crate) mod scope;
+pub(crate) mod statistic;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,7 +24,12 @@ use event::{Facts, Kind, Schema, Slot, Space, Span};
 use judge::{Action, Condition, RuleSet};
 use stats::{AggregateLayout, LayoutError, Measure, Tier};
 
-use super::{Candidate, ClassifierPlan, DnsListPlan, ModelPlan, PhrasePlan, REPORTER, ReportsPlan, reporter};
+use self::authentication::DnsListPlan;
+use self::candidate::Candidate;
+use self::classifier::ClassifierPlan;
+use self::model::ModelPlan;
+use self::phrases::PhrasePlan;
+use self::reports::{REPORTER, ReportsPlan, reporter};
 use crate::aggregate;
 use crate::failure_mode::FailureMode;
 use crate::preset::Preset;
@@ -238,7 +256,7 @@ pub struct LabelPlan {
 }
 
 impl LabelPlan {
-    pub(super) fn measure(&self) -> Result<Measure, LayoutError> {
+    pub(crate) fn measure(&self) -> Result<Measure, LayoutError> {
         AggregateLayout::new(vec![stats::AggregateColumn::Max], self.keep).map(Measure::Aggregate)
     }
 }
@@ -324,7 +342,7 @@ pub enum ReadingSource {
 }
 
 impl DistinctPlan {
-    pub(super) fn measure(&self, windows: Vec<Span>) -> Measure {
+    pub(crate) fn measure(&self, windows: Vec<Span>) -> Measure {
         match self.precision {
             Some(precision) => Measure::Approx { tier: self.tier, windows, precision },
             None => Measure::Distinct { tier: self.tier, windows },

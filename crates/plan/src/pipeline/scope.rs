@@ -5,20 +5,20 @@ use judge::{
     AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
 };
 
-use super::ModelPlan;
 use super::draft::PipelineDraft;
-use super::pipeline::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
+use super::model::ModelPlan;
 use super::statistic::DraftMeasure;
+use super::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
 use crate::config::{ConfigOrigin, ConfigProblems, expected, inside};
 
 /// What rules can name: facts of the schema, and readings, which get a column when first asked for.
-pub(super) struct PlanScope<'d, 'a, 'b> {
-    pub(super) draft: &'d mut PipelineDraft<'a>,
-    pub(super) builder: &'b mut SchemaBuilder,
+pub(crate) struct PlanScope<'d, 'a, 'b> {
+    pub(crate) draft: &'d mut PipelineDraft<'a>,
+    pub(crate) builder: &'b mut SchemaBuilder,
 }
 
 impl PlanScope<'_, '_, '_> {
-    pub(super) fn is_of_model(&self, slot: Slot) -> bool {
+    pub(crate) fn is_of_model(&self, slot: Slot) -> bool {
         self.draft.pipeline.models.iter().any(|model| model.slots().any(|other| other == slot))
     }
 
@@ -324,14 +324,14 @@ impl PlanScope<'_, '_, '_> {
 }
 
 /// The names that conditions of kinds and limits can use: facts that are known before statistics are read.
-pub(super) struct EarlyScope<'d, 'a, 'b> {
+pub(crate) struct EarlyScope<'d, 'a, 'b> {
     plan: PlanScope<'d, 'a, 'b>,
     /// Limits that were asked for, in vain.
-    pub(super) limits: Vec<String>,
+    pub(crate) limits: Vec<String>,
 }
 
 impl<'d, 'a, 'b> EarlyScope<'d, 'a, 'b> {
-    pub(super) fn new(
+    pub(crate) fn new(
         draft: &'d mut PipelineDraft<'a>,
         builder: &'b mut SchemaBuilder,
     ) -> EarlyScope<'d, 'a, 'b> {
@@ -384,7 +384,7 @@ impl Scope for EarlyScope<'_, '_, '_> {
     }
 }
 
-pub(super) fn scope_error(error: ScopeError) -> String {
+pub(crate) fn scope_error(error: ScopeError) -> String {
     match error {
         ScopeError::Counter { name, known } => format!("no counter `{name}` among {}", known.join(", ")),
         ScopeError::Label { name, known } => format!("no label `{name}` among {}", known.join(", ")),
@@ -393,7 +393,7 @@ pub(super) fn scope_error(error: ScopeError) -> String {
 }
 
 /// What is wrong with the condition of a rule or a kind.
-pub(super) fn report(
+pub(crate) fn report(
     diagnostics: Vec<Diagnostic>,
     origin: &ConfigOrigin,
     when: &str,

@@ -12,15 +12,15 @@ use crate::config::{ConfigProblems, ConfigView, expected};
 const EARLY: f64 = 0.01;
 
 /// A statistic as configured.
-pub(super) struct StatisticDraft<'a> {
-    pub(super) name: String,
-    pub(super) view: ConfigView<'a>,
-    pub(super) kept: DraftMeasure,
-    pub(super) admit: Option<Admission>,
+pub(crate) struct StatisticDraft<'a> {
+    pub(crate) name: String,
+    pub(crate) view: ConfigView<'a>,
+    pub(crate) kept: DraftMeasure,
+    pub(crate) admit: Option<Admission>,
 }
 
 /// What is kept per key.
-pub(super) enum DraftMeasure {
+pub(crate) enum DraftMeasure {
     /// Counters; their windows are known once all rules have asked.
     ///
     /// The first `shown` of them count, the others hold what was taken back of those.
@@ -31,7 +31,7 @@ pub(super) enum DraftMeasure {
 
 impl<'a> StatisticDraft<'a> {
     /// The statistic, and whether it can be kept; if not, it has been said why.
-    pub(super) fn compile(
+    pub(crate) fn compile(
         name: &str,
         view: ConfigView<'a>,
         schema: &Schema,
@@ -60,14 +60,14 @@ impl<'a> StatisticDraft<'a> {
     }
 
     /// The sketch in front of one of its kinds, by the kind's name.
-    pub(super) fn admit_of(&self, kind: &str) -> Option<Admission> {
+    pub(crate) fn admit_of(&self, kind: &str) -> Option<Admission> {
         let view = self.view.table("admit")?;
         let is_meant = !view.is_given("kinds") || view.strings("kinds").iter().any(|(name, _)| *name == kind);
         self.admit.filter(|_| is_meant)
     }
 
     /// Names of the counters; a track has none.
-    pub(super) fn counters(&self) -> &[String] {
+    pub(crate) fn counters(&self) -> &[String] {
         match &self.kept {
             DraftMeasure::Windows { counters, shown, .. } => &counters[..*shown],
             DraftMeasure::Aggregate { .. } => &[],
@@ -75,7 +75,7 @@ impl<'a> StatisticDraft<'a> {
     }
 
     /// Counters of which something can be taken back, and those that hold it: both by index.
-    pub(super) fn taken(&self) -> Vec<(u8, u8)> {
+    pub(crate) fn taken(&self) -> Vec<(u8, u8)> {
         let DraftMeasure::Windows { counters, shown, .. } = &self.kept else { return Vec::new() };
         let taken = counters.iter().enumerate().skip(*shown).filter_map(|(index, name)| {
             let of = name.strip_prefix(Layout::TAKEN_BACK)?;
@@ -86,7 +86,7 @@ impl<'a> StatisticDraft<'a> {
     }
 
     /// What is kept, with readings over these windows.
-    pub(super) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
+    pub(crate) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
         match &self.kept {
             DraftMeasure::Windows { counters, tiers, keep, .. } => {
                 Layout::new(counters.clone(), tiers, windows, *keep).map(Measure::Windows)

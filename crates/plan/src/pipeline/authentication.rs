@@ -6,8 +6,10 @@ use content::mail::authentication::AuthenticationTrust;
 use content::web::domain::domain_to_ascii;
 use event::{Schema, Slot, Span, Type};
 
-use super::{PipelineDraft, entries, fact};
+use super::columns::fact;
+use super::draft::PipelineDraft;
 use crate::config::{ConfigProblems, Document};
+use crate::entries;
 
 /// The port of name service.
 const PORT: u16 = 53;
@@ -45,7 +47,7 @@ impl DnsPlan {
         self.system || !self.resolvers.is_empty()
     }
 
-    pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> DnsPlan {
+    pub(crate) fn compile(document: &Document, problems: &mut ConfigProblems) -> DnsPlan {
         let Some(view) = document.section("dns") else { return DnsPlan::default() };
         let mut plan = DnsPlan {
             timeout: view.span("timeout").unwrap_or_default(),
@@ -144,7 +146,7 @@ impl DnsListPlan {
 }
 
 impl PipelineDraft<'_> {
-    pub(super) fn authentication(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
+    pub(crate) fn authentication(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         if let Some(view) = self.document.section("auth") {
             let names = |key| view.strings(key).into_iter().map(|(name, _)| domain_to_ascii(name)).collect();
             self.pipeline.checks = view.bool("checks").unwrap_or(true);

@@ -5,7 +5,8 @@ use content::web::domain::domain_to_ascii;
 use event::{Kind, Slot, Span};
 use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};
 
-use super::{KindPlan, PipelineDraft};
+use super::KindPlan;
+use super::draft::PipelineDraft;
 use crate::config::{ConfigProblems, ConfigView, expected};
 
 /// Kind of reporters, whose statistics say how much they are believed. Configured kinds are numbered below.
@@ -154,7 +155,7 @@ impl ReportsPlan {
     }
 
     /// What is kept: kind, name of the kind, and how.
-    pub(super) fn measures() -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
+    pub(crate) fn measures() -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
         let counters = REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect();
         let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];
         let standing = Layout::new(counters, &tiers, windows(), None)?;
@@ -189,14 +190,14 @@ fn reporters() -> KindPlan {
 
 impl PipelineDraft<'_> {
     /// Names of the counters that feedback adds to, of which something can be taken back.
-    pub(super) fn counters_of_feedback(&self) -> Vec<&str> {
+    pub(crate) fn counters_of_feedback(&self) -> Vec<&str> {
         let classes = self.document.section("feedback");
         let names = classes.iter().flat_map(ConfigView::map).flat_map(|(.., names)| names);
         names.map(|(name, _)| name).collect()
     }
 
     /// Classes and settings of reports.
-    pub(super) fn reports(&mut self, problems: &mut ConfigProblems) {
+    pub(crate) fn reports(&mut self, problems: &mut ConfigProblems) {
         let view = self.document.section("reports");
         let names = |key: &str| view.map(|view| view.strings(key)).unwrap_or_default();
         let number = |key: &str| view.and_then(|view| u64::try_from(view.integer(key)?).ok()).unwrap_or(0);

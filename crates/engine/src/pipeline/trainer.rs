@@ -17,11 +17,8 @@ use journal::{DecisionRow, VersionDescription};
 use judge::Verdict;
 use stats::{Addition, Evidence, LedgerError, Observation, ObserveOutcomes, ObserveRequest};
 
-use futures_util::FutureExt;
-
-use crate::explanation::ExplainedClassifier;
-use crate::pipeline::classifiers::{self, ClassifierReading, TokenKeys};
-use crate::pipeline::observe::ObservedBatch;
+use super::classifiers::{self, ClassifierReading, TokenKeys};
+use super::observe::ObservedBatch;
 use crate::{Engine, EngineError};
 use plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
 
@@ -264,38 +261,7 @@ impl Engine {
     }
 }
 
-impl Engine {
-    /// What classifiers know of a past decision's tokens; none where the ledger cannot be asked.
-    pub(crate) fn explain_classifiers(
-        &self,
-        row: &DecisionRow,
-        description: &VersionDescription,
-    ) -> Vec<ExplainedClassifier> {
-        let plan = self.plan();
-        let Some(pipeline) = plan.pipeline(Some(&row.pipeline)) else { return Vec::new() };
-        let schema = event::Schema::from_columns(description.columns.clone());
-        let mut explained = Vec::new();
-        for (plan, tokens) in pipeline.classifiers.iter().zip(self.tokens_of_row(pipeline, row, description))
-        {
-            let Some(tokens) = tokens else { continue };
-            // A look adds nothing, so it waits for no flush.
-            let looked = [tokens.look(row.time)];
-            let Some(Ok(outcomes)) = self.ledger.observe(&looked).now_or_never() else { continue };
-            let Some(known) = ClassifierReading::of(&tokens, outcomes.readings(0).iter()) else { continue };
-            let value = |name: &str| schema.slot(name).and_then(|slot| row.facts.get(slot));
-            let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0).iter(), value);
-            shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
-            let others =
-                shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
-            let (name, probability) = (plan.name.clone(), known.judgement.probability());
-            explained.push(ExplainedClassifier { name, probability, tokens: shares, others });
-        }
-        explained
-    }
-}
-
-/// Tokens of a classifier that are shown.
-const TOKENS_SHOWN: usize = 15;
+impl Engine {}
 
 fn auto_training_label(
     pipeline: &Pipeline,

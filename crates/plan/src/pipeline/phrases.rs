@@ -8,8 +8,9 @@ use content::text::phrase::{self, PhraseSet};
 use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
-use super::{entries, fact};
+use super::columns::fact;
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, Document, list_key};
+use crate::entries;
 
 /// Steps of a byte of a text that is normalised, and of one beyond ASCII.
 const STEPS_A_BYTE: [u64; 2] = [15, 150];
@@ -67,7 +68,7 @@ impl PhrasePlan {
 }
 
 /// What a pipeline's version has of the files of its sets of phrases, one line each.
-pub(super) fn canonical(document: &Document) -> String {
+pub(crate) fn canonical(document: &Document) -> String {
     let mut text = String::new();
     for view in document.list("phrases") {
         let Some(name) = view.str("name") else { continue };
@@ -83,7 +84,7 @@ pub(super) fn canonical(document: &Document) -> String {
 }
 
 /// Compiles the sets of phrases of a pipeline and adds their columns.
-pub(super) fn compile(
+pub(crate) fn compile(
     document: &Document,
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,

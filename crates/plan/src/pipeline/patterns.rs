@@ -9,15 +9,15 @@ use crate::config::{ConfigOrigin, ConfigProblems, Document, PATTERN_LISTS, patte
 
 /// The lists of the presets, by name.
 const BUILT_IN: [(&str, &str); 5] = [
-    ("probes", include_str!("../../../presets/lists/probes.txt")),
-    ("exploits", include_str!("../../../presets/lists/exploits.txt")),
-    ("attacks", include_str!("../../../presets/lists/attacks.txt")),
-    ("tools", include_str!("../../../presets/lists/tools.txt")),
-    ("robots", include_str!("../../../presets/lists/robots.txt")),
+    ("probes", include_str!("../../../../presets/lists/probes.txt")),
+    ("exploits", include_str!("../../../../presets/lists/exploits.txt")),
+    ("attacks", include_str!("../../../../presets/lists/attacks.txt")),
+    ("tools", include_str!("../../../../presets/lists/tools.txt")),
+    ("robots", include_str!("../../../../presets/lists/robots.txt")),
 ];
 
 /// What a pipeline's version has of the files that replace lists, one line each.
-pub(super) fn canonical(document: &Document) -> String {
+pub(crate) fn canonical(document: &Document) -> String {
     let mut text = String::new();
     for name in PATTERN_LISTS {
         if let Some(source) = document.list_file(&pattern_list_key(name)) {
@@ -30,7 +30,7 @@ pub(super) fn canonical(document: &Document) -> String {
 }
 
 /// Compiles the lists of a pipeline. One that is wrong is told of and has no patterns.
-pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> RequestPatterns {
+pub(crate) fn compile(document: &Document, problems: &mut ConfigProblems) -> RequestPatterns {
     let view = document.section("patterns");
     let compiled: Result<_, Infallible> = RequestPatterns::compile(|name| {
         let is_replaced = view.as_ref().is_some_and(|view| view.str(name).is_some());
@@ -57,7 +57,7 @@ pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Req
 }
 
 /// Refuses files for a pipeline that reads no requests: whoever names one believes that it does something.
-pub(super) fn refuse(document: &Document, problems: &mut ConfigProblems) {
+pub(crate) fn refuse(document: &Document, problems: &mut ConfigProblems) {
     let Some(view) = document.section("patterns") else { return };
     for name in PATTERN_LISTS.into_iter().filter(|name| view.str(name).is_some()) {
         let help = "leave it out, or write `input = \"access-log\"` at the top";

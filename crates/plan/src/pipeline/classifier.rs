@@ -4,8 +4,10 @@ use content::text::tokenizer::Tokenization;
 use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
 use stats::Measure;
 
-use super::{PipelineDraft, entries, fact};
+use super::columns::fact;
+use super::draft::PipelineDraft;
 use crate::config::{ConfigProblems, ConfigView, expected};
+use crate::entries;
 
 /// A classifier.
 #[derive(Debug)]
@@ -74,14 +76,14 @@ impl ClassifierPlan {
         taught.map(|(_, lesson)| lesson)
     }
 
-    pub(super) fn measure(&self) -> Measure {
+    pub(crate) fn measure(&self) -> Measure {
         Measure::Evidence { keep: self.keep }
     }
 }
 
 impl PipelineDraft<'_> {
     /// Compiles the classifiers and gives them their columns.
-    pub(super) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
+    pub(crate) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "classifier", problems) {
             let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
             let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
@@ -145,7 +147,7 @@ impl PipelineDraft<'_> {
     }
 
     /// Finds the rules that go by what classifiers say, or by models, which may.
-    pub(super) fn partial_rules(&mut self) {
+    pub(crate) fn partial_rules(&mut self) {
         let models: Vec<Slot> = self.pipeline.models.iter().flat_map(super::ModelPlan::slots).collect();
         for classifier in &mut self.pipeline.classifiers {
             let own = classifier.columns.all();
