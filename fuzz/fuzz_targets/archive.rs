@@ -5,9 +5,9 @@
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, BacktestQuery};
-use plan::{Config, Overrides, Plan};
 use journal::bare_columns;
 use libfuzzer_sys::fuzz_target;
+use plan::{Config, Overrides, Plan};
 
 static BACKTEST: OnceLock<Backtest> = OnceLock::new();
 

@@ -3,11 +3,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use engine::batch::EventBatch;
-use plan::{Config, Overrides, Plan};
+use content::budget::Cancellation;
 use engine::Engine;
+use engine::batch::EventBatch;
 use event::Time;
 use libfuzzer_sys::fuzz_target;
+use plan::{Config, Overrides, Plan};
 use server::arrow::{ArrowLimits, batch, read, write};
 
 static ENGINE: OnceLock<Engine> = OnceLock::new();
@@ -24,8 +25,9 @@ fuzz_target!(|bytes: &[u8]| {
     for record in &records {
         let batch: EventBatch<'_> = batch(record);
         assert!(batch.rows <= limits.rows_max);
-        let asked = engine.observe_batch(&pipeline, &batch, Time::from_seconds(1_779_012_000));
-        let answer = pollster::block_on(asked).unwrap();
+        let arrival = Time::from_seconds(1_779_012_000);
+        let prepared = engine.prepare_batch(&pipeline, &batch, arrival, &Cancellation::default()).unwrap();
+        let answer = pollster::block_on(engine.observe_batch(prepared)).unwrap();
         assert_eq!((answer.rows, answer.duplicate.len()), (batch.rows, batch.rows));
         answers.push((None, answer));
     }

@@ -4,8 +4,10 @@
 
 use std::sync::LazyLock;
 
-use content::mail::authentication::{self, AuthColumns, PROPERTIES_MAX, RESULTS_MAX, AuthenticationTrust, WORD_BYTES_MAX};
 use content::budget::{Budget, Cancellation};
+use content::mail::authentication::{
+    self, AuthColumns, AuthenticationTrust, PROPERTIES_MAX, RESULTS_MAX, WORD_BYTES_MAX,
+};
 use content::mail::message::{self, EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
@@ -30,7 +32,11 @@ fuzz_target!(|raw: &[u8]| {
         }
     }
     let (schema, envelope, mail, auth) = &*COLUMNS;
-    let trust = AuthenticationTrust { servers: vec!["mx.example.net".into()], received: 1, sealers: vec!["example.org".into()] };
+    let trust = AuthenticationTrust {
+        servers: vec!["mx.example.net".into()],
+        received: 1,
+        sealers: vec!["example.org".into()],
+    };
     let mut row = schema.empty_row();
     let budget = Budget::of_message(raw.len(), &Cancellation::default());
     message::features(raw, &budget, envelope, mail, &mut row);

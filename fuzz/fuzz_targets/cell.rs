@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use event::{Span, Time};
 use libfuzzer_sys::fuzz_target;
 use stats::limit::GcraOperation;
-use stats::{AggregateColumn, Evidence, Layout, Measure, CellPlan, CellShape, Tier, AggregateLayout, DecayWeight};
+use stats::{
+    AggregateColumn, AggregateLayout, CellPlan, CellShape, DecayWeight, Evidence, Layout, Measure, Tier,
+};
 
 static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
@@ -15,8 +17,9 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         let windows = windows.iter().map(|window| Span(*window)).collect();
         Measure::Windows(Layout::new(names, tiers, windows, None).expect("a layout"))
     };
-    let track =
-        |columns: &[AggregateColumn]| Measure::AggregateLayout(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"));
+    let track = |columns: &[AggregateColumn]| {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"))
+    };
     let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let approx =
         |precision| Measure::Approx { tier: tier(100, 3), windows: vec![Span(100), Span(400)], precision };
@@ -27,7 +30,13 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         Measure::Distinct { tier: tier(60, 3), windows: vec![Span(240)] },
         Measure::Once { window: Span(9) },
         track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
-        track(&[AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max, decayed(DecayWeight::One), decayed(DecayWeight::Value)]),
+        track(&[
+            AggregateColumn::Sum,
+            AggregateColumn::Min,
+            AggregateColumn::Max,
+            decayed(DecayWeight::One),
+            decayed(DecayWeight::Value),
+        ]),
         approx(10),
         approx(14),
         Measure::Evidence { keep: Span(1000) },
@@ -66,7 +75,11 @@ fuzz_target!(|bytes: &[u8]| {
             let sum = amount.cast_signed();
             plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
             plan.give_back(room, time, amount / 2, (step % 2 == 0).then_some(time));
-            plan.flow(room, time, &GcraOperation::Take { cost: sum, burst: sum.wrapping_mul(3), counts_all: step % 2 == 0 });
+            plan.flow(
+                room,
+                time,
+                &GcraOperation::Take { cost: sum, burst: sum.wrapping_mul(3), counts_all: step % 2 == 0 },
+            );
         }
         look(&words, time);
         look(&cell, time);

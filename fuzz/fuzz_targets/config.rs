@@ -2,8 +2,8 @@
 //! laid out as it is.
 #![no_main]
 
-use plan::{Config, Overrides, Plan};
 use libfuzzer_sys::fuzz_target;
+use plan::{Config, Overrides, Plan};
 
 fuzz_target!(|text: &str| {
     let compile = |text: &str| Plan::compile(&Config::from_text("fuzz.toml", text, &Overrides::default()));

@@ -8,8 +8,8 @@
 use std::sync::LazyLock;
 
 use content::budget::{Budget, Cancellation, STEPS_A_BYTE, STEPS_MIN};
-use content::worst_case::FAMILIES;
 use content::mail::message::{self, EnvelopeColumns, MailColumns};
+use content::worst_case::FAMILIES;
 use event::{Schema, SchemaBuilder};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,8 +1,8 @@
 //! Any text is a file of Envoy's rate limit service, or of Limitador: it is read, or refused with a place and a message.
 #![no_main]
 
-use plan::formats::envoy::Domains;
 use libfuzzer_sys::fuzz_target;
+use plan::formats::envoy::Domains;
 
 fuzz_target!(|text: &str| {
     match Domains::read(&[("a.yaml".to_owned(), text.to_owned())], false) {

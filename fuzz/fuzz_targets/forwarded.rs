@@ -12,7 +12,9 @@ fuzz_target!(|bytes: &[u8]| {
     let fields: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let client = server::trusted_proxies::client(peer, fields.iter().copied(), &trusted);
     let entries: Vec<&[u8]> = fields.iter().flat_map(|field| field.split(|byte| *byte == b',')).collect();
-    let found = entries.iter().rposition(|entry| server::trusted_proxies::address(entry.trim_ascii()) == Some(client));
+    let found = entries
+        .iter()
+        .rposition(|entry| server::trusted_proxies::address(entry.trim_ascii()) == Some(client));
     assert!(found.is_some() || client == peer);
     // Whatever is put before changes nothing, unless every hop is trusted.
     if !trusted.contain(client) {

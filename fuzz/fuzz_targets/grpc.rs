@@ -5,11 +5,12 @@
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-use engine::batch::EventBatch;
-use plan::{Config, Overrides, Pipeline, Plan};
+use content::budget::Cancellation;
 use engine::Engine;
+use engine::batch::EventBatch;
 use event::{Event, Time};
 use libfuzzer_sys::fuzz_target;
+use plan::{Config, Overrides, Pipeline, Plan};
 use prost::Message;
 use server::arrow::{ArrowLimits, batch, read, write};
 use server::proto::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -27,8 +28,9 @@ fn again<M: Message + Debug + Default + PartialEq>(bytes: &[u8]) -> Option<M> {
 }
 
 fn decide(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &EventBatch<'_>) -> server::arrow::BatchOutcome {
-    let asked = engine.decide_batch(pipeline, batch, Time::from_seconds(1_779_012_000));
-    let (decisions, answer) = pollster::block_on(asked).unwrap();
+    let arrival = Time::from_seconds(1_779_012_000);
+    let prepared = engine.prepare_batch(pipeline, batch, arrival, &Cancellation::default()).unwrap();
+    let (decisions, answer) = pollster::block_on(engine.decide_batch(prepared));
     assert_eq!((decisions.len(), answer.rows), (batch.rows, batch.rows));
     (Some(decisions), answer)
 }

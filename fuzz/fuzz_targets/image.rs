@@ -8,8 +8,8 @@ use cluster::remote::CellForm;
 use cluster::wire::image;
 use event::{Kind, Space, Span};
 use libfuzzer_sys::fuzz_target;
-use stats::cell_export::Definition;
-use stats::{AggregateColumn, Layout, Measure, CellPlan, Tier, AggregateLayout, DecayWeight};
+use stats::cell_export::CellDefinition;
+use stats::{AggregateColumn, AggregateLayout, CellPlan, DecayWeight, Layout, Measure, Tier};
 
 static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
@@ -17,7 +17,9 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
         let names = (0..counters).map(|number| number.to_string()).collect();
         Measure::Windows(Layout::new(names, tiers, Vec::new(), None).expect("a layout"))
     };
-    let track = |columns: &[AggregateColumn]| Measure::AggregateLayout(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"));
+    let track = |columns: &[AggregateColumn]| {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"))
+    };
     let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let measures = [
         windows(3, &[tier(10, 4)]),
@@ -25,7 +27,13 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
         Measure::Distinct { tier: tier(60, 3), windows: Vec::new() },
         Measure::Once { window: Span(9) },
         track(&[AggregateColumn::Count]),
-        track(&[AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max, decayed(DecayWeight::One), decayed(DecayWeight::Value)]),
+        track(&[
+            AggregateColumn::Sum,
+            AggregateColumn::Min,
+            AggregateColumn::Max,
+            decayed(DecayWeight::One),
+            decayed(DecayWeight::Value),
+        ]),
         Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 10 },
         Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 14 },
         Measure::Evidence { keep: Span(1000) },
@@ -34,7 +42,7 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
     let form = |measure: Measure| {
         let plan = CellPlan::new(&measure).expect("a plan");
         let (statistic, kind_name) = ("statistic".to_owned(), "kind".to_owned());
-        let definition = Definition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
+        let definition = CellDefinition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
         (CellForm { id: 1, definition }, plan)
     };
     measures.into_iter().map(form).collect()

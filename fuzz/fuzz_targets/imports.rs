@@ -3,8 +3,8 @@
 #![no_main]
 
 use content::mail::multimap::{self, MultimapKey};
-use content::mail::test_pattern::TestPattern;
 use content::mail::spamassassin::{self, BackupLine};
+use content::mail::test_pattern::TestPattern;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|raw: &[u8]| {

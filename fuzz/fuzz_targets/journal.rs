@@ -6,9 +6,9 @@ use std::io::Cursor;
 use std::sync::OnceLock;
 
 use engine::backtest::{Backtest, BacktestQuery};
-use plan::{Config, Overrides, Plan};
 use journal::{BlockIter, SegmentPiece};
 use libfuzzer_sys::fuzz_target;
+use plan::{Config, Overrides, Plan};
 
 static BACKTEST: OnceLock<Backtest> = OnceLock::new();
 

@@ -1,8 +1,8 @@
 //! Links: found in text, normalised, unwrapped, and held against what they imitate.
 #![no_main]
 
-use content::web::link::{self, TextReference, Link};
-use content::web::{impersonation, redirect, deobfuscation};
+use content::web::link::{self, Link, TextReference};
+use content::web::{deobfuscation, impersonation, redirect};
 use libfuzzer_sys::fuzz_target;
 
 fn follow(link: Link) {

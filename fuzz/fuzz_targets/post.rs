@@ -4,10 +4,10 @@
 
 use std::sync::LazyLock;
 
-use plan::{Config, Overrides, Plan};
 use engine::{Engine, Proposal, ReloadError, ReloadOutcome};
 use event::Time;
 use libfuzzer_sys::fuzz_target;
+use plan::{Config, Overrides, Plan};
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 

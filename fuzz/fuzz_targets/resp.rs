@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::protocol::resp::codec::{ARGUMENTS_MAX, RespDecoder, RespLimits, RespProtocolError, STRANGER_ARGUMENTS_MAX};
+use server::protocol::resp::codec::{
+    ARGUMENTS_MAX, RespDecoder, RespLimits, RespProtocolError, STRANGER_ARGUMENTS_MAX,
+};
 
 type Command = Vec<Vec<u8>>;
 

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use content::mail::message::{EnvelopeColumns, MailColumns};
 use event::{Schema, SchemaBuilder, Slot, Span, Type};
 use judge::{
-    Constant, GroupSource, Library, LibrarySource, Mode, NameCategory, Evaluation, RuleSetPart, ReadingRequest, RuleSet,
-    RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
+    Constant, Evaluation, GroupSource, Library, LibrarySource, Mode, NameCategory, ReadingRequest, RuleSet,
+    RuleSetPart, RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -32,7 +32,7 @@ impl Scope for AnyReading {
     fn is_kind(&self, name: &str) -> bool {
         matches!(name, "from" | "link" | "user")
     }
-    fn is_track(&self, kind: &str) -> bool {
+    fn is_aggregate(&self, kind: &str) -> bool {
         kind == "user"
     }
     fn is_distinct(&self, name: &str) -> bool {

@@ -1,11 +1,11 @@
 //! Text in obfuscation, and the contact data in it.
 #![no_main]
 
-use content::text::obfuscation::{self, ObfuscationCounts};
+use content::text;
 use content::text::language::{ScriptCounts, language};
+use content::text::obfuscation::{self, ObfuscationCounts};
 use content::text::{fingerprint, phone, wallet};
 use content::web::deobfuscation;
-use content::text;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|written: &str| {
@@ -26,5 +26,5 @@ fuzz_target!(|written: &str| {
     wallet::find(written, |wallet| assert!(wallet.contains(':')));
     language(written);
     ScriptCounts::of(written).foreign_share();
-    fingerprint::fingerprints(&disguise::normalise(written));
+    fingerprint::fingerprints(&obfuscation::normalise(written));
 });

@@ -2,7 +2,9 @@
 #![no_main]
 
 use content::text::classifier::{ClassifierScore, LEAN_MAX, TokenEvidence, of_each, step};
-use content::text::tokenizer::{Tokenization, ITEMS_MAX, RAW_RUNS_MAX, RUNS_MAX, TokenView, WORDS_MAX, tokens};
+use content::text::tokenizer::{
+    ITEMS_MAX, RAW_RUNS_MAX, RUNS_MAX, TokenView, Tokenization, WORDS_MAX, tokens,
+};
 use event::Value;
 use libfuzzer_sys::fuzz_target;
 

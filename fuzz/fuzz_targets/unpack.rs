@@ -14,6 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     if bytes.len() <= MAX {
         let packed = zstd_compressed(bytes).unwrap();
-        assert_eq!(decompress(&packed, MessageEncoding::Zstd, MAX, &Cancellation::default()).as_deref(), Ok(bytes));
+        assert_eq!(
+            decompress(&packed, MessageEncoding::Zstd, MAX, &Cancellation::default()).as_deref(),
+            Ok(bytes)
+        );
     }
 });

@@ -8,7 +8,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use event::{Column, Facts, SchemaBuilder, Slot, Type, Value};
-use judge::{Library, NameCategory, Evaluation, ReadingRequest, RuleSet, RuleSetSource, RuleSource, Scope, ScopeError};
+use judge::{
+    Evaluation, Library, NameCategory, ReadingRequest, RuleSet, RuleSetSource, RuleSource, Scope, ScopeError,
+};
 use mlua::{Function, Lua};
 
 /// As the server uses; all engines get the same.

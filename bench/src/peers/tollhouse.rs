@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
-    Addition, CounterAmounts, Catalog, CatalogBuilder, AggregateColumn, Durability, EmbeddedLedger, Layout, Ledger, Measure,
-    Observation, LogOptions, ObserveRequest, Tier, AggregateLayout, ReadingView,
+    Addition, AggregateColumn, AggregateLayout, Catalog, CatalogBuilder, CounterAmounts, Durability,
+    EmbeddedLedger, Layout, Ledger, LogOptions, Measure, Observation, ObserveRequest, ReadingView, Tier,
 };
 use store::FileDevice;
 
@@ -48,9 +48,10 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
     let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let tier = |tier: &str| tier.parse::<Tier>();
     let measure = match statistic {
-        Statistic::Fixed => {
-            Measure::AggregateLayout(AggregateLayout::new(vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count], Span::days(30))?)
-        }
+        Statistic::Fixed => Measure::Aggregate(AggregateLayout::new(
+            vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count],
+            Span::days(30),
+        )?),
         Statistic::Windowed => Measure::Windows(Layout::new(
             text(&["seen", "spam", "ham", "complaint", "pardon", "read"]),
             &[tier("10m x 144")?, tier("1d x 14")?],
@@ -59,8 +60,13 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
         )?),
     };
     let mut builder = CatalogBuilder::default();
-    let statistic =
-        stats::Statistic { name: "measured".to_owned(), kind_name: "key".to_owned(), measure, admit: None, exact: false };
+    let statistic = stats::Statistic {
+        name: "measured".to_owned(),
+        kind_name: "key".to_owned(),
+        measure,
+        admit: None,
+        exact: false,
+    };
     builder.add(SPACE, KIND, statistic)?;
     Ok(builder.build())
 }
@@ -96,7 +102,11 @@ impl Engine for Tollhouse {
             request.observations.extend(keys.iter().zip(counters).map(|(shingle, counter)| Observation {
                 key: key(*shingle),
                 time: Time(time),
-                add: if fixed { Addition::Value(None) } else { Addition::Counters(CounterAmounts::from([(*counter, 1)])) },
+                add: if fixed {
+                    Addition::Value(None)
+                } else {
+                    Addition::Counters(CounterAmounts::from([(*counter, 1)]))
+                },
             }));
         }
         let outcomes = pollster::block_on(self.ledger.observe(&self.requests))?;
@@ -105,10 +115,14 @@ impl Engine for Tollhouse {
     }
 
     fn read(&mut self, keys: &[u64], time: Micros) -> Result<Vec<Reading>, Error> {
-        let look = |shingle: &u64| Observation { key: key(*shingle), time: Time(time), add: Addition::Nothing };
+        let look =
+            |shingle: &u64| Observation { key: key(*shingle), time: Time(time), add: Addition::Nothing };
         let requests: Vec<ObserveRequest> = keys
             .chunks(ObserveRequest::OBSERVATIONS_MAX)
-            .map(|keys| ObserveRequest { observations: keys.iter().map(look).collect(), ..Request::default() })
+            .map(|keys| ObserveRequest {
+                observations: keys.iter().map(look).collect(),
+                ..Request::default()
+            })
             .collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests))?;
         Ok(outcomes.all().map(|answer| self.reading(answer)).collect())

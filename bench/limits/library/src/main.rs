@@ -17,12 +17,12 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::process::Command;
 
-use plan::limit::LimitPlan;
-use engine::limit::Take;
-use plan::{Config, Overrides, Plan};
 use engine::Engine;
+use engine::limit::Take;
 use event::Time;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use plan::limit::LimitPlan;
+use plan::{Config, Overrides, Plan};
 use rustix::time::{ClockId, clock_gettime};
 use stats::random::Random;
 
