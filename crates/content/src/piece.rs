@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt::{self, Write};
+use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::HEXLOWER;
 use event::Value;
 
 use crate::mail::address::MailAddress;
@@ -83,12 +84,7 @@ pub fn pieces(value: &Value, how: Normalisation, out: &mut dyn FnMut(&str)) {
         Value::String(text) => each(text, how, &mut |piece| out(&piece)),
         Value::Bytes(bytes) => {
             let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX / 2)];
-            let mut hex = String::with_capacity(2 * bytes.len());
-            for byte in bytes {
-                // Writing to a string cannot fail.
-                let _ = write!(hex, "{byte:02x}");
-            }
-            each(&hex, how, &mut |piece| out(&piece));
+            each(&HEXLOWER.encode(bytes), how, &mut |piece| out(&piece));
         }
         scalar => each(&scalar.to_string(), how, &mut |piece| out(&piece)),
     }

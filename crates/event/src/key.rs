@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::Hasher;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 
@@ -66,21 +67,13 @@ impl Secret {
 
     /// Reads the form that [`Secret::to_hex`] prints; surrounding white space is allowed.
     pub fn from_hex(text: &str) -> Option<Secret> {
-        let text = text.trim();
-        if text.len() != 2 * Secret::BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let mut bytes = [0; Secret::BYTES];
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let digits = std::str::from_utf8(digits).ok()?;
-            *byte = u8::from_str_radix(digits, 16).ok()?;
-        }
-        Some(Secret(bytes))
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).ok()?;
+        bytes.try_into().ok().map(Secret)
     }
 
     /// 32 hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&self.0)
     }
 
     /// The shingle of a piece.

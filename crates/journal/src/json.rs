@@ -1,5 +1,6 @@
 //! Values as JSON has them.
 
+use data_encoding::HEXLOWER;
 use event::Value;
 
 /// A value as JSON: lists as arrays, times as RFC 3339, addresses as text, bytes as hexadecimal digits. A float
@@ -12,7 +13,7 @@ pub fn json_value(value: &Value) -> serde_json::Value {
         Value::Bool(truth) => (*truth).into(),
         Value::Time(time) => time.to_string().into(),
         Value::Ip(ip) => ip.to_string().into(),
-        Value::Bytes(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into(),
+        Value::Bytes(bytes) => HEXLOWER.encode(&bytes).into(),
         Value::List(items) => items.iter().map(|item| &**item).collect(),
     }
 }

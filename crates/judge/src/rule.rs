@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
+use data_encoding::HEXLOWER;
 use event::{Slot, Span, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
@@ -655,5 +656,5 @@ fn version(source: &RuleSetSource) -> String {
     source.groups.iter().for_each(|group| part(format!("{group:?}")));
     part(format!("{:?}", source.bands));
     part(format!("{:?}", source.library.digest()));
-    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest.finalize()[..8])
 }

@@ -23,6 +23,7 @@ mod reference;
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use event::Kind;
 use judge::TestRun;
 use stats::{CancellationCheck, Catalog};
@@ -207,5 +208,5 @@ fn entries<'a>(document: &'a Document, name: &str, problems: &mut ConfigProblems
 /// 16 hexadecimal digits that stand for a content.
 fn content_hash(bytes: &[u8]) -> String {
     use sha2::Digest;
-    sha2::Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&sha2::Sha256::digest(bytes)[..8])
 }

@@ -1,5 +1,6 @@
 //! The scripts that run in the cluster. Each is known to a server by the SHA-1 of its text, once it was loaded there.
 
+use data_encoding::HEXLOWER;
 use sha1::{Digest, Sha1};
 
 /// A script.
@@ -12,7 +13,7 @@ pub(super) struct LuaScript {
 impl LuaScript {
     fn new(text: &'static str) -> LuaScript {
         let digest = Sha1::digest(text.as_bytes());
-        LuaScript { text, sha: digest.iter().map(|byte| format!("{byte:02x}")).collect() }
+        LuaScript { text, sha: HEXLOWER.encode(&digest) }
     }
 }
 

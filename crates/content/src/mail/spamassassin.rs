@@ -13,8 +13,8 @@
 //!
 //! (Source: `Mail::SpamAssassin::BayesStore` and `Mail::SpamAssassin::Message` of SpamAssassin 4.0.)
 
-use std::fmt::Write;
 
+use data_encoding::HEXLOWER;
 use sha1::{Digest, Sha1};
 
 use crate::mail::mime::encoded_word;
@@ -105,7 +105,7 @@ pub fn message_ids(raw: &[u8]) -> Vec<String> {
         }
         None => body.update(line),
     });
-    let body = hex(&body.finalize());
+    let body = HEXLOWER.encode(&body.finalize());
     let text =
         |value: Option<&[u8]>| value.map(|value| [&unfolded(value)[..], b"\n"].concat()).unwrap_or_default();
     let date = text(date);
@@ -118,7 +118,7 @@ pub fn message_ids(raw: &[u8]) -> Vec<String> {
         for part in [&to[..], b"\0", &date[..], b"\0", body.as_bytes()] {
             digest.update(part);
         }
-        let id = format!("{}@sa_generated", hex(&digest.finalize()));
+        let id = format!("{}@sa_generated", HEXLOWER.encode(&digest.finalize()));
         if !ids.contains(&id) {
             ids.push(id);
         }
@@ -144,14 +144,6 @@ fn unfolded(value: &[u8]) -> Vec<u8> {
         unfolded.extend_from_slice(if index > 0 { line.trim_ascii_start() } else { line });
     }
     unfolded
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        // Nothing that is written to a string fails.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use catboost::ModelLimits;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use super::formatter;
@@ -86,7 +87,7 @@ impl Document {
             digest.update((bytes.len() as u64).to_le_bytes());
             digest.update(bytes);
         }
-        digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&digest.finalize()[..8])
     }
 
     /// The candidate that is judged beside it.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use content::web::pattern::{PatternList, RequestPatterns};
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::config::{ConfigOrigin, ConfigProblems, Document, PATTERN_LISTS, pattern_list_key};
@@ -22,7 +23,7 @@ pub(crate) fn canonical(document: &Document) -> String {
     for name in PATTERN_LISTS {
         if let Some(source) = document.list_file(&pattern_list_key(name)) {
             let digest = Sha256::digest(source.text.as_bytes());
-            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest: String = HEXLOWER.encode(&digest);
             text += &format!("patterns.{name}.digest = \"{digest}\"\n");
         }
     }

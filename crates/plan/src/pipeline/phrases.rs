@@ -5,6 +5,7 @@ use std::sync::Arc;
 use content::budget::Budget;
 use content::mail::message::BODY_TEXT;
 use content::text::phrase::{self, PhraseSet};
+use data_encoding::HEXLOWER;
 use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
@@ -75,7 +76,7 @@ pub(crate) fn canonical(document: &Document) -> String {
         for (file, _) in view.strings("files") {
             if let Some(source) = document.list_file(&list_key(name, file)) {
                 let digest = Sha256::digest(source.text.as_bytes());
-                let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+                let digest: String = HEXLOWER.encode(&digest);
                 text += &format!("phrases.{name}.digest = \"{file} {digest}\"\n");
             }
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use event::{Kind, SchemaBuilder};
 use judge::{
     Band, Bands, Constant, DefinitionProblem, GroupSource, Library, LibrarySource, Mode, RuleProblem,
@@ -30,12 +31,12 @@ pub(crate) struct SetDraft<'a> {
 pub(crate) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Arc<LimitPlan>]) -> String {
     let mut text = document.canonical();
     for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
-        let digest: String = set.digest().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = HEXLOWER.encode(set.digest());
         text += &format!("set.{name}.digest = \"{digest}\"\n");
     }
     for name in document.list("model").into_iter().filter_map(|view| view.str("name")) {
         if let Some(bytes) = document.model_file(name) {
-            let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            let digest: String = HEXLOWER.encode(&Sha256::digest(bytes));
             text += &format!("model.{name}.digest = \"{digest}\"\n");
         }
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use auth::MessageChecks;
 use axum::http::HeaderMap;
+use data_encoding::HEXLOWER;
 use engine::{Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
 use event::Time;
 use plan::{ListenerPlan, Pipeline, ServerPlan};
@@ -274,7 +275,7 @@ impl Node {
         body: &[u8],
         said: impl Into<FeedbackInput<'_>>,
     ) -> Result<(String, FeedbackOutcome), EngineError> {
-        let digest = || Sha256::digest(body).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = || HEXLOWER.encode(&Sha256::digest(body));
         let id = id.unwrap_or_else(digest);
         let outcome = self.engine.learn(prepared, &id, said).await?;
         Ok((id, outcome))

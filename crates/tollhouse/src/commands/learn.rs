@@ -1,5 +1,6 @@
 //! `tollhouse learn`: says of messages what they are.
 
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
@@ -79,9 +80,8 @@ fn local(args: &LearnArgs, out: &mut Output, learned: &mut LearnTally) -> Result
     let local = args.engine.open(ASK_THE_SERVER)?;
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     // The name by which the server knows a message without one, too.
-    let digest = |message: &InputMessage| -> String {
-        Sha256::digest(message.stored.message()).iter().map(|byte| format!("{byte:02x}")).collect()
-    };
+    let digest =
+        |message: &InputMessage| -> String { HEXLOWER.encode(&Sha256::digest(message.stored.message())) };
     let progress = args.messages.progress();
     let take = |ready: PreparedMessage<String>| {
         let outcome = pollster::block_on(local.engine().learn(ready.prepared, &ready.also, &args.class))?;

@@ -17,6 +17,7 @@ mod zip;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use data_encoding::HEXLOWER;
 use event::{Facts, Slot};
 use memchr::memmem;
 use sha2::{Digest, Sha256};
@@ -121,7 +122,7 @@ fn add(list: &mut Vec<String>, item: &str) {
 }
 
 fn sum(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(content))
 }
 
 impl Attachments {

@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use content::budget::Cancellation;
 use content::mail::arf::{self, FeedbackType};
 use content::mail::message::Envelope;
+use data_encoding::HEXLOWER;
 use engine::feedback::ID_FIELD;
 use engine::{Engine, EngineError, FeedbackInput};
 use event::Time;
@@ -125,7 +126,7 @@ async fn take(
                 Err(error) => return Err(error.into()),
             }
         }
-        let digest: String = Sha256::digest(&mail).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = HEXLOWER.encode(&Sha256::digest(&mail));
         // The envelope of the mail that is reported is not known: anybody could have written what it says of it.
         let event = content::mail::message::event(&mail[..], Envelope::default());
         let read = engine.read(pipeline, event, now, cancellation);

@@ -22,6 +22,7 @@ use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use content::mail::message::Envelope;
 use content::text::received;
+use data_encoding::HEXLOWER;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -434,7 +435,7 @@ fn message(asked: RspamdRequest, body: MessageBody) -> MailMessage {
     // A queue's ids come again: with the message's own hash one names the message.
     let id = asked.queue_id.map(|queue_id| {
         let digest = Sha256::digest(&bytes[..bytes.len().min(HASHED_BYTES_MAX)]);
-        let digest: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = HEXLOWER.encode(&digest[..8]);
         format!("{queue_id}/{digest}")
     });
     MailMessage { body: body.after(start), envelope, time: None, id }

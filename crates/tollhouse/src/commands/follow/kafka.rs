@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use krafka::admin::{AdminClient, DescribeTopicsOptions};
 use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel};
 use krafka::{Kafka, KrafkaError};
@@ -428,7 +429,7 @@ fn undecodable(topic: &str, error: &str) -> Option<(i32, i64)> {
 }
 
 fn hex(id: [u8; 16]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&id)
 }
 
 #[cfg(test)]

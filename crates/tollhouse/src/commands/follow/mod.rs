@@ -20,6 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use content::web::access_log::LINE_BYTES_MAX;
+use data_encoding::HEXLOWER;
 use event::Event;
 use journal::json_value;
 use judge::Action;
@@ -538,7 +539,7 @@ fn name_of(stream: &str, offset: u64, line: &[u8]) -> String {
 
 /// 16 hexadecimal digits that stand for bytes.
 fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(bytes)[..8])
 }
 
 /// The hash of a file's first line; `None` as long as that is not whole. The file's own place stays.

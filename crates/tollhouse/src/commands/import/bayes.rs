@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use content::mail::spamassassin::{self, BackupLine};
+use data_encoding::HEXLOWER;
 use indicatif::HumanCount;
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;
@@ -196,7 +197,7 @@ fn local(
         let class = backup.class(message)?;
         // The name by which `learn` and the server know a message without one, too.
         let digest = Sha256::digest(message.stored.message());
-        Some((class, digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
+        Some((class, HEXLOWER.encode(&digest)))
     };
     let take = |ready: PreparedMessage<Option<(&'static str, String)>>| {
         let Some((class, id)) = ready.also else { return tally.add(out, &ready.name, None) };
