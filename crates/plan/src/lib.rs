@@ -40,7 +40,10 @@ use config::{ConfigRecipe, ConfigView};
 pub use envoy::EnvoyPlan;
 pub use failure_mode::FailureMode;
 pub use forward_auth::{FORWARD_FIELDS, ForwardPlan};
-pub use listener::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply, Protocol, Replies};
+pub use listener::{
+    BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
+    ProtocolPlan, Replies, RespPlan,
+};
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;

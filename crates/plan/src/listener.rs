@@ -12,45 +12,118 @@ use crate::limit::LimitPlan;
 use crate::pipeline::PipelineInput;
 use crate::pipeline::draft::PipelineDraft;
 
-/// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask.
+/// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask: what all have, and the
+/// settings of its protocol.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ListenerPlan {
+pub struct ListenerPlan<S = ProtocolPlan> {
     /// Its name in the log and in metrics.
     pub name: String,
-    /// What is spoken.
-    pub protocol: Protocol,
     /// Where it listens.
     pub listen: Endpoint,
     /// Permissions of a unix socket.
     pub mode: u32,
     /// Hosts that may ask over TCP; where there are none, all that reach a loopback address may.
     pub clients: Networks,
-    /// Name of the pipeline that decides; its input is [`Input::Message`] if the protocol is one of mail.
+    /// Time for one decision; streams of batches have none.
+    pub timeout: Span,
+    /// Time after which a silent connection is closed.
+    pub idle: Span,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Open connections of one address.
+    pub client_connections_max: usize,
+    /// Settings of its protocol.
+    pub settings: S,
+}
+
+impl<S> ListenerPlan<S> {
+    /// Returns this listener with other settings of a protocol.
+    pub fn with<T>(&self, settings: T) -> ListenerPlan<T> {
+        ListenerPlan {
+            name: self.name.clone(),
+            listen: self.listen.clone(),
+            mode: self.mode,
+            clients: self.clients.clone(),
+            timeout: self.timeout,
+            idle: self.idle,
+            connections_max: self.connections_max,
+            client_connections_max: self.client_connections_max,
+            settings,
+        }
+    }
+}
+
+/// A protocol with its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProtocolPlan {
+    /// Sendmail's mail filter protocol, which Postfix speaks, too.
+    Milter(MailPlan),
+    /// Postfix's policy delegation.
+    Policy(MailPlan),
+    /// The HTTP interface of Rspamd.
+    Rspamd(MailPlan),
+    /// The protocol of SpamAssassin's `spamc`.
+    Spamc(MailPlan),
+    /// The protocol of Redis and its clients (RESP2 and RESP3).
+    Resp(RespPlan),
+    /// Envoy's rate limit service (gRPC), which has no settings of its own.
+    Envoy,
+    /// Streams of batches (gRPC).
+    Grpc(BatchStreamPlan),
+}
+
+impl ProtocolPlan {
+    /// Returns the protocol.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            ProtocolPlan::Milter(_) => Protocol::Milter,
+            ProtocolPlan::Policy(_) => Protocol::Policy,
+            ProtocolPlan::Rspamd(_) => Protocol::Rspamd,
+            ProtocolPlan::Spamc(_) => Protocol::Spamc,
+            ProtocolPlan::Resp(_) => Protocol::Resp,
+            ProtocolPlan::Envoy => Protocol::Envoy,
+            ProtocolPlan::Grpc(_) => Protocol::Grpc,
+        }
+    }
+
+    /// Returns the name of the pipeline that decides; Envoy's limits need none.
+    pub fn pipeline(&self) -> Option<&str> {
+        match self {
+            ProtocolPlan::Resp(resp) => Some(&resp.pipeline),
+            ProtocolPlan::Grpc(grpc) => Some(&grpc.pipeline),
+            mail => mail.mail().map(|mail| mail.pipeline.as_str()),
+        }
+    }
+
+    /// Returns the settings of a protocol of mail servers.
+    pub fn mail(&self) -> Option<&MailPlan> {
+        match self {
+            ProtocolPlan::Milter(mail)
+            | ProtocolPlan::Policy(mail)
+            | ProtocolPlan::Rspamd(mail)
+            | ProtocolPlan::Spamc(mail) => Some(mail),
+            ProtocolPlan::Resp(_) | ProtocolPlan::Envoy | ProtocolPlan::Grpc(_) => None,
+        }
+    }
+}
+
+/// Settings of a listener of mail servers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MailPlan {
+    /// Name of the pipeline that decides; its input is [`PipelineInput::Message`].
     pub pipeline: String,
-    /// The name that clients have to say with the password.
-    pub user: String,
-    /// What clients of a protocol with passwords have to say first; without one nothing.
-    pub password: Option<String>,
     /// Names of limits that envelopes take from.
     pub limits: Vec<String>,
     /// What becomes of a message that could not be decided on.
     pub on_error: MailFailureMode,
-    /// Time for one decision.
-    pub timeout: Span,
-    /// Time after which a silent connection is closed.
-    pub idle: Span,
     /// Whether whoever may connect may also say what messages are, without a token.
     pub learn: bool,
-    /// Whether messages are given the ticket of their decision ([`ID_FIELD`](crate::report::ID_FIELD)).
+    /// Whether messages are given the signed id of their decision.
     pub writes_signed_id: bool,
     /// Bytes of a message that are kept.
     pub body_max: u64,
     /// Whether a longer message is judged by its first part; else it is as if it could not be decided on.
     pub judges_first_part: bool,
-    /// Open connections.
-    pub connections_max: usize,
-    /// Open connections of one address.
-    pub client_connections_max: usize,
     /// How much of a decision mail servers are told.
     pub acting: MailEnforcement,
     /// What they are told for each action.
@@ -63,6 +136,28 @@ pub struct ListenerPlan {
     pub reject_text: String,
     /// Text that asks to come again.
     pub defer_text: String,
+}
+
+/// Settings of a listener of Redis' clients.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RespPlan {
+    /// Name of the pipeline that decides.
+    pub pipeline: String,
+    /// The name that clients have to say with the password.
+    pub user: String,
+    /// What clients have to say first; without one nothing.
+    pub password: Option<String>,
+    /// Whether whoever may connect may also say what events are, without the password.
+    pub learn: bool,
+    /// Bytes of a command.
+    pub body_max: u64,
+}
+
+/// Settings of a listener of streams of batches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchStreamPlan {
+    /// Name of the pipeline that decides where a batch names none.
+    pub pipeline: String,
 }
 
 /// How much of a decision mail servers are told.
@@ -248,9 +343,59 @@ pub(super) fn compile(
         let Some(about) = about else { continue };
         let Some(pipeline) = pipeline(&view, about, drafts, problems) else { continue };
         let limits = super::forward_auth::named(&view, limits, &ENVELOPE_FIELDS, "an envelope", problems);
-        listeners.extend(plan(&view, name, endpoint, clients, pipeline, limits));
+        let Some(settings) = settings(&view, about, pipeline, limits) else { continue };
+        listeners.extend(plan(&view, name, endpoint, clients, settings));
     }
     listeners
+}
+
+/// The settings of a protocol; `None` where one is absent, which failed its check.
+fn settings(
+    view: &ConfigView<'_>,
+    protocol: Protocol,
+    pipeline: String,
+    limits: Vec<String>,
+) -> Option<ProtocolPlan> {
+    let mail = |pipeline| {
+        Some(MailPlan {
+            pipeline,
+            limits,
+            on_error: if view.str("on_error")? == "closed" {
+                MailFailureMode::Closed
+            } else {
+                MailFailureMode::Open
+            },
+            learn: view.bool("learn")?,
+            writes_signed_id: view.bool("ticket")?,
+            body_max: view.size("body_max")?,
+            judges_first_part: view.str("oversize")? == "judge",
+            acting: match view.str("act")? {
+                "enforce" => MailEnforcement::Enforce,
+                "tag" => MailEnforcement::Tag,
+                _ => MailEnforcement::Nothing,
+            },
+            replies: replies(view),
+            counts_all: view.str("counts")? == "always",
+            quarantine_to: view.str("quarantine_to").map(str::to_owned),
+            reject_text: view.str("reject_text")?.to_owned(),
+            defer_text: view.str("defer_text")?.to_owned(),
+        })
+    };
+    Some(match protocol {
+        Protocol::Milter => ProtocolPlan::Milter(mail(pipeline)?),
+        Protocol::Policy => ProtocolPlan::Policy(mail(pipeline)?),
+        Protocol::Rspamd => ProtocolPlan::Rspamd(mail(pipeline)?),
+        Protocol::Spamc => ProtocolPlan::Spamc(mail(pipeline)?),
+        Protocol::Resp => ProtocolPlan::Resp(RespPlan {
+            pipeline,
+            user: view.str("user")?.to_owned(),
+            password: view.str("password").map(str::to_owned),
+            learn: view.bool("learn")?,
+            body_max: view.size("body_max")?,
+        }),
+        Protocol::Envoy => ProtocolPlan::Envoy,
+        Protocol::Grpc => ProtocolPlan::Grpc(BatchStreamPlan { pipeline }),
+    })
 }
 
 fn plan(
@@ -258,44 +403,19 @@ fn plan(
     name: &str,
     listen: Endpoint,
     clients: Networks,
-    pipeline: String,
-    limits: Vec<String>,
+    settings: ProtocolPlan,
 ) -> Option<ListenerPlan> {
     let count = |key: &str| usize::try_from(view.integer(key)?).ok();
-    let protocol = view.str("protocol")?;
     Some(ListenerPlan {
         name: name.to_owned(),
-        protocol: Protocol::ALL.into_iter().find(|known| known.name() == protocol)?,
         listen,
         mode: file_mode(view.str("mode")?)?,
         clients,
-        pipeline,
-        user: view.str("user")?.to_owned(),
-        password: view.str("password").map(str::to_owned),
-        limits,
-        on_error: if view.str("on_error")? == "closed" {
-            MailFailureMode::Closed
-        } else {
-            MailFailureMode::Open
-        },
         timeout: view.span("timeout")?,
         idle: view.span("idle")?,
-        learn: view.bool("learn")?,
-        writes_signed_id: view.bool("ticket")?,
-        body_max: view.size("body_max")?,
-        judges_first_part: view.str("oversize")? == "judge",
         connections_max: count("connections_max")?,
         client_connections_max: count("client_connections_max")?,
-        acting: match view.str("act")? {
-            "enforce" => MailEnforcement::Enforce,
-            "tag" => MailEnforcement::Tag,
-            _ => MailEnforcement::Nothing,
-        },
-        replies: replies(view),
-        counts_all: view.str("counts")? == "always",
-        quarantine_to: view.str("quarantine_to").map(str::to_owned),
-        reject_text: view.str("reject_text")?.to_owned(),
-        defer_text: view.str("defer_text")?.to_owned(),
+        settings,
     })
 }
 

@@ -77,9 +77,7 @@ impl Server {
         let (stop, stopped) = ShutdownSignal::new();
         let mut conversations = JoinSet::new();
         for bound in listeners {
-            let (_, protocol, _) = bound.summary();
-            let open = move |listener| protocol::open(protocol, listener);
-            conversations.spawn(bound.serve(Arc::clone(&node), open, stopped.clone())?);
+            conversations.spawn(bound.serve(Arc::clone(&node), protocol::open, stopped.clone())?);
         }
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let time = tokio::spawn(keep_time(Arc::clone(&node)));

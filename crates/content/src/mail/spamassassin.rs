@@ -13,7 +13,6 @@
 //!
 //! (Source: `Mail::SpamAssassin::BayesStore` and `Mail::SpamAssassin::Message` of SpamAssassin 4.0.)
 
-
 use data_encoding::HEXLOWER;
 use sha1::{Digest, Sha1};
 

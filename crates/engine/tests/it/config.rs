@@ -439,7 +439,8 @@ fn listeners_can_be_given_from_outside() {
     };
     let plan = Plan::compile(&Config::from_text("test.toml", text, &overrides)).unwrap();
     let told = |listener: &plan::ListenerPlan| {
-        let plan::ListenerPlan { name, protocol, listen, on_error, client_connections_max, .. } = listener;
+        let plan::ListenerPlan { name, listen, settings, client_connections_max, .. } = listener;
+        let (protocol, on_error) = (settings.protocol(), settings.mail().unwrap().on_error);
         format!("{name} {protocol} {listen} {on_error:?} {client_connections_max}")
     };
     let listeners: Vec<String> = plan.node.listeners.iter().map(told).collect();

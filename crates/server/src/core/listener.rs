@@ -181,7 +181,7 @@ impl BoundListener {
 
     /// Name, protocol and address.
     pub(crate) fn summary(&self) -> (&str, Protocol, &Endpoint) {
-        (&self.plan.name, self.plan.protocol, &self.address)
+        (&self.plan.name, self.plan.settings.protocol(), &self.address)
     }
 
     /// Accepts connections until the node ends, and then waits for the conversations that are under way. What serves them
@@ -198,8 +198,8 @@ impl BoundListener {
             StdListener::Unix(listener) => UnixListener::from_std(listener).map(AsyncListener::Unix),
         };
         let listening = listening.map_err(|error| ServeError::Listen { listen: address.clone(), error })?;
-        let (listener, protocol) = (plan.name.clone(), plan.protocol);
-        tracing::info!(listener, %protocol, %address, pipeline = plan.pipeline, "listening");
+        let (listener, protocol) = (plan.name.clone(), plan.settings.protocol());
+        tracing::info!(listener, %protocol, %address, pipeline = plan.settings.pipeline(), "listening");
         let context = Arc::new(ListenerContext::new(node, plan));
         let serve = open(Arc::clone(&context));
         Ok(accept(listening, file, context, serve, stop))

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::ListenerPlan;
+use plan::{ListenerPlan, ProtocolPlan};
 
 use crate::core::auth_failures::LogThrottle;
 use crate::core::deadline::{Deadline, Late, NoAnswerReason};
@@ -14,9 +14,9 @@ use crate::core::shares::{Caller, Share};
 
 /// The node, and the settings of a listener.
 #[derive(Debug)]
-pub(crate) struct ListenerContext {
+pub(crate) struct ListenerContext<S = ProtocolPlan> {
     pub(crate) node: Arc<Node>,
-    pub(crate) plan: ListenerPlan,
+    pub(crate) plan: ListenerPlan<S>,
     /// Lets lines into the log that strangers can cause.
     log_throttle: Arc<LogThrottle>,
 }
@@ -60,16 +60,16 @@ impl From<Late> for DecisionFailure {
     }
 }
 
-impl ListenerContext {
-    pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan) -> ListenerContext {
+impl<S> ListenerContext<S> {
+    pub(crate) fn new(node: Arc<Node>, plan: ListenerPlan<S>) -> ListenerContext<S> {
         ListenerContext { node, plan, log_throttle: Arc::default() }
     }
 
-    /// Returns this listener, but that the pipeline of this name decides.
-    pub(crate) fn with_pipeline(&self, name: &str) -> ListenerContext {
+    /// Returns this listener with other settings of a protocol.
+    pub(crate) fn with<T>(&self, settings: T) -> ListenerContext<T> {
         ListenerContext {
             node: Arc::clone(&self.node),
-            plan: ListenerPlan { pipeline: name.to_owned(), ..self.plan.clone() },
+            plan: self.plan.with(settings),
             log_throttle: Arc::clone(&self.log_throttle),
         }
     }

@@ -18,63 +18,32 @@ mod spamc;
 
 use std::sync::Arc;
 
-use plan::Protocol;
+use plan::ProtocolPlan;
 
-use crate::core::listener::ServeConnection;
+use self::rspamd::RspamdListener;
+use crate::core::listener::{ListenerStream, ServeConnection, ShutdownSignal};
 use crate::core::listener_context::ListenerContext;
 
-/// A protocol of listeners.
-struct ProtocolEntry {
-    protocol: Protocol,
-    /// Makes what holds conversations on a listener.
-    open: fn(Arc<ListenerContext>) -> ServeConnection,
-}
-
-/// Returns the entry of a protocol whose conversations share what `open` makes of their listener.
-macro_rules! entry {
-    ($protocol:ident, $converse:path) => {
-        entry!($protocol, $converse, |listener| listener)
-    };
-    ($protocol:ident, $converse:path, $open:expr) => {
-        ProtocolEntry {
-            protocol: Protocol::$protocol,
-            open: |listener| {
-                let shared = $open(listener);
-                Box::new(move |stream, stop| Box::pin($converse(stream, Arc::clone(&shared), stop)))
-            },
+/// Returns what holds conversations on a listener: the protocols, each with what its conversations share.
+pub(crate) fn open(listener: Arc<ListenerContext>) -> ServeConnection {
+    match &listener.plan.settings {
+        ProtocolPlan::Milter(mail) => serve(listener.with(mail.clone()), milter::converse),
+        ProtocolPlan::Policy(mail) => serve(listener.with(mail.clone()), policy::converse),
+        ProtocolPlan::Rspamd(mail) => {
+            serve(RspamdListener::open(listener.with(mail.clone())), rspamd::converse)
         }
-    };
-}
-
-/// All protocols of listeners.
-static PROTOCOLS: [ProtocolEntry; Protocol::ALL.len()] = [
-    entry!(Milter, milter::converse),
-    entry!(Policy, policy::converse),
-    entry!(Rspamd, rspamd::converse, rspamd::RspamdListener::open),
-    entry!(Spamc, spamc::converse),
-    entry!(Resp, resp::converse),
-    entry!(Envoy, envoy::converse),
-    entry!(Grpc, grpc::converse),
-];
-
-/// Returns what holds conversations on a listener of this protocol.
-pub(crate) fn open(protocol: Protocol, listener: Arc<ListenerContext>) -> ServeConnection {
-    let entry = PROTOCOLS.iter().find(|entry| entry.protocol == protocol);
-    let entry = entry.unwrap_or_else(|| unreachable!("`{protocol}` is in the table, as a test holds"));
-    (entry.open)(listener)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_protocol_has_an_entry() {
-        for (protocol, entry) in Protocol::ALL.into_iter().zip(&PROTOCOLS) {
-            assert_eq!(
-                entry.protocol, protocol,
-                "the table is in the order of the configuration's protocols"
-            );
-        }
+        ProtocolPlan::Spamc(mail) => serve(listener.with(mail.clone()), spamc::converse),
+        ProtocolPlan::Resp(resp) => serve(listener.with(resp.clone()), resp::converse),
+        ProtocolPlan::Envoy => serve(listener.with(()), envoy::converse),
+        ProtocolPlan::Grpc(grpc) => serve(listener.with(grpc.clone()), grpc::converse),
     }
+}
+
+fn serve<T, F>(shared: T, converse: fn(ListenerStream, Arc<T>, ShutdownSignal) -> F) -> ServeConnection
+where
+    T: Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let shared = Arc::new(shared);
+    Box::new(move |stream, stop| Box::pin(converse(stream, Arc::clone(&shared), stop)))
 }

@@ -41,7 +41,7 @@ const UNFINISHED_BYTES: usize = 2 << 20;
 const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
+pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext<()>>, stop: ShutdownSignal) {
     let limits =
         RateLimitServiceServer::new(EnvoyService(Arc::clone(&face), Caller::of_peer(stream.client())))
             .max_decoding_message_size(REQUEST_BYTES_MAX);
@@ -57,7 +57,7 @@ pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>,
 }
 
 #[derive(Debug)]
-struct EnvoyService(Arc<ListenerContext>, Caller);
+struct EnvoyService(Arc<ListenerContext<()>>, Caller);
 
 #[tonic::async_trait]
 impl RateLimitService for EnvoyService {
@@ -82,7 +82,7 @@ impl RateLimitService for EnvoyService {
 }
 
 async fn should_rate_limit(
-    face: &ListenerContext,
+    face: &ListenerContext<()>,
     caller: Caller,
     request: RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
@@ -129,7 +129,7 @@ mod tests {
         let plan = Plan::compile(&Config::load(&main, &Overrides::default()));
         let engine =
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
-        let listener = engine.plan().node.listeners[0].clone();
+        let listener = engine.plan().node.listeners[0].with(());
         let node = Arc::new(Node::new(Arc::clone(&engine), crate::Clock::of(crate::SystemClock, None)));
         let service = EnvoyService(Arc::new(ListenerContext::new(node, listener)), Caller::Local);
         let ask = |key: &str| {

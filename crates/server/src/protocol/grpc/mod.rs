@@ -46,8 +46,11 @@ const NAMES: &[&str] = &["tollhouse.batch.v1.BatchService"];
 /// Bytes of a request beside its events.
 const ROOM_BYTES: usize = 1 << 10;
 
+/// A listener of streams of batches.
+pub(crate) type BatchStreamContext = ListenerContext<plan::BatchStreamPlan>;
+
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
+pub(crate) async fn converse(stream: ListenerStream, face: Arc<BatchStreamContext>, stop: ShutdownSignal) {
     let body_max = usize::try_from(face.node.plan().body_max).unwrap_or(usize::MAX);
     let service = BatchServiceServer::new(BatchHandler {
         listener: Arc::clone(&face),
@@ -71,7 +74,7 @@ pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>,
 }
 
 struct BatchHandler {
-    listener: Arc<ListenerContext>,
+    listener: Arc<BatchStreamContext>,
     client: Option<IpAddr>,
     stop: ShutdownSignal,
 }
@@ -136,7 +139,7 @@ impl BatchHandler {
 
 /// A stream that is worked on.
 struct BatchStreamTask {
-    listener: Arc<ListenerContext>,
+    listener: Arc<BatchStreamContext>,
     asked: BatchOperation,
     stop: ShutdownSignal,
     _place: OwnedSemaphorePermit,
@@ -199,13 +202,13 @@ impl BatchStreamTask {
 }
 
 async fn answer(
-    face: Arc<ListenerContext>,
+    face: Arc<BatchStreamContext>,
     batch: BatchRequest,
     asked: BatchOperation,
 ) -> Result<BatchResponse, HttpFailure> {
     let node = &face.node;
     let BatchRequest { pipeline, id, events, sync } = batch;
-    let name = if pipeline.is_empty() { &face.plan.pipeline } else { &pipeline };
+    let name = if pipeline.is_empty() { &face.plan.settings.pipeline } else { &pipeline };
     let pipeline = node.pipeline(Some(name))?;
     let id = input::checked_batch_id(&id)?;
     let durability = sync.then_some(DurabilityParam::Sync);
@@ -224,7 +227,7 @@ async fn answer(
 }
 
 /// A failure as a status of gRPC.
-fn refused(face: &ListenerContext, failure: HttpFailure) -> Status {
+fn refused(face: &BatchStreamContext, failure: HttpFailure) -> Status {
     let problem = failure.problem();
     let (code, reason) = match problem.status {
         401 => (Code::Unauthenticated, "unauthenticated"),

@@ -48,11 +48,11 @@ pub(crate) struct GrpcConnectionSettings {
 }
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(
+pub(crate) async fn serve<S>(
     stream: ListenerStream,
     services: Routes,
     connection: GrpcConnectionSettings,
-    face: &ListenerContext,
+    face: &ListenerContext<S>,
     mut stop: ShutdownSignal,
 ) {
     let health = HealthServer::new(HealthService { node: Arc::clone(&face.node), names: connection.names });

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use engine::Decision;
 use engine::feedback::ID_FIELD;
 use judge::Reason;
-use plan::{ListenerPlan, MailEnforcement, MailReply};
+use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply};
 
 use super::MessageOutcome;
 use super::score::PrintedScore;
@@ -48,16 +48,20 @@ pub(crate) struct MailAnswer {
 
 impl MailAnswer {
     /// The reply to a message.
-    pub(crate) fn of(plan: &ListenerPlan, outcome: &MessageOutcome, ticket: &IdFieldAction) -> MailAnswer {
+    pub(crate) fn of(
+        plan: &ListenerPlan<MailPlan>,
+        outcome: &MessageOutcome,
+        ticket: &IdFieldAction,
+    ) -> MailAnswer {
         let mut answer = match outcome {
             MessageOutcome::Decided(decision) => decided(plan, decision),
             MessageOutcome::FailOpen(_) => undecided(MailReply::Pass, String::new()),
-            MessageOutcome::FailClosed(_) => undecided(MailReply::Defer, plan.defer_text.clone()),
+            MessageOutcome::FailClosed(_) => undecided(MailReply::Defer, plan.settings.defer_text.clone()),
         };
-        if plan.acting != MailEnforcement::Enforce && answer.reply != MailReply::Pass {
+        if plan.settings.acting != MailEnforcement::Enforce && answer.reply != MailReply::Pass {
             answer.reply = MailReply::Tag;
         }
-        if plan.acting == MailEnforcement::Nothing {
+        if plan.settings.acting == MailEnforcement::Nothing {
             return MailAnswer {
                 reply: MailReply::Pass,
                 stale: Vec::new(),
@@ -79,9 +83,9 @@ fn undecided(reply: MailReply, text: String) -> MailAnswer {
     MailAnswer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
 }
 
-fn decided(plan: &ListenerPlan, decision: &Decision) -> MailAnswer {
+fn decided(plan: &ListenerPlan<MailPlan>, decision: &Decision) -> MailAnswer {
     let verdict = &decision.verdict;
-    let reply = plan.replies.of(verdict.action);
+    let reply = plan.settings.replies.of(verdict.action);
     let is_spam = reply != MailReply::Pass;
     let id = decision.id.to_string();
     let mut fields =
@@ -97,17 +101,17 @@ fn decided(plan: &ListenerPlan, decision: &Decision) -> MailAnswer {
     }
     fields.push(("X-Spam-Status", status(plan, decision, is_spam)));
     let text = match reply {
-        MailReply::Reject => plan.reject_text.replace("{id}", &id),
-        MailReply::Defer => plan.defer_text.replace("{id}", &id),
+        MailReply::Reject => plan.settings.reject_text.replace("{id}", &id),
+        MailReply::Defer => plan.settings.defer_text.replace("{id}", &id),
         _ => String::new(),
     };
     MailAnswer { reply, stale: OWN_FIELDS.to_vec(), fields, text }
 }
 
 /// As SpamAssassin writes it, for filters that read it: `Yes, score=5.2 required=4.0 tests=A,B`.
-fn status(plan: &ListenerPlan, decision: &Decision, is_spam: bool) -> String {
+fn status(plan: &ListenerPlan<MailPlan>, decision: &Decision, is_spam: bool) -> String {
     let bands = decision.pipeline.rules.bands().as_slice();
-    let required = bands.iter().find(|band| plan.replies.of(band.action) != MailReply::Pass);
+    let required = bands.iter().find(|band| plan.settings.replies.of(band.action) != MailReply::Pass);
     let verdict = &decision.verdict;
     let mut text = if is_spam { "Yes".to_owned() } else { "No".to_owned() };
     // Nothing that is written to a string fails.
@@ -152,13 +156,15 @@ mod tests {
     use super::*;
     use crate::core::listener_context::DecisionFailure;
 
-    fn plan(keys: &str) -> (ListenerPlan, Arc<Engine>) {
+    fn plan(keys: &str) -> (ListenerPlan<MailPlan>, Arc<Engine>) {
         let text = format!(
             "preset = \"mail\"\n[[listener]]\nname = \"m\"\nprotocol = \"milter\"\nlisten = \"[::1]:0\"\n{keys}\n"
         );
         let plan = Plan::compile(&Config::from_text("test.toml", &text, &Overrides::default()));
         let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
-        (plan.node.listeners[0].clone(), Arc::new(Engine::ephemeral(plan).unwrap()))
+        let listener = &plan.node.listeners[0];
+        let listener = listener.with(listener.settings.mail().unwrap().clone());
+        (listener, Arc::new(Engine::ephemeral(plan).unwrap()))
     }
 
     fn decision(engine: &Engine, action: Action, score: f64, rules: &[&str]) -> MessageOutcome {

@@ -5,7 +5,7 @@ use engine::limit::{Take, TakeResult};
 use plan::limit::LimitPlan;
 use plan::{MailEnforcement, MailReply};
 
-use crate::core::listener_context::ListenerContext;
+use super::MailListener;
 
 /// The field whose values come one by one.
 const RECIPIENT: &str = "mail.recipients";
@@ -21,10 +21,10 @@ pub(crate) enum EnvelopePart {
     All,
 }
 
-impl ListenerContext {
+impl MailListener {
     /// Returns whether the listener's envelopes take from limits.
     pub(crate) fn has_limits(&self) -> bool {
-        !self.plan.limits.is_empty()
+        !self.plan.settings.limits.is_empty()
     }
 
     /// Takes from the limits whose fields are known with this part. What the mail server is to be asked to do, if it is not
@@ -44,7 +44,7 @@ impl ListenerContext {
             _ => None,
         };
         let by_recipient = |limit: &LimitPlan| limit.key.iter().any(|field| field.name == RECIPIENT);
-        let limits = plan.limits_of(self.plan.limits.iter().map(String::as_str)).into_iter();
+        let limits = plan.limits_of(self.plan.settings.limits.iter().map(String::as_str)).into_iter();
         let wanted = limits.filter(|limit| match part {
             EnvelopePart::All => true,
             EnvelopePart::Sender => !by_recipient(limit),
@@ -68,7 +68,7 @@ impl ListenerContext {
             reply = reply.name(),
             "an envelope is over its limit"
         );
-        (self.plan.acting == MailEnforcement::Enforce).then_some(reply)
+        (self.plan.settings.acting == MailEnforcement::Enforce).then_some(reply)
     }
 }
 

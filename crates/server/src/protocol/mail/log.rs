@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use content::mail::message::Envelope;
 use judge::Verdict;
-use plan::ListenerPlan;
+use plan::{ListenerPlan, MailPlan};
 
 use super::score::{self, on_one_line};
 use super::{EnvelopeVerdict, MessageOutcome};
@@ -36,7 +36,7 @@ impl MailLogLine {
     /// Tells what was thought of an envelope, and answered.
     pub(crate) fn consulted(
         &self,
-        plan: &ListenerPlan,
+        plan: &ListenerPlan<MailPlan>,
         consulted: &EnvelopeVerdict,
         answer: &str,
         took: Duration,
@@ -51,7 +51,7 @@ impl MailLogLine {
         );
     }
 
-    pub(crate) fn write(&self, plan: &ListenerPlan, outcome: &MessageOutcome, took: Duration) {
+    pub(crate) fn write(&self, plan: &ListenerPlan<MailPlan>, outcome: &MessageOutcome, took: Duration) {
         let MailLogLine { id: queue_id, client, from, to } = self;
         let (listener, ms) = (&plan.name, took.as_millis() as u64);
         match outcome {

@@ -23,7 +23,7 @@ use event::Time;
 use journal::RecordId;
 use judge::Verdict;
 use plan::WITHDRAWN;
-use plan::{MailEnforcement, MailFailureMode, MailReply, PipelineInput, ReportsPlan};
+use plan::{MailEnforcement, MailFailureMode, MailPlan, MailReply, PipelineInput, ReportsPlan};
 
 use answer::IdFieldAction;
 pub(crate) use body::MessageBody;
@@ -92,14 +92,14 @@ pub(crate) enum LearnError {
 
 /// The message that compressed bytes hold; what could not be kept whole stays as it is.
 pub(crate) async fn decompressed(
-    face: &ListenerContext,
+    face: &MailListener,
     body: MessageBody,
     packing: MessageEncoding,
 ) -> Result<MessageBody, DecompressError> {
     if !body.is_whole() {
         return Ok(body);
     }
-    let max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
+    let max = usize::try_from(face.plan.settings.body_max).unwrap_or(usize::MAX);
     // Unpacking may cost much more than what came in.
     let unpacking = face
         .node
@@ -108,16 +108,20 @@ pub(crate) async fn decompressed(
     face.deadline().bound(unpacking).await.unwrap_or(Err(DecompressError::Slow))
 }
 
-impl ListenerContext {
+/// A listener of mail servers, in whichever of their protocols.
+pub(crate) type MailListener = ListenerContext<MailPlan>;
+
+impl MailListener {
     /// Returns this listener, but that another pipeline decides, if there is one of this name that reads messages.
-    pub(crate) fn by(&self, pipeline: &str) -> Option<ListenerContext> {
+    pub(crate) fn by(&self, pipeline: &str) -> Option<MailListener> {
         let of = self.node.pipeline(Some(pipeline)).ok()?;
-        (of.input == PipelineInput::Message).then(|| self.with_pipeline(&of.name))
+        (of.input == PipelineInput::Message)
+            .then(|| self.with(MailPlan { pipeline: of.name.clone(), ..self.plan.settings.clone() }))
     }
 
     /// Room for a message that is about to come.
     pub(crate) fn body(&self, caller: Caller) -> MessageBody {
-        let max = usize::try_from(self.plan.body_max).unwrap_or(usize::MAX);
+        let max = usize::try_from(self.plan.settings.body_max).unwrap_or(usize::MAX);
         MessageBody::new(Arc::clone(self.node.room()), caller, self.node.pace.body(), max)
     }
 
@@ -190,17 +194,17 @@ impl ListenerContext {
     /// Returns what becomes of the field that leads reports on a message to what was decided. Mail to nobody but addresses for reports
     /// keeps the ticket it brings, which is of the message that it reports.
     pub(crate) fn id_field_action(&self, decision: Option<RecordId>, recipients: &[String]) -> IdFieldAction {
-        let pipeline = self.node.pipeline(Some(&self.plan.pipeline)).ok();
+        let pipeline = self.node.pipeline(Some(&self.plan.settings.pipeline)).ok();
         let reports = pipeline.as_ref().and_then(|of| of.reports.as_ref());
         let is_report = |reports: &ReportsPlan| {
             let reports_to =
                 |recipient: &String| reports.class_of_address(std::slice::from_ref(recipient)).is_some();
             !recipients.is_empty() && recipients.iter().all(reports_to)
         };
-        if self.plan.acting == MailEnforcement::Nothing || reports.is_some_and(is_report) {
+        if self.plan.settings.acting == MailEnforcement::Nothing || reports.is_some_and(is_report) {
             return IdFieldAction::Leave;
         }
-        let decision = decision.filter(|_| self.plan.writes_signed_id);
+        let decision = decision.filter(|_| self.plan.settings.writes_signed_id);
         decision.map_or(IdFieldAction::Remove, |id| IdFieldAction::Write(self.node.engine.signed_id(id)))
     }
 
@@ -243,10 +247,12 @@ impl ListenerContext {
         id: Option<String>,
     ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let place = self.place(caller)?;
-        let pipeline =
-            self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| DecisionFailure::Unavailable)?;
+        let pipeline = self
+            .node
+            .pipeline(Some(&self.plan.settings.pipeline))
+            .map_err(|_| DecisionFailure::Unavailable)?;
         let (node, replies, counts_all) =
-            (Arc::clone(&self.node), self.plan.replies.clone(), self.plan.counts_all);
+            (Arc::clone(&self.node), self.plan.settings.replies.clone(), self.plan.settings.counts_all);
         let arrival = self.node.now();
         let work = async move {
             let prepare = || {
@@ -282,7 +288,7 @@ impl ListenerContext {
     /// Returns what becomes of a message that could not be decided on.
     fn undecided(&self, trouble: DecisionFailure) -> MessageOutcome {
         self.node.metrics.listener_failure(&self.plan.name, trouble.name());
-        match self.plan.on_error {
+        match self.plan.settings.on_error {
             MailFailureMode::Open => MessageOutcome::FailOpen(trouble),
             MailFailureMode::Closed => MessageOutcome::FailClosed(trouble),
         }
@@ -337,12 +343,14 @@ impl ListenerContext {
     {
         let MailMessage { body, envelope, time, id } = message;
         let place = self.place(body.caller())?;
-        if body.is_cut() && !self.plan.judges_first_part {
+        if body.is_cut() && !self.plan.settings.judges_first_part {
             return Err(DecisionFailure::TooLarge);
         }
         let (raw, room) = body.finish().ok_or(DecisionFailure::Overloaded)?;
-        let pipeline =
-            self.node.pipeline(Some(&self.plan.pipeline)).map_err(|_| DecisionFailure::Unavailable)?;
+        let pipeline = self
+            .node
+            .pipeline(Some(&self.plan.settings.pipeline))
+            .map_err(|_| DecisionFailure::Unavailable)?;
         let (node, arrival) = (Arc::clone(&self.node), self.node.now());
         let work = async move {
             let raw: Arc<[u8]> = raw.into();
@@ -369,15 +377,16 @@ mod tests {
     use super::*;
     use crate::core::deadline::Deadline;
 
-    fn face(timeout: &str) -> ListenerContext {
+    fn face(timeout: &str) -> MailListener {
         let pair = |(name, value): (&str, &str)| (format!("listener.m.{name}"), value.to_owned());
         let flags = [("protocol", "milter"), ("listen", "[::1]:0"), ("timeout", timeout)].map(pair).to_vec();
         let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        let plan_of_listener = plan.node.listeners[0].clone();
+        let listener = &plan.node.listeners[0];
+        let listener = listener.with(listener.settings.mail().unwrap().clone());
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let node = Arc::new(Node::new(engine, crate::Clock::of(crate::SystemClock, None)));
-        ListenerContext::new(node, plan_of_listener)
+        ListenerContext::new(node, listener)
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use engine::Decision;
 use event::Value;
 use judge::{Action, Band};
-use plan::{ListenerPlan, MailEnforcement, MailReply, Pipeline};
+use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply, Pipeline};
 
 /// Score and threshold as they are printed. Clients compare the two themselves, so they always agree with what was
 /// decided: a score that rounding would lift to the threshold stays below it, and where an effect of a rule decided
@@ -78,8 +78,8 @@ pub(crate) fn on_one_line(text: &str, chars_max: usize) -> String {
 }
 
 /// Returns what the mail server is asked to do for an action, by the listener's settings.
-pub(crate) fn reply(plan: &ListenerPlan, action: Action) -> MailReply {
-    match (plan.replies.of(action), plan.acting) {
+pub(crate) fn reply(plan: &ListenerPlan<MailPlan>, action: Action) -> MailReply {
+    match (plan.settings.replies.of(action), plan.settings.acting) {
         (_, MailEnforcement::Nothing) | (MailReply::Pass, _) => MailReply::Pass,
         (_, MailEnforcement::Tag) => MailReply::Tag,
         (reply, MailEnforcement::Enforce) => reply,
@@ -87,8 +87,8 @@ pub(crate) fn reply(plan: &ListenerPlan, action: Action) -> MailReply {
 }
 
 /// Returns whether a message that could not be decided on is to come again, where the listener fails closed.
-pub(crate) fn defers(plan: &ListenerPlan) -> bool {
-    plan.acting == MailEnforcement::Enforce
+pub(crate) fn defers(plan: &ListenerPlan<MailPlan>) -> bool {
+    plan.settings.acting == MailEnforcement::Enforce
 }
 
 /// The bands of a pipeline.

@@ -10,16 +10,16 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::{ListenerPlan, MailReply};
+use plan::{ListenerPlan, MailPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
 use self::codec::{MilterCommand, MilterDecoder, MilterReply, actions};
 use self::session::{EnvelopeProgress, MessageContext, MilterSession, MilterStep, NegotiatedOptions};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
-use crate::core::listener_context::ListenerContext;
 use crate::core::pace::TooSlow;
 use crate::core::shares::Caller;
+use crate::protocol::mail::MailListener;
 use crate::protocol::mail::answer::{MailAnswer, OWN_FIELDS};
 use crate::protocol::mail::limits::EnvelopePart;
 use crate::protocol::mail::{MailMessage, MessageBody};
@@ -32,7 +32,7 @@ const PROGRESS: Duration = Duration::from_secs(5);
 const PLACE: u32 = 1;
 
 /// Holds a conversation to its end.
-pub(super) async fn converse(mut stream: ListenerStream, face: Arc<ListenerContext>, stop: ShutdownSignal) {
+pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>, stop: ShutdownSignal) {
     match talk(&mut stream, &face, stop).await {
         Ok(()) => {}
         Err(ConversationError::Gone(error)) => {
@@ -64,7 +64,7 @@ impl From<io::Error> for ConversationError {
 
 async fn talk(
     stream: &mut ListenerStream,
-    face: &ListenerContext,
+    face: &MailListener,
     mut stop: ShutdownSignal,
 ) -> Result<(), ConversationError> {
     let misuse = |error: &dyn std::fmt::Display| ConversationError::Misuse(error.to_string());
@@ -129,7 +129,7 @@ async fn talk(
 
 /// Answers to an envelope's sender, or to one more of its recipients.
 async fn envelope(
-    face: &ListenerContext,
+    face: &MailListener,
     session: &mut MilterSession,
     known: EnvelopeProgress,
     output: &mut Vec<u8>,
@@ -146,22 +146,22 @@ async fn envelope(
         }
         Some(_) => {
             session.refuse(known);
-            let text = face.plan.defer_text.replace("{id}", "");
+            let text = face.plan.settings.defer_text.replace("{id}", "");
             MilterReply::Code(&format!("451 {}", text.trim_end())).encode(output);
         }
     }
 }
 
 /// Returns what is wanted to be done to messages, by what the listener can answer.
-fn wanted(plan: &ListenerPlan) -> u32 {
+fn wanted(plan: &ListenerPlan<MailPlan>) -> u32 {
     use plan::MailEnforcement;
     let tags = actions::ADD_FIELDS | actions::CHANGE_FIELDS;
-    match plan.acting {
+    match plan.settings.acting {
         MailEnforcement::Nothing => 0,
         MailEnforcement::Tag => tags,
         MailEnforcement::Enforce => {
             let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
-            tags | actions::QUARANTINE | plan.quarantine_to.as_ref().map_or(0, |_| redirects)
+            tags | actions::QUARANTINE | plan.settings.quarantine_to.as_ref().map_or(0, |_| redirects)
         }
     }
 }
@@ -169,7 +169,7 @@ fn wanted(plan: &ListenerPlan) -> u32 {
 /// Decides on the message whose end has come, and writes the answer.
 async fn decide(
     stream: &mut ListenerStream,
-    face: &ListenerContext,
+    face: &MailListener,
     session: &mut MilterSession,
     body: MessageBody,
     output: &mut Vec<u8>,
@@ -203,7 +203,7 @@ async fn decide(
 /// Writes an answer as far as the mail server lets us: what may not be done to a message is left out, and what would be
 /// held or sent elsewhere is tagged then.
 fn write(
-    plan: &ListenerPlan,
+    plan: &ListenerPlan<MailPlan>,
     agreed: NegotiatedOptions,
     received: &MessageContext,
     recipients: &[String],
@@ -236,7 +236,7 @@ fn write(
         }
     }
     let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
-    match (answer.reply, &plan.quarantine_to) {
+    match (answer.reply, &plan.settings.quarantine_to) {
         (MailReply::Redirect, Some(mailbox)) if agreed.may(redirects) => {
             recipients.iter().for_each(|recipient| MilterReply::RemoveRecipient(recipient).encode(output));
             MilterReply::AddRecipient(&format!("<{mailbox}>")).encode(output);

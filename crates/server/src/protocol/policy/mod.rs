@@ -10,15 +10,15 @@ pub mod request;
 use std::sync::Arc;
 use std::time::Instant;
 
-use plan::{ListenerPlan, MailEnforcement, MailFailureMode, MailReply};
+use plan::{ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use self::request::{PolicyDecoder, PolicyRequest};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
-use crate::core::listener_context::ListenerContext;
 use crate::core::shares::Caller;
 use crate::protocol::mail::EnvelopeVerdict;
+use crate::protocol::mail::MailListener;
 use crate::protocol::mail::answer::TOLLHOUSE;
 use crate::protocol::mail::limits::EnvelopePart;
 use crate::protocol::mail::log::MailLogLine;
@@ -27,11 +27,7 @@ use crate::protocol::mail::log::MailLogLine;
 const READ_BYTES: usize = 4 << 10;
 
 /// Holds a conversation to its end.
-pub(super) async fn converse(
-    mut stream: ListenerStream,
-    face: Arc<ListenerContext>,
-    mut stop: ShutdownSignal,
-) {
+pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>, mut stop: ShutdownSignal) {
     let caller = Caller::of_peer(stream.client());
     let mut decoder = PolicyDecoder::default();
     let mut input = vec![0; READ_BYTES];
@@ -72,7 +68,7 @@ struct LastPolicyAnswer {
 
 /// The action for a request.
 async fn answer(
-    face: &ListenerContext,
+    face: &MailListener,
     caller: Caller,
     request: PolicyRequest,
     last: &mut Option<LastPolicyAnswer>,
@@ -109,24 +105,26 @@ async fn answer(
 }
 
 /// The action for an envelope that could not be decided on.
-fn undecided(plan: &ListenerPlan) -> String {
-    match plan.on_error {
-        MailFailureMode::Closed if plan.acting == MailEnforcement::Enforce => limited(plan, MailReply::Defer),
+fn undecided(plan: &ListenerPlan<MailPlan>) -> String {
+    match plan.settings.on_error {
+        MailFailureMode::Closed if plan.settings.acting == MailEnforcement::Enforce => {
+            limited(plan, MailReply::Defer)
+        }
         MailFailureMode::Open | MailFailureMode::Closed => "DUNNO".to_owned(),
     }
 }
 
 /// The action for an envelope that is over a limit.
-fn limited(plan: &ListenerPlan, reply: MailReply) -> String {
+fn limited(plan: &ListenerPlan<MailPlan>, reply: MailReply) -> String {
     match reply {
         MailReply::Discard => "DISCARD".to_owned(),
-        _ => format!("DEFER_IF_PERMIT {}", plan.defer_text.replace("{id}", "")),
+        _ => format!("DEFER_IF_PERMIT {}", plan.settings.defer_text.replace("{id}", "")),
     }
 }
 
 /// The action of `access(5)`. Texts of the configuration were checked to be one line.
-fn action(plan: &ListenerPlan, EnvelopeVerdict { verdict, id }: &EnvelopeVerdict) -> String {
-    let reply = match (plan.acting, plan.replies.of(verdict.action)) {
+fn action(plan: &ListenerPlan<MailPlan>, EnvelopeVerdict { verdict, id }: &EnvelopeVerdict) -> String {
+    let reply = match (plan.settings.acting, plan.settings.replies.of(verdict.action)) {
         (MailEnforcement::Nothing, _) | (_, MailReply::Pass) => MailReply::Pass,
         (MailEnforcement::Tag, _) => MailReply::Tag,
         (MailEnforcement::Enforce, reply) => reply,
@@ -138,10 +136,10 @@ fn action(plan: &ListenerPlan, EnvelopeVerdict { verdict, id }: &EnvelopeVerdict
         MailReply::Tag => field(),
         MailReply::Quarantine => "HOLD held by Tollhouse".to_owned(),
         MailReply::Redirect => {
-            plan.quarantine_to.as_ref().map_or_else(field, |mailbox| format!("REDIRECT {mailbox}"))
+            plan.settings.quarantine_to.as_ref().map_or_else(field, |mailbox| format!("REDIRECT {mailbox}"))
         }
-        MailReply::Reject => format!("REJECT {}", plan.reject_text.replace("{id}", &id)),
-        MailReply::Defer => format!("DEFER_IF_PERMIT {}", plan.defer_text.replace("{id}", &id)),
+        MailReply::Reject => format!("REJECT {}", plan.settings.reject_text.replace("{id}", &id)),
+        MailReply::Defer => format!("DEFER_IF_PERMIT {}", plan.settings.defer_text.replace("{id}", &id)),
         MailReply::Discard => "DISCARD".to_owned(),
     }
 }

@@ -17,9 +17,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::OnceCell;
 use tokio::task::yield_now;
 
+use super::RespContext;
 use super::session::in_time;
 use super::take::TakeRequest;
-use crate::core::listener_context::{DecisionFailure, ListenerContext};
+use crate::core::listener_context::DecisionFailure;
 use crate::core::shares::Caller;
 
 /// Takes that are decided as one batch: what is made of them stays in the processor's caches.
@@ -33,7 +34,7 @@ thread_local! {
 #[derive(Debug)]
 struct TakeBatch {
     /// Only conversations of one listener decide together: they have its patience in common.
-    listener: Arc<ListenerContext>,
+    listener: Arc<RespContext>,
     /// What is to be taken, until somebody decides.
     asked: Mutex<Option<Vec<TakeRequest>>>,
     decided: OnceCell<Result<DecidedTakes, String>>,
@@ -55,7 +56,7 @@ pub(super) struct TakeBatchSlot {
 
 impl TakeBatchSlot {
     /// Puts takes, at most [`TAKES_MAX`], into the round of this thread, which is then decided before long.
-    pub(super) async fn join(face: &Arc<ListenerContext>, takes: &mut Vec<TakeRequest>) -> TakeBatchSlot {
+    pub(super) async fn join(face: &Arc<RespContext>, takes: &mut Vec<TakeRequest>) -> TakeBatchSlot {
         let seat = OPEN.with_borrow_mut(|open| {
             let known = open.upgrade().filter(|round| Arc::ptr_eq(&round.listener, face));
             if let Some(round) = known
@@ -127,7 +128,7 @@ mod tests {
 
     use engine::{Directory, Engine, LedgerHome};
     use event::{Key, Kind, Space, Span, Time};
-    use plan::{Config, Overrides, Plan};
+    use plan::{Config, Overrides, Plan, ProtocolPlan};
     use stats::{
         CancellationCheck, Catalog, EmbeddedLedger, Ledger, LedgerCensus, LedgerError, LedgerFuture,
         ObserveOutcomes, ObserveRequest, Timeline,
@@ -246,9 +247,12 @@ mod tests {
             Ok(LedgerHome::Elsewhere(Box::new(HeldLedger { home, open, asked: asked_there })))
         };
         let engine = Arc::new(Engine::open_over(&directory, plan, held).unwrap());
-        let listener = engine.plan().node.listeners[0].clone();
+        let plan = engine.plan();
+        let listener = &plan.node.listeners[0];
+        let ProtocolPlan::Resp(resp) = &listener.settings else { panic!("{listener:?}") };
+        let listener = listener.with(resp.clone());
         let clock = crate::Clock::driven(|| Time::from_seconds(1_779_012_000));
-        let face = Arc::new(ListenerContext::new(Arc::new(Node::new(engine, clock)), listener));
+        let face = Arc::new(RespContext::new(Arc::new(Node::new(engine, clock)), listener));
         let (_node_ends, stop) = ShutdownSignal::new();
 
         // All of them are readable before the first is read, on a runtime of one thread: so they are one round.

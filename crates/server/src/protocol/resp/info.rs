@@ -2,23 +2,23 @@
 
 use std::fmt::Write;
 
+use super::RespContext;
 use super::answer::ReplyBuffer;
 use super::session::RespSession;
-use crate::core::listener_context::ListenerContext;
 
 /// The version of Redis whose protocol this is. Clients choose their commands by it.
 const REDIS_VERSION: &str = "7.0.0";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Settings that clients and `redis-benchmark` ask for, and what is true of them here.
-fn settings(face: &ListenerContext) -> Vec<(&'static str, String)> {
+fn settings(face: &RespContext) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
         ("maxclients", face.plan.connections_max.to_string()),
         ("maxmemory", face.node.engine.plan().node.ledger_configured.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
-        ("proto-max-bulk-len", face.plan.body_max.to_string()),
+        ("proto-max-bulk-len", face.plan.settings.body_max.to_string()),
         ("save", String::new()),
         ("timeout", face.idle().as_secs().to_string()),
     ]
@@ -26,7 +26,7 @@ fn settings(face: &ListenerContext) -> Vec<(&'static str, String)> {
 
 /// Answers `CONFIG` and its subcommands.
 pub(super) fn config<'a>(
-    face: &ListenerContext,
+    face: &RespContext,
     mut words: impl Iterator<Item = &'a [u8]>,
     answers: &mut ReplyBuffer,
 ) {
@@ -64,11 +64,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Answers `INFO`: all sections, or those that are named.
-pub(super) fn info<'a>(
-    face: &ListenerContext,
-    words: impl Iterator<Item = &'a [u8]>,
-    answers: &mut ReplyBuffer,
-) {
+pub(super) fn info<'a>(face: &RespContext, words: impl Iterator<Item = &'a [u8]>, answers: &mut ReplyBuffer) {
     let wanted: Vec<Vec<u8>> = words.map(<[u8]>::to_ascii_lowercase).collect();
     let all = wanted.is_empty()
         || wanted.iter().any(|word| matches!(word.as_slice(), b"all" | b"default" | b"everything"));
@@ -91,7 +87,7 @@ pub(super) fn info<'a>(
 
 type InfoLines = Vec<(&'static str, String)>;
 
-fn sections(face: &ListenerContext) -> Vec<(&'static str, InfoLines)> {
+fn sections(face: &RespContext) -> Vec<(&'static str, InfoLines)> {
     let node = &face.node;
     let census = node.engine.census();
     let uptime = node.started.elapsed().as_secs();

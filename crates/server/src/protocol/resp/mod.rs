@@ -40,12 +40,11 @@ const FREE_BYTES: usize = 64 << 10;
 /// Answers are written once they are this long, or nothing more is to be answered.
 const WRITE_BYTES: usize = 64 << 10;
 
+/// A listener of Redis' clients.
+pub(crate) type RespContext = ListenerContext<plan::RespPlan>;
+
 /// Holds a conversation to its end.
-pub(crate) async fn converse(
-    mut stream: ListenerStream,
-    face: Arc<ListenerContext>,
-    mut stop: ShutdownSignal,
-) {
+pub(crate) async fn converse(mut stream: ListenerStream, face: Arc<RespContext>, mut stop: ShutdownSignal) {
     let mut session = RespSession::new(&face, stream.client());
     let mut decoder = RespDecoder::default();
     let mut held: Option<HeldCommand> = None;
@@ -154,7 +153,7 @@ struct HeldCommand {
 
 /// Returns whether a command that is not whole yet may grow on: beyond a little it takes part in the room that the node has
 /// for all bodies.
-fn has_room(face: &ListenerContext, caller: Caller, held: &mut Option<HeldCommand>, waiting: usize) -> bool {
+fn has_room(face: &RespContext, caller: Caller, held: &mut Option<HeldCommand>, waiting: usize) -> bool {
     let Some(beyond) = waiting.checked_sub(FREE_BYTES).filter(|beyond| *beyond > 0) else {
         *held = None;
         return true;

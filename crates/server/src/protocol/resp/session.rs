@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
+use super::RespContext;
 use super::answer::{ReplyBuffer, quoted};
 use super::codec::{RespCommand, RespLimits};
 use super::combining::{TAKES_MAX, TakeBatchSlot};
@@ -28,7 +29,7 @@ use super::{event, info};
 use crate::api;
 use crate::core::blocking::blocking;
 use crate::core::deadline::Late;
-use crate::core::listener_context::{DecisionFailure, ListenerContext};
+use crate::core::listener_context::DecisionFailure;
 use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::HttpFailure;
 use crate::core::reading_pool::{INLINE_BYTES_MAX, asked_by};
@@ -44,7 +45,7 @@ const UNKNOWN_MAX: usize = 16;
 const LISTENERS_OWN: &[u8] = b"-";
 
 pub(super) struct RespSession<'f> {
-    pub(super) listener: &'f Arc<ListenerContext>,
+    pub(super) listener: &'f Arc<RespContext>,
     pub(super) answers: ReplyBuffer,
     /// Its number among all connections since the start.
     pub(super) id: i64,
@@ -65,10 +66,10 @@ pub(super) struct RespSession<'f> {
 }
 
 impl<'f> RespSession<'f> {
-    pub(super) fn new(face: &'f Arc<ListenerContext>, client: Option<IpAddr>) -> RespSession<'f> {
+    pub(super) fn new(face: &'f Arc<RespContext>, client: Option<IpAddr>) -> RespSession<'f> {
         let metrics = &face.node.metrics;
-        let known = face.plan.password.is_none();
-        let command_bytes_max = usize::try_from(face.plan.body_max).unwrap_or(usize::MAX);
+        let known = face.plan.settings.password.is_none();
+        let command_bytes_max = usize::try_from(face.plan.settings.body_max).unwrap_or(usize::MAX);
         RespSession {
             answers: ReplyBuffer::default(),
             id: face.node.sessions.fetch_add(1, Relaxed),
@@ -88,7 +89,7 @@ impl<'f> RespSession<'f> {
 
     /// Returns who asks: one who has said its password is known.
     pub(super) fn caller(&self) -> Caller {
-        let has_said = self.known && self.listener.plan.password.is_some();
+        let has_said = self.known && self.listener.plan.settings.password.is_some();
         if has_said { Caller::Known } else { Caller::of_peer(self.client) }
     }
 
@@ -257,7 +258,7 @@ impl<'f> RespSession<'f> {
             CommandName::Auth => self.auth(command).await,
             CommandName::Hello => self.hello(command).await,
             CommandName::ResetSession => {
-                self.known = self.listener.plan.password.is_none();
+                self.known = self.listener.plan.settings.password.is_none();
                 self.answers.resp3 = false;
                 self.name.clear();
                 self.answers.simple("RESET");
@@ -305,11 +306,11 @@ impl<'f> RespSession<'f> {
 
     async fn auth(&mut self, command: RespCommand<'_>) {
         let (user, password) = match (command.get(1), command.get(2), command.len()) {
-            (Some(password), None, _) => (self.listener.plan.user.as_bytes(), password),
+            (Some(password), None, _) => (self.listener.plan.settings.user.as_bytes(), password),
             (Some(user), Some(password), 3) => (user, password),
             _ => return self.answers.error("ERR syntax error"),
         };
-        if self.listener.plan.password.is_none() && command.len() == 2 {
+        if self.listener.plan.settings.password.is_none() && command.len() == 2 {
             return self.answers.error(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
             );
@@ -323,7 +324,7 @@ impl<'f> RespSession<'f> {
     /// Returns whether this is the password, which also makes the client known. Takes as long whatever was said.
     async fn knows(&mut self, user: &[u8], password: &[u8]) -> bool {
         let digest = |bytes: &[u8]| -> [u8; 32] { Sha256::digest(bytes).into() };
-        let plan = &self.listener.plan;
+        let plan = &self.listener.plan.settings;
         // Without a password any will do, as in Redis for a user that needs none.
         let right = plan.password.as_ref().map_or(digest(password), |right| digest(right.as_bytes()));
         let equal = digest(plan.user.as_bytes()).ct_eq(&digest(user)) & right.ct_eq(&digest(password));
@@ -331,7 +332,7 @@ impl<'f> RespSession<'f> {
         if equal {
             self.known = true;
         } else {
-            self.listener.node.wrong_token(&plan.name, self.client).await;
+            self.listener.node.wrong_token(&self.listener.plan.name, self.client).await;
         }
         equal
     }
@@ -387,7 +388,7 @@ impl<'f> RespSession<'f> {
     }
 
     fn pipeline(&self, name: &[u8]) -> Result<Arc<Pipeline>, String> {
-        let name = if name == LISTENERS_OWN { self.listener.plan.pipeline.as_bytes() } else { name };
+        let name = if name == LISTENERS_OWN { self.listener.plan.settings.pipeline.as_bytes() } else { name };
         let name = String::from_utf8_lossy(name);
         self.listener.node.pipeline(Some(&name)).map_err(|failure| event::failed(&failure))
     }
@@ -506,7 +507,7 @@ impl<'f> RespSession<'f> {
     }
 
     async fn learn(&mut self, command: RespCommand<'_>) -> Result<api::FeedbackOutcomeJson, String> {
-        let plan = &self.listener.plan;
+        let plan = &self.listener.plan.settings;
         if !plan.learn && plan.password.is_none() {
             return Err(
                 "NOPERM nothing is learned here: set `learn`, or a `password`, for this listener".to_owned()
@@ -555,7 +556,7 @@ impl<'f> RespSession<'f> {
 
 /// Has the engine do something in time, if there is a place for it. What is not done by then is left.
 pub(super) async fn in_time<'e, T, W>(
-    face: &'e ListenerContext,
+    face: &'e RespContext,
     caller: Caller,
     work: impl FnOnce(&'e Engine, Time) -> W,
 ) -> Result<T, String>
@@ -626,7 +627,7 @@ fn unknown(command: RespCommand<'_>) -> String {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use plan::{Config, Overrides};
+    use plan::{Config, Overrides, ProtocolPlan};
 
     use super::*;
     use crate::core::node::Node;
@@ -642,7 +643,10 @@ mod tests {
         let engine = Arc::new(Engine::ephemeral(plan).unwrap());
         let plan = engine.plan();
         let node = Node::new(engine, crate::Clock::of(crate::SystemClock, None));
-        let face = Arc::new(ListenerContext::new(Arc::new(node), plan.node.listeners[0].clone()));
+        let listener = &plan.node.listeners[0];
+        let ProtocolPlan::Resp(resp) = &listener.settings else { panic!("{listener:?}") };
+        let listener = listener.with(resp.clone());
+        let face = Arc::new(RespContext::new(Arc::new(node), listener));
 
         // Those that are refused take as long to read.
         for client in ["192.0.2.1", "x"] {

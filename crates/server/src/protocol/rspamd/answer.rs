@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::Decision;
 use engine::feedback::ID_FIELD;
 use judge::{Action, Band};
-use plan::{ListenerPlan, MailReply};
+use plan::{ListenerPlan, MailPlan, MailReply};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -76,7 +76,7 @@ struct CheckV2Answer<'j> {
 impl RspamdResult {
     pub(crate) fn of(
         decision: &Decision,
-        plan: &ListenerPlan,
+        plan: &ListenerPlan<MailPlan>,
         ticket: IdFieldAction,
         message_id: Option<String>,
     ) -> RspamdResult {
@@ -92,8 +92,8 @@ impl RspamdResult {
         let name = |action| named(score::reply(plan, action));
         let action = name(verdict.action);
         let text = match action {
-            "reject" => Some(&plan.reject_text),
-            "soft reject" => Some(&plan.defer_text),
+            "reject" => Some(&plan.settings.reject_text),
+            "soft reject" => Some(&plan.settings.defer_text),
             _ => None,
         };
         RspamdResult {

@@ -38,11 +38,11 @@ use self::request::{RspamdRefusal, RspamdRequest};
 use self::tally::RspamdTally;
 use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
-use crate::core::listener_context::ListenerContext;
 use crate::core::pace::TooSlow;
 use crate::core::shares::Caller;
 use crate::core::tokens::names_this_host;
 use crate::protocol::content_encoding::{DecompressError, zstd_compressed};
+use crate::protocol::mail::MailListener;
 use crate::protocol::mail::command_reader::{CommandReadError, CommandReader};
 use crate::protocol::mail::score::defers;
 use crate::protocol::mail::{LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header};
@@ -61,20 +61,20 @@ const HASHED_BYTES_MAX: usize = 64 << 10;
 /// A listener, and what its clients are told of it.
 #[derive(Debug)]
 pub(super) struct RspamdListener {
-    context: Arc<ListenerContext>,
+    context: MailListener,
     tally: RspamdTally,
 }
 
 impl RspamdListener {
-    pub(super) fn open(context: Arc<ListenerContext>) -> Arc<RspamdListener> {
-        Arc::new(RspamdListener { context, tally: RspamdTally::default() })
+    pub(super) fn open(context: MailListener) -> RspamdListener {
+        RspamdListener { context, tally: RspamdTally::default() }
     }
 }
 
 impl Deref for RspamdListener {
-    type Target = ListenerContext;
+    type Target = MailListener;
 
-    fn deref(&self) -> &ListenerContext {
+    fn deref(&self) -> &MailListener {
         &self.context
     }
 }
@@ -323,7 +323,7 @@ async fn refusal(
         RspamdEndpoint::Stat | RspamdEndpoint::Auth | RspamdEndpoint::Metrics => {
             known || !face.node.wants_token()
         }
-        RspamdEndpoint::Learn { .. } => known || face.plan.learn,
+        RspamdEndpoint::Learn { .. } => known || face.plan.settings.learn,
     };
     if allowed {
         return None;
@@ -340,7 +340,7 @@ async fn refusal(
 async fn tell(face: &RspamdListener, what: RspamdEndpoint) -> RspamdResponse {
     match what {
         RspamdEndpoint::Stat | RspamdEndpoint::Auth => {
-            let Ok(pipeline) = face.node.pipeline(Some(&face.plan.pipeline)) else {
+            let Ok(pipeline) = face.node.pipeline(Some(&face.plan.settings.pipeline)) else {
                 return failed(StatusCode::SERVICE_UNAVAILABLE, "the pipeline has gone");
             };
             // What cannot be read now is told as nothing.

@@ -4,7 +4,7 @@
 
 use engine::Decision;
 use engine::feedback::ID_FIELD;
-use plan::{ListenerPlan, MailReply};
+use plan::{ListenerPlan, MailPlan, MailReply};
 
 use crate::protocol::mail::answer::IdFieldAction;
 use crate::protocol::mail::command::RequestLine;
@@ -89,7 +89,11 @@ struct SpamdReportLine {
 
 impl SpamdResult {
     /// `None` for what spamd has no word for: the client is to come again.
-    pub(crate) fn of(decision: &Decision, plan: &ListenerPlan, ticket: IdFieldAction) -> Option<SpamdResult> {
+    pub(crate) fn of(
+        decision: &Decision,
+        plan: &ListenerPlan<MailPlan>,
+        ticket: IdFieldAction,
+    ) -> Option<SpamdResult> {
         let over = match score::reply(plan, decision.verdict.action) {
             MailReply::Pass => false,
             MailReply::Defer => return None,

@@ -12,16 +12,17 @@ use tokio::time::timeout;
 
 use self::answer::{STALE, SpamcCommand, SpamdExitCode, SpamdResult, pong, refusal, tell_response};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
-use crate::core::listener_context::{DecisionFailure, ListenerContext};
+use crate::core::listener_context::DecisionFailure;
 use crate::core::shares::Caller;
 use crate::protocol::content_encoding::{DecompressError, MessageEncoding};
+use crate::protocol::mail::MailListener;
 use crate::protocol::mail::command::{HeaderLines, RequestLine};
 use crate::protocol::mail::command_reader::{CommandReadError, CommandReader};
 use crate::protocol::mail::score::defers;
 use crate::protocol::mail::{LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header};
 
 /// Holds the one exchange of a connection.
-pub(super) async fn converse(stream: ListenerStream, face: Arc<ListenerContext>, mut stop: ShutdownSignal) {
+pub(super) async fn converse(stream: ListenerStream, face: Arc<MailListener>, mut stop: ShutdownSignal) {
     let mut reader = CommandReader::new(stream, Vec::new());
     let listener = face.plan.name.as_str();
     // All of a request has to come within the time that a connection may be silent.
@@ -79,7 +80,7 @@ struct MessageRequest {
 /// Reads a request; `None` for one that wants no answer.
 async fn request(
     reader: &mut CommandReader,
-    face: &ListenerContext,
+    face: &MailListener,
 ) -> Result<Option<SpamcRequest>, CommandReadError> {
     let line = reader.line().await?;
     let command = SpamcCommand::named(&line.command).filter(|_| line.protocol == "SPAMC");
@@ -102,7 +103,7 @@ async fn request(
     Ok(Some(SpamcRequest::Message(Box::new(MessageRequest { command, line, headers, body }))))
 }
 
-async fn answered(face: &ListenerContext, request: MessageRequest) -> Vec<u8> {
+async fn answered(face: &MailListener, request: MessageRequest) -> Vec<u8> {
     let MessageRequest { command, line, headers, body } = request;
     let body = match plain(face, &headers, body).await {
         Ok(body) => body,
@@ -154,7 +155,7 @@ async fn answered(face: &ListenerContext, request: MessageRequest) -> Vec<u8> {
 
 /// The message without its compression.
 async fn plain(
-    face: &ListenerContext,
+    face: &MailListener,
     headers: &HeaderLines,
     body: MessageBody,
 ) -> Result<MessageBody, Vec<u8>> {
@@ -186,8 +187,8 @@ fn message(body: MessageBody) -> MailMessage {
 }
 
 /// Takes in what somebody says about a message.
-async fn tell(face: &ListenerContext, headers: &HeaderLines, body: MessageBody) -> Vec<u8> {
-    if !face.plan.learn {
+async fn tell(face: &MailListener, headers: &HeaderLines, body: MessageBody) -> Vec<u8> {
+    if !face.plan.settings.learn {
         return refusal(
             SpamdExitCode::Unavailable,
             "TELL commands are not enabled, set `learn = true` for this listener",
