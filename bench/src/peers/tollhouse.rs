@@ -9,7 +9,7 @@ use stats::{
     Addition, CounterAmounts, Catalog, CatalogBuilder, AggregateColumn, Durability, EmbeddedLedger, Layout, Ledger, Measure,
     Observation, LogOptions, ObserveRequest, Tier, AggregateLayout, ReadingView,
 };
-use store::FileDevice;
+use disk::FileDevice;
 
 use super::group::Background;
 use crate::cell::Reading;

@@ -129,7 +129,7 @@ pub struct Engine {
     secret: Secret,
     ledger: LedgerHome,
     /// Held where the ledger does not lock the directory.
-    _lock: Option<store::FileDevice>,
+    _lock: Option<disk::FileDevice>,
     journal: Option<Journal>,
     /// `None` for an engine in memory.
     directory: Option<Directory>,
@@ -381,7 +381,7 @@ impl Engine {
         let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
         let lock = match &plan.node.cluster {
             Some(_) => {
-                Some(store::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
+                Some(disk::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
             }
             None => None,
         };

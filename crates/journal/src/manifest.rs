@@ -2,13 +2,14 @@
 //! the fingerprint of the secret that their keys were made with.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use disk::Device;
 use serde::{Deserialize, Serialize};
 
-use super::files::{self, segments_in};
-use super::{JournalError, MissingRecords, io_error, read_side_file};
+use super::file::JournalFile;
+use super::files::{self, segments_on};
+use super::{JournalError, MissingRecords, read_side_file};
 use crate::id::RecordId;
 
 /// The file's name.
@@ -36,11 +37,11 @@ impl ManifestState {
     ///
     /// # Errors
     /// [`JournalError::Secret`] if it is of another secret.
-    pub(super) fn known(&self, secret: u64, directory: &Path) -> Result<JournalManifest, JournalError> {
+    pub(super) fn known(&self, secret: u64, device: &dyn Device) -> Result<JournalManifest, JournalError> {
         let secret = format!("{secret:016x}");
         match self {
             ManifestState::Sound(manifest) if manifest.secret == secret => Ok(manifest.clone()),
-            ManifestState::Sound(_) => Err(JournalError::Secret(directory.to_path_buf())),
+            ManifestState::Sound(_) => Err(JournalError::Secret(device.path(""))),
             ManifestState::Absent | ManifestState::Damaged => {
                 Ok(JournalManifest { secret, segments: BTreeMap::new() })
             }
@@ -57,32 +58,34 @@ impl ManifestState {
     }
 
     /// Puts a list in its place, unless it says the same.
-    pub(super) fn replace(&self, manifest: &JournalManifest, directory: &Path) -> Result<(), JournalError> {
+    pub(super) fn replace(
+        &self,
+        manifest: &JournalManifest,
+        device: &Arc<dyn Device>,
+    ) -> Result<(), JournalError> {
         match self {
             ManifestState::Sound(found) if found == manifest => Ok(()),
-            _ => manifest.write(directory),
+            _ => manifest.write(device),
         }
     }
 }
 
 impl JournalManifest {
-    pub(super) fn read(directory: &Path) -> Result<ManifestState, JournalError> {
-        match read_side_file(&path(directory)) {
-            Ok(bytes) => {
+    pub(super) fn read(device: &Arc<dyn Device>) -> Result<ManifestState, JournalError> {
+        match read_side_file(&JournalFile::new(device, NAME)) {
+            Ok(Some(bytes)) => {
                 Ok(serde_json::from_slice(&bytes).map_or(ManifestState::Damaged, ManifestState::Sound))
             }
+            Ok(None) => Ok(ManifestState::Absent),
             Err(JournalError::Damaged(_)) => Ok(ManifestState::Damaged),
-            Err(JournalError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
-                Ok(ManifestState::Absent)
-            }
             Err(error) => Err(error),
         }
     }
 
-    pub(super) fn write(&self, directory: &Path) -> Result<(), JournalError> {
-        let path = path(directory);
-        let written = serde_json::to_vec_pretty(self).map_err(std::io::Error::from);
-        written.and_then(|bytes| disk::replace(&path, &disk::seal(&bytes))).map_err(io_error(&path))
+    pub(super) fn write(&self, device: &Arc<dyn Device>) -> Result<(), JournalError> {
+        let file = JournalFile::new(device, NAME);
+        let bytes = serde_json::to_vec_pretty(self).map_err(|error| file.error(error.into()))?;
+        file.replace(&disk::seal(&bytes))
     }
 
     /// Takes in how many records segments have; one that is known to have had more keeps that.
@@ -115,26 +118,23 @@ impl JournalManifest {
     }
 
     /// Keeps these segments alone.
-    pub(super) fn keep(&mut self, paths: &[PathBuf]) {
-        let name = |path: &PathBuf| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-        let names: Vec<String> = paths.iter().filter_map(name).collect();
-        self.segments.retain(|first, _| names.contains(first));
+    pub(super) fn keep(&mut self, files: &[JournalFile]) {
+        let is_kept = |first: &str| {
+            files.iter().any(|file| file.name().split_once('.').is_some_and(|(stem, _)| stem == first))
+        };
+        self.segments.retain(|first, _| is_kept(first));
     }
 
     /// Lists what is there now, after it was changed on purpose.
-    pub(super) fn recount(directory: &Path) -> Result<(), JournalError> {
-        let ManifestState::Sound(JournalManifest { secret, .. }) = JournalManifest::read(directory)? else {
+    pub(super) fn recount(device: &Arc<dyn Device>) -> Result<(), JournalError> {
+        let ManifestState::Sound(JournalManifest { secret, .. }) = JournalManifest::read(device)? else {
             return Ok(());
         };
         let mut manifest = JournalManifest { secret, segments: BTreeMap::new() };
-        for (first, path) in segments_in(directory)? {
-            let (summary, _) = files::summary(&path, false)?;
+        for (first, file) in segments_on(device)? {
+            let (summary, _) = files::summary(&file, false)?;
             manifest.segments.insert(first.to_string(), summary.records);
         }
-        manifest.write(directory)
+        manifest.write(device)
     }
-}
-
-fn path(directory: &Path) -> PathBuf {
-    directory.join(NAME)
 }

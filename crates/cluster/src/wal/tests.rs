@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use disk::MemoryDevice;
 use proptest::prelude::*;
 use stats::CounterAmounts;
-use store::MemoryDevice;
 
 use super::*;
 use crate::cache::CellId;
@@ -298,7 +298,7 @@ fn a_journal_of_another_release_is_refused() {
     let surroundings = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
     let opened = WriteAheadLog::open(Arc::new(device.clone()), surroundings, options, &mut |_| {});
     let error = opened.err().unwrap().to_string();
-    assert!(error.contains("another release (format thwal001, this one reads thwal002)"), "{error}");
+    assert!(error.contains("another release (format thwal001, this one reads thwal003)"), "{error}");
     // A bit that flipped in a segment's first bytes costs nothing.
     let device = MemoryDevice::new();
     let (journal, _) = open(&device, 1000);

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::format::id_in;
-use crate::device::{Device, read_full};
+use disk::Device;
 
 /// The name of the list of segments.
 pub const NAME: &str = "segments";
@@ -30,9 +30,7 @@ impl SegmentManifest {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened?,
         };
-        let mut bytes = vec![0; blob.size()?.min(BYTES_MAX) as usize];
-        read_full(&*blob, 0, &mut bytes)?;
-        Ok(SegmentManifest::decode(&bytes))
+        Ok(SegmentManifest::decode(&disk::read_all(&*blob, BYTES_MAX)?))
     }
 
     pub(crate) fn write(&self, device: &dyn Device) -> io::Result<()> {

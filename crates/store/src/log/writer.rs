@@ -15,7 +15,7 @@ use super::format::{
 use super::hint::HintWriter;
 use super::manifest::{self, SegmentManifest, gone_name};
 use super::{Log, Segment};
-use crate::device::{Blob, Device, is_lack};
+use disk::{Blob, Device, is_lack};
 
 /// What only the holder of the writer's lock may see.
 pub(crate) struct WriterState {
@@ -351,9 +351,7 @@ impl<'a> LogWriter<'a> {
                 id.is_some_and(|id| self.log.has(id)) || is_list
             })
             .partition(|name| id_in(name, ".gone").is_none() && *name != active && name != manifest::NAME);
-        self.log
-            .device
-            .export(&link, &copy, target)
+        disk::export(&*self.log.device, &link, &copy, target)
             .map_err(StoreError::io(format!("snapshot to {}", target.display())))
     }
 
