@@ -26,7 +26,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 }
 
 /// Removes a file, if it is there.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -153,7 +153,7 @@ impl Drop for TemporaryName {
 }
 
 /// Makes `to` the same file, if the file system can: it must never change again.
-pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(error) if error.kind() != ErrorKind::NotFound => copy(from, to, u64::MAX),
         linked => linked,

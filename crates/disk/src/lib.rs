@@ -17,7 +17,7 @@ pub use device::{
     Blob, Device, FileDevice, create_anew, export, is_lack, read_all, read_full, remove_if_there, sync_error,
 };
 pub use file::{
-    AtomicFile, copy, copy_flat, create, create_directories, create_directory, exposed, link_or_copy, place,
-    private, remove, replace, seal, sync_directory, sync_parent, unseal,
+    AtomicFile, copy, copy_flat, create, create_directories, create_directory, exposed, place, private,
+    replace, seal, sync_directory, sync_parent, unseal,
 };
 pub use memory::MemoryDevice;

@@ -8,7 +8,7 @@ use disk::{Device, FileDevice};
 
 use super::file::JournalFile;
 use super::files::{self, NewestFirstIter, names_on, segments_on};
-use super::manifest::{JournalManifest, ManifestState};
+use super::manifest::JournalManifest;
 use super::visitor::RecordVisitor;
 use super::{
     Block, DESCRIPTION_SUFFIX, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
@@ -141,8 +141,5 @@ impl JournalArchive {
 
 /// The list of segments; an empty one where it is missing or damaged.
 fn listed(device: &Arc<dyn Device>) -> Result<JournalManifest, JournalError> {
-    Ok(match JournalManifest::read(device)? {
-        ManifestState::Sound(manifest) => manifest,
-        ManifestState::Absent | ManifestState::Damaged => JournalManifest::default(),
-    })
+    Ok(JournalManifest::read(&**device)?.sound().unwrap_or_default())
 }

@@ -262,7 +262,7 @@ impl Journal {
                 versions: None,
             })
             .collect();
-        let found = JournalManifest::read(&device)?;
+        let found = JournalManifest::read(&*device)?;
         let mut manifest = found.known(secret, &*device)?;
         let mut losses = JournalLosses { is_unlisted: found.is_lost(&segments), ..JournalLosses::default() };
         let mut safe = None;
@@ -283,7 +283,7 @@ impl Journal {
         let there = segments.iter().map(|file| (file.first, file.summary.records)).collect();
         losses.lacking = manifest.lacking(&there);
         manifest.add(there);
-        found.replace(&manifest, &device)?;
+        found.replace(&manifest, &*device)?;
         // Something of it is gone for good: what is to come has a segment of its own.
         let lacks = |file: &SegmentFile| losses.lacking.iter().any(|lack| lack.first == file.first);
         if let Some(newest) = segments.last_mut() {
@@ -687,7 +687,7 @@ impl JournalCore {
         let mut changed = manifest.clone();
         changed.add(there);
         if changed != *manifest {
-            changed.write(&self.device)?;
+            changed.write(&*self.device)?;
             *manifest = changed;
         }
         Ok(())
@@ -697,7 +697,7 @@ impl JournalCore {
     fn forget_segments(&self, up_to: RecordId) -> Result<(), JournalError> {
         let mut manifest = self.manifest();
         manifest.forget(up_to);
-        manifest.write(&self.device)
+        manifest.write(&*self.device)
     }
 
     /// Tells the threads to end.

@@ -41,7 +41,7 @@ pub fn repair(directory: &Path, secret: u64) -> Result<Vec<SegmentRepair>, Journ
             repaired.push(anew(&file)?);
         }
     }
-    JournalManifest::read(&device)?.known(secret, &*device)?.write(&device)?;
+    JournalManifest::read(&*device)?.known(secret, &*device)?.write(&*device)?;
     JournalManifest::recount(&device)?;
     Ok(repaired)
 }

@@ -8,15 +8,14 @@ use disk::{Device, FileDevice};
 
 use super::file::JournalFile;
 use super::files::{COLUMNS, is_columnar, names_on, segments_on};
-use super::manifest::{JournalManifest, ManifestState};
+use super::manifest::JournalManifest;
 use super::{DESCRIPTION_SUFFIX, JournalError, PIPELINE_SUFFIX, io_error};
 
 /// Makes `target` a copy of a journal that nobody has open. See [`super::Journal::snapshot`].
 pub fn snapshot(directory: &Path, target: &Path) -> Result<(), JournalError> {
     let device: Arc<dyn Device> = Arc::new(FileDevice::read_only(directory));
     let segments = segments_on(&device)?.into_iter().map(|(_, file)| (file, u64::MAX)).collect();
-    let manifest = JournalManifest::read(&device)?;
-    let manifest = if let ManifestState::Sound(manifest) = manifest { Some(manifest) } else { None };
+    let manifest = JournalManifest::read(&*device)?.sound();
     snapshot_of(&device, segments, manifest, target)
 }
 
@@ -57,8 +56,7 @@ pub(super) fn snapshot_of(
     }
     if let Some(mut manifest) = manifest {
         manifest.keep(&copied);
-        let target: Arc<dyn Device> = Arc::new(FileDevice::unlocked(target).map_err(io_error(target))?);
-        manifest.write(&target)?;
+        manifest.write(&FileDevice::unlocked(target).map_err(io_error(target))?)?;
     }
     disk::sync_directory(target).map_err(io_error(target))
 }

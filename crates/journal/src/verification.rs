@@ -99,7 +99,7 @@ pub fn verify(
         done += length(file);
         progress(done, all);
     }
-    let found = JournalManifest::read(&device)?;
+    let found = JournalManifest::read(&*device)?;
     verified.is_unlisted = found.is_lost(&segments);
     match secret.map_or(Ok(JournalManifest::default()), |secret| found.known(secret, &*device)) {
         Ok(manifest) => verified.lacking = manifest.lacking(&there),

@@ -3,6 +3,7 @@ use std::time::Duration;
 use disk::MemoryDevice;
 use proptest::prelude::*;
 use stats::CounterAmounts;
+use stats::random::Random;
 
 use super::*;
 use crate::cache::CellId;
@@ -236,6 +237,67 @@ fn a_lack_of_descriptors_is_said_and_overcome() {
     }
     pollster::block_on(journal.settled(position)).unwrap();
     assert_eq!(open(&device, 60).1, (1..6).map(|number| addition(0, number)).collect::<Vec<_>>());
+}
+
+/// Records that were settled are there again, in their order and once; one that was refused is there once or not at all, and one
+/// that is not there does not come back.
+#[test]
+fn what_was_settled_outlives_faults_and_crashes() {
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let segment_bytes = *random.pick(&[60, 300, 5000]);
+        let mut device = MemoryDevice::new();
+        let (mut last, mut safe, mut refused) = (0, HashSet::new(), HashSet::new());
+        for _ in 0..6 {
+            let (journal, records) = open(&device, segment_bytes);
+            assert_eq!(journal.losses(), &WalLosses::default(), "seed {seed}");
+            let number_of = |record: &WalRecord| match record {
+                WalRecord::Addition { added, .. } => added[0].number,
+                _ => 0,
+            };
+            let found: Vec<u64> = records.iter().map(number_of).collect();
+            let is_known = |number: &u64| safe.contains(number) || refused.contains(number);
+            assert!(
+                found.is_sorted_by(|one, next| one < next) && found.iter().all(is_known),
+                "seed {seed}: {found:?}"
+            );
+            assert!(safe.iter().all(|number| found.contains(number)), "seed {seed}: {found:?} of {safe:?}");
+            (safe, refused) = (found.into_iter().collect(), HashSet::new());
+            let mut is_broken = false;
+            for _ in 0..random.below(30) {
+                match random.below(12) {
+                    0 => device.set_capacity(Some(device.used() + random.below(500))),
+                    // An interrupted call, no memory, too many open files.
+                    1 => device.set_lack(Some(*random.pick(&[4, 12, 24]))),
+                    2 => {
+                        device.fail_after(random.below(8));
+                        is_broken = true;
+                    }
+                    3..6 if !is_broken => {
+                        device.set_capacity(None);
+                        device.set_lack(None);
+                        journal.kick(true);
+                        while journal.check().is_err() {
+                            std::thread::yield_now();
+                        }
+                    }
+                    _ => {
+                        last += 1;
+                        let position = journal.append(&addition((last % 4) as u16, last), &|_| Some(vec![1]));
+                        match pollster::block_on(journal.settled(position)) {
+                            Ok(()) => _ = safe.insert(last),
+                            Err(LedgerError::Full { .. }) => _ = refused.insert(last),
+                            Err(error) => {
+                                assert!(is_broken, "seed {seed}: {error}");
+                                refused.insert(last);
+                            }
+                        }
+                    }
+                }
+            }
+            device = device.crash(random.bits());
+        }
+    }
 }
 
 #[test]

@@ -9,11 +9,13 @@
 //! A log decides what a frame holds, when a segment ends, and what is too old to be kept.
 
 mod frame;
+mod list;
 mod reader;
 mod remains;
 mod writer;
 
 pub use frame::{Frame, FrameDamage, FrameFormat, FrameHead, FramePiece, FrameReader};
+pub use list::{SEGMENT_LIST, SegmentList, SegmentListState};
 pub use reader::SegmentReader;
 pub use remains::{DAMAGED, TORN, forget_tails, keep_damaged, keep_tail};
 pub use writer::SegmentWriter;

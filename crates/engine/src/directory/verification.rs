@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use disk::FileDevice;
-use disk::log::{DAMAGED, TORN, keep_damaged};
+use disk::log::{DAMAGED, SEGMENT_LIST, TORN, keep_damaged};
 use event::{Span, Time};
 use stats::{Ledger, LedgerError};
 use store::LogLosses;
@@ -160,7 +160,7 @@ impl Directory {
                 verified.ledger_kept = self.kept_of_ledger();
                 verified.ledger_skipped = recovery.losses;
                 verified.ledger_made_anew = recovery.hints_ignored;
-                let list = recovery.manifest_made_anew.then(|| store::log::MANIFEST.to_owned());
+                let list = recovery.manifest_made_anew.then(|| SEGMENT_LIST.to_owned());
                 verified.ledger_made_anew.extend(list);
                 verified.ledger =
                     Some(ledger.verify(latest, &mut |done, all| progress(DirectoryPart::Ledger, done, all))?);

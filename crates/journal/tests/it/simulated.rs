@@ -133,7 +133,7 @@ impl JournalSimulation {
                 Ok(())
             }
             93..98 => self.mend(),
-            _ if self.was_suspect => Ok(()),
+            _ if self.is_suspect || self.was_suspect => Ok(()),
             _ => {
                 self.note("settle".to_owned());
                 self.journal()?.settle();

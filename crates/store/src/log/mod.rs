@@ -36,7 +36,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 pub use error::{DamagedRange, LogLosses, StoreError};
 pub use format::{NEVER, Position, RecordKey, WORDS_MAX, micros, minutes_up, record_bytes, trimmed};
-pub use manifest::NAME as MANIFEST;
 pub use writer::LogWriter;
 
 use disk::{Blob, Device};

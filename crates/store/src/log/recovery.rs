@@ -14,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use disk::log::{forget_tails, keep_tail};
+use disk::log::{SEGMENT_LIST, forget_tails, keep_tail};
 use disk::{Blob, Device, is_lack, read_full};
 
 use super::error::StoreError;
@@ -25,7 +25,7 @@ use super::format::{
     segment_name,
 };
 use super::hint::{Hint, HintEntry, HintWriter};
-use super::manifest::{self, SegmentManifest, gone_name};
+use super::manifest::{SegmentManifest, gone_name};
 use super::reader::{RecordSink, WalkSummary, is_whole, next_frame, read_segment, walk};
 use super::writer::{ResumePoint, WriterState, create_segment};
 use super::{Log, LogOptions, Recovery, SLOTS, Segment, VisitedRecord};
@@ -67,12 +67,10 @@ pub(crate) fn open(
     let listed = known.clone().unwrap_or_default();
     remove_unborn(&*device, &mut found, &listed, &mut recovery)?;
     // One that has become empty is as good as missing; its file is left alone.
-    found.retain(|found| found.bytes > 0 || !listed.knows(found.id));
+    found.retain(|found| found.bytes > 0 || !listed.contains(&found.id));
     let mut manifest =
         SegmentManifest { present: found.iter().map(|found| found.id).collect(), lost: BTreeSet::new() };
-    for id in
-        listed.present.union(&listed.lost).filter(|id| !manifest.present.contains(id) && !gone.contains(id))
-    {
+    for id in listed.iter().filter(|id| !manifest.present.contains(id) && !gone.contains(id)) {
         manifest.lost.insert(*id);
         next_id = next_id.max(id.saturating_add(1));
     }
@@ -222,12 +220,14 @@ pub(crate) fn open(
             (segment, hint)
         }
     };
-    if known.as_ref() != Some(&manifest) || !gone.is_empty() {
+    let is_listed = known.as_ref().is_some_and(|known| manifest.all().eq(known.iter().copied()));
+    if !is_listed || !gone.is_empty() {
         match manifest.write(&*device) {
             Ok(()) => gone.iter().for_each(|id| _ = device.remove(&gone_name(*id))),
-            // The one that there is says enough until there is room.
-            Err(error) if is_lack(&error) && known.is_some() && !is_new(&known, &manifest) => {}
-            Err(error) => return Err(StoreError::io(manifest::NAME)(error)),
+            // The one that there is says enough until there is room: what is written is missed if it goes.
+            Err(error)
+                if is_lack(&error) && known.is_some_and(|known| manifest.present.is_subset(&known)) => {}
+            Err(error) => return Err(StoreError::io(SEGMENT_LIST)(error)),
         }
     }
     recovery.segments = table.len();
@@ -277,27 +277,22 @@ fn list(device: &dyn Device) -> Result<(Vec<FoundSegment>, HashSet<u32>, u32), S
     Ok((found, hints, next))
 }
 
-/// The list of segments, if it is intact, and the numbers of those that were being removed.
-fn manifest_of(device: &dyn Device) -> Result<(Option<SegmentManifest>, BTreeSet<u32>), StoreError> {
-    let known = SegmentManifest::read(device).map_err(StoreError::io(manifest::NAME))?;
+/// The numbers of the segments that are listed, if the list is intact, and of those that were being removed.
+fn manifest_of(device: &dyn Device) -> Result<(Option<BTreeSet<u32>>, BTreeSet<u32>), StoreError> {
+    let known = SegmentManifest::listed(device).map_err(StoreError::io(SEGMENT_LIST))?;
     let names = device.list().map_err(StoreError::io("listing segments"))?;
     Ok((known, names.iter().filter_map(|name| id_in(name, ".gone")).collect()))
-}
-
-/// Whether there is a segment that the list on disk does not name: what is written there would not be missed.
-fn is_new(known: &Option<SegmentManifest>, now: &SegmentManifest) -> bool {
-    !known.as_ref().is_some_and(|known| now.present.is_subset(&known.present))
 }
 
 /// Removes a newest segment that was torn while it was being created: nothing was ever in it.
 fn remove_unborn(
     device: &dyn Device,
     found: &mut Vec<FoundSegment>,
-    listed: &SegmentManifest,
+    listed: &BTreeSet<u32>,
     recovery: &mut Recovery,
 ) -> Result<(), StoreError> {
     let is_unborn = |newest: &mut FoundSegment| {
-        newest.header.is_none() && newest.size <= HEADER && !listed.knows(newest.id)
+        newest.header.is_none() && newest.size <= HEADER && !listed.contains(&newest.id)
     };
     let unborn = found.pop_if(is_unborn);
     if let Some(unborn) = unborn {
