@@ -2,9 +2,9 @@
 //! What reads whole records and what passes over most of them agree on which blocks are whole.
 #![no_main]
 
-use std::io::Cursor;
 use std::sync::OnceLock;
 
+use disk::{Device, MemoryDevice};
 use engine::backtest::{Backtest, BacktestQuery};
 use journal::{BlockIter, SegmentPiece};
 use libfuzzer_sys::fuzz_target;
@@ -17,7 +17,9 @@ fuzz_target!(|bytes: &[u8]| {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default())).unwrap();
         Backtest::new(plan.pipelines[0].clone(), BacktestQuery::default(), &[])
     });
-    let Ok(blocks) = BlockIter::new(Cursor::new(bytes)) else { return };
+    let device = MemoryDevice::new();
+    device.write("a.journal", bytes);
+    let Ok(blocks) = BlockIter::new(device.open("a.journal").unwrap()) else { return };
     let mut end = 0;
     for piece in blocks {
         match piece.unwrap() {

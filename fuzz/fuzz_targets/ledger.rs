@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use store::log::{Log, LogOptions, Position, RecordKey, VisitedRecord};
-use store::{Device, MemoryDevice};
+use disk::{Device, MemoryDevice};
 
 // The first two bytes say how much of the rest is the segment; what follows is the hint.
 fuzz_target!(|bytes: &[u8]| {

@@ -9,7 +9,7 @@ use stats::{
     Addition, AggregateColumn, AggregateLayout, Catalog, CatalogBuilder, CounterAmounts, Durability,
     EmbeddedLedger, Layout, Ledger, LogOptions, Measure, Observation, ObserveRequest, ReadingView, Tier,
 };
-use store::FileDevice;
+use disk::FileDevice;
 
 use super::group::Background;
 use crate::cell::Reading;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use disk::Device;
 use event::{Key, Kind, Space, Span, Time};
 use event_listener::{Event, Listener};
 use hashbrown::HashMap;
@@ -17,7 +18,6 @@ use stats::{
     CancellationCheck, Catalog, CatalogError, Durability, HottestKeys, Ledger, LedgerCensus, LedgerError,
     LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest, Timeline,
 };
-use store::Device;
 
 use crate::cache::{CacheShard, CellId};
 use crate::catalog::{ClusterCatalog, CompiledForm};

@@ -106,7 +106,7 @@ pub struct Engine {
     secret: Secret,
     ledger: LedgerHome,
     /// Held where the ledger does not lock the directory.
-    _lock: Option<store::FileDevice>,
+    _lock: Option<disk::FileDevice>,
     journal: Option<Journal>,
     /// `None` for an engine in memory.
     directory: Option<Directory>,

@@ -45,7 +45,7 @@ impl Engine {
         let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
         let lock = match &plan.node.cluster {
             Some(_) => {
-                Some(store::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
+                Some(disk::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
             }
             None => None,
         };

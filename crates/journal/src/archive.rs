@@ -1,15 +1,18 @@
 //! A journal's files as they are, read beside whoever writes them.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
-use super::files::{self, NewestFirstIter, segments_in};
-use super::manifest::{JournalManifest, ManifestState};
+use disk::{Device, FileDevice};
+
+use super::file::JournalFile;
+use super::files::{self, NewestFirstIter, names_on, segments_on};
+use super::manifest::JournalManifest;
 use super::visitor::RecordVisitor;
 use super::{
     Block, DESCRIPTION_SUFFIX, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
-    io_error, read_description,
+    read_description,
 };
 use crate::id::RecordId;
 
@@ -18,9 +21,9 @@ use crate::id::RecordId;
 /// What is not written yet is not seen.
 #[derive(Debug)]
 pub struct JournalArchive {
-    directory: PathBuf,
+    device: Arc<dyn Device>,
     /// Oldest first.
-    segments: Vec<(RecordId, PathBuf)>,
+    segments: Vec<(RecordId, JournalFile)>,
     /// What once was there.
     manifest: JournalManifest,
 }
@@ -28,35 +31,32 @@ pub struct JournalArchive {
 impl JournalArchive {
     /// Looks what there is in a journal's directory; one that is not there is empty.
     pub fn open(directory: &Path) -> Result<JournalArchive, JournalError> {
-        let mut archive = JournalArchive {
-            directory: directory.to_path_buf(),
-            segments: Vec::new(),
-            manifest: JournalManifest::default(),
-        };
-        if !directory.exists() {
-            return Ok(archive);
-        }
-        archive.manifest = listed(directory)?;
-        archive.segments = segments_in(directory)?;
-        let known: Vec<RecordId> = archive.segments.iter().map(|(first, _)| *first).collect();
+        JournalArchive::over(Arc::new(FileDevice::read_only(directory)))
+    }
+
+    /// Looks what there is on a device.
+    pub fn over(device: Arc<dyn Device>) -> Result<JournalArchive, JournalError> {
+        let manifest = listed(&device)?;
+        let mut segments = segments_on(&device)?;
+        let known: Vec<RecordId> = segments.iter().map(|(first, _)| *first).collect();
         // One that becomes columns has another name each time that the directory is listed.
-        let unseen = archive.manifest.segments().filter(|(first, _)| known.binary_search(first).is_err());
-        let unseen = unseen.filter_map(|(first, _)| Some((first, files::path_of(directory, first)?)));
-        archive.segments.extend(unseen.collect::<Vec<_>>());
-        archive.segments.sort_unstable();
-        Ok(archive)
+        let unseen = manifest.segments().filter(|(first, _)| known.binary_search(first).is_err());
+        let unseen = unseen.filter_map(|(first, _)| Some((first, files::file_of(&device, first)?)));
+        segments.extend(unseen);
+        segments.sort_unstable_by_key(|(first, _)| *first);
+        Ok(JournalArchive { device, segments, manifest })
     }
 
     /// Segments that are missing, or have fewer records than were once in them. Reads the heads of all blocks. What became
     /// too old to be kept meanwhile is not missed.
     pub fn lacking(&self) -> Result<Vec<MissingRecords>, JournalError> {
         let mut there = BTreeMap::new();
-        for (first, path) in &self.segments {
-            there.extend(files::count(path)?.map(|count| (*first, count)));
+        for (first, file) in &self.segments {
+            there.extend(files::count(file)?.map(|count| (*first, count)));
         }
         let mut lacking = self.manifest.lacking(&there);
         if !lacking.is_empty() {
-            let still = listed(&self.directory)?;
+            let still = listed(&self.device)?;
             lacking.retain(|lack| still.segments().any(|(first, _)| first == lack.first));
         }
         Ok(lacking)
@@ -64,27 +64,24 @@ impl JournalArchive {
 
     /// Bytes of all segments.
     pub fn bytes(&self) -> u64 {
-        let length = |path: &Path| fs::metadata(path).map(|file| file.len());
-        let either = |path: &Path| length(path).or_else(|_| length(&path.with_extension(files::COLUMNS)));
-        self.segments.iter().filter_map(|(_, path)| either(path).ok()).sum()
+        let length = |file: &JournalFile| file.open().ok().flatten()?.size().ok();
+        let either =
+            |file: &JournalFile| length(file).or_else(|| length(&file.with_extension(files::COLUMNS)));
+        self.segments.iter().filter_map(|(_, file)| either(file)).sum()
     }
 
     /// What the rows of a pipeline's version mean.
     pub fn description(&self, version: &str) -> Result<VersionDescription, JournalError> {
-        read_description(&self.directory, version)
+        read_description(&self.device, version)
     }
 
     /// What the rows of each version mean that was ever described here.
     pub fn descriptions(&self) -> Result<Vec<(String, VersionDescription)>, JournalError> {
         let mut descriptions = Vec::new();
-        if !self.directory.exists() {
-            return Ok(descriptions);
-        }
-        for entry in fs::read_dir(&self.directory).map_err(io_error(&self.directory))? {
-            let name = entry.map_err(io_error(&self.directory))?.file_name();
-            if let Some(version) = name.to_str().and_then(|name| name.strip_suffix(DESCRIPTION_SUFFIX)) {
+        for name in names_on(&*self.device)? {
+            if let Some(version) = name.strip_suffix(DESCRIPTION_SUFFIX) {
                 // Rows without one are counted by whoever needs it.
-                if let Ok(description) = read_description(&self.directory, version) {
+                if let Ok(description) = read_description(&self.device, version) {
                     descriptions.push((version.to_owned(), description));
                 }
             }
@@ -96,12 +93,12 @@ impl JournalArchive {
     /// error in its place, and the next ones follow; what is just being written at the newest segment's end is left out.
     /// Takes memory for one block, and some bytes for each block of a segment.
     pub fn newest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
-        NewestFirstIter::new(self.segments.iter().map(|(_, path)| path.clone()).collect())
+        NewestFirstIter::new(self.segments.iter().map(|(_, file)| file.clone()).collect())
     }
 
     /// Every block, the oldest first, on the same terms.
     pub fn oldest_first(&self) -> impl Iterator<Item = Result<Block, JournalError>> + Send + use<> {
-        files::oldest_first(self.segments.iter().map(|(_, path)| path.clone()).collect())
+        files::oldest_first(self.segments.iter().map(|(_, file)| file.clone()).collect())
     }
 
     /// Shows every record to `look`, the oldest first. What is damaged is passed over.
@@ -133,8 +130,8 @@ impl JournalArchive {
     pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
         let after = self.segments.partition_point(|(first, _)| *first <= id);
         // Ids that raced each other can lie in the segment before.
-        for (_, path) in self.segments[..after].iter().rev().take(2) {
-            if let Some(record) = files::find(path, 0, u64::MAX, id)? {
+        for (_, file) in self.segments[..after].iter().rev().take(2) {
+            if let Some(record) = files::find(file, 0, u64::MAX, id)? {
                 return Ok(Some(record));
             }
         }
@@ -143,9 +140,6 @@ impl JournalArchive {
 }
 
 /// The list of segments; an empty one where it is missing or damaged.
-fn listed(directory: &Path) -> Result<JournalManifest, JournalError> {
-    Ok(match JournalManifest::read(directory)? {
-        ManifestState::Sound(manifest) => manifest,
-        ManifestState::Absent | ManifestState::Damaged => JournalManifest::default(),
-    })
+fn listed(device: &Arc<dyn Device>) -> Result<JournalManifest, JournalError> {
+    Ok(JournalManifest::read(&**device)?.sound().unwrap_or_default())
 }

@@ -1,13 +1,13 @@
 //! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
 use event::Time;
 
 use super::columns::ColumnarSegment;
 use super::compression::decompress;
+use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
 use super::visitor::{self, RecordVisitor};
 use super::{JournalError, Record, segment_error};
@@ -41,7 +41,7 @@ pub struct Block {
     pub head: BlockInfo,
     content: BlockContent,
     /// The file that it is in, if it is in one.
-    path: Option<Arc<Path>>,
+    file: Option<JournalFile>,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ enum BlockContent {
 
 impl Block {
     pub(super) fn of_rows(head: BlockInfo, content: Vec<u8>, raw_bytes: usize) -> Block {
-        Block { head, content: BlockContent::Rows(content, raw_bytes), path: None }
+        Block { head, content: BlockContent::Rows(content, raw_bytes), file: None }
     }
 
     /// A group of a file, unless it does not have it.
@@ -70,12 +70,12 @@ impl Block {
             at: group.at,
             length: group.bytes,
         };
-        Some(Block { head, content: BlockContent::Columns(Arc::clone(columns), number), path: None })
+        Some(Block { head, content: BlockContent::Columns(Arc::clone(columns), number), file: None })
     }
 
     /// A file by columns that is the content of a block.
     pub(super) fn of_file(head: BlockInfo, columns: ColumnarSegment) -> Block {
-        Block { head, content: BlockContent::File(Arc::new(columns)), path: None }
+        Block { head, content: BlockContent::File(Arc::new(columns)), file: None }
     }
 
     /// The file by columns that it is, if it is one.
@@ -87,17 +87,19 @@ impl Block {
     }
 
     /// Of this file.
-    pub(super) fn in_file(self, path: &Arc<Path>) -> Block {
-        Block { path: Some(Arc::clone(path)), ..self }
+    pub(super) fn in_file(self, file: &JournalFile) -> Block {
+        Block { file: Some(file.clone()), ..self }
     }
 
     /// What is wrong with it, and where.
     pub fn error(&self, error: SegmentError) -> JournalError {
-        let path = self.path.as_deref().unwrap_or(Path::new(""));
-        let SegmentError::Damaged(_) = error else { return segment_error(path)(error) };
+        let SegmentError::Damaged(_) = error else {
+            return segment_error(&self.file.as_ref().map(JournalFile::path).unwrap_or_default())(error);
+        };
+        let name = self.file.as_ref().map_or("", JournalFile::name);
         let (from, records) = (self.head.at, u64::from(self.head.count));
         let stretch = DamagedStretch { from, to: from + self.disk_bytes(), records, is_tail: false };
-        JournalError::Damaged(stretch.in_file(path))
+        JournalError::Damaged(stretch.in_file(name))
     }
 
     fn damaged(&self) -> SegmentError {

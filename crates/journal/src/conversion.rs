@@ -9,23 +9,23 @@
 //! A crash at any moment leaves the rows, the columns, or both; see [`super::files`]. The newest segment of rows stays,
 //! and has a version of the format that earlier releases refuse: they would not see that there are files by columns.
 
-use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use disk::Device;
 use event::{Facts, Slot, Time};
 
 use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsFormat};
 use super::encoding::{DecisionHead, DecisionOutcome};
+use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::format::SegmentError;
 use super::segment::SegmentSummary;
 use super::visitor::RecordVisitor;
-use super::{Block, JournalCore, JournalError, JournalState, io_error, read_description, segment_error};
+use super::{Block, JournalCore, JournalError, JournalState, read_description, segment_error};
 use crate::id::RecordId;
 
 /// How long it waits for room on a full disk before it tries again.
@@ -33,18 +33,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl JournalState {
     /// The oldest segment that is to become columns.
-    pub(super) fn to_convert(&self) -> Option<PathBuf> {
+    pub(super) fn to_convert(&self) -> Option<JournalFile> {
         let (newest, closed) = self.segments.split_last()?;
-        if files::is_columnar(&newest.path) {
+        if files::is_columnar(&newest.file) {
             return None;
         }
-        let rows = closed.iter().find(|segment| !segment.stays && !files::is_columnar(&segment.path));
-        rows.map(|segment| segment.path.clone())
+        let rows = closed.iter().find(|segment| !segment.stays && !files::is_columnar(&segment.file));
+        rows.map(|segment| segment.file.clone())
     }
 
     /// The versions that decided in a segment, if they are known without reading it.
-    fn versions(&self, path: &Path) -> Option<Vec<String>> {
-        self.segments.iter().find(|segment| segment.path == path)?.versions.clone()
+    fn versions(&self, file: &JournalFile) -> Option<Vec<String>> {
+        self.segments.iter().find(|segment| segment.is(file))?.versions.clone()
     }
 }
 
@@ -52,33 +52,33 @@ impl JournalCore {
     /// The thread that turns closed segments into columns.
     pub(super) fn convert_all(&self) {
         loop {
-            let path = {
+            let file = {
                 let mut state = self.lock();
                 loop {
                     if state.closing {
                         return;
                     }
-                    if let Some(path) = state.to_convert() {
-                        break path;
+                    if let Some(file) = state.to_convert() {
+                        break file;
                     }
                     state = self.rotated.wait(state).unwrap_or_else(PoisonError::into_inner);
                 }
             };
-            let versions = self.lock().versions(&path);
-            let converted = convert(&self.directory, &path, versions, &|| self.lock().closing);
+            let versions = self.lock().versions(&file);
+            let converted = convert(&file, versions, &|| self.lock().closing);
             if let Err(error) = &converted {
-                tracing::warn!(%error, segment = %path.display(), "stays as rows");
+                tracing::warn!(%error, segment = file.name(), "stays as rows");
             }
             match converted {
                 Ok(None) => return,
-                Ok(Some(summary)) => self.replace(&path, summary),
-                Err(JournalError::Io { error, .. }) if store::is_lack(&error) => {
+                Ok(Some(summary)) => self.replace(&file, summary),
+                Err(JournalError::Io { error, .. }) if disk::is_lack(&error) => {
                     let waiting = |state: &mut JournalState| !state.closing;
                     drop(self.rotated.wait_timeout_while(self.lock(), PATIENCE, waiting));
                 }
                 Err(_) => {
                     let mut state = self.lock();
-                    state.segments.iter_mut().filter(|it| it.path == path).for_each(|it| it.stays = true);
+                    state.segments.iter_mut().filter(|it| it.is(&file)).for_each(|it| it.stays = true);
                 }
             }
             self.written.notify(usize::MAX);
@@ -86,20 +86,17 @@ impl JournalCore {
     }
 
     /// Readers are sent to the columns; then the rows go.
-    fn replace(&self, path: &Path, summary: SegmentSummary) {
-        let columns = path.with_extension(files::COLUMNS);
+    fn replace(&self, file: &JournalFile, summary: SegmentSummary) {
+        let columns = file.with_extension(files::COLUMNS);
         let known = {
             let mut state = self.lock();
-            let segment = state.segments.iter_mut().find(|segment| segment.path == path);
-            segment.map(|segment| (segment.path, segment.summary) = (columns.clone(), summary)).is_some()
+            let segment = state.segments.iter_mut().find(|segment| segment.is(file));
+            segment.map(|segment| (segment.file, segment.summary) = (columns.clone(), summary)).is_some()
         };
         // It became too old to be kept meanwhile.
-        let useless = if known { path } else { &columns };
-        match fs::remove_file(useless) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(%error, file = %useless.display(), "cannot be removed");
-            }
-            _ => {}
+        let useless = if known { file } else { &columns };
+        if let Err(error) = useless.remove() {
+            tracing::warn!(%error, "cannot be removed");
         }
     }
 }
@@ -109,33 +106,31 @@ impl JournalCore {
 /// # Errors
 /// What cannot be read or written, or a damaged block. Nothing is left of the columns then.
 fn convert(
-    directory: &Path,
-    path: &Path,
+    file: &JournalFile,
     versions: Option<Vec<String>>,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<SegmentSummary>, JournalError> {
-    let half = path.with_extension(files::HALF);
-    let converted = write(directory, path, versions, &half, stop);
+    let half = file.with_extension(files::HALF);
+    let converted = write(file, versions, &half, stop);
     if !matches!(converted, Ok(Some(_))) {
         // It is of no use; why is told.
-        let _ = fs::remove_file(&half);
+        let _ = half.remove();
     }
     converted
 }
 
 fn write(
-    directory: &Path,
-    path: &Path,
+    file: &JournalFile,
     versions: Option<Vec<String>>,
-    half: &Path,
+    half: &JournalFile,
     stop: &dyn Fn() -> bool,
 ) -> Result<Option<SegmentSummary>, JournalError> {
     let versions = match versions {
         Some(versions) => VersionCollector(versions),
         None => {
             let mut versions = VersionCollector::default();
-            for block in blocks(path)? {
-                block?.look(&mut versions).map_err(segment_error(path))?;
+            for block in blocks(file)? {
+                block?.look(&mut versions).map_err(segment_error(&file.path()))?;
                 if stop() {
                     return Ok(None);
                 }
@@ -143,8 +138,8 @@ fn write(
             versions
         }
     };
-    let mut writer = ColumnarWriter::create(half, layout(directory, &versions.0), ColumnsFormat::Sealed)?;
-    for block in blocks(path)? {
+    let mut writer = ColumnarWriter::create(half, layout(file.device(), &versions.0), ColumnsFormat::Sealed)?;
+    for block in blocks(file)? {
         let block = block?;
         if let Some(columns) = block.file()
             && writer.copy(columns)?
@@ -154,9 +149,9 @@ fn write(
             }
             continue;
         }
-        let bytes = block.bytes().map_err(segment_error(path))?;
+        let bytes = block.bytes().map_err(segment_error(&file.path()))?;
         if writer.push_all(&bytes, block.head.arrival)? != block.head.count {
-            return Err(segment_error(path)(SegmentError::Damaged(block.head.at)));
+            return Err(segment_error(&file.path())(SegmentError::Damaged(block.head.at)));
         }
         if stop() {
             return Ok(None);
@@ -164,51 +159,57 @@ fn write(
     }
     writer.finish()?;
     let columns = Arc::new(open(half)?);
-    if !same(path, &columns, stop)? {
+    if !same(file, &columns, stop)? {
         return Ok(None);
     }
-    disk::place(half, &path.with_extension(files::COLUMNS)).map_err(io_error(path))?;
+    half.place(&file.with_extension(files::COLUMNS))?;
     Ok(Some(files::of_columns(&columns)))
 }
 
 /// The columns for rows of these versions.
-pub(super) fn layout(directory: &Path, versions: &[String]) -> ColumnLayout {
+pub(super) fn layout(device: &Arc<dyn Device>, versions: &[String]) -> ColumnLayout {
     let described = |version: &String| {
         // What its rows mean is not needed to keep them.
-        let description = read_description(directory, version).ok();
+        let description = read_description(device, version).ok();
         (version.clone(), description)
     };
     ColumnLayout::of(&versions.iter().map(described).collect::<Vec<_>>())
 }
 
-fn open(half: &Path) -> Result<ColumnarSegment, JournalError> {
-    ColumnarSegment::open(File::open(half).map_err(io_error(half))?).map_err(segment_error(half))
+fn open(half: &JournalFile) -> Result<ColumnarSegment, JournalError> {
+    ColumnarSegment::open(half.open_present()?).map_err(segment_error(&half.path()))
 }
 
 /// The blocks of a segment that is closed.
-fn blocks(path: &Path) -> Result<impl Iterator<Item = Result<Block, JournalError>>, JournalError> {
-    Ok(SegmentBlocks::open(path, false)?.into_iter().flat_map(SegmentBlocks::forwards))
+fn blocks(
+    file: &JournalFile,
+) -> Result<impl Iterator<Item = Result<Block, JournalError>> + use<>, JournalError> {
+    Ok(SegmentBlocks::open(file, false)?.into_iter().flat_map(SegmentBlocks::forwards))
 }
 
 /// Whether the columns have every record as the rows have it: `false` if it was stopped before all were compared.
-fn same(path: &Path, columns: &Arc<ColumnarSegment>, stop: &dyn Fn() -> bool) -> Result<bool, JournalError> {
+fn same(
+    file: &JournalFile,
+    columns: &Arc<ColumnarSegment>,
+    stop: &dyn Fn() -> bool,
+) -> Result<bool, JournalError> {
     let (mut groups, mut written, mut at) = (0..columns.groups(), Vec::new(), 0);
     let mut is_same = true;
-    for block in blocks(path)? {
+    for block in blocks(file)? {
         let block = block?;
         if let Some(copied) = block.file()
             && at == written.len()
-            && is_copy(columns, &groups, copied).map_err(segment_error(path))?
+            && is_copy(columns, &groups, copied).map_err(segment_error(&file.path()))?
         {
             groups.nth(copied.groups().saturating_sub(1));
             continue;
         }
-        let bytes = block.bytes().map_err(segment_error(path))?;
+        let bytes = block.bytes().map_err(segment_error(&file.path()))?;
         while written.len() - at < bytes.len()
             && let Some(number) = groups.next()
         {
             written.drain(..std::mem::take(&mut at));
-            columns.rows(number, |_| true, &mut written).map_err(segment_error(path))?;
+            columns.rows(number, |_| true, &mut written).map_err(segment_error(&file.path()))?;
         }
         is_same = written[at..].starts_with(&bytes);
         if !is_same {
@@ -222,7 +223,7 @@ fn same(path: &Path, columns: &Arc<ColumnarSegment>, stop: &dyn Fn() -> bool) ->
     if is_same && at == written.len() && groups.next().is_none() {
         return Ok(true);
     }
-    same_records(path, columns, stop)
+    same_records(file, columns, stop)
 }
 
 /// Whether the next groups are those of this file.
@@ -241,11 +242,11 @@ fn is_copy(
 
 /// Returns whether the columns have the same records, one by one.
 fn same_records(
-    path: &Path,
+    file: &JournalFile,
     columns: &Arc<ColumnarSegment>,
     stop: &dyn Fn() -> bool,
 ) -> Result<bool, JournalError> {
-    let other = || io_error(path)(io::Error::other("the columns that were written of it say something else"));
+    let other = || file.error(io::Error::other("the columns that were written of it say something else"));
     let mut groups = 0..columns.groups();
     let mut written = Vec::new().into_iter();
     let mut next = || loop {
@@ -253,10 +254,10 @@ fn same_records(
             break Ok::<_, JournalError>(Some(record));
         }
         let Some(number) = groups.next() else { break Ok(None) };
-        written = columns.records(number, |_| true).map_err(segment_error(path))?.into_iter();
+        written = columns.records(number, |_| true).map_err(segment_error(&file.path()))?.into_iter();
     };
-    for block in blocks(path)? {
-        for (id, record) in block?.records().map_err(segment_error(path))? {
+    for block in blocks(file)? {
+        for (id, record) in block?.records().map_err(segment_error(&file.path()))? {
             let (of, it) = next()?.ok_or_else(other)?;
             // By their bytes: a float that is no number does not equal itself.
             if of != id || it.encode(of) != record.encode(id) {

@@ -1,18 +1,18 @@
 //! Taking out of a journal all that it has of some keys.
 
 use std::collections::HashSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
+use disk::{Device, FileDevice};
 use event::{Shingle, Time};
 
 use super::columns::{self, ColumnarSegment, ColumnsFormat};
-use super::files::{self, segments_in};
+use super::file::JournalFile;
+use super::files::{self, segments_on};
 use super::manifest::JournalManifest;
 use super::segment::{self, BlockExtent};
-use super::{
-    Feedback, JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error, sync_directory,
-};
+use super::{Feedback, JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error};
 use crate::id::RecordId;
 
 /// What was taken out.
@@ -52,22 +52,21 @@ pub fn erase(
             }
         }
     }
-    if pretend {
+    if pretend || !directory.exists() {
         return Ok(erased);
     }
-    if directory.exists() {
-        // They may have what is erased, too.
-        files::mend(directory)?;
-    }
+    let device: Arc<dyn Device> = Arc::new(FileDevice::unlocked(directory).map_err(io_error(directory))?);
+    // They may have what is erased, too.
+    files::mend(&device)?;
     if erased.decisions + erased.feedback == 0 {
         return Ok(erased);
     }
-    let segments = segments_in(directory)?;
-    for (index, (_, path)) in segments.iter().enumerate() {
-        without(path, index + 1 == segments.len(), &decisions, shingles)?;
+    let segments = segments_on(&device)?;
+    for (index, (_, file)) in segments.iter().enumerate() {
+        without(file, index + 1 == segments.len(), &decisions, shingles)?;
     }
-    sync_directory(directory)?;
-    JournalManifest::recount(directory)?;
+    device.sync_names().map_err(io_error(directory))?;
+    JournalManifest::recount(&device)?;
     Ok(erased)
 }
 
@@ -85,7 +84,7 @@ fn is_feedback(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashS
 /// Writes a segment anew without these decisions and what was said of them or by these reporters, in its form, if it has
 /// any. The newest one is kept even if it is empty: it is appended to.
 fn without(
-    path: &Path,
+    file: &JournalFile,
     newest: bool,
     decisions: &HashSet<RecordId>,
     reporters: &HashSet<Shingle>,
@@ -93,33 +92,30 @@ fn without(
     let is_erased = |(id, record): &(RecordId, Record)| {
         decisions.contains(id) || is_feedback(record, decisions, reporters)
     };
-    let blocks = || files::oldest_first(vec![path.to_path_buf()]);
+    let blocks = || files::oldest_first(vec![file.clone()]);
     let mut is_touched = false;
     for block in blocks() {
-        is_touched |= block?.records().map_err(segment_error(path))?.iter().any(is_erased);
+        is_touched |= block?.records().map_err(segment_error(&file.path()))?.iter().any(is_erased);
     }
     if !is_touched {
         return Ok(());
     }
-    let half: PathBuf = path.with_extension(files::HALF);
-    let mut writer = SegmentRewriter::create(path, &half)?;
+    let half = file.with_extension(files::HALF);
+    let mut writer = SegmentRewriter::create(file, &half)?;
     let mut is_empty = true;
     for block in blocks() {
         let block = block?;
-        let mut records = block.records().map_err(segment_error(path))?;
+        let mut records = block.records().map_err(segment_error(&file.path()))?;
         records.retain(|record| !is_erased(record));
         is_empty &= records.is_empty();
         writer.write(&records, block.head.arrival)?;
     }
     writer.finish()?;
-    let replaced = || {
-        if is_empty && !newest {
-            fs::remove_file(&half)?;
-            return fs::remove_file(path);
-        }
-        disk::place(&half, path)
-    };
-    replaced().map_err(io_error(path))
+    if is_empty && !newest {
+        half.remove()?;
+        return file.remove();
+    }
+    half.place(file)
 }
 
 /// A segment that is written anew.
@@ -130,12 +126,11 @@ pub(super) enum SegmentRewriter {
 
 impl SegmentRewriter {
     /// In the form of another one, and by columns with the same ones.
-    pub(super) fn create(path: &Path, half: &Path) -> Result<SegmentRewriter, JournalError> {
-        if !files::is_columnar(path) {
+    pub(super) fn create(file: &JournalFile, half: &JournalFile) -> Result<SegmentRewriter, JournalError> {
+        if !files::is_columnar(file) {
             return Ok(SegmentRewriter::Rows(segment::RowSegmentWriter::create(half)?));
         }
-        let file = fs::File::open(path).map_err(io_error(path))?;
-        let old = ColumnarSegment::open(file).map_err(segment_error(path))?;
+        let old = ColumnarSegment::open(file.open_present()?).map_err(segment_error(&file.path()))?;
         Ok(SegmentRewriter::Columns(Box::new(columns::ColumnarWriter::create(
             half,
             old.layout().clone(),

@@ -4,14 +4,15 @@
 //! whole as soon as it has its name, and only then does the other go: whoever does not find the one finds the other,
 //! and of two the first is whole in any case.
 
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::columns::ColumnarSegment;
+use disk::log::forget_tails;
+use disk::{Blob, Device};
+
+use super::columns::{self, ColumnarSegment};
+use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
-use super::segment::{self, FileBlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
+use super::segment::{self, BlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
 use super::{Block, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
@@ -23,17 +24,25 @@ pub(super) const COLUMNS: &str = "parquet";
 pub(super) const HALF: &str = "half";
 
 /// Whether a segment is one by columns.
-pub(super) fn is_columnar(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == COLUMNS)
+pub(super) fn is_columnar(file: &JournalFile) -> bool {
+    file.extension() == Some(COLUMNS)
 }
 
-/// The segments in a directory, oldest first.
-pub(super) fn segments_in(directory: &Path) -> Result<Vec<(RecordId, PathBuf)>, JournalError> {
+/// The names of all files on a device; none where the directory is missing.
+pub(super) fn names_on(device: &dyn Device) -> Result<Vec<String>, JournalError> {
+    match device.list() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(io_error(&device.path(""))),
+    }
+}
+
+/// The segments on a device, oldest first.
+pub(super) fn segments_on(device: &Arc<dyn Device>) -> Result<Vec<(RecordId, JournalFile)>, JournalError> {
     /// A file that becomes another while a directory is listed may be missed under both names.
     const LISTINGS: usize = 5;
-    let mut segments = listed(directory)?;
+    let mut segments = listed(&**device)?;
     for _ in 0..LISTINGS {
-        let again = listed(directory)?;
+        let again = listed(&**device)?;
         let same = again == segments;
         segments = again;
         if same {
@@ -42,18 +51,16 @@ pub(super) fn segments_in(directory: &Path) -> Result<Vec<(RecordId, PathBuf)>, 
     }
     // Of two forms the rows come first.
     segments.dedup_by_key(|(first, _)| *first);
-    Ok(segments)
+    Ok(segments.into_iter().map(|(first, name)| (first, JournalFile::new(device, name))).collect())
 }
 
-fn listed(directory: &Path) -> Result<Vec<(RecordId, PathBuf)>, JournalError> {
+fn listed(device: &dyn Device) -> Result<Vec<(RecordId, String)>, JournalError> {
     let mut segments = Vec::new();
-    for entry in fs::read_dir(directory).map_err(io_error(directory))? {
-        let path = entry.map_err(io_error(directory))?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('.'));
-        if let Some((first, ROWS | COLUMNS)) = name
+    for name in names_on(device)? {
+        if let Some((first, ROWS | COLUMNS)) = name.split_once('.')
             && let Ok(first) = first.parse()
         {
-            segments.push((first, path));
+            segments.push((first, name));
         }
     }
     segments.sort_unstable();
@@ -61,36 +68,22 @@ fn listed(directory: &Path) -> Result<Vec<(RecordId, PathBuf)>, JournalError> {
 }
 
 /// Takes away what a crash left of files that were being written, and of segments that were becoming columns.
-pub(super) fn mend(directory: &Path) -> Result<(), JournalError> {
-    let mut useless: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(directory).map_err(io_error(directory))? {
-        let path = entry.map_err(io_error(directory))?.path();
-        let of_ours = path.extension().is_some_and(|extension| extension == HALF);
-        if of_ours || (is_columnar(&path) && path.with_extension(ROWS).exists()) {
-            useless.push(path);
+pub(super) fn mend(device: &Arc<dyn Device>) -> Result<(), JournalError> {
+    let names = names_on(&**device)?;
+    for file in names.iter().map(|name| JournalFile::new(device, name)) {
+        let is_copy =
+            || is_columnar(&file) && names.iter().any(|name| *name == file.with_extension(ROWS).name());
+        if file.extension() == Some(HALF) || is_copy() {
+            file.remove()?;
         }
     }
-    useless.iter().try_for_each(|path| fs::remove_file(path).map_err(io_error(path)))?;
-    forget_torn(directory)
-}
-
-/// Of what crashes tore keeps the newest.
-fn forget_torn(directory: &Path) -> Result<(), JournalError> {
-    /// So many crashes back.
-    const KEPT: usize = 16;
-    let entries = fs::read_dir(directory).map_err(io_error(directory))?;
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut torn: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == segment::TORN)).collect();
-    // Their names begin with the segment's, which rise.
-    torn.sort_unstable();
-    let old = torn.len().saturating_sub(KEPT);
-    torn[..old].iter().try_for_each(|path| fs::remove_file(path).map_err(io_error(path)))
+    forget_tails(&**device);
+    Ok(())
 }
 
 /// An open segment.
 enum OpenJournalSegment {
-    Rows(FileBlockIter),
+    Rows(BlockIter),
     Columns(Arc<ColumnarSegment>),
     /// Nothing of it can be read.
     Damaged(DamagedStretch),
@@ -98,49 +91,47 @@ enum OpenJournalSegment {
 
 /// Opens a segment in the form that it has by now; `None` for one that is not there any more, as it was too old to be
 /// kept.
-fn open(path: &Path) -> Result<Option<(PathBuf, OpenJournalSegment)>, JournalError> {
-    if !is_columnar(path)
-        && let Some(rows) = segment::open(path)?
+fn open(file: &JournalFile) -> Result<Option<(JournalFile, OpenJournalSegment)>, JournalError> {
+    if !is_columnar(file)
+        && let Some(rows) = segment::open(file)?
     {
-        return Ok(Some((path.to_path_buf(), OpenJournalSegment::Rows(rows))));
+        return Ok(Some((file.clone(), OpenJournalSegment::Rows(rows))));
     }
-    let path = path.with_extension(COLUMNS);
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io_error(&path)(error)),
-    };
-    let length = file.metadata().map_err(io_error(&path))?.len();
-    let opened = match open_columns(&path, file)? {
+    let file = file.with_extension(COLUMNS);
+    let Some(blob) = file.open()? else { return Ok(None) };
+    let length = blob.size().map_err(|error| file.error(error))?;
+    let opened = match open_columns(&file, blob)? {
         Some(columns) => OpenJournalSegment::Columns(Arc::new(columns)),
         None => {
             OpenJournalSegment::Damaged(DamagedStretch { from: 0, to: length, records: 0, is_tail: false })
         }
     };
-    Ok(Some((path, opened)))
+    Ok(Some((file, opened)))
 }
 
 /// Reads the index of a segment by columns; `None` for one whose head or index is damaged.
-fn open_columns(path: &Path, file: File) -> Result<Option<ColumnarSegment>, JournalError> {
-    match ColumnarSegment::open(file) {
+fn open_columns(file: &JournalFile, blob: Box<dyn Blob>) -> Result<Option<ColumnarSegment>, JournalError> {
+    match ColumnarSegment::open(blob) {
         Ok(columns) => Ok(Some(columns)),
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => Ok(None),
-        Err(error) => Err(segment_error(path)(error)),
+        Err(error) => Err(segment_error(&file.path())(error)),
     }
 }
 
 /// Where the segment of this name is, in whichever form; `None` if it is not there. The rows come first: they go only after
 /// the columns are there.
-pub(super) fn path_of(directory: &Path, first: RecordId) -> Option<PathBuf> {
-    let forms = [ROWS, COLUMNS].into_iter();
-    forms.map(|form| directory.join(format!("{first}.{form}"))).find(|path| path.exists())
+pub(super) fn file_of(device: &Arc<dyn Device>, first: RecordId) -> Option<JournalFile> {
+    let files = [ROWS, COLUMNS].map(|form| JournalFile::new(device, format!("{first}.{form}")));
+    files.into_iter().find(|file| matches!(file.open(), Ok(Some(_))))
 }
 
 /// How many records a segment says that it has; `None` if it is not there any more. Reads heads, or the index.
-pub(super) fn count(path: &Path) -> Result<Option<u64>, JournalError> {
-    Ok(match open(path)? {
+pub(super) fn count(file: &JournalFile) -> Result<Option<u64>, JournalError> {
+    Ok(match open(file)? {
         None => None,
-        Some((path, OpenJournalSegment::Rows(rows))) => Some(rows.count_records().map_err(io_error(&path))?),
+        Some((file, OpenJournalSegment::Rows(rows))) => {
+            Some(rows.count_records().map_err(|error| file.error(error))?)
+        }
         Some((_, OpenJournalSegment::Columns(columns))) => Some(columns.records_count()),
         Some((_, OpenJournalSegment::Damaged(_))) => Some(0),
     })
@@ -149,31 +140,31 @@ pub(super) fn count(path: &Path) -> Result<Option<u64>, JournalError> {
 /// The blocks of a segment.
 #[derive(Debug)]
 pub(super) struct SegmentBlocks {
-    path: Arc<Path>,
+    file: JournalFile,
     blocks: BlockPositions,
 }
 
 #[derive(Debug)]
 enum BlockPositions {
     /// Where each begins, and what lies between them.
-    Rows(FileBlockIter, Vec<SegmentPiece<u64>>),
+    Rows(BlockIter, Vec<SegmentPiece<u64>>),
     Columns(Arc<ColumnarSegment>),
     Damaged(DamagedStretch),
 }
 
 impl SegmentBlocks {
     /// Of a segment. Of one that may be written to, what is just being written, or torn, is left out.
-    pub(super) fn open(path: &Path, growing: bool) -> Result<Option<SegmentBlocks>, JournalError> {
-        let Some((path, opened)) = open(path)? else { return Ok(None) };
+    pub(super) fn open(file: &JournalFile, growing: bool) -> Result<Option<SegmentBlocks>, JournalError> {
+        let Some((file, opened)) = open(file)? else { return Ok(None) };
         let blocks = match opened {
             OpenJournalSegment::Rows(mut rows) => {
-                let places = rows.places(growing).map_err(io_error(&path))?;
+                let places = rows.places(growing).map_err(|error| file.error(error))?;
                 BlockPositions::Rows(rows, places)
             }
             OpenJournalSegment::Columns(columns) => BlockPositions::Columns(columns),
             OpenJournalSegment::Damaged(stretch) => BlockPositions::Damaged(stretch),
         };
-        Ok(Some(SegmentBlocks { path: path.into(), blocks }))
+        Ok(Some(SegmentBlocks { file, blocks }))
     }
 
     fn len(&self) -> usize {
@@ -185,7 +176,7 @@ impl SegmentBlocks {
     }
 
     fn block(&mut self, number: usize) -> Result<Option<Block>, JournalError> {
-        let damaged = |stretch: DamagedStretch| Err(JournalError::Damaged(stretch.in_file(&self.path)));
+        let damaged = |stretch: DamagedStretch| Err(JournalError::Damaged(stretch.in_file(self.file.name())));
         let block = match &mut self.blocks {
             BlockPositions::Rows(blocks, places) => {
                 let at = match places.get(number) {
@@ -193,7 +184,7 @@ impl SegmentBlocks {
                     Some(SegmentPiece::Damaged(stretch)) => return damaged(*stretch),
                     Some(SegmentPiece::Sound(at)) => *at,
                 };
-                match blocks.block_at(at).map_err(io_error(&self.path))? {
+                match blocks.block_at(at).map_err(|error| self.file.error(error))? {
                     Some(SegmentPiece::Damaged(stretch)) => return damaged(stretch),
                     Some(SegmentPiece::Sound(block)) => Some(block),
                     None => None,
@@ -202,7 +193,7 @@ impl SegmentBlocks {
             BlockPositions::Columns(columns) => Block::of_columns(columns, number),
             BlockPositions::Damaged(stretch) => return damaged(*stretch),
         };
-        Ok(block.map(|block| block.in_file(&self.path)))
+        Ok(block.map(|block| block.in_file(&self.file)))
     }
 
     /// One after another. What is damaged is an error in its place, and the next ones follow.
@@ -214,7 +205,7 @@ impl SegmentBlocks {
 /// The blocks of segments, the last one first. What is damaged is an error in its place, and the next ones follow.
 #[derive(Debug)]
 pub(super) struct NewestFirstIter {
-    segments: Vec<PathBuf>,
+    segments: Vec<JournalFile>,
     is_first: bool,
     /// The segment at work, and how many of its blocks are still to come.
     open: Option<(SegmentBlocks, usize)>,
@@ -222,7 +213,7 @@ pub(super) struct NewestFirstIter {
 
 impl NewestFirstIter {
     /// Of segments given oldest first.
-    pub(super) fn new(segments: Vec<PathBuf>) -> NewestFirstIter {
+    pub(super) fn new(segments: Vec<JournalFile>) -> NewestFirstIter {
         NewestFirstIter { segments, is_first: true, open: None }
     }
 
@@ -234,10 +225,10 @@ impl NewestFirstIter {
                 *left -= 1;
                 return blocks.block(*left);
             }
-            let Some(path) = self.segments.pop() else { return Ok(None) };
+            let Some(file) = self.segments.pop() else { return Ok(None) };
             let newest = std::mem::take(&mut self.is_first);
             self.open = None;
-            self.open = SegmentBlocks::open(&path, newest)?.map(|blocks| {
+            self.open = SegmentBlocks::open(&file, newest)?.map(|blocks| {
                 let left = blocks.len();
                 (blocks, left)
             });
@@ -256,11 +247,11 @@ impl Iterator for NewestFirstIter {
 /// The blocks of segments given oldest first, in that order. What is damaged is an error in its place, and the next ones
 /// follow.
 pub(super) fn oldest_first(
-    segments: Vec<PathBuf>,
+    segments: Vec<JournalFile>,
 ) -> impl Iterator<Item = Result<Block, JournalError>> + Send {
     let newest = segments.len().saturating_sub(1);
-    segments.into_iter().enumerate().flat_map(move |(index, path)| {
-        let (opened, failure) = match SegmentBlocks::open(&path, index == newest) {
+    segments.into_iter().enumerate().flat_map(move |(index, file)| {
+        let (opened, failure) = match SegmentBlocks::open(&file, index == newest) {
             Ok(opened) => (opened, None),
             Err(error) => (None, Some(Err(error))),
         };
@@ -269,16 +260,23 @@ pub(super) fn oldest_first(
 }
 
 /// The record of this id; of rows, among the blocks from `at` to `end`. What is damaged is passed over.
-pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Option<Record>, JournalError> {
-    match open(path)? {
+pub(super) fn find(
+    file: &JournalFile,
+    at: u64,
+    end: u64,
+    id: RecordId,
+) -> Result<Option<Record>, JournalError> {
+    match open(file)? {
         None | Some((_, OpenJournalSegment::Damaged(_))) => Ok(None),
-        Some((path, OpenJournalSegment::Rows(rows))) => rows.find(at, end, id).map_err(io_error(&path)),
-        Some((path, OpenJournalSegment::Columns(columns))) => {
+        Some((file, OpenJournalSegment::Rows(rows))) => {
+            rows.find(at, end, id).map_err(|error| file.error(error))
+        }
+        Some((file, OpenJournalSegment::Columns(columns))) => {
             for block in (0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)) {
                 match block.find(id) {
                     Ok(Some(record)) => return Ok(Some(record)),
                     Ok(None) | Err(SegmentError::Damaged(_)) => {}
-                    Err(error) => return Err(segment_error(&path)(error)),
+                    Err(error) => return Err(segment_error(&file.path())(error)),
                 }
             }
             Ok(None)
@@ -287,18 +285,34 @@ pub(super) fn find(path: &Path, at: u64, end: u64, id: RecordId) -> Result<Optio
 }
 
 /// What a segment holds, and what is wrong with it. See [`segment::summary`]; of one by columns its index is read.
-pub(super) fn summary(path: &Path, newest: bool) -> Result<(SegmentSummary, SegmentFaults), JournalError> {
-    if !is_columnar(path) {
-        return segment::summary(path, newest);
+pub(super) fn summary(
+    file: &JournalFile,
+    newest: bool,
+) -> Result<(SegmentSummary, SegmentFaults), JournalError> {
+    if !is_columnar(file) {
+        return segment::summary(file, newest);
     }
-    let file = File::open(path).map_err(io_error(path))?;
-    if let Some(columns) = open_columns(path, file)? {
+    let blob = file.open_present()?;
+    let length = blob.size().map_err(|error| file.error(error))?;
+    if let Some(columns) = open_columns(file, blob)? {
         return Ok((of_columns(&columns), SegmentFaults::default()));
     }
-    let length = fs::metadata(path).map_err(io_error(path))?.len();
     let whole = DamagedStretch { from: 0, to: length, records: 0, is_tail: false };
-    let wounds = SegmentFaults { damage: vec![whole.in_file(path)], torn: None };
+    let wounds = SegmentFaults { damage: vec![whole.in_file(file.name())], torn: None };
     Ok((SegmentSummary::unknown(length), wounds))
+}
+
+/// Reads a segment in whichever form it has, and returns what is damaged. `each` gets the records of what is intact,
+/// `progress` the bytes read.
+pub(super) fn check(
+    file: &JournalFile,
+    progress: &mut dyn FnMut(u64),
+    each: &mut segment::BlockVisitor<'_>,
+) -> Result<Vec<DamagedStretch>, JournalError> {
+    if !is_columnar(file) {
+        return segment::check(file, progress, each);
+    }
+    columns::check(file.open_present()?, progress, each).map_err(segment_error(&file.path()))
 }
 
 /// What a file by columns holds.

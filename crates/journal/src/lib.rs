@@ -16,6 +16,7 @@ mod conversion;
 mod encoding;
 mod erasure;
 pub mod export;
+mod file;
 mod files;
 mod format;
 mod id;
@@ -34,12 +35,12 @@ mod visitor;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use disk::{Device, FileDevice};
 use event::{Span, Time};
 use event_listener::Event as Signal;
 use stats::Durability;
@@ -48,7 +49,8 @@ pub use archive::JournalArchive;
 pub use block::{Block, BlockInfo};
 pub use encoding::{DecisionHead, DecisionOutcome};
 pub use erasure::{ErasedRecords, erase};
-use files::segments_in;
+use file::JournalFile;
+use files::{NewestFirstIter, segments_on};
 pub use format::{DamagedStretch, SegmentError};
 pub use id::{IdSource, RecordId, RecordIdError};
 pub use json::json_value;
@@ -149,7 +151,7 @@ pub struct Journal {
 
 #[derive(Debug)]
 struct JournalCore {
-    directory: PathBuf,
+    device: Arc<dyn Device>,
     options: Options,
     durability: Durability,
     state: Mutex<JournalState>,
@@ -184,7 +186,7 @@ struct JournalState {
 #[derive(Debug)]
 struct SegmentFile {
     first: RecordId,
-    path: PathBuf,
+    file: JournalFile,
     summary: SegmentSummary,
     /// It cannot become columns.
     stays: bool,
@@ -193,6 +195,11 @@ struct SegmentFile {
 }
 
 impl SegmentFile {
+    /// Whether it is in this file.
+    fn is(&self, file: &JournalFile) -> bool {
+        self.file.name() == file.name()
+    }
+
     /// The latest arrival in it. Where nothing tells, it may have gone on for as long as a segment does.
     fn newest(&self, rotate: Span) -> Time {
         self.summary.to.unwrap_or_else(|| self.first.time() + rotate)
@@ -230,34 +237,53 @@ impl Journal {
         durability: Durability,
         secret: u64,
     ) -> Result<Journal, JournalError> {
-        disk::create_directories(directory).map_err(io_error(directory))?;
-        files::mend(directory)?;
-        let mut segments: Vec<SegmentFile> = segments_in(directory)?
+        let device = FileDevice::unlocked(directory).map_err(io_error(directory))?;
+        Journal::over(Arc::new(device), options, durability, secret)
+    }
+
+    /// The same of a device.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub fn over(
+        device: Arc<dyn Device>,
+        options: Options,
+        durability: Durability,
+        secret: u64,
+    ) -> Result<Journal, JournalError> {
+        files::mend(&device)?;
+        let mut segments: Vec<SegmentFile> = segments_on(&device)?
             .into_iter()
-            .map(|(first, path)| SegmentFile {
+            .map(|(first, file)| SegmentFile {
                 first,
-                path,
+                file,
                 summary: SegmentSummary::empty(),
                 stays: false,
                 versions: None,
             })
             .collect();
-        let found = JournalManifest::read(directory)?;
-        let mut manifest = found.known(secret, directory)?;
+        let found = JournalManifest::read(&*device)?;
+        let mut manifest = found.known(secret, &*device)?;
         let mut losses = JournalLosses { is_unlisted: found.is_lost(&segments), ..JournalLosses::default() };
         let mut safe = None;
         let last = segments.len().saturating_sub(1);
         for (index, file) in segments.iter_mut().enumerate() {
             let wounds;
-            (file.summary, wounds) = files::summary(&file.path, index == last)?;
+            (file.summary, wounds) = files::summary(&file.file, index == last)?;
             losses.damage.extend(wounds.damage);
             losses.torn = losses.torn.or(wounds.torn);
             safe = safe.max(file.summary.last);
         }
+        // What was found may only have been in the system's cache, left by a killed process. From now on it is listed, and more
+        // is promised of it.
+        if let Some(newest) = segments.last() {
+            newest.file.sync()?;
+        }
+        device.sync_names().map_err(disk::sync_error).map_err(io_error(&device.path("")))?;
         let there = segments.iter().map(|file| (file.first, file.summary.records)).collect();
         losses.lacking = manifest.lacking(&there);
         manifest.add(there);
-        found.replace(&manifest, directory)?;
+        found.replace(&manifest, &*device)?;
         // Something of it is gone for good: what is to come has a segment of its own.
         let lacks = |file: &SegmentFile| losses.lacking.iter().any(|lack| lack.first == file.first);
         if let Some(newest) = segments.last_mut() {
@@ -265,7 +291,7 @@ impl Journal {
         }
         let state = JournalState { segments, safe, ..JournalState::default() };
         let shared = Arc::new(JournalCore {
-            directory: directory.to_path_buf(),
+            device,
             options,
             durability,
             state: Mutex::new(state),
@@ -284,7 +310,7 @@ impl Journal {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     shared.stop();
-                    return Err(io_error(directory)(error));
+                    return Err(io_error(&shared.device.path(""))(error));
                 }
             }
         }
@@ -310,15 +336,14 @@ impl Journal {
         description: &VersionDescription,
         configuration: &str,
     ) -> Result<(), JournalError> {
-        let path = self.shared.directory.join(description_file(version));
-        let bytes =
-            serde_json::to_vec(description).map_err(|error| io_error(&path)(io::Error::other(error)))?;
-        let beside = self.shared.directory.join(format!("{version}{PIPELINE_SUFFIX}"));
+        let file = description_file(&self.shared.device, version);
+        let bytes = serde_json::to_vec(description).map_err(|error| file.error(error.into()))?;
+        let beside = JournalFile::new(&self.shared.device, format!("{version}{PIPELINE_SUFFIX}"));
         // Half a file is never seen under its name, and the description comes last.
-        for (path, content) in [(&beside, configuration.as_bytes()), (&path, &bytes)] {
+        for (file, content) in [(&beside, configuration.as_bytes()), (&file, &bytes)] {
             // One that is damaged is as good as none.
-            if read_side_file(path).is_err() {
-                disk::replace(path, &disk::seal(content)).map_err(io_error(path))?;
+            if !matches!(read_side_file(file), Ok(Some(_))) {
+                file.replace(&disk::seal(content))?;
             }
         }
         Ok(())
@@ -332,7 +357,7 @@ impl Journal {
         if let Some(description) = known().get(version) {
             return Ok(Arc::clone(description));
         }
-        let description = Arc::new(read_description(&self.shared.directory, version)?);
+        let description = Arc::new(read_description(&self.shared.device, version)?);
         let mut known = known();
         if known.len() >= KEPT {
             known.clear();
@@ -437,13 +462,7 @@ impl Journal {
             self.shared.forget_segments(removed.first)?;
             // Whoever is turning it into columns finds out.
             for form in [files::ROWS, files::COLUMNS] {
-                let path = removed.path.with_extension(form);
-                match fs::remove_file(&path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(io_error(&path)(error));
-                    }
-                    _ => {}
-                }
+                removed.file.with_extension(form).remove()?;
             }
         }
     }
@@ -455,7 +474,7 @@ impl Journal {
             // The last segment that begins at or before the id; ids that raced each other can lie in the one before.
             let after = state.segments.partition_point(|segment| segment.first <= id);
             let places = state.segments[..after].iter().rev().take(2);
-            let places = places.map(|segment| (segment.path.clone(), segment.summary.range(id)));
+            let places = places.map(|segment| (segment.file.clone(), segment.summary.range(id)));
             (state.waiting(|part| part.extent.holds(id)), places.collect::<Vec<_>>())
         };
         for bytes in waiting {
@@ -464,8 +483,8 @@ impl Journal {
                 return Ok(Some(record));
             }
         }
-        for (path, (at, end)) in places {
-            if let Some(record) = files::find(&path, at, end, id)? {
+        for (file, (at, end)) in places {
+            if let Some(record) = files::find(&file, at, end, id)? {
                 return Ok(Some(record));
             }
         }
@@ -478,11 +497,11 @@ impl Journal {
         let (waiting, mut segments) = {
             let state = self.shared.lock();
             let waiting = state.waiting(|part| ids.iter().any(|id| part.extent.holds(*id)));
-            let mut segments: BTreeMap<PathBuf, BTreeSet<RecordId>> = BTreeMap::new();
+            let mut segments: BTreeMap<String, BTreeSet<RecordId>> = BTreeMap::new();
             for id in ids {
                 let after = state.segments.partition_point(|segment| segment.first <= *id);
                 for segment in state.segments[..after].iter().rev().take(2) {
-                    segments.entry(segment.path.clone()).or_default().insert(*id);
+                    segments.entry(segment.file.name().to_owned()).or_default().insert(*id);
                 }
             }
             (waiting, segments)
@@ -490,7 +509,7 @@ impl Journal {
         for bytes in waiting {
             found.extend(Record::decode_all(&bytes).into_iter().filter(|(id, _)| ids.contains(id)));
         }
-        while let Some((path, wanted)) = segments.pop_first() {
+        while let Some((name, wanted)) = segments.pop_first() {
             let wanted: BTreeSet<RecordId> =
                 wanted.into_iter().filter(|id| !found.contains_key(id)).collect();
             if wanted.len() <= FEW {
@@ -499,7 +518,8 @@ impl Journal {
                 }
                 continue;
             }
-            let Some(blocks) = files::SegmentBlocks::open(&path, segments.is_empty())? else { continue };
+            let file = JournalFile::new(&self.shared.device, name);
+            let Some(blocks) = files::SegmentBlocks::open(&file, segments.is_empty())? else { continue };
             for block in blocks.forwards() {
                 match block.and_then(|block| block.find_all(&wanted).map_err(|error| block.error(error))) {
                     Ok(records) => found.extend(records),
@@ -526,24 +546,24 @@ impl Journal {
     /// Its files, with all that was appended so far. Blocks.
     pub fn archive(&self) -> Result<JournalArchive, JournalError> {
         self.sync()?;
-        JournalArchive::open(&self.shared.directory)
+        JournalArchive::over(Arc::clone(&self.shared.device))
     }
 
     /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
     pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
         let mut count = 0;
-        let (waiting, paths) = {
+        let (waiting, files) = {
             let state = self.shared.lock();
             let is_wanted = |part: &RecordChunk| {
                 let is_wanted = count < limit;
                 count += part.extent.count as usize;
                 is_wanted
             };
-            (state.waiting(is_wanted), state.paths())
+            (state.waiting(is_wanted), state.files())
         };
         let mut newest: Vec<Vec<(RecordId, Record)>> =
             waiting.iter().map(|bytes| Record::decode_all(bytes)).collect();
-        let mut blocks = files::NewestFirstIter::new(paths);
+        let mut blocks = NewestFirstIter::new(files);
         let mut skipped = SkippedData::default();
         while count < limit {
             let Some(block) = blocks.next() else { break };
@@ -573,10 +593,10 @@ impl Journal {
     pub fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
         self.sync()?;
         let segments =
-            self.shared.lock().segments.iter().map(|it| (it.path.clone(), it.summary.bytes)).collect();
+            self.shared.lock().segments.iter().map(|it| (it.file.clone(), it.summary.bytes)).collect();
         self.shared.note_segments(None)?;
         let manifest = self.shared.manifest().clone();
-        snapshot::snapshot_of(&self.shared.directory, segments, Some(manifest), target)
+        snapshot::snapshot_of(&self.shared.device, segments, Some(manifest), target)
     }
 
     /// How much there is.
@@ -584,7 +604,7 @@ impl Journal {
         let state = self.shared.lock();
         JournalCensus {
             segments: state.segments.len(),
-            columnar: state.segments.iter().filter(|segment| files::is_columnar(&segment.path)).count(),
+            columnar: state.segments.iter().filter(|segment| files::is_columnar(&segment.file)).count(),
             bytes: state.bytes(),
             pending_bytes: state.pending.bytes() + state.writing.bytes(),
             poisoned: state.poisoned.is_some(),
@@ -629,8 +649,8 @@ impl JournalState {
         self.segments.iter().map(|segment| segment.summary.bytes).sum()
     }
 
-    fn paths(&self) -> Vec<PathBuf> {
-        self.segments.iter().map(|segment| segment.path.clone()).collect()
+    fn files(&self) -> Vec<JournalFile> {
+        self.segments.iter().map(|segment| segment.file.clone()).collect()
     }
 
     /// What is on its way and wanted, newer first.
@@ -667,7 +687,7 @@ impl JournalCore {
         let mut changed = manifest.clone();
         changed.add(there);
         if changed != *manifest {
-            changed.write(&self.directory)?;
+            changed.write(&*self.device)?;
             *manifest = changed;
         }
         Ok(())
@@ -677,7 +697,7 @@ impl JournalCore {
     fn forget_segments(&self, up_to: RecordId) -> Result<(), JournalError> {
         let mut manifest = self.manifest();
         manifest.forget(up_to);
-        manifest.write(&self.directory)
+        manifest.write(&*self.device)
     }
 
     /// Tells the threads to end.
@@ -704,29 +724,22 @@ const PIPELINE_SUFFIX: &str = ".pipeline.txt";
 /// What the name of a description ends in.
 const DESCRIPTION_SUFFIX: &str = ".rows.json";
 
-fn description_file(version: &str) -> String {
-    format!("{version}{DESCRIPTION_SUFFIX}")
+fn description_file(device: &Arc<dyn Device>, version: &str) -> JournalFile {
+    JournalFile::new(device, format!("{version}{DESCRIPTION_SUFFIX}"))
 }
 
-fn read_description(directory: &Path, version: &str) -> Result<VersionDescription, JournalError> {
-    let path = directory.join(description_file(version));
-    let bytes = read_side_file(&path)?;
-    serde_json::from_slice(&bytes).map_err(|error| io_error(&path)(io::Error::other(error)))
+fn read_description(device: &Arc<dyn Device>, version: &str) -> Result<VersionDescription, JournalError> {
+    let file = description_file(device, version);
+    let bytes = read_side_file(&file)?.ok_or_else(|| file.error(io::ErrorKind::NotFound.into()))?;
+    serde_json::from_slice(&bytes).map_err(|error| file.error(error.into()))
 }
 
-/// What a file beside the segments says, if it is as it was written.
-fn read_side_file(path: &Path) -> Result<Vec<u8>, JournalError> {
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(io_error(path))?;
-    file.take(SIDE_FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io_error(path))?;
-    disk::unseal(&bytes).map(<[u8]>::to_vec).ok_or_else(|| damaged_side_file(path, bytes.len()))
-}
-
-fn damaged_side_file(path: &Path, length: usize) -> JournalError {
-    let stretch = DamagedStretch { from: 0, to: length as u64, records: 0, is_tail: false };
-    JournalError::Damaged(stretch.in_file(path))
-}
-
-fn sync_directory(path: &Path) -> Result<(), JournalError> {
-    disk::sync_directory(path).map_err(io_error(path))
+/// What a file beside the segments says, if it is as it was written; `None` if it is not there.
+fn read_side_file(file: &JournalFile) -> Result<Option<Vec<u8>>, JournalError> {
+    let Some(bytes) = file.read(SIDE_FILE_BYTES_MAX)? else { return Ok(None) };
+    let Some(text) = disk::unseal(&bytes) else {
+        let stretch = DamagedStretch { from: 0, to: bytes.len() as u64, records: 0, is_tail: false };
+        return Err(JournalError::Damaged(stretch.in_file(file.name())));
+    };
+    Ok(Some(text.to_vec()))
 }

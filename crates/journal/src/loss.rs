@@ -1,7 +1,7 @@
 //! What of a journal cannot be read any more: told by whoever finds it, and passed over.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::format::DamagedStretch;
 use super::{Block, JournalError, Record};
@@ -22,15 +22,10 @@ pub struct JournalDamage {
 
 impl DamagedStretch {
     /// A loss in this file.
-    pub(super) fn in_file(self, path: &Path) -> JournalDamage {
+    pub(super) fn in_file(self, name: &str) -> JournalDamage {
         let DamagedStretch { from, to, records, .. } = self;
-        JournalDamage { segment: name_of(path), from, to, records }
+        JournalDamage { segment: name.to_owned(), from, to, records }
     }
-}
-
-/// A file's name without its directory.
-pub(super) fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 impl fmt::Display for JournalDamage {

@@ -2,100 +2,89 @@
 //! the fingerprint of the secret that their keys were made with.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use disk::Device;
+use disk::log::{SEGMENT_LIST, SegmentList, SegmentListState};
 
-use super::files::{self, segments_in};
-use super::{JournalError, MissingRecords, io_error, read_side_file};
+use super::file::JournalFile;
+use super::files::{self, segments_on};
+use super::{JournalError, MissingRecords, io_error};
 use crate::id::RecordId;
 
-/// The file's name.
-pub(super) const NAME: &str = "segments.json";
-
-/// The list, as it is in the file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct JournalManifest {
-    /// The fingerprint, in hexadecimal digits.
-    secret: String,
-    /// Records by the segment's first id.
-    segments: BTreeMap<String, u64>,
-}
+/// The list, by the segments' first ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct JournalManifest(SegmentList);
 
 /// What is found where the list should be.
 #[derive(Debug)]
-pub(super) enum ManifestState {
-    Absent,
-    Damaged,
-    Sound(JournalManifest),
-}
+pub(super) struct ManifestState(SegmentListState);
 
 impl ManifestState {
+    /// The list, if it is sound.
+    pub(super) fn sound(self) -> Option<JournalManifest> {
+        match self.0 {
+            SegmentListState::Sound(list) => Some(JournalManifest(list)),
+            SegmentListState::Absent | SegmentListState::Damaged => None,
+        }
+    }
+
     /// The list, or an empty one.
     ///
     /// # Errors
     /// [`JournalError::Secret`] if it is of another secret.
-    pub(super) fn known(&self, secret: u64, directory: &Path) -> Result<JournalManifest, JournalError> {
-        let secret = format!("{secret:016x}");
-        match self {
-            ManifestState::Sound(manifest) if manifest.secret == secret => Ok(manifest.clone()),
-            ManifestState::Sound(_) => Err(JournalError::Secret(directory.to_path_buf())),
-            ManifestState::Absent | ManifestState::Damaged => {
-                Ok(JournalManifest { secret, segments: BTreeMap::new() })
+    pub(super) fn known(&self, secret: u64, device: &dyn Device) -> Result<JournalManifest, JournalError> {
+        match &self.0 {
+            SegmentListState::Sound(list) if list.owner == Some(secret) => Ok(JournalManifest(list.clone())),
+            SegmentListState::Sound(_) => Err(JournalError::Secret(device.path(""))),
+            SegmentListState::Absent | SegmentListState::Damaged => {
+                Ok(JournalManifest(SegmentList { owner: Some(secret), ..SegmentList::default() }))
             }
         }
     }
 
     /// Whether there should be one, as there are segments.
     pub(super) fn is_lost<T>(&self, segments: &[T]) -> bool {
-        match self {
-            ManifestState::Absent => !segments.is_empty(),
-            ManifestState::Damaged => true,
-            ManifestState::Sound(_) => false,
+        match self.0 {
+            SegmentListState::Absent => !segments.is_empty(),
+            SegmentListState::Damaged => true,
+            SegmentListState::Sound(_) => false,
         }
     }
 
     /// Puts a list in its place, unless it says the same.
-    pub(super) fn replace(&self, manifest: &JournalManifest, directory: &Path) -> Result<(), JournalError> {
-        match self {
-            ManifestState::Sound(found) if found == manifest => Ok(()),
-            _ => manifest.write(directory),
+    pub(super) fn replace(
+        &self,
+        manifest: &JournalManifest,
+        device: &dyn Device,
+    ) -> Result<(), JournalError> {
+        match &self.0 {
+            SegmentListState::Sound(found) if *found == manifest.0 => Ok(()),
+            _ => manifest.write(device),
         }
     }
 }
 
 impl JournalManifest {
-    pub(super) fn read(directory: &Path) -> Result<ManifestState, JournalError> {
-        match read_side_file(&path(directory)) {
-            Ok(bytes) => {
-                Ok(serde_json::from_slice(&bytes).map_or(ManifestState::Damaged, ManifestState::Sound))
-            }
-            Err(JournalError::Damaged(_)) => Ok(ManifestState::Damaged),
-            Err(JournalError::Io { error, .. }) if error.kind() == ErrorKind::NotFound => {
-                Ok(ManifestState::Absent)
-            }
-            Err(error) => Err(error),
-        }
+    pub(super) fn read(device: &dyn Device) -> Result<ManifestState, JournalError> {
+        SegmentList::read(device).map(ManifestState).map_err(io_error(&device.path(SEGMENT_LIST)))
     }
 
-    pub(super) fn write(&self, directory: &Path) -> Result<(), JournalError> {
-        let path = path(directory);
-        let written = serde_json::to_vec_pretty(self).map_err(std::io::Error::from);
-        written.and_then(|bytes| disk::replace(&path, &disk::seal(&bytes))).map_err(io_error(&path))
+    pub(super) fn write(&self, device: &dyn Device) -> Result<(), JournalError> {
+        self.0.write(device).map_err(io_error(&device.path(SEGMENT_LIST)))
     }
 
     /// Takes in how many records segments have; one that is known to have had more keeps that.
     pub(super) fn add(&mut self, there: BTreeMap<RecordId, u64>) {
         for (first, records) in there {
-            let known = self.segments.entry(first.to_string()).or_default();
+            let known = self.0.segments.entry(first.to_string()).or_default();
             *known = records.max(*known);
         }
     }
 
     /// The segments that there should be, by their first ids, and how many records each has at least.
     pub(super) fn segments(&self) -> impl Iterator<Item = (RecordId, u64)> {
-        self.segments.iter().filter_map(|(first, records)| Some((first.parse().ok()?, *records)))
+        self.0.segments.iter().filter_map(|(first, records)| Some((first.parse().ok()?, *records)))
     }
 
     /// Segments that have fewer records than they should.
@@ -111,30 +100,27 @@ impl JournalManifest {
     /// Drops a segment and all before it.
     pub(super) fn forget(&mut self, up_to: RecordId) {
         let up_to = up_to.to_string();
-        self.segments.retain(|first, _| *first > up_to);
+        self.0.segments.retain(|first, _| *first > up_to);
     }
 
     /// Keeps these segments alone.
-    pub(super) fn keep(&mut self, paths: &[PathBuf]) {
-        let name = |path: &PathBuf| path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-        let names: Vec<String> = paths.iter().filter_map(name).collect();
-        self.segments.retain(|first, _| names.contains(first));
+    pub(super) fn keep(&mut self, files: &[JournalFile]) {
+        let is_kept = |first: &str| {
+            files.iter().any(|file| file.name().split_once('.').is_some_and(|(stem, _)| stem == first))
+        };
+        self.0.segments.retain(|first, _| is_kept(first));
     }
 
     /// Lists what is there now, after it was changed on purpose.
-    pub(super) fn recount(directory: &Path) -> Result<(), JournalError> {
-        let ManifestState::Sound(JournalManifest { secret, .. }) = JournalManifest::read(directory)? else {
+    pub(super) fn recount(device: &Arc<dyn Device>) -> Result<(), JournalError> {
+        let Some(JournalManifest(mut list)) = JournalManifest::read(&**device)?.sound() else {
             return Ok(());
         };
-        let mut manifest = JournalManifest { secret, segments: BTreeMap::new() };
-        for (first, path) in segments_in(directory)? {
-            let (summary, _) = files::summary(&path, false)?;
-            manifest.segments.insert(first.to_string(), summary.records);
+        list.segments.clear();
+        for (first, file) in segments_on(device)? {
+            let (summary, _) = files::summary(&file, false)?;
+            list.segments.insert(first.to_string(), summary.records);
         }
-        manifest.write(directory)
+        JournalManifest(list).write(&**device)
     }
-}
-
-fn path(directory: &Path) -> PathBuf {
-    directory.join(NAME)
 }

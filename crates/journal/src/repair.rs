@@ -1,15 +1,16 @@
 //! Writing anew what can be had of a damaged journal.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use disk::log::keep_damaged;
+use disk::{Device, FileDevice};
 
 use super::erasure::SegmentRewriter;
-use super::files::{self, segments_in};
+use super::file::JournalFile;
+use super::files::{self, segments_on};
 use super::manifest::JournalManifest;
-use super::{JournalError, SkippedData, columns, io_error, segment};
-
-/// What the name of a damaged file ends in that is kept.
-pub(super) const DAMAGED: &str = "damaged";
+use super::{JournalError, SkippedData, io_error};
 
 /// A segment that was written anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,32 +33,28 @@ pub fn repair(directory: &Path, secret: u64) -> Result<Vec<SegmentRepair>, Journ
     if !directory.exists() {
         return Ok(Vec::new());
     }
-    files::mend(directory)?;
+    let device: Arc<dyn Device> = Arc::new(FileDevice::unlocked(directory).map_err(io_error(directory))?);
+    files::mend(&device)?;
     let mut repaired = Vec::new();
-    for (_, path) in segments_in(directory)? {
-        if is_damaged(&path)? {
-            repaired.push(anew(&path)?);
+    for (_, file) in segments_on(&device)? {
+        if is_damaged(&file)? {
+            repaired.push(anew(&file)?);
         }
     }
-    JournalManifest::read(directory)?.known(secret, directory)?.write(directory)?;
-    JournalManifest::recount(directory)?;
+    JournalManifest::read(&*device)?.known(secret, &*device)?.write(&*device)?;
+    JournalManifest::recount(&device)?;
     Ok(repaired)
 }
 
-fn is_damaged(path: &Path) -> Result<bool, JournalError> {
-    if !files::is_columnar(path) {
-        return Ok(!segment::check(path, &mut |_| {}, &mut |_| {})?.is_empty());
-    }
-    let file = fs::File::open(path).map_err(io_error(path))?;
-    let damaged = columns::check(file, &mut |_| {}, &mut |_| {}).map_err(super::segment_error(path))?;
-    Ok(!damaged.is_empty())
+fn is_damaged(file: &JournalFile) -> Result<bool, JournalError> {
+    Ok(!files::check(file, &mut |_| {}, &mut |_| {})?.is_empty())
 }
 
-fn anew(path: &Path) -> Result<SegmentRepair, JournalError> {
-    let half = path.with_extension(files::HALF);
+fn anew(file: &JournalFile) -> Result<SegmentRepair, JournalError> {
+    let half = file.with_extension(files::HALF);
     let mut repaired = SegmentRepair { kept: PathBuf::new(), records: 0, skipped: SkippedData::default() };
-    let mut writer = repaired.skipped.pass(SegmentRewriter::create(path, &half))?;
-    for block in files::oldest_first(vec![path.to_path_buf()]) {
+    let mut writer = repaired.skipped.pass(SegmentRewriter::create(file, &half))?;
+    for block in files::oldest_first(vec![file.clone()]) {
         let arrival = block.as_ref().map(|block| block.head.arrival).ok();
         let records = repaired.skipped.records(block)?;
         if let (Some(writer), Some(arrival)) = (&mut writer, arrival) {
@@ -65,15 +62,17 @@ fn anew(path: &Path) -> Result<SegmentRepair, JournalError> {
             repaired.records += records.len() as u64;
         }
     }
-    let Some(writer) = writer else {
-        repaired.kept = disk::keep_damaged(path).map_err(io_error(path))?;
-        return disk::remove(path).map(|()| repaired).map_err(io_error(path));
+    let keep = || {
+        let kept = keep_damaged(&**file.device(), file.name()).map_err(|error| file.error(error))?;
+        Ok::<_, JournalError>(file.device().path(&kept))
     };
-    writer.finish()?;
-    let mut placed = || {
-        repaired.kept = disk::keep_damaged(path)?;
-        disk::place(&half, path)
-    };
-    placed().map_err(io_error(path))?;
+    if let Some(writer) = writer {
+        writer.finish()?;
+        repaired.kept = keep()?;
+        half.place(file)?;
+    } else {
+        repaired.kept = keep()?;
+        file.remove()?;
+    }
     Ok(repaired)
 }

@@ -1,16 +1,18 @@
 //! Whether all that a journal holds can still be read.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use super::files::{self, segments_in};
-use super::loss::name_of;
+use disk::log::{DAMAGED, TORN};
+use disk::{Device, FileDevice};
+
+use super::file::JournalFile;
+use super::files::{self, names_on, segments_on};
 use super::manifest::JournalManifest;
-use super::segment::{self, TORN};
 use super::{
-    DESCRIPTION_SUFFIX, DamagedStretch, JournalDamage, JournalError, MissingRecords, PIPELINE_SUFFIX, Record,
-    columns, io_error, read_description, read_side_file, repair, segment_error,
+    DESCRIPTION_SUFFIX, JournalDamage, JournalError, MissingRecords, PIPELINE_SUFFIX, Record,
+    read_description, read_side_file,
 };
 use crate::id::RecordId;
 
@@ -63,19 +65,17 @@ pub fn verify(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<JournalVerification, JournalError> {
     let mut verified = JournalVerification::default();
-    if !directory.exists() {
-        return Ok(verified);
-    }
-    let segments = segments_in(directory)?;
-    let length = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
-    let all: u64 = segments.iter().map(|(_, path)| length(path)).sum();
+    let device: Arc<dyn Device> = Arc::new(FileDevice::read_only(directory));
+    let segments = segments_on(&device)?;
+    let length = |file: &JournalFile| file.length().unwrap_or(0);
+    let all: u64 = segments.iter().map(|(_, file)| length(file)).sum();
     let mut done = 0;
     let mut versions: BTreeMap<String, u64> = BTreeMap::new();
     let mut there: BTreeMap<RecordId, u64> = BTreeMap::new();
     let mut tail: Option<JournalDamage> = None;
-    for (index, (first, path)) in segments.iter().enumerate() {
+    for (index, (first, file)) in segments.iter().enumerate() {
         let mut records = 0;
-        let stretches = read(path, &mut |at| progress(done + at, all), &mut |read| {
+        let stretches = files::check(file, &mut |at| progress(done + at, all), &mut |read| {
             records += read.len() as u64;
             for (_, record) in read {
                 if let Record::Decision(row) = record {
@@ -86,7 +86,7 @@ pub fn verify(
         verified.segments += 1;
         verified.records += records;
         for stretch in stretches {
-            let damage = stretch.in_file(path);
+            let damage = stretch.in_file(file.name());
             match stretch.is_tail && index + 1 == segments.len() {
                 true => tail = Some(damage),
                 false => {
@@ -96,12 +96,12 @@ pub fn verify(
             }
         }
         there.insert(*first, records);
-        done += length(path);
+        done += length(file);
         progress(done, all);
     }
-    let found = JournalManifest::read(directory)?;
+    let found = JournalManifest::read(&*device)?;
     verified.is_unlisted = found.is_lost(&segments);
-    match secret.map_or(Ok(JournalManifest::default()), |secret| found.known(secret, directory)) {
+    match secret.map_or(Ok(JournalManifest::default()), |secret| found.known(secret, &*device)) {
         Ok(manifest) => verified.lacking = manifest.lacking(&there),
         Err(JournalError::Secret(_)) => verified.is_of_another_secret = true,
         Err(error) => return Err(error),
@@ -109,23 +109,10 @@ pub fn verify(
     if let Some(tail) = tail {
         verified.add_tail(tail, segments.last().map(|(first, _)| *first));
     }
-    verified.look_beside(directory)?;
-    let undescribed = versions.into_iter().filter(|(version, _)| !is_described(directory, version));
+    verified.look_beside(&device)?;
+    let undescribed = versions.into_iter().filter(|(version, _)| !is_described(&device, version));
     verified.undescribed.extend(undescribed);
     Ok(verified)
-}
-
-/// Reads a segment in whichever form it has, and returns what is damaged.
-fn read(
-    path: &Path,
-    progress: &mut dyn FnMut(u64),
-    each: &mut segment::BlockVisitor<'_>,
-) -> Result<Vec<DamagedStretch>, JournalError> {
-    if !files::is_columnar(path) {
-        return segment::check(path, progress, each);
-    }
-    let file = fs::File::open(path).map_err(io_error(path))?;
-    columns::check(file, progress, each).map_err(segment_error(path))
 }
 
 impl JournalVerification {
@@ -142,19 +129,18 @@ impl JournalVerification {
     }
 
     /// Looks at the files beside the segments.
-    fn look_beside(&mut self, directory: &Path) -> Result<(), JournalError> {
-        for entry in fs::read_dir(directory).map_err(io_error(directory))? {
-            let path = entry.map_err(io_error(directory))?.path();
-            let name = name_of(&path);
+    fn look_beside(&mut self, device: &Arc<dyn Device>) -> Result<(), JournalError> {
+        let names = names_on(&**device)?;
+        for name in names.iter().cloned() {
+            let file = JournalFile::new(device, name.as_str());
             let is_sealed = name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(PIPELINE_SUFFIX);
-            if is_sealed && read_side_file(&path).is_err() {
+            if is_sealed && !matches!(read_side_file(&file), Ok(Some(_))) {
                 self.side_files.push(name);
             } else if let Some(version) = name.strip_suffix(DESCRIPTION_SUFFIX) {
                 let beside = format!("{version}{PIPELINE_SUFFIX}");
-                self.side_files.extend((!directory.join(&beside).exists()).then_some(beside));
-            } else if path.extension().is_some_and(|it| it == TORN || it == repair::DAMAGED) {
-                let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-                self.kept.push((name, bytes));
+                self.side_files.extend((!names.contains(&beside)).then_some(beside));
+            } else if name.ends_with(TORN) || name.ends_with(DAMAGED) {
+                self.kept.push((name, file.length().unwrap_or(0)));
             }
         }
         self.side_files.sort_unstable();
@@ -163,6 +149,6 @@ impl JournalVerification {
     }
 }
 
-fn is_described(directory: &Path, version: &str) -> bool {
-    version.bytes().all(|byte| byte.is_ascii_alphanumeric()) && read_description(directory, version).is_ok()
+fn is_described(device: &Arc<dyn Device>, version: &str) -> bool {
+    version.bytes().all(|byte| byte.is_ascii_alphanumeric()) && read_description(device, version).is_ok()
 }

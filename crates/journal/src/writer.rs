@@ -1,7 +1,6 @@
 //! The thread that writes: records gather, and become blocks of the newest segment, by columns if they are many: such a
 //! block is copied as it is when the segment becomes one by columns.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +8,10 @@ use event::Time;
 use stats::Durability;
 
 use super::columns::{self, ColumnLayout, ColumnsFormat};
+use super::file::JournalFile;
 use super::segment::{self, BlockExtent, SegmentSummary};
 use super::{
     BLOCK_BYTES, GROUP_BYTES, JournalCore, JournalError, JournalState, SegmentFile, conversion, files,
-    io_error, sync_directory,
 };
 use crate::id::RecordId;
 
@@ -200,7 +199,7 @@ impl JournalCore {
                 state.pending.spares.truncate(SPARES_MAX);
                 (Arc::clone(&state.writing), sync, state.syncs_wanted)
             };
-            let mut result = if is_torn { self.take_back() } else { Ok(()) };
+            let mut result = if is_torn { self.take_back(open.as_mut()) } else { Ok(()) };
             if result.is_ok() {
                 result = self.write_batch(&mut open, &batch, sync);
                 is_torn = result.as_ref().is_err_and(is_lack);
@@ -208,8 +207,7 @@ impl JournalCore {
             if is_torn {
                 // Taken back at once, so that readers and the next start find whole blocks; if that cannot be, before the
                 // next attempt.
-                open = None;
-                match self.take_back() {
+                match self.take_back(open.as_mut()) {
                     Ok(()) => is_torn = false,
                     Err(error) if is_lack(&error) => {}
                     Err(error) => result = Err(error),
@@ -244,12 +242,14 @@ impl JournalCore {
         }
     }
 
-    /// Cuts off what was written of a block that had no room.
-    fn take_back(&self) -> Result<(), JournalError> {
-        let newest = self.lock().segments.last().map(|segment| (segment.path.clone(), segment.summary.bytes));
-        let Some((path, bytes)) = newest else { return Ok(()) };
-        let file = fs::OpenOptions::new().write(true).open(&path).map_err(io_error(&path))?;
-        file.set_len(bytes).map_err(io_error(&path))
+    /// Cuts off what was written of a batch that had no room.
+    fn take_back(&self, open: Option<&mut NewestSegment>) -> Result<(), JournalError> {
+        let bytes = self.lock().segments.last().map(|segment| segment.summary.bytes);
+        match (open, bytes) {
+            (Some(open), Some(bytes)) => open.writer.cut(bytes),
+            // Of a segment that could not be opened nothing was written.
+            _ => Ok(()),
+        }
     }
 
     fn write_batch(
@@ -268,8 +268,8 @@ impl JournalCore {
         let newest = self.lock().segments.last().and_then(|segment| {
             let SegmentSummary { is_closed, bytes, from, .. } = segment.summary;
             let full = bytes >= self.options.segment || extent.arrival - from >= self.options.rotate;
-            let goes_on = !full && !is_closed && !files::is_columnar(&segment.path);
-            goes_on.then(|| segment.path.clone())
+            let goes_on = !full && !is_closed && !files::is_columnar(&segment.file);
+            goes_on.then(|| segment.file.clone())
         });
         if newest.is_none()
             && let Some(mut full) = open.take()
@@ -279,20 +279,20 @@ impl JournalCore {
         }
         let open = match (&mut *open, newest) {
             (Some(open), _) => open,
-            (None, Some(path)) => open.insert(NewestSegment::new(segment::RowSegmentWriter::append(&path)?)),
+            (None, Some(file)) => open.insert(NewestSegment::new(segment::RowSegmentWriter::append(&file)?)),
             (None, None) => {
                 let first = extent.first;
-                let path = self.directory.join(format!("{first}.{}", files::ROWS));
-                let writer = segment::RowSegmentWriter::create(&path).and_then(|writer| {
-                    sync_directory(&self.directory)?;
+                let file = JournalFile::new(&self.device, format!("{first}.{}", files::ROWS));
+                let writer = segment::RowSegmentWriter::create(&file).and_then(|writer| {
+                    self.device.sync_names().map_err(disk::sync_error).map_err(|error| file.error(error))?;
                     self.note_segments(Some(first))?;
                     Ok(writer)
                 });
                 // It will be made again under this name, or under that of an earlier record.
-                let writer = writer.inspect_err(|_| drop(fs::remove_file(&path)))?;
+                let writer = writer.inspect_err(|_| drop(file.remove()))?;
                 let segment = SegmentFile {
                     first,
-                    path,
+                    file,
                     summary: SegmentSummary::empty(),
                     stays: false,
                     versions: Some(Vec::new()),
@@ -331,7 +331,7 @@ impl JournalCore {
         let known = open.versions.len();
         add_versions(&mut open.versions, &batch.versions);
         if open.versions.len() > known {
-            open.layout = conversion::layout(&self.directory, &open.versions);
+            open.layout = conversion::layout(&self.device, &open.versions);
         }
         if batch.bytes < open.layout.len() * COLUMN_BYTES {
             return None;
@@ -339,7 +339,7 @@ impl JournalCore {
         let write = || {
             let mut file = columns::ColumnarWriter::over(
                 Vec::new(),
-                &self.directory,
+                &self.device.path(""),
                 open.layout.clone(),
                 ColumnsFormat::Sealed,
             )?;
@@ -363,7 +363,7 @@ impl JournalCore {
 
 /// Whether all that is wrong is that something is lacking for now.
 pub(super) fn is_lack(error: &JournalError) -> bool {
-    matches!(error, JournalError::Io { error, .. } if store::is_lack(error))
+    matches!(error, JournalError::Io { error, .. } if disk::is_lack(error))
 }
 
 #[cfg(test)]

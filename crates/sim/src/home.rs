@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use event::{Key, Kind, Secret, Space, Span, Time};
 use stats::{
     Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, Layout, Ledger, LedgerError, Measure,
     Observation, ObserveRequest, Options, Quality, Reading, Statistic,
 };
-use store::{MemoryDevice, StoreError};
+use store::StoreError;
 
 use crate::oracle::{OracleAddition, OracleKey, OracleOutcome, OracleReading, OracleRequest, OracleTimeline};
 use crate::spec::{StatisticSpec, TierSpec};

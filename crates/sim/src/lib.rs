@@ -30,4 +30,4 @@ pub use stats::random::Random;
 
 /// Error numbers with which a device refuses to create or open a file for want of something, and has not failed: an
 /// interrupted call, no memory, too many open files in the system, and in the process.
-const LACKS: [i32; 4] = [4, 12, 23, 24];
+pub const LACKS: [i32; 4] = [4, 12, 23, 24];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use store::MemoryDevice;
+use disk::MemoryDevice;
 use store::log::{Log, LogOptions, LogRecord, Position, RecordKey, Recovery, StoreError, VisitedRecord};
 
 use crate::LACKS;

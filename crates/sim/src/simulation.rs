@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use store::{Device, MemoryDevice};
+use disk::{Device, MemoryDevice};
 
 use crate::LACKS;
 use crate::home::{DurabilityPromise, HomeRefusal, HomeSettings, SimulatedHome};

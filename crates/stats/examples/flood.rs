@@ -46,7 +46,7 @@ fn main() {
     let mut number = || args.next().and_then(|text| text.parse::<u64>().ok());
     let (Some(millions), Some(mib)) = (number(), number()) else { panic!("flood MILLIONS MIB [DIRECTORY]") };
     let directory = args.next().map_or_else(|| std::env::temp_dir().join("tollhouse-flood"), Into::into);
-    let device = store::FileDevice::open(Path::new(&directory)).expect("a directory");
+    let device = disk::FileDevice::open(Path::new(&directory)).expect("a directory");
     let options = Options {
         memory_bytes: (mib as usize) << 20,
         segment_bytes: 64 << 20,

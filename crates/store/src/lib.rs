@@ -10,23 +10,19 @@
 //! `docs/internals/format.md` draws the files.
 
 mod arena;
-mod device;
 mod index;
 pub mod log;
-mod memory;
 mod merge;
 mod repair;
 mod shard;
 mod slab;
 mod store;
 
-pub use device::{Blob, Device, FileDevice, is_lack, sync_error};
 pub use index::Vacancy;
 pub use log::{
     DamagedRange, LogLosses, LogRecord, Position, RecordKey, Recovery, StoreError, Verification,
     VisitedRecord,
 };
-pub use memory::MemoryDevice;
 pub use merge::MergeReport;
 pub use repair::Repair;
 pub use shard::{CellLocation, CellMut, KeyHash, KeyLookup};

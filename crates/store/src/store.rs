@@ -16,7 +16,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
-use crate::device::Device;
 use crate::index::{TABLES, Vacancy};
 use crate::log::{
     self, Log, LogRecord, LogWriter, Position, RecordKey, Recovery, StoreError, Verification, VisitedRecord,
@@ -25,6 +24,7 @@ use crate::shard::{
     CellLocation, CellMut, KeyHash, KeyLookup, SHARDS, Shard, StoreMemory, WrittenImages, class_bytes,
     value_class,
 };
+use disk::Device;
 
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;

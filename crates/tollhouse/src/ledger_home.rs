@@ -44,7 +44,7 @@ pub(crate) fn open(directory: &Directory, plan: Plan) -> Result<Engine, EngineOp
 }
 
 fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster, EngineOpenError> {
-    let device = store::FileDevice::open(directory.cluster_path()).map_err(EngineOpenError::Device)?;
+    let device = disk::FileDevice::open(directory.cluster_path()).map_err(EngineOpenError::Device)?;
     let identity = cluster::identity(&device).map_err(EngineOpenError::Device)?;
     let ClusterConnection { wire, partitions, threads } = connect(directory, of, identity)?;
     let settings = cluster::ClusterSettings {

@@ -20,14 +20,15 @@ mod record;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use disk::log::{DAMAGED, SegmentWriter, keep_damaged};
+use disk::{Blob, Device, is_lack, sync_error};
 use event::Time;
 use event_listener::{Event, Listener};
 use hashbrown::{HashMap, HashSet};
 use stats::{Durability, LedgerError};
-use store::{Blob, Device, is_lack, sync_error};
 
 pub(crate) use record::{ClaimToken, WalAddition, WalRecord};
-use record::{MAGIC, PAYLOAD_MAX, frame, passed, unframe};
+use record::{MAGIC, WalRecords, frame};
 
 use crate::environment::Environment;
 use crate::lock;
@@ -35,8 +36,6 @@ use crate::lock;
 const PREFIX: &str = "wal-";
 /// The files of a node's name: the second says what the first does.
 const IDENTITIES: [&str; 2] = ["node", "node.copy"];
-/// What the name of a damaged file ends in that is kept.
-const DAMAGED: &str = "damaged";
 
 /// Who a node is for the cluster: the name under which a partition remembers its last batch. Made once, and kept twice in the
 /// directory of the journal; a directory that is lost makes another node, and so do two damaged files where nothing waits to
@@ -48,15 +47,15 @@ pub fn identity(device: &dyn Device) -> io::Result<[u8; 16]> {
     let names = device.list()?;
     let (mut found, mut unsound) = (None, Vec::new());
     for name in IDENTITIES {
-        match names.iter().any(|other| other == name).then(|| read(&*device.open(name)?)).transpose()? {
+        match names.iter().any(|other| other == name).then(|| read(device, name)).transpose()? {
             Some(bytes) => match decode_identity(&bytes) {
                 Some(id) => found = found.or(Some(id)),
-                None => unsound.push((name, Some(bytes))),
+                None => unsound.push((name, true)),
             },
-            None => unsound.push((name, None)),
+            None => unsound.push((name, false)),
         }
     }
-    let is_damaged = unsound.iter().any(|(_, bytes)| bytes.is_some());
+    let is_damaged = unsound.iter().any(|(_, is_damaged)| *is_damaged);
     let id = match found {
         Some(id) => id,
         None => {
@@ -74,10 +73,10 @@ pub fn identity(device: &dyn Device) -> io::Result<[u8; 16]> {
         }
     };
     let bytes = [&id[..], &crc32fast::hash(&id).to_le_bytes()].concat();
-    for (name, damaged) in unsound {
-        if let Some(damaged) = damaged {
+    for (name, is_damaged) in unsound {
+        if is_damaged {
             tracing::error!(name, "the name of this node was damaged, is kept beside, and is written anew");
-            keep(device, name, &damaged)?;
+            keep_damaged(device, name)?;
         }
         device.replace(name, &bytes)?;
     }
@@ -102,16 +101,6 @@ fn is_pending(device: &dyn Device, names: &[String]) -> io::Result<bool> {
     Ok(segments.iter().any(|(_, records)| records.damaged > 0 || records.list.iter().any(is_pending)))
 }
 
-/// Keeps a damaged file's bytes under another name, the first that is free; returns the name.
-fn keep(device: &dyn Device, name: &str, bytes: &[u8]) -> io::Result<String> {
-    let names = device.list()?;
-    let numbered = (2..).map(|number| format!("{name}.{number}.{DAMAGED}"));
-    let mut free = std::iter::once(format!("{name}.{DAMAGED}")).chain(numbered);
-    let kept = free.find(|name| !names.contains(name)).unwrap_or_default();
-    device.replace(&kept, bytes)?;
-    Ok(kept)
-}
-
 pub(crate) struct WalOptions {
     pub(crate) durability: Durability,
     pub(crate) segment_bytes: u64,
@@ -124,7 +113,7 @@ pub(crate) struct WriteAheadLog {
     options: WalOptions,
     state: Mutex<WalState>,
     /// The file that is written to, while nobody does.
-    file: Mutex<Option<(u64, Box<dyn Blob>)>>,
+    file: Mutex<Option<(u64, SegmentWriter)>>,
     /// Notified when something was written, or cannot be.
     progress: Event,
     losses: WalLosses,
@@ -209,10 +198,9 @@ impl WriteAheadLog {
             }
             if records.damaged > 0 {
                 let name = name(number);
-                let bytes = read(&*device.open(&name)?)?;
-                let kept = match kept_before(&*device, &name, &bytes)? {
+                let kept = match kept_before(&*device, &name)? {
                     Some(kept) => kept,
-                    None => keep(&*device, &name, &bytes)?,
+                    None => keep_damaged(&*device, &name)?,
                 };
                 losses.damaged.push((name, records.damaged, kept));
             }
@@ -416,13 +404,13 @@ impl WriteAheadLog {
         &self,
         chunks: &[(u64, Vec<u8>)],
         done: &mut usize,
-        file: &mut Option<(u64, Box<dyn Blob>)>,
+        file: &mut Option<(u64, SegmentWriter)>,
         sync: bool,
     ) -> io::Result<()> {
         for (number, bytes) in chunks {
             if file.as_ref().is_none_or(|(open, _)| open != number) {
-                if let Some((_, blob)) = file.take() {
-                    blob.sync().map_err(sync_error)?;
+                if let Some((_, writer)) = file.take() {
+                    writer.sync()?;
                 }
                 let name = name(*number);
                 let blob = match self.device.create(&name) {
@@ -430,20 +418,19 @@ impl WriteAheadLog {
                     created => created?,
                 };
                 self.device.sync_names().map_err(sync_error)?;
-                *file = Some((*number, blob));
+                *file = Some((*number, SegmentWriter::new(blob)?));
             }
-            let Some((_, blob)) = file else { continue };
-            let before = blob.size()?;
-            if let Err(error) = blob.append(bytes) {
+            let Some((_, writer)) = file else { continue };
+            if let Err(error) = writer.append(&[bytes]) {
                 if is_lack(&error) {
-                    blob.truncate(before).map_err(sync_error)?;
+                    writer.cut(writer.size()).map_err(sync_error)?;
                 }
                 return Err(error);
             }
             *done += 1;
         }
         match file {
-            Some((_, blob)) if sync => blob.sync().map_err(sync_error),
+            Some((_, writer)) if sync => writer.sync(),
             _ => Ok(()),
         }
     }
@@ -583,19 +570,20 @@ impl WalState {
 
     fn append(&mut self, record: &WalRecord, payload: &[u8], form: &dyn Fn(u32) -> Option<Vec<u64>>) {
         let Some(mut segment) = self.segments.pop() else { return };
-        let mut bytes = Vec::new();
+        let (mut bytes, start) = (Vec::new(), segment.bytes);
         if let WalRecord::Addition { added, .. } = record {
             let mut last = None;
             for added in added {
                 if last != Some(added.form) && segment.forms.insert(added.form) {
                     let words = form(added.form).unwrap_or_default();
-                    frame(&WalRecord::Form(added.form, words).encode(), &mut bytes);
+                    let at = start + bytes.len() as u64;
+                    frame(&WalRecord::Form(added.form, words).encode(), at, &mut bytes);
                 }
                 last = Some(added.form);
             }
         }
         self.note(&mut segment, record);
-        frame(payload, &mut bytes);
+        frame(payload, start + bytes.len() as u64, &mut bytes);
         match self.chunks.last_mut() {
             Some((number, chunk)) if *number == segment.number => chunk.extend_from_slice(&bytes),
             _ => self.chunks.push((segment.number, bytes.clone())),
@@ -620,78 +608,29 @@ fn number(name: &str) -> Option<u64> {
     u64::from_str_radix(name.strip_prefix(PREFIX).filter(|digits| digits.len() == 16)?, 16).ok()
 }
 
-fn read(blob: &dyn Blob) -> io::Result<Vec<u8>> {
-    let size = usize::try_from(blob.size()?).unwrap_or(usize::MAX).min(2 * PAYLOAD_MAX);
-    let (mut bytes, mut done) = (vec![0; size], 0);
-    while done < size {
-        match blob.read_at(done as u64, &mut bytes[done..]) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(done);
-    Ok(bytes)
-}
-
-/// The sound records of a segment, the bytes of its file, and of those that cannot be read though a sound record follows.
-struct WalRecords {
-    list: Vec<WalRecord>,
-    bytes: u64,
-    damaged: u64,
-}
-
-/// The records of a segment. What is not sound costs itself alone.
-fn records(bytes: &[u8]) -> WalRecords {
-    let mut list = Vec::new();
-    let (mut damaged, mut torn) = (0_usize, 0);
-    let mut rest = bytes.strip_prefix(MAGIC).unwrap_or(bytes);
-    while !rest.is_empty() {
-        let length = match unframe(rest) {
-            Some((record, length)) => {
-                list.push(record);
-                (damaged, torn) = (damaged + torn, 0);
-                length
-            }
-            None => {
-                let length = passed(rest);
-                torn += length;
-                length
-            }
-        };
-        rest = rest.get(length..).unwrap_or_default();
-    }
-    if torn > 0 {
-        tracing::warn!(bytes = torn, "the end of a segment of the journal is torn");
-    }
-    if damaged > 0 {
-        tracing::error!(
-            bytes = damaged,
-            "a segment of the journal is damaged, and what was in there is lost"
-        );
-    }
-    WalRecords { list, bytes: bytes.len() as u64, damaged: damaged as u64 }
+fn read(device: &dyn Device, name: &str) -> io::Result<Vec<u8>> {
+    disk::read_all(&*device.open(name)?, u64::MAX)
 }
 
 /// What a segment's bytes are read as, for fuzzing: how many records.
 #[doc(hidden)]
-pub fn count_records(bytes: &[u8]) -> usize {
-    records(bytes).list.len()
+pub fn count_records(segment: Box<dyn Blob>) -> io::Result<usize> {
+    Ok(WalRecords::read(segment)?.list.len())
 }
 
 /// The format that a segment says it has, if it is one of Tollhouse and not this one's. A flipped bit looks like that, too, but
 /// then there are records.
-fn other_format(bytes: &[u8]) -> Option<&str> {
-    let format = std::str::from_utf8(bytes.get(..MAGIC.len())?).ok()?;
+fn other_format(magic: &[u8]) -> Option<&str> {
+    let format = std::str::from_utf8(magic).ok()?;
     let is_one = format.strip_prefix("thwal")?.bytes().all(|byte| byte.is_ascii_digit());
     (is_one && format.as_bytes() != MAGIC).then_some(format)
 }
 
 /// The file that has a damaged segment's bytes already, from an earlier start.
-fn kept_before(device: &dyn Device, name: &str, bytes: &[u8]) -> io::Result<Option<String>> {
+fn kept_before(device: &dyn Device, name: &str) -> io::Result<Option<String>> {
+    let bytes = read(device, name)?;
     for kept in device.list()?.into_iter().filter(|kept| kept.starts_with(name) && kept.ends_with(DAMAGED)) {
-        if read(&*device.open(&kept)?)? == bytes {
+        if read(device, &kept)? == bytes {
             return Ok(Some(kept));
         }
     }
@@ -706,9 +645,10 @@ fn sound(device: &dyn Device, numbers: &[u64]) -> io::Result<Vec<(u64, WalRecord
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             blob => blob?,
         };
-        let bytes = read(&*blob)?;
-        let records = records(&bytes);
-        if let Some(format) = other_format(&bytes).filter(|_| records.list.is_empty()) {
+        let mut magic = [0; MAGIC.len()];
+        disk::read_full(&*blob, 0, &mut magic)?;
+        let records = WalRecords::read(blob)?;
+        if let Some(format) = other_format(&magic).filter(|_| records.list.is_empty()) {
             let why = format!(
                 "`{}` was written by another release (format {format}, this one reads {}): start that release, let it send \
                  what waits, stop it, and move the `wal-` files away",

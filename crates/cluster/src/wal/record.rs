@@ -1,9 +1,8 @@
 //! Records of the journal, as bytes. What is read may be anything.
 //!
 //! ```text
-//! segment   magic "thwal002", records
-//! record    mark, length of the payload (u32), CRC-32 of it (u32), CRC-32 of these (u32), payload
-//! payload   1   form: its number (u32), words of its definition
+//! segment   magic "thwal003", a frame (see `disk::log`) for each record
+//! record    1   form: its number (u32), words of its definition
 //!           2   numbers: for each partition that of the latest batch
 //!           3   intent: token, time, key of the mark, observations
 //!           4   addition: tokens that have got their mark, tokens that have not,
@@ -14,6 +13,10 @@
 //!
 //! Fixed numbers are little-endian, all others LEB128, signed ones zigzag.
 
+use std::io;
+
+use disk::Blob;
+use disk::log::{FrameFormat, FrameHead, FramePiece, FrameReader};
 use event::{Key, Kind, Shingle, Space, Time};
 use stats::bytes::{ByteReader, push_varint, push_zigzag};
 use stats::limit::{GcraOperation, WindowTake};
@@ -24,13 +27,14 @@ use crate::delta::CellOperation;
 use crate::remote::{Partition, PartitionCount};
 
 /// What a segment begins with.
-pub(crate) const MAGIC: &[u8; 8] = b"thwal002";
-/// Begins every record, so that it is found behind bytes that cannot be read.
-const MARK: [u8; 4] = [0xf5, 0x54, 0x48, 0x6b];
-/// Bytes before a payload.
-pub(crate) const HEAD: usize = 16;
-/// Longest payload.
-pub(crate) const PAYLOAD_MAX: usize = 1 << 30;
+pub(crate) const MAGIC: &[u8; 8] = b"thwal003";
+/// Frames of records.
+const FORMAT: FrameFormat<0> = FrameFormat {
+    mark: [0xf5, 0x54, 0x48, 0x6b],
+    // A payload is in memory as a whole.
+    is_plausible: |frame| frame.length <= 1 << 30,
+    window: 1 << 20,
+};
 
 /// Who claims a mark.
 pub(crate) type ClaimToken = [u8; 16];
@@ -139,41 +143,53 @@ impl WalRecord {
     }
 }
 
-/// Puts a record into a frame.
-pub(crate) fn frame(payload: &[u8], into: &mut Vec<u8>) {
-    let mut head = MARK.to_vec();
-    head.extend_from_slice(&(payload.len() as u32).to_le_bytes());
-    head.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
-    into.extend_from_slice(&head);
-    into.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+/// Puts a record into a frame that begins at a place of its segment.
+pub(crate) fn frame(payload: &[u8], at: u64, into: &mut Vec<u8>) {
+    into.extend_from_slice(&FrameHead::of(at, [], payload).write(FORMAT.mark));
     into.extend_from_slice(payload);
 }
 
-/// The length and the checksum of the payload that a head says; `None` for bytes that are no head.
-fn head(bytes: &[u8]) -> Option<(usize, u32)> {
-    let head = bytes.get(..HEAD)?;
-    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    let is_sound = head.starts_with(&MARK) && crc32fast::hash(&head[..12]) == word(12);
-    is_sound.then(|| (word(4) as usize, word(8)))
+/// The sound records of a segment, the bytes of its file, and of those that cannot be read though a sound record follows.
+#[derive(Default)]
+pub(crate) struct WalRecords {
+    pub(crate) list: Vec<WalRecord>,
+    pub(crate) bytes: u64,
+    pub(crate) damaged: u64,
 }
 
-/// How many bytes to pass over where there is no sound record: up to the next one that may be.
-pub(crate) fn passed(bytes: &[u8]) -> usize {
-    if let Some((length, _)) = head(bytes) {
-        return bytes.len().min(HEAD + length);
+impl WalRecords {
+    /// Reads a segment. What is not sound costs itself alone.
+    pub(crate) fn read(blob: Box<dyn Blob>) -> io::Result<WalRecords> {
+        let mut magic = [0; MAGIC.len()];
+        disk::read_full(&*blob, 0, &mut magic)?;
+        let bytes = blob.size()?;
+        let at = if magic == *MAGIC { MAGIC.len() as u64 } else { 0 };
+        let mut records = WalRecords { bytes, ..WalRecords::default() };
+        let mut torn = 0;
+        let mut frames = FrameReader::new(blob, at, bytes, &FORMAT);
+        let mut from = at;
+        while let Some(piece) = frames.next_frame()? {
+            let record = match &piece {
+                FramePiece::Sound((_, payload)) => WalRecord::decode(payload),
+                FramePiece::Damaged(_) => None,
+            };
+            if let Some(record) = record {
+                records.list.push(record);
+                records.damaged += std::mem::take(&mut torn);
+            } else {
+                torn += frames.place() - from;
+            }
+            from = frames.place();
+        }
+        if torn > 0 {
+            tracing::warn!(bytes = torn, "the end of a segment of the journal is torn");
+        }
+        if records.damaged > 0 {
+            let bytes = records.damaged;
+            tracing::error!(bytes, "a segment of the journal is damaged, and what was in there is lost");
+        }
+        Ok(records)
     }
-    let next = bytes.windows(HEAD).skip(1).position(|bytes| head(bytes).is_some());
-    next.map_or(bytes.len(), |next| next + 1)
-}
-
-/// Takes the next record of a segment, and says how many bytes it has. `None` where there is no sound one.
-pub(crate) fn unframe(bytes: &[u8]) -> Option<(WalRecord, usize)> {
-    let (length, sum) = head(bytes)?;
-    let payload = bytes.get(HEAD..)?.get(..length)?;
-    if crc32fast::hash(payload) != sum {
-        return None;
-    }
-    Some((WalRecord::decode(payload)?, HEAD + length))
 }
 
 fn tokens(reader: &mut ByteReader<'_>) -> Option<Vec<ClaimToken>> {
@@ -436,6 +452,7 @@ fn request(reader: &mut ByteReader<'_>) -> Option<ObserveRequest> {
 
 #[cfg(test)]
 mod tests {
+    use disk::{Device, MemoryDevice};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -537,14 +554,19 @@ mod tests {
 
         #[test]
         fn records_read_back_and_nothing_else_is_one(record in record(), flip in any::<(usize, u8)>()) {
+            let read = |bytes: &[u8]| {
+                let device = MemoryDevice::new();
+                device.write("wal", bytes);
+                WalRecords::read(device.open("wal").unwrap()).unwrap().list
+            };
             let mut bytes = Vec::new();
-            frame(&record.encode(), &mut bytes);
+            frame(&record.encode(), 0, &mut bytes);
             let length = bytes.len();
-            prop_assert_eq!(unframe(&bytes), Some((record.clone(), length)));
-            prop_assert_eq!(unframe(&bytes[..length - 1]), None);
+            prop_assert_eq!(read(&bytes), [record]);
+            prop_assert!(read(&bytes[..length - 1]).is_empty());
             let at = flip.0 % length;
             bytes[at] ^= flip.1.max(1);
-            prop_assert_ne!(unframe(&bytes).map(|(record, _)| record), Some(record));
+            prop_assert!(read(&bytes).is_empty());
         }
 
         #[test]

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use disk::MemoryDevice;
 use proptest::prelude::*;
 use stats::CounterAmounts;
-use store::MemoryDevice;
+use stats::random::Random;
 
 use super::*;
 use crate::cache::CellId;
@@ -238,6 +239,67 @@ fn a_lack_of_descriptors_is_said_and_overcome() {
     assert_eq!(open(&device, 60).1, (1..6).map(|number| addition(0, number)).collect::<Vec<_>>());
 }
 
+/// Records that were settled are there again, in their order and once; one that was refused is there once or not at all, and one
+/// that is not there does not come back.
+#[test]
+fn what_was_settled_outlives_faults_and_crashes() {
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let segment_bytes = *random.pick(&[60, 300, 5000]);
+        let mut device = MemoryDevice::new();
+        let (mut last, mut safe, mut refused) = (0, HashSet::new(), HashSet::new());
+        for _ in 0..6 {
+            let (journal, records) = open(&device, segment_bytes);
+            assert_eq!(journal.losses(), &WalLosses::default(), "seed {seed}");
+            let number_of = |record: &WalRecord| match record {
+                WalRecord::Addition { added, .. } => added[0].number,
+                _ => 0,
+            };
+            let found: Vec<u64> = records.iter().map(number_of).collect();
+            let is_known = |number: &u64| safe.contains(number) || refused.contains(number);
+            assert!(
+                found.is_sorted_by(|one, next| one < next) && found.iter().all(is_known),
+                "seed {seed}: {found:?}"
+            );
+            assert!(safe.iter().all(|number| found.contains(number)), "seed {seed}: {found:?} of {safe:?}");
+            (safe, refused) = (found.into_iter().collect(), HashSet::new());
+            let mut is_broken = false;
+            for _ in 0..random.below(30) {
+                match random.below(12) {
+                    0 => device.set_capacity(Some(device.used() + random.below(500))),
+                    // An interrupted call, no memory, too many open files.
+                    1 => device.set_lack(Some(*random.pick(&[4, 12, 24]))),
+                    2 => {
+                        device.fail_after(random.below(8));
+                        is_broken = true;
+                    }
+                    3..6 if !is_broken => {
+                        device.set_capacity(None);
+                        device.set_lack(None);
+                        journal.kick(true);
+                        while journal.check().is_err() {
+                            std::thread::yield_now();
+                        }
+                    }
+                    _ => {
+                        last += 1;
+                        let position = journal.append(&addition((last % 4) as u16, last), &|_| Some(vec![1]));
+                        match pollster::block_on(journal.settled(position)) {
+                            Ok(()) => _ = safe.insert(last),
+                            Err(LedgerError::Full { .. }) => _ = refused.insert(last),
+                            Err(error) => {
+                                assert!(is_broken, "seed {seed}: {error}");
+                                refused.insert(last);
+                            }
+                        }
+                    }
+                }
+            }
+            device = device.crash(random.bits());
+        }
+    }
+}
+
 #[test]
 fn a_node_has_one_name_for_ever() {
     let device = MemoryDevice::new();
@@ -298,7 +360,7 @@ fn a_journal_of_another_release_is_refused() {
     let surroundings = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
     let opened = WriteAheadLog::open(Arc::new(device.clone()), surroundings, options, &mut |_| {});
     let error = opened.err().unwrap().to_string();
-    assert!(error.contains("another release (format thwal001, this one reads thwal002)"), "{error}");
+    assert!(error.contains("another release (format thwal001, this one reads thwal003)"), "{error}");
     // A bit that flipped in a segment's first bytes costs nothing.
     let device = MemoryDevice::new();
     let (journal, _) = open(&device, 1000);

@@ -10,6 +10,7 @@ use cluster::remote::{
 };
 use cluster::wire::{WireClient, WireSettings};
 use cluster::{Cluster as Node, ThreadedEnvironment};
+use disk::MemoryDevice;
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use sim::suite::{SPACE, at, key, peek, statistic};
 use stats::limit::{GcraOperation, WindowTake};
@@ -18,7 +19,6 @@ use stats::{
     Addition, Catalog, CellPlan, Ledger, LedgerError, Measure, Observation, ObserveRequest, Quality,
     Statistic,
 };
-use store::MemoryDevice;
 
 use crate::cloud::Cloud;
 use crate::proxy::{Network, Proxy};

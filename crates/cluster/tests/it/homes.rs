@@ -7,12 +7,12 @@ use std::time::Duration;
 use cluster::remote::{PartitionCount, RemoteCluster};
 use cluster::wire::{self, WireClient};
 use cluster::{Cluster, ClusterSettings, ThreadedEnvironment};
+use disk::MemoryDevice;
 use redis::cmd;
 use sim::suite::model::HomeUnderTest;
 use sim::suite::*;
 use sim::suite::{conformance, limits, model};
 use stats::{Catalog, Ledger};
-use store::MemoryDevice;
 
 use crate::cloud::Cloud;
 use crate::servers::{self, wait};

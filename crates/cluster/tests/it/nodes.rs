@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use cluster::remote::PartitionCount;
 use cluster::wire::{WireClient, WireSettings};
 use cluster::{Cluster as Node, ThreadedEnvironment};
+use disk::FileDevice;
 use event::Time;
 use sim::suite::{MASS, add, catalog, key, request};
 use stats::random::Random;
 use stats::{Ledger, Quality};
-use store::FileDevice;
 
 use crate::proxy::{Network, Proxy};
 use crate::reshard::{join, leave, move_slots, slots_of};

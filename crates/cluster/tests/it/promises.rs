@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use cluster::remote::RemoteCluster;
 use cluster::{Cluster, ClusterSettings};
+use disk::MemoryDevice;
 use event::{Key, Kind, Space, Span};
 use sim::suite::*;
 use stats::limit::WindowTake;
 use stats::{
     Addition, Catalog, Ledger, LedgerError, Measure, Observation, ObserveOutcome, ObserveRequest, Quality,
 };
-use store::MemoryDevice;
 
 use crate::cloud::Cloud;
 use crate::simulated::Simulated;

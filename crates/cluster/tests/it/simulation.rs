@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cluster::remote::RemoteCluster;
 use cluster::{Cluster, ClusterSettings};
+use disk::MemoryDevice;
 use event::{Key, Kind, Span};
 use sim::suite::*;
 use stats::limit::{GcraOperation, WindowTake};
@@ -16,7 +17,6 @@ use stats::{
     Addition, AggregateColumn, AggregateLayout, Catalog, Durability, Evidence, Ledger, LedgerError, Measure,
     Observation, ObserveRequest,
 };
-use store::MemoryDevice;
 
 use crate::cloud::Cloud;
 use crate::simulated::Simulated;

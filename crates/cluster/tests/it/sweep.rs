@@ -8,10 +8,10 @@ use std::time::Duration;
 use cluster::remote::{CellChange, CellForm, CellImage, RemoteCell};
 use cluster::wire::WireClient;
 use cluster::{BackgroundTask, ClusterSweep, Environment, SweepReport, ThreadedEnvironment};
+use disk::MemoryDevice;
 use event::{Span, Time};
 use sim::suite::{self, MASS};
 use stats::{CellPlan, Ledger};
-use store::MemoryDevice;
 
 use crate::servers::{Cluster, wait};
 use crate::support::{Random, Wired, assert_made, batch, cell, form, measures, settings};

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use cluster::wire::{WireClient, WireSettings};
 use cluster::{Cluster as Node, ThreadedEnvironment};
+use disk::FileDevice;
 use event::{Key, Kind, Shingle, Time};
 use redis::Connection;
 use sim::suite::{SPACE, add, request, statistic, windows};
 use stats::random::Random;
 use stats::workload::{KeyDistribution, KeySource};
 use stats::{Catalog, Ledger, ObserveRequest};
-use store::FileDevice;
 use tempfile::TempDir;
 
 use crate::figures::{cpu, own_cpu, slot};

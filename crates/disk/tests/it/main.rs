@@ -1,5 +1,8 @@
 //! What is written is whole, private, and written here.
 
+mod devices;
+mod logs;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -14,7 +14,7 @@ const NAME: &str = "contents.json";
 const BYTES_MAX: u64 = 64 << 10;
 /// Files that are listed once they are there, and what is gone with them.
 const LISTED: [(&str, &str); 5] = [
-    ("journal/segments.json", "the decisions that were logged"),
+    ("journal/segments", "the decisions that were logged"),
     ("labels.ndjson", "the labels that enforcement points were told of"),
     ("limits.json", "the posted exceptions from limits"),
     ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),

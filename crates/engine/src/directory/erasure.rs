@@ -85,14 +85,14 @@ impl Directory {
     }
 
     /// Sees to it that nobody else opens the directory.
-    fn lock(&self) -> Result<store::FileDevice, StatisticsExchangeError> {
-        store::FileDevice::open(self.ledger_path()).map_err(|error| EngineOpenError::Device(error).into())
+    fn lock(&self) -> Result<disk::FileDevice, StatisticsExchangeError> {
+        disk::FileDevice::open(self.ledger_path()).map_err(|error| EngineOpenError::Device(error).into())
     }
 
     /// Erases decisions and feedback, and what bouncers are told.
     fn erase_records(
         &self,
-        _lock: &store::FileDevice,
+        _lock: &disk::FileDevice,
         shingles: &HashSet<Shingle>,
         pretend: bool,
     ) -> Result<ErasedRecords, EraseError> {

@@ -781,7 +781,7 @@ impl Directory {
         how: ImportMode,
         tell: &mut dyn FnMut(u64),
     ) -> Result<LedgerImportReport, StatisticsExchangeError> {
-        let lock = Arc::new(store::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?);
+        let lock = Arc::new(disk::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?);
         if how == ImportMode::Fresh {
             let options = stats::Options {
                 memory_bytes: plan.node.ledger_memory,
@@ -843,7 +843,7 @@ fn build(
     reader: &mut ExchangeReader<impl BufRead>,
     tell: &mut dyn FnMut(u64),
 ) -> Result<LedgerImportReport, StatisticsExchangeError> {
-    let device = store::FileDevice::open(path).map_err(EngineOpenError::Device)?;
+    let device = disk::FileDevice::open(path).map_err(EngineOpenError::Device)?;
     let options = stats::Options {
         memory_bytes: plan.node.ledger_memory,
         segment_bytes: plan.node.ledger_segment,

@@ -214,7 +214,7 @@ impl Directory {
             durability: plan.map_or(Durability::None, |plan| plan.node.durability),
         };
         let catalog = plan.map_or_else(Catalog::default, |plan| plan.catalog.clone());
-        let device = store::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
+        let device = disk::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
         let opened = EmbeddedLedger::open(Arc::new(device), catalog, options)?;
         // A copy that is being restored has its secret last.
         if let Ok(secret) = self.secret() {

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use disk::FileDevice;
+use disk::log::{DAMAGED, SEGMENT_LIST, TORN, keep_damaged};
 use event::{Span, Time};
 use stats::{Ledger, LedgerError};
 use store::LogLosses;
@@ -94,7 +96,7 @@ impl Directory {
     pub fn repair(&self, now: Time) -> Result<Repairs, EngineOpenError> {
         let secret = self.secret()?.fingerprint();
         let mut repaired = Repairs::default();
-        let lock = store::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
+        let lock = FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
         repaired.journal = journal::repair(&self.journal_path(), secret)?;
         self.note_contents()?;
         drop(lock);
@@ -113,9 +115,10 @@ impl Directory {
             ledger.close()?;
             return Ok(());
         }
+        let path = self.ledger_path();
+        let device = FileDevice::unlocked(&path).map_err(EngineOpenError::Device)?;
         for name in &damaged {
-            let path = self.ledger_path().join(name);
-            repaired.ledger.push(disk::keep_damaged(&path).map_err(io_error(&path))?);
+            repaired.ledger.push(path.join(keep_damaged(&device, name).map_err(io_error(&path))?));
         }
         repaired.freed = ledger.repair(damaged.into_iter().collect(), latest)?;
         repaired.ahead = found.ahead;
@@ -136,7 +139,7 @@ impl Directory {
         let entries = std::fs::read_dir(self.ledger_path()).into_iter().flatten().flatten();
         let kept = entries.filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
-            let is_kept = name.ends_with(".torn") || name.ends_with(".damaged");
+            let is_kept = name.ends_with(TORN) || name.ends_with(DAMAGED);
             is_kept.then(|| entry.metadata().ok().map(|metadata| (name, metadata.len())))?
         });
         let mut kept: Vec<(String, u64)> = kept.collect();
@@ -158,7 +161,7 @@ impl Directory {
                 verified.ledger_kept = self.kept_of_ledger();
                 verified.ledger_skipped = recovery.losses;
                 verified.ledger_made_anew = recovery.hints_ignored;
-                let list = recovery.manifest_made_anew.then(|| store::log::MANIFEST.to_owned());
+                let list = recovery.manifest_made_anew.then(|| SEGMENT_LIST.to_owned());
                 verified.ledger_made_anew.extend(list);
                 verified.ledger =
                     Some(ledger.verify(latest, &mut |done, all| progress(DirectoryPart::Ledger, done, all))?);

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use disk::FileDevice;
 use engine::{Directory, Engine, Explanation};
 use event::{Key, Kind, Shingle, Space, Span, Time, Value};
 use journal::{Record, RecordId};
@@ -14,7 +15,6 @@ use stats::{
     Addition, Admission, AggregateColumn, AggregateLayout, Catalog, DecayWeight, DedupeMark, EmbeddedLedger,
     Layout, Ledger, Measure, Observation, ObserveRequest, Quality, Reading, Statistic,
 };
-use store::FileDevice;
 
 use crate::pipeline::{CONFIG, NOW, decide_at, event, plan};
 

@@ -136,7 +136,7 @@ fn segment(directory: &Path) -> PathBuf {
 fn killed(blocks: &[Range<u64>]) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let journal = Journal::open(directory.path(), plan(), Durability::Sync, 7).unwrap();
-    let list = directory.path().join("segments.json");
+    let list = directory.path().join("segments");
     let mut listed = Vec::new();
     for block in blocks {
         append(&journal, block.clone());
@@ -152,7 +152,7 @@ fn killed(blocks: &[Range<u64>]) -> (tempfile::TempDir, PathBuf, Vec<u8>) {
 #[test]
 fn a_torn_tail_costs_only_itself_and_is_kept() {
     let (directory, path, whole) = killed(&[1..10, 10..20]);
-    let list = directory.path().join("segments.json");
+    let list = directory.path().join("segments");
     let listed = std::fs::read(&list).unwrap();
     for length in (0..20).chain((20..whole.len()).step_by(7)) {
         std::fs::write(&list, &listed).unwrap();
@@ -182,7 +182,7 @@ fn a_torn_tail_costs_only_itself_and_is_kept() {
 fn a_flipped_bit_costs_one_block() {
     let blocks = [1..10, 10..20, 20..40, 40..60];
     let (directory, path, whole) = killed(&blocks);
-    let list = directory.path().join("segments.json");
+    let list = directory.path().join("segments");
     let listed = std::fs::read(&list).unwrap();
     for is_newest in [true, false] {
         for at in (0..whole.len()).step_by(37) {

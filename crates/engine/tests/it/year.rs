@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use event::{Key, Secret, Span, Time};
 use plan::{Config, Overrides, Plan};
 use stats::limit::GcraOperation;
@@ -9,7 +10,6 @@ use stats::{
     Addition, Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, Evidence, Ledger, Measure,
     Observation, ObserveRequest,
 };
-use store::MemoryDevice;
 
 const START: Time = Time::from_seconds(1_700_000_000);
 const EACH: u64 = 3;

@@ -1,6 +1,6 @@
 //! Whether every byte of a file is as it was written.
 
-use std::fs::File;
+use disk::Blob;
 
 use super::ColumnarSegment;
 use super::reader::IndexCopy;
@@ -13,11 +13,11 @@ type GroupVisitor<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
 
 /// Reads a whole file and checks every byte of it. `each` gets the records of intact groups, `progress` the bytes read.
 pub(crate) fn check(
-    file: File,
+    file: Box<dyn Blob>,
     progress: &mut dyn FnMut(u64),
     each: &mut GroupVisitor<'_>,
 ) -> Result<Vec<DamagedStretch>, SegmentError> {
-    let length = file.metadata()?.len();
+    let length = file.size()?;
     let columns = match ColumnarSegment::open(file) {
         Ok(columns) => columns,
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => {

@@ -1,12 +1,11 @@
 //! Reads what [`super::write`] wrote.
 
 use std::fmt::Debug;
-use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
+use disk::{Blob, read_full};
 use event::{Facts, Slot, Time, Type, Value};
 use judge::Action;
 
@@ -37,13 +36,14 @@ pub(crate) trait ColumnarSource: Debug + Send + Sync {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
 }
 
-impl ColumnarSource for File {
+impl ColumnarSource for Box<dyn Blob> {
     fn length(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
+        self.size()
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        self.read_exact_at(buffer, at)
+        let count = read_full(&**self, at, buffer)?;
+        if count == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct ColumnarSegment {
 }
 
 impl ColumnarSegment {
-    pub(crate) fn open(file: File) -> Result<ColumnarSegment, SegmentError> {
+    pub(crate) fn open(file: Box<dyn Blob>) -> Result<ColumnarSegment, SegmentError> {
         ColumnarSegment::of(Box::new(file), ColumnsFormat::Sealed)
     }
 

@@ -1,13 +1,16 @@
 //! Records come back from columns as they were, and damage is found.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use disk::{Device, MemoryDevice};
 use event::{Column, Facts, Slot, Span, Value};
 use judge::{Consequence, Effect};
 use proptest::prelude::*;
 
 use super::*;
 use crate::encoding::{DecisionHead, DecisionOutcome};
+use crate::file::JournalFile;
 use crate::samples;
 use crate::visitor::{self, RecordVisitor};
 use crate::{Feedback, Record, ReportRecord, SegmentError};
@@ -80,17 +83,18 @@ fn written(
     records: &[(RecordId, Record)],
     per_group: usize,
 ) -> Vec<u8> {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.half");
-    let mut writer = ColumnarWriter::create(&path, layout(versions), form).unwrap();
+    let device = MemoryDevice::new();
+    let half: Arc<dyn Device> = Arc::new(device.clone());
+    let half = JournalFile::new(&half, "a.half");
+    let mut writer = ColumnarWriter::create(&half, layout(versions), form).unwrap();
     for group in records.chunks(per_group) {
         assert_eq!(writer.push_all(&encoded(group).concat(), Time(5)).unwrap() as usize, group.len());
         writer.flush().unwrap();
     }
     writer.finish().unwrap();
-    let bytes = std::fs::read(&path).unwrap();
+    let bytes = device.read("a.half").unwrap();
     // In memory it is the same.
-    let mut writer = ColumnarWriter::over(Vec::new(), &path, layout(versions), form).unwrap();
+    let mut writer = ColumnarWriter::over(Vec::new(), &half.path(), layout(versions), form).unwrap();
     for group in records.chunks(per_group) {
         writer.push_all(&encoded(group).concat(), Time(5)).unwrap();
         writer.flush().unwrap();
@@ -354,12 +358,11 @@ fn one_row_takes_a_page_of_each_column() {
 fn a_flipped_bit_is_found_wherever_it_is() {
     let (types, records) = sample();
     let bytes = written(ColumnsFormat::Sealed, &types, &records, 10);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.parquet");
+    let device = MemoryDevice::new();
     let damage = |bytes: &[u8]| {
-        std::fs::write(&path, bytes).unwrap();
+        device.write("a.parquet", bytes);
         let mut intact = 0;
-        let file = std::fs::File::open(&path).unwrap();
+        let file = device.open("a.parquet").unwrap();
         let damage = check(file, &mut |_| (), &mut |records| intact += records.len() as u64);
         let damage = damage.unwrap();
         let lost: u64 = damage.iter().map(|damaged| damaged.records).sum();

@@ -1,14 +1,13 @@
 //! Writes records by columns.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use disk::{Blob, create_anew, read_full};
 use event::{Time, Type, dotted};
 use judge::{Action, Consequence};
 use parquet::basic::{Compression, CompressionCodec, LogicalType, Repetition, TimeUnit, Type as Physical};
@@ -29,6 +28,7 @@ use super::{
 use crate::compression::{LEVEL, compress};
 use crate::encoding::DecisionHead;
 use crate::encoding::{self, ArrivalInfo, RecordReader, RecordStart, RecordWrite, ValueRef};
+use crate::file::JournalFile;
 use crate::format::VERSION;
 use crate::id::RecordId;
 use crate::{JournalError, ReportRecord, io_error};
@@ -44,43 +44,48 @@ const GROUP_ITEMS: usize = 1 << 20;
 
 /// What a file is written to.
 pub(crate) trait ColumnarSink: Write + Send {
-    /// How many bytes it has.
-    fn length(&self) -> std::io::Result<u64>;
     /// The checksum of all from here on.
     fn checksum(&self, from: u64) -> std::io::Result<u32>;
     /// Overwrites what is here, and makes all of it as durable as it can be.
     fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()>;
 }
 
-impl ColumnarSink for File {
-    fn length(&self) -> std::io::Result<u64> {
-        Ok(self.metadata()?.len())
+/// A file at its end.
+#[derive(Debug)]
+pub(crate) struct BlobSink(Box<dyn Blob>);
+
+impl Write for BlobSink {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.append(bytes).map(|()| bytes.len())
     }
 
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl ColumnarSink for BlobSink {
     fn checksum(&self, from: u64) -> std::io::Result<u32> {
         let mut hasher = crc32fast::Hasher::new();
         let mut bytes = vec![0; 64 << 10];
-        let (mut at, to) = (from, self.length()?);
-        while at < to {
-            let part = usize::try_from(to - at).unwrap_or(usize::MAX).min(bytes.len());
-            self.read_exact_at(&mut bytes[..part], at)?;
-            hasher.update(&bytes[..part]);
-            at += part as u64;
+        let mut at = from;
+        loop {
+            let count = read_full(&*self.0, at, &mut bytes)?;
+            if count == 0 {
+                return Ok(hasher.finalize());
+            }
+            hasher.update(&bytes[..count]);
+            at += count as u64;
         }
-        Ok(hasher.finalize())
     }
 
     fn seal(&mut self, head: &[u8], at: u64) -> std::io::Result<()> {
-        self.write_all_at(head, at)?;
-        self.sync_all()
+        self.0.overwrite(at, head)?;
+        self.0.sync()
     }
 }
 
 impl ColumnarSink for Vec<u8> {
-    fn length(&self) -> std::io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-
     fn checksum(&self, from: u64) -> std::io::Result<u32> {
         let from = usize::try_from(from).ok().and_then(|from| self.get(from..));
         from.map(crc32fast::hash).ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
@@ -94,7 +99,7 @@ impl ColumnarSink for Vec<u8> {
 }
 
 /// Writes a file. What was written of it is of no use before [`Writer::finish`].
-pub(crate) struct ColumnarWriter<S: ColumnarSink = File> {
+pub(crate) struct ColumnarWriter<S: ColumnarSink = BlobSink> {
     /// What is said to have failed.
     path: PathBuf,
     file: SerializedFileWriter<S>,
@@ -189,12 +194,12 @@ struct TextArena {
 impl ColumnarWriter {
     /// Makes a file, in the place of any that is there.
     pub(crate) fn create(
-        path: &Path,
+        file: &JournalFile,
         layout: ColumnLayout,
         form: ColumnsFormat,
     ) -> Result<ColumnarWriter, JournalError> {
-        let file = disk::create(path).map_err(io_error(path))?;
-        ColumnarWriter::over(file, path, layout, form)
+        let blob = create_anew(&**file.device(), file.name()).map_err(|error| file.error(error))?;
+        ColumnarWriter::over(BlobSink(blob), &file.path(), layout, form)
     }
 }
 

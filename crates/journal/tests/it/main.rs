@@ -1,3 +1,4 @@
 //! Integration tests of the journal, one module a concern.
 
 mod full;
+mod simulated;

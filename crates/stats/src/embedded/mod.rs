@@ -25,9 +25,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use disk::Device;
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use event_listener::Event;
-use store::{Device, RecordKey, Recovery, Store, StoreError, Verification};
+use store::{RecordKey, Recovery, Store, StoreError, Verification};
 
 use crate::catalog::Catalog;
 use crate::cell::CellPlan;

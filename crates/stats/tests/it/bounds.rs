@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use event::{Kind, Span, Time};
 use stats::limit::WindowTake;
 use stats::{
     Addition, Catalog, EmbeddedLedger, Ledger, LedgerError, Measure, Observation, ObserveRequest, Quality,
 };
-use store::MemoryDevice;
 
 use crate::support::*;
 

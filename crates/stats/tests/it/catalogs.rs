@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use event::Kind;
 use stats::{Catalog, EmbeddedLedger, Ledger, LedgerError, Measure};
-use store::MemoryDevice;
 
 use crate::support::*;
 

@@ -1,8 +1,8 @@
 //! What every home of statistics must do.
 
+use disk::MemoryDevice;
 use sim::suite::conformance::check;
 use stats::EmbeddedLedger;
-use store::MemoryDevice;
 
 use crate::support::*;
 

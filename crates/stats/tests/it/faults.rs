@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Quality};
+use store::RecordKey;
 use store::log::Log;
-use store::{MemoryDevice, RecordKey};
 
 use crate::support::*;
 

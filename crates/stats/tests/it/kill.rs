@@ -14,8 +14,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use disk::FileDevice;
 use stats::{EmbeddedLedger, Ledger};
-use store::FileDevice;
 
 use crate::support::*;
 

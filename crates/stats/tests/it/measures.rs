@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use event::{Kind, Span};
 use stats::{
     Addition, Admission, AggregateColumn, AggregateLayout, AggregateValue, Catalog, CounterAmounts,
     DecayWeight, EmbeddedLedger, Layout, Ledger, Measure, Observation, ObserveRequest, Origin, Quality,
     Sketch, Statistic,
 };
-use store::MemoryDevice;
 
 use crate::support::*;
 

@@ -1,8 +1,8 @@
 //! Random histories against a model that keeps every event in a list.
 
+use disk::MemoryDevice;
 use sim::suite::model::{HomeUnderTest, check};
 use stats::{EmbeddedLedger, Ledger};
-use store::MemoryDevice;
 
 use crate::support::*;
 

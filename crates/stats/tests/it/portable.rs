@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use event::{Key, Kind, Shingle, Span, Time};
 use stats::cell_export::{CellContent, CellDecoder, ExportedCell};
 use stats::{
     Addition, AggregateColumn, AggregateLayout, Catalog, DecayWeight, EmbeddedLedger, Evidence, Ledger,
     Measure, MergeState, Observation, ObserveOutcome, ObserveRequest, Timeline,
 };
-use store::MemoryDevice;
 
 use crate::support::{
     DISTINCT, MASS, ONCE, Random, SPACE, VISITS, add, at, catalog, distinct, key, observe, once, options,

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 pub(crate) use sim::suite::*;
 use stats::{EmbeddedLedger, Options};
-use store::MemoryDevice;
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);

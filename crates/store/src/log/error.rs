@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::format::segment_name;
-use crate::device::is_lack;
+use disk::is_lack;
 
 /// Why the store cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum StoreError {
         /// The device's answer.
         error: io::Error,
     },
-    /// The device lacks room, descriptors or memory ([`crate::is_lack`]). The group that was being written was taken back
+    /// The device lacks room, descriptors or memory ([`disk::is_lack`]). The group that was being written was taken back
     /// as if it had never been begun; later ones may succeed.
     #[error("{what}: {error}")]
     Full {

@@ -9,7 +9,7 @@ use super::format::{
     Position, RECORD_HEADER_BYTES, WORDS_MAX, read_record, read_words, record_bytes, u16_at,
 };
 use super::{LogRecord, Segment, lock};
-use crate::device::read_full;
+use disk::read_full;
 
 /// Threads that read besides the caller's: about the depth at which a flash disk reaches its speed.
 const THREADS: usize = 8;

@@ -20,8 +20,8 @@ use super::format::{
     FORMAT, FRAME_HEADER_BYTES, FrameHeader, RECORD_ENTRY_BYTES, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES,
     address, hint_name, offset_in, record_bytes, u16_at, u32_at, u64_at,
 };
-use super::reader::SegmentReader;
-use crate::device::{Blob, Device, read_full};
+use super::reader::read_segment;
+use disk::{Blob, Device, read_full};
 
 const MAGIC: [u8; 8] = *b"TOLLHNT\n";
 const END_MARK: [u8; 4] = [0xf5, b'T', b'H', 0x9b];
@@ -264,7 +264,7 @@ impl Hint {
         buffer: &mut Vec<u8>,
         mut each: impl FnMut(u64, &FrameHeader, &[HintEntry]),
     ) -> u64 {
-        let mut reader = SegmentReader::new(&*self.blob, self.size, buffer);
+        let mut reader = read_segment(&*self.blob, self.size, buffer);
         let (mut at, mut offset) = (HEADER_BYTES as u64, SEGMENT_HEADER_BYTES as u64);
         while offset < self.end.covers {
             // A hint that cannot be read is as good as none.

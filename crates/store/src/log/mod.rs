@@ -36,17 +36,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockRea
 
 pub use error::{DamagedRange, LogLosses, StoreError};
 pub use format::{NEVER, Position, RecordKey, WORDS_MAX, micros, minutes_up, record_bytes, trimmed};
-pub use manifest::NAME as MANIFEST;
 pub use writer::LogWriter;
 
-use crate::device::{Blob, Device};
+use disk::{Blob, Device};
 use expiry::Expiries;
 use format::{
     FrameHeader, RecordHeader, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader, hint_name,
     segment_name,
 };
 use hint::Hint;
-use reader::{RecordSink, SegmentReader, WalkSummary, walk};
+use reader::{RecordSink, WalkSummary, read_segment, walk};
 use writer::WriterState;
 
 /// How a log is kept.
@@ -405,7 +404,7 @@ impl Log {
         let mut losses = LogLosses::default();
         let mut buffer = Vec::new();
         let size = segment.size.load(Ordering::Acquire);
-        let mut reader = SegmentReader::new(&*segment.blob, size, &mut buffer);
+        let mut reader = read_segment(&*segment.blob, size, &mut buffer);
         let header = SEGMENT_HEADER_BYTES as u64;
         let (at, mut sink) = ((segment.id, slot), ScanSink(Vec::new(), each));
         walk(&mut reader, at, header, &mut sink, &mut WalkSummary::new(), &mut losses)
@@ -501,7 +500,7 @@ impl Log {
         for (segment, size) in segments {
             let io = || StoreError::io(segment.name());
             let start = SEGMENT_HEADER_BYTES as u64;
-            let mut reader = SegmentReader::new(&*segment.blob, size, &mut buffer);
+            let mut reader = read_segment(&*segment.blob, size, &mut buffer);
             let mut tally = WalkSummary::new();
             match SegmentHeader::decode(reader.at(0, SEGMENT_HEADER_BYTES).map_err(io())?, segment.id) {
                 Ok(header) => tally.sequence = Some(header.sequence),

@@ -3,12 +3,14 @@
 use std::io;
 use std::ops::Range;
 
+use disk::Blob;
+use disk::log::SegmentReader;
+
 use super::error::LogLosses;
 use super::format::{
     FRAME_HEADER_BYTES, FRAME_MARK, FrameHeader, Position, RECORD_HEADER_BYTES, RecordHeader, address,
     read_record, record_length,
 };
-use crate::device::{Blob, read_full};
 
 /// Bytes that are read at once.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -18,83 +20,34 @@ const PROBE_BYTES_EACH: u64 = 64 << 20;
 const SHORT_BYTES: usize = 4 << 10;
 const PROBE_BYTES: u64 = 512 << 20;
 
-/// A file seen through a window that moves forward.
-pub(crate) struct SegmentReader<'a> {
-    blob: &'a dyn Blob,
-    size: u64,
-    /// Where in the file the window begins.
-    start: u64,
-    /// How much of the buffer the window has.
-    filled: usize,
-    buffer: &'a mut Vec<u8>,
+/// A segment that is read from front to back.
+pub(crate) type LogReader<'a> = SegmentReader<&'a dyn Blob, &'a mut Vec<u8>>;
+
+/// Reads the first `size` bytes of a segment. The buffer's content does not matter; it only saves allocations.
+pub(crate) fn read_segment<'a>(blob: &'a dyn Blob, size: u64, buffer: &'a mut Vec<u8>) -> LogReader<'a> {
+    SegmentReader::new(blob, size, WINDOW_BYTES, buffer)
 }
 
-impl<'a> SegmentReader<'a> {
-    /// Reads the first `size` bytes of the file. The buffer's content does not matter; it only saves allocations.
-    pub(crate) fn new(blob: &'a dyn Blob, size: u64, buffer: &'a mut Vec<u8>) -> SegmentReader<'a> {
-        SegmentReader { blob, size, start: 0, filled: 0, buffer }
-    }
+/// The first intact frame header at or behind `offset`, and where it is.
+pub(crate) fn next_frame(
+    reader: &mut LogReader<'_>,
+    id: u32,
+    offset: u64,
+) -> io::Result<Option<(u64, FrameHeader)>> {
+    let read = |bytes: &[u8], offset| FrameHeader::decode(bytes, address(id, offset));
+    reader.next_head(FRAME_MARK, (FRAME_HEADER_BYTES, 8), offset, read)
+}
 
-    /// The bytes at `offset`: `length` of them, or as many as the file has.
-    pub(crate) fn at(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
-        let end = offset.saturating_add(length as u64).min(self.size);
-        if end <= offset {
-            return Ok(&[]);
-        }
-        let filled_end = self.start + self.filled as u64;
-        if offset < self.start || end > filled_end {
-            let kept = if (self.start..filled_end).contains(&offset) {
-                let from = (offset - self.start) as usize;
-                self.buffer.copy_within(from..self.filled, 0);
-                self.filled - from
-            } else {
-                0
-            };
-            (self.start, self.filled) = (offset, kept);
-            let wanted = (self.size - offset).min(length.max(WINDOW_BYTES) as u64) as usize;
-            if self.buffer.len() < wanted {
-                self.buffer.resize(wanted, 0);
-            }
-            self.filled += read_full(self.blob, offset + kept as u64, &mut self.buffer[kept..wanted])?;
-        }
-        let (from, to) = ((offset - self.start) as usize, (end - self.start) as usize);
-        Ok(self.buffer.get(from..to.min(self.filled)).unwrap_or_default())
+/// Whether a frame's records are all there and intact.
+pub(crate) fn is_whole(reader: &mut LogReader<'_>, offset: u64, header: &FrameHeader) -> io::Result<bool> {
+    let frame = reader.at(offset, header.bytes() as usize)?;
+    let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
+    let (mut at, mut count) = (0, 0);
+    while let Some((_, words)) = read_record(&body[at..]) {
+        at += RECORD_HEADER_BYTES + words.len();
+        count += 1;
     }
-
-    /// The first intact frame header at or behind `offset`, and where it is.
-    ///
-    /// A candidate costs a checksum over 64 bytes, so bytes made to look like frames cannot make the search slow.
-    pub(crate) fn next_frame(&mut self, id: u32, offset: u64) -> io::Result<Option<(u64, FrameHeader)>> {
-        let mut offset = offset.next_multiple_of(8);
-        while offset < self.size {
-            if let Some(header) =
-                FrameHeader::decode(self.at(offset, FRAME_HEADER_BYTES)?, address(id, offset))
-            {
-                return Ok(Some((offset, header)));
-            }
-            offset += 8;
-            self.at(offset, FRAME_MARK.len())?;
-            let from = offset.saturating_sub(self.start) as usize;
-            let words = self.buffer.get(from..self.filled).unwrap_or_default().as_chunks::<8>().0;
-            offset += 8 * match words.iter().position(|word| word.starts_with(&FRAME_MARK)) {
-                Some(found) => found as u64,
-                None => words.len() as u64,
-            };
-        }
-        Ok(None)
-    }
-
-    /// Whether a frame's records are all there and intact.
-    pub(crate) fn is_whole(&mut self, offset: u64, header: &FrameHeader) -> io::Result<bool> {
-        let frame = self.at(offset, header.bytes() as usize)?;
-        let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
-        let (mut at, mut count) = (0, 0);
-        while let Some((_, words)) = read_record(&body[at..]) {
-            at += RECORD_HEADER_BYTES + words.len();
-            count += 1;
-        }
-        Ok(at as u64 == u64::from(header.length) && count == header.count)
-    }
+    Ok(at as u64 == u64::from(header.length) && count == header.count)
 }
 
 /// What a [`walk`] finds.
@@ -150,7 +103,7 @@ impl WalkSummary {
 /// # Errors
 /// Only what the device answers.
 pub(crate) fn walk(
-    reader: &mut SegmentReader<'_>,
+    reader: &mut LogReader<'_>,
     (id, slot): (u32, u16),
     from: u64,
     sink: &mut impl RecordSink,
@@ -160,7 +113,7 @@ pub(crate) fn walk(
     let mut probes = PROBE_BYTES;
     let mut intact = true;
     let mut expected = from;
-    while let Some((offset, header)) = reader.next_frame(id, expected)? {
+    while let Some((offset, header)) = next_frame(reader, id, expected)? {
         if offset > expected {
             losses.add(id, expected, offset);
             intact = false;
@@ -189,9 +142,9 @@ pub(crate) fn walk(
             intact = false;
         }
     }
-    tally.gap = reader.size.saturating_sub(expected);
+    tally.gap = reader.size().saturating_sub(expected);
     if tally.gap > 0 {
-        losses.add(id, expected, reader.size);
+        losses.add(id, expected, reader.size());
         intact = false;
     }
     Ok(intact)

@@ -11,9 +11,11 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+use disk::log::{SEGMENT_LIST, forget_tails, keep_tail};
+use disk::{Blob, Device, is_lack, read_full};
 
 use super::error::StoreError;
 use super::expiry::Expiries;
@@ -23,14 +25,10 @@ use super::format::{
     segment_name,
 };
 use super::hint::{Hint, HintEntry, HintWriter};
-use super::manifest::{self, SegmentManifest, gone_name};
-use super::reader::{RecordSink, SegmentReader, WalkSummary, walk};
+use super::manifest::{SegmentManifest, gone_name};
+use super::reader::{RecordSink, WalkSummary, is_whole, next_frame, read_segment, walk};
 use super::writer::{ResumePoint, WriterState, create_segment};
 use super::{Log, LogOptions, Recovery, SLOTS, Segment, VisitedRecord};
-use crate::device::{Blob, Device, is_lack, read_full};
-
-/// What the name of a file ends in that has the cut off end of a segment.
-const TORN: &str = ".torn";
 
 const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 
@@ -51,8 +49,8 @@ impl FoundSegment {
     }
 
     fn has_frames(&self, buffer: &mut Vec<u8>) -> Result<bool, StoreError> {
-        let mut reader = SegmentReader::new(&*self.blob, self.size, buffer);
-        Ok(reader.next_frame(self.id, HEADER).map_err(self.io())?.is_some())
+        let mut reader = read_segment(&*self.blob, self.size, buffer);
+        Ok(next_frame(&mut reader, self.id, HEADER).map_err(self.io())?.is_some())
     }
 }
 
@@ -69,12 +67,10 @@ pub(crate) fn open(
     let listed = known.clone().unwrap_or_default();
     remove_unborn(&*device, &mut found, &listed, &mut recovery)?;
     // One that has become empty is as good as missing; its file is left alone.
-    found.retain(|found| found.bytes > 0 || !listed.knows(found.id));
+    found.retain(|found| found.bytes > 0 || !listed.contains(&found.id));
     let mut manifest =
         SegmentManifest { present: found.iter().map(|found| found.id).collect(), lost: BTreeSet::new() };
-    for id in
-        listed.present.union(&listed.lost).filter(|id| !manifest.present.contains(id) && !gone.contains(id))
-    {
+    for id in listed.iter().filter(|id| !manifest.present.contains(id) && !gone.contains(id)) {
         manifest.lost.insert(*id);
         next_id = next_id.max(id.saturating_add(1));
     }
@@ -169,7 +165,7 @@ pub(crate) fn open(
             None if needed && from == HEADER => Some(HintWriter::create(&device, id)),
             None => None,
         };
-        let mut reader = SegmentReader::new(&*found.blob, kept, &mut buffer);
+        let mut reader = read_segment(&*found.blob, kept, &mut buffer);
         let intact = walk(&mut reader, (id, slot), from, &mut visitor, &mut tally, &mut recovery.losses)
             .map_err(io)?;
         if found.bytes > found.size {
@@ -196,7 +192,7 @@ pub(crate) fn open(
     }
 
     recovery.torn = cut_tail(&*device, &table, &kept_bytes, &hints)?;
-    forget_torn(&*device);
+    forget_tails(&*device);
     let orphans: Vec<u32> =
         hints.into_iter().filter(|id| !table.iter().flatten().any(|segment| segment.id == *id)).collect();
     for id in orphans {
@@ -224,12 +220,14 @@ pub(crate) fn open(
             (segment, hint)
         }
     };
-    if known.as_ref() != Some(&manifest) || !gone.is_empty() {
+    let is_listed = known.as_ref().is_some_and(|known| manifest.all().eq(known.iter().copied()));
+    if !is_listed || !gone.is_empty() {
         match manifest.write(&*device) {
             Ok(()) => gone.iter().for_each(|id| _ = device.remove(&gone_name(*id))),
-            // The one that there is says enough until there is room.
-            Err(error) if is_lack(&error) && known.is_some() && !is_new(&known, &manifest) => {}
-            Err(error) => return Err(StoreError::io(manifest::NAME)(error)),
+            // The one that there is says enough until there is room: what is written is missed if it goes.
+            Err(error)
+                if is_lack(&error) && known.is_some_and(|known| manifest.present.is_subset(&known)) => {}
+            Err(error) => return Err(StoreError::io(SEGMENT_LIST)(error)),
         }
     }
     recovery.segments = table.len();
@@ -279,27 +277,22 @@ fn list(device: &dyn Device) -> Result<(Vec<FoundSegment>, HashSet<u32>, u32), S
     Ok((found, hints, next))
 }
 
-/// The list of segments, if it is intact, and the numbers of those that were being removed.
-fn manifest_of(device: &dyn Device) -> Result<(Option<SegmentManifest>, BTreeSet<u32>), StoreError> {
-    let known = SegmentManifest::read(device).map_err(StoreError::io(manifest::NAME))?;
+/// The numbers of the segments that are listed, if the list is intact, and of those that were being removed.
+fn manifest_of(device: &dyn Device) -> Result<(Option<BTreeSet<u32>>, BTreeSet<u32>), StoreError> {
+    let known = SegmentManifest::listed(device).map_err(StoreError::io(SEGMENT_LIST))?;
     let names = device.list().map_err(StoreError::io("listing segments"))?;
     Ok((known, names.iter().filter_map(|name| id_in(name, ".gone")).collect()))
-}
-
-/// Whether there is a segment that the list on disk does not name: what is written there would not be missed.
-fn is_new(known: &Option<SegmentManifest>, now: &SegmentManifest) -> bool {
-    !known.as_ref().is_some_and(|known| now.present.is_subset(&known.present))
 }
 
 /// Removes a newest segment that was torn while it was being created: nothing was ever in it.
 fn remove_unborn(
     device: &dyn Device,
     found: &mut Vec<FoundSegment>,
-    listed: &SegmentManifest,
+    listed: &BTreeSet<u32>,
     recovery: &mut Recovery,
 ) -> Result<(), StoreError> {
     let is_unborn = |newest: &mut FoundSegment| {
-        newest.header.is_none() && newest.size <= HEADER && !listed.knows(newest.id)
+        newest.header.is_none() && newest.size <= HEADER && !listed.contains(&newest.id)
     };
     let unborn = found.pop_if(is_unborn);
     if let Some(unborn) = unborn {
@@ -347,10 +340,10 @@ fn end_in(
     let from = hint.map_or(HEADER, Hint::covers);
     let mut ends = hint.map(Hint::covers);
     let mut durable = if newest { segment.hint.as_ref().map_or(HEADER, Hint::covers) } else { u64::MAX };
-    let mut reader = SegmentReader::new(&*segment.blob, segment.size, buffer);
+    let mut reader = read_segment(&*segment.blob, segment.size, buffer);
     if newest {
         let mut at = from;
-        while let Some((offset, header)) = reader.next_frame(segment.id, at)? {
+        while let Some((offset, header)) = next_frame(&mut reader, segment.id, at)? {
             let said = offset_in(segment.id, header.durable).unwrap_or(0);
             durable = durable.max(said.min(offset));
             at = offset + header.bytes();
@@ -360,7 +353,7 @@ fn end_in(
     let mut open: Option<FrameHeader> = None;
     let mut torn = false;
     let mut at = from;
-    while let Some((offset, header)) = reader.next_frame(segment.id, at)? {
+    while let Some((offset, header)) = next_frame(&mut reader, segment.id, at)? {
         end.group = end.group.max(Some(header.group));
         let gap = at..offset;
         at = offset + header.bytes();
@@ -378,7 +371,7 @@ fn end_in(
             // Behind a group that was torn none counts, even if it is whole: what is found is what had been appended
             // up to some moment, and stays that when more is appended.
             let whole =
-                goes_on && (gap.is_empty() || offset == durable) && reader.is_whole(offset, &header)?;
+                goes_on && (gap.is_empty() || offset == durable) && is_whole(&mut reader, offset, &header)?;
             torn |= !whole;
         }
         if header.last && !torn {
@@ -406,15 +399,13 @@ fn cut_tail(
     for (segment, &kept) in table.iter().flatten().zip(kept_bytes).collect::<Vec<_>>().into_iter().rev() {
         let size = segment.size.load(Ordering::Relaxed);
         if kept < size {
-            let name = torn_name(segment.id, kept);
-            match put_aside(device, segment, kept..size, &name) {
-                Ok(()) => torn.push((name, size - kept)),
+            match keep_tail(device, &segment.name(), &*segment.blob, kept..size) {
+                Ok(name) => torn.push((name, size - kept)),
                 // It was not promised: that there is no room for it must not keep the rest from being served.
                 Err(error) if is_lack(&error) => {
-                    _ = device.remove(&name);
                     tracing::error!(%error, bytes = size - kept, "a torn tail could not be put aside, and is cut off");
                 }
-                Err(error) => return Err(StoreError::io(name)(error)),
+                Err(error) => return Err(StoreError::io(segment.name())(error)),
             }
             if hints.contains(&segment.id) {
                 device.remove(&hint_name(segment.id)).map_err(StoreError::io(hint_name(segment.id)))?;
@@ -429,47 +420,6 @@ fn cut_tail(
         }
     }
     Ok(torn)
-}
-
-/// Copies a stretch of a segment into a file of its own.
-fn put_aside(device: &dyn Device, segment: &Segment, stretch: Range<u64>, name: &str) -> io::Result<()> {
-    const PIECE_BYTES: u64 = 1 << 20;
-    match device.remove(name) {
-        // Of an attempt that was interrupted.
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    let kept = device.create(name)?;
-    let mut piece = Vec::new();
-    let mut at = stretch.start;
-    while at < stretch.end {
-        piece.resize(PIECE_BYTES.min(stretch.end - at) as usize, 0);
-        let read = read_full(&*segment.blob, at, &mut piece)?;
-        if read == 0 {
-            break;
-        }
-        kept.append(&piece[..read])?;
-        at += read as u64;
-    }
-    kept.sync()
-}
-
-/// The name of the file that has what was behind a byte of a segment.
-fn torn_name(id: u32, from: u64) -> String {
-    format!("{id:08x}.{from:08x}{TORN}")
-}
-
-/// Of what crashes tore keeps the newest.
-fn forget_torn(device: &dyn Device) {
-    /// So many crashes back.
-    const KEPT: usize = 16;
-    let mut torn: Vec<String> = device.list().unwrap_or_default();
-    torn.retain(|name| name.ends_with(TORN));
-    // Their names begin with the segment's, which rise.
-    torn.sort_unstable();
-    let old = torn.len().saturating_sub(KEPT);
-    torn[..old].iter().for_each(|name| _ = device.remove(name));
 }
 
 /// Hands records on, and sums them up for their segment.

@@ -13,9 +13,10 @@ use super::format::{
     record_bytes, segment_name, trimmed,
 };
 use super::hint::HintWriter;
-use super::manifest::{self, SegmentManifest, gone_name};
+use super::manifest::{SegmentManifest, gone_name};
 use super::{Log, Segment};
-use crate::device::{Blob, Device, is_lack};
+use disk::log::SEGMENT_LIST;
+use disk::{Blob, Device, is_lack};
 
 /// What only the holder of the writer's lock may see.
 pub(crate) struct WriterState {
@@ -137,7 +138,7 @@ impl WriterState {
             return Ok(());
         }
         let manifest = SegmentManifest { present: self.manifest.present.clone(), lost: BTreeSet::new() };
-        manifest.write(device).map_err(StoreError::of_device(manifest::NAME))?;
+        manifest.write(device).map_err(StoreError::of_device(SEGMENT_LIST))?;
         self.manifest = manifest;
         Ok(())
     }
@@ -347,13 +348,11 @@ impl<'a> LogWriter<'a> {
             .filter(|name| {
                 let id =
                     id_in(name, ".seg").or(id_in(name, ".hint").filter(|id| *id != self.state.active.id));
-                let is_list = name == manifest::NAME || id_in(name, ".gone").is_some();
+                let is_list = name == SEGMENT_LIST || id_in(name, ".gone").is_some();
                 id.is_some_and(|id| self.log.has(id)) || is_list
             })
-            .partition(|name| id_in(name, ".gone").is_none() && *name != active && name != manifest::NAME);
-        self.log
-            .device
-            .export(&link, &copy, target)
+            .partition(|name| id_in(name, ".gone").is_none() && *name != active && name != SEGMENT_LIST);
+        disk::export(&*self.log.device, &link, &copy, target)
             .map_err(StoreError::io(format!("snapshot to {}", target.display())))
     }
 

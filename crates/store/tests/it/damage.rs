@@ -1,8 +1,9 @@
 //! Rotten, torn, foreign and future files.
 
+use disk::MemoryDevice;
 use proptest::prelude::*;
+use store::StoreError;
 use store::log::{RecordKey, micros};
-use store::{MemoryDevice, StoreError};
 
 use crate::support::{Random, append, hint, key, name, numbers, open, try_open};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use disk::{FileDevice, MemoryDevice};
 use store::log::{Log, LogOptions, Position, RecordKey, StoreError, WORDS_MAX};
-use store::{FileDevice, MemoryDevice};
 
 use crate::support::{append, key, name, numbers, open, words};
 
@@ -387,10 +387,10 @@ fn a_lack_costs_the_group_and_no_more() {
 
 #[test]
 fn only_what_passes_is_a_lack() {
-    let lacks = |number: i32| store::is_lack(&std::io::Error::from_raw_os_error(number));
+    let lacks = |number: i32| disk::is_lack(&std::io::Error::from_raw_os_error(number));
     assert!(LACKS.into_iter().all(lacks));
     // No room, a file too large, no quota; and then a failed medium, a bad descriptor, no rights, a read-only file system.
     assert!([28, 27, 122].into_iter().all(lacks));
     assert!(![5, 9, 13, 30].into_iter().any(lacks));
-    assert!(!store::is_lack(&store::sync_error(std::io::Error::from_raw_os_error(28))));
+    assert!(!disk::is_lack(&disk::sync_error(std::io::Error::from_raw_os_error(28))));
 }

@@ -1,6 +1,6 @@
 //! Hints are a short cut: with them, without them and whatever they say, the same is found.
 
-use store::MemoryDevice;
+use disk::MemoryDevice;
 use store::log::VisitedRecord;
 
 use crate::support::{append, hint, name, numbers, open};

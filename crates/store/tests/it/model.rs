@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use store::MemoryDevice;
+use disk::MemoryDevice;
 use store::log::{
     Log, LogOptions, Position, RecordKey, VisitedRecord, micros, minutes_up, record_bytes, trimmed,
 };

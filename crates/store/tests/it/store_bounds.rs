@@ -1,6 +1,7 @@
 //! What memory and files may take up.
 
-use store::{MemoryDevice, Options, Store};
+use disk::MemoryDevice;
+use store::{Options, Store};
 
 use crate::support::Random;
 use crate::toy::{Toy, key, open, transact};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use disk::MemoryDevice;
 use store::log::{RecordKey, trimmed};
-use store::{MemoryDevice, Options, Store, StoreError};
+use store::{Options, Store, StoreError};
 
 use crate::support::{HOUR, Random};
 use crate::toy::{Toy, expires, key, open, transact};

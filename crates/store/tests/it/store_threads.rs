@@ -6,15 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use disk::{Blob, Device, MemoryDevice};
 use store::log::RecordKey;
-use store::{Blob, Device, MemoryDevice, Options, Store};
+use store::{Options, Store};
 
 use crate::support::Random;
 use crate::toy::{Toy, key, open, transact};
 
 /// A device that takes its time to sync, as disks do: whoever writes holds the writer for longer than all else takes.
+#[derive(Debug)]
 struct Slow(MemoryDevice);
 
+#[derive(Debug)]
 struct SlowBlob(Box<dyn Blob>);
 
 impl Device for Slow {
@@ -42,8 +45,16 @@ impl Device for Slow {
         self.0.sync_names()
     }
 
-    fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {
-        self.0.export(link, copy, target)
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.link(from, to)
+    }
+
+    fn export(&self, name: &str, bytes: Option<u64>, target: &Path) -> io::Result<()> {
+        self.0.export(name, bytes, target)
     }
 }
 
@@ -58,6 +69,10 @@ impl Blob for SlowBlob {
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         self.0.read_at(offset, into)
+    }
+
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.overwrite(offset, bytes)
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {

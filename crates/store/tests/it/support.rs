@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use disk::MemoryDevice;
+use store::StoreError;
 use store::log::{Log, LogOptions, RecordKey, Recovery, VisitedRecord};
-use store::{MemoryDevice, StoreError};
 
 /// SplitMix64.
 pub(crate) struct Random(pub(crate) u64);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use disk::{Device, MemoryDevice};
 use store::log::RecordKey;
-use store::{Device, MemoryDevice, Options, Repair, Store};
+use store::{Options, Repair, Store};
 
 use crate::toy::{Toy, key, open, transact};
 

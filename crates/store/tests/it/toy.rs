@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use disk::MemoryDevice;
 use store::{
-    CellSemantics, ColdKey, KeyHash, KeyLookup, LogRecord, MemoryDevice, Options, Position, RecordKey,
-    Recovery, Store, StoreError,
+    CellSemantics, ColdKey, KeyHash, KeyLookup, LogRecord, Options, Position, RecordKey, Recovery, Store,
+    StoreError,
 };
 
 /// The kind is the tag, and the first word says when a value expires.

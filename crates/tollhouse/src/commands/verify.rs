@@ -336,10 +336,7 @@ fn damage(verified: &DirectoryVerification) -> Vec<VerifyDamage> {
     }
     if journal.is_unlisted {
         let cost = "missing or damaged: whether a segment is missing cannot be known";
-        all.push(VerifyDamage {
-            cost: cost.to_owned(),
-            ..VerifyDamage::file("journal/segments.json".to_owned())
-        });
+        all.push(VerifyDamage { cost: cost.to_owned(), ..VerifyDamage::file("journal/segments".to_owned()) });
     }
     if journal.is_of_another_secret {
         all.push(VerifyDamage::of(

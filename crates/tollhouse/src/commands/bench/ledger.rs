@@ -286,7 +286,7 @@ fn open(
     };
     let mut catalog = Catalog::builder();
     catalog.add(SPACE, KIND, statistic).map_err(CommandError::new)?;
-    let device = store::FileDevice::open(path).map_err(CommandError::new)?;
+    let device = disk::FileDevice::open(path).map_err(CommandError::new)?;
     let options =
         Options { memory_bytes: (args.memory as usize) << 20, segment_bytes: SEGMENT_BYTES, durability };
     let (ledger, _) =

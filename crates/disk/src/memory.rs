@@ -6,13 +6,13 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::device::{self, Blob, Device};
+use crate::device::{Blob, Device};
 
 /// A directory in memory. Clones share it, and its faults.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct MemoryDevice(Arc<Mutex<MemoryDeviceState>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct MemoryDeviceState {
     files: MemoryFiles,
     /// What a crash would find by name: the files that `sync_names` saw last.
@@ -22,7 +22,7 @@ struct MemoryDeviceState {
 
 type MemoryFiles = BTreeMap<String, Arc<Mutex<MemoryFile>>>;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct InjectedFaults {
     /// Changes (append, truncate, create, remove, sync) that still succeed; `None` for all of them.
     successes: Option<u64>,
@@ -59,7 +59,7 @@ impl InjectedFaults {
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct MemoryFile {
     bytes: Vec<u8>,
     synced: Vec<u8>,
@@ -207,6 +207,16 @@ impl MemoryDevice {
         faults.used = faults.used.saturating_sub(before) + bytes.len() as u64;
     }
 
+    /// Whether a file of so many bytes can be written as a whole now.
+    fn take_whole(&self, bytes: usize) -> io::Result<()> {
+        let state = lock(&self.0);
+        let mut faults = lock(&state.faults);
+        faults.take_handle()?;
+        faults.take_sync()?;
+        let room = faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(faults.used));
+        if room < bytes as u64 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
     fn faults(&self, change: impl FnOnce(&mut InjectedFaults)) {
         change(&mut lock(&lock(&self.0).faults));
     }
@@ -264,32 +274,43 @@ impl Device for MemoryDevice {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        {
-            let state = lock(&self.0);
-            let mut faults = lock(&state.faults);
-            faults.take_handle()?;
-            faults.take_sync()?;
-            let room = faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(faults.used));
-            if room < bytes.len() as u64 {
-                return Err(io::Error::from(io::ErrorKind::StorageFull));
-            }
-        }
+        self.take_whole(bytes.len())?;
         self.write(name, bytes);
         Ok(())
     }
 
-    /// Writes ordinary files, which are not synced.
-    fn export(&self, link: &[String], copy: &[String], target: &Path) -> io::Result<()> {
-        device::create_empty(target)?;
-        for name in link.iter().chain(copy) {
-            let bytes = self.read(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-            std::fs::write(target.join(name), bytes)?;
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.take_whole(0)?;
+        let bytes = self.read(from).ok_or(io::ErrorKind::NotFound)?;
+        self.write(to, &bytes);
+        let mut state = lock(&self.0);
+        state.durable.remove(from);
+        if let Some(old) = state.files.remove(from) {
+            let bytes = retire(&old);
+            let mut faults = lock(&state.faults);
+            faults.used = faults.used.saturating_sub(bytes);
         }
         Ok(())
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let bytes = self.read(from).ok_or(io::ErrorKind::NotFound)?;
+        if self.read(to).is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.replace(to, &bytes)
+    }
+
+    /// Writes an ordinary file, which is not synced.
+    fn export(&self, name: &str, bytes: Option<u64>, target: &Path) -> io::Result<()> {
+        let mut content = self.read(name).ok_or(io::ErrorKind::NotFound)?;
+        content.truncate(bytes.map_or(usize::MAX, |bytes| bytes as usize));
+        std::fs::write(target, content)
     }
 }
 
 /// The locks are taken in the order faults, content.
+#[derive(Debug)]
 struct MemoryBlob {
     content: Arc<Mutex<MemoryFile>>,
     faults: Arc<Mutex<InjectedFaults>>,
@@ -324,6 +345,16 @@ impl Blob for MemoryBlob {
         let count = into.len().min(content.bytes.len() - from).min(most);
         into[..count].copy_from_slice(&content.bytes[from..from + count]);
         Ok(count)
+    }
+
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        lock(&self.faults).take()?;
+        let mut content = lock(&self.content);
+        let place = usize::try_from(offset)
+            .ok()
+            .and_then(|from| content.bytes.get_mut(from..)?.get_mut(..bytes.len()));
+        place.ok_or(io::ErrorKind::UnexpectedEof)?.copy_from_slice(bytes);
+        Ok(())
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
