@@ -16,23 +16,23 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         Measure::Windows(Layout::new(names, tiers, windows, None).expect("a layout"))
     };
     let track =
-        |columns: &[AggregateColumn]| Measure::AggregateLayout(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"));
+        |columns: &[AggregateColumn]| Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"));
     let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let approx =
-        |precision| Measure::Approx { tier: tier(100, 3), windows: vec![Span(100), Span(400)], precision };
+        |precision| Measure::approx(tier(100, 3), vec![Span(100), Span(400)], precision);
     let measures = [
         windows(3, &[tier(10, 4)], &[10, 15, 40]),
         windows(3, &[tier(10, 6), tier(30, 3)], &[10, 60, 65, 90]),
         windows(20, &[tier(1, 144), tier(60, 14)], &[1, 144, 840]),
-        Measure::Distinct { tier: tier(60, 3), windows: vec![Span(240)] },
-        Measure::Once { window: Span(9) },
+        Measure::distinct(tier(60, 3), vec![Span(240)]),
+        Measure::once(Span(9)),
         track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
         track(&[AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max, decayed(DecayWeight::One), decayed(DecayWeight::Value)]),
         approx(10),
         approx(14),
-        Measure::Evidence { keep: Span(1000) },
+        Measure::evidence(Span(1000)),
         Measure::limit(Span(100), 10).expect("a limit"),
-        Measure::Gcra,
+        Measure::gcra(),
     ];
     measures.iter().map(|measure| CellPlan::new(measure).expect("a plan")).collect()
 });

@@ -49,7 +49,7 @@ fn catalog(statistic: Statistic) -> Result<Catalog, Error> {
     let tier = |tier: &str| tier.parse::<Tier>();
     let measure = match statistic {
         Statistic::Fixed => {
-            Measure::AggregateLayout(AggregateLayout::new(vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count], Span::days(30))?)
+            Measure::Aggregate(AggregateLayout::new(vec![AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count], Span::days(30))?)
         }
         Statistic::Windowed => Measure::Windows(Layout::new(
             text(&["seen", "spam", "ham", "complaint", "pardon", "read"]),

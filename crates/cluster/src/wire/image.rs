@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use event::Time;
 use stats::cell_export::{AggregateTotals, CellContent, HyperLogLogRegisters};
 use stats::limit::nanoseconds;
-use stats::{AggregateColumn, Evidence, Measure, Tier, TimelineBucket};
+use stats::{AggregateColumn, Evidence, Tier, TimelineBucket};
 
 use super::batch::CARRY_BITS;
-use super::form::{self, RUN, WindowDimensions};
+use super::form::{self, MergeForm, RUN, WindowDimensions};
 use crate::remote::{CellForm, CellImage, TIME_MAX};
 
 /// Most events that a track says it has seen.
@@ -34,8 +34,8 @@ pub fn decode<'a>(
     if !cell.is_there {
         return Ok(None);
     }
-    let measure = &form.definition.measure;
-    if matches!(measure, Measure::Gcra) {
+    let merged = MergeForm::of(&form.definition.measure);
+    if let MergeForm::Moment = merged {
         let moment = cell.least.ok_or("it has no moment")?;
         let micros = moment.div_euclid(1000).saturating_add(i64::from(moment.rem_euclid(1000) > 0));
         let time = Time(micros);
@@ -46,17 +46,14 @@ pub fn decode<'a>(
     if first > last || [first, last].iter().any(|time| time.0.unsigned_abs() > TIME_MAX.0.unsigned_abs()) {
         return Err("its times cannot be");
     }
-    let content = match measure {
-        Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
-            let frame = WindowDimensions::of(measure).ok_or("it has no windows")?;
-            CellContent::Buckets(cell.buckets(&frame, last)?)
+    let content = match merged {
+        MergeForm::Ring(frame) => CellContent::Buckets(cell.buckets(&frame, last)?),
+        MergeForm::Totals { columns, .. } => CellContent::Totals(cell.totals(columns)?),
+        MergeForm::Sums { .. } => CellContent::Evidence(cell.evidence),
+        MergeForm::Registers { tier, precision } => {
+            CellContent::Registers(cell.registers(tier, precision, last)?)
         }
-        Measure::Aggregate(track) => CellContent::Totals(cell.totals(track.columns())?),
-        Measure::Evidence { .. } => CellContent::Evidence(cell.evidence),
-        Measure::Approx { tier, precision, .. } => {
-            CellContent::Registers(cell.registers(*tier, *precision, last)?)
-        }
-        Measure::Gcra => CellContent::Moment(nanoseconds(last)),
+        MergeForm::Moment => CellContent::Moment(nanoseconds(last)),
     };
     Ok(Some(CellImage { first, last, content }))
 }

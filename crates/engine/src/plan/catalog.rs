@@ -113,7 +113,7 @@ pub(super) fn catalog(
             }
         };
         let start = draft.document.top().origin("space");
-        add(ONCE, "once", "once", (Measure::Once { window: draft.dedupe }, None), start);
+        add(ONCE, "once", "once", (Measure::once(draft.dedupe), None), start);
         let mut unfit = Vec::new();
         for (kind, statistic) in draft.pipeline.kinds.iter_mut().zip(&draft.statistic_of) {
             let Some(statistic) = statistic.and_then(|index| draft.statistics.get(index)) else { continue };

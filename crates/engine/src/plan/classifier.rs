@@ -74,7 +74,7 @@ impl ClassifierPlan {
     }
 
     pub(super) fn measure(&self) -> Measure {
-        Measure::Evidence { keep: self.keep }
+        Measure::evidence(self.keep)
     }
 }
 

@@ -265,8 +265,8 @@ pub(crate) enum ReadingSource {
 impl DistinctPlan {
     pub(super) fn measure(&self, windows: Vec<Span>) -> Measure {
         match self.precision {
-            Some(precision) => Measure::Approx { tier: self.tier, windows, precision },
-            None => Measure::Distinct { tier: self.tier, windows },
+            Some(precision) => Measure::approx(self.tier, windows, precision),
+            None => Measure::distinct(self.tier, windows),
         }
     }
 }

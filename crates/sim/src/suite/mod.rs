@@ -45,14 +45,11 @@ pub fn catalog() -> Catalog {
     let mut builder = Catalog::builder();
     let mass = windows(&["seen", "spam"], &["10s x 6", "1m x 5"], &["20s", "1m", "5m"], None);
     let visits = windows(&["seen"], &["1m x 2"], &["2m"], Some(Span::minutes(10)));
-    let distinct = Measure::Distinct {
-        tier: "1m x 2".parse().unwrap(),
-        windows: vec![Span::minutes(1), Span::minutes(3)],
-    };
+    let distinct = Measure::distinct("1m x 2".parse().unwrap(), vec![Span::minutes(1), Span::minutes(3)]);
     builder.add(SPACE, MASS, statistic("mass", "from", mass)).unwrap();
     builder.add(SPACE, VISITS, statistic("visits", "ip", visits)).unwrap();
     builder.add(SPACE, DISTINCT, statistic("rcpts", "from.rcpt", distinct)).unwrap();
-    builder.add(SPACE, ONCE, statistic("once", "id", Measure::Once { window: Span::minutes(1) })).unwrap();
+    builder.add(SPACE, ONCE, statistic("once", "id", Measure::once(Span::minutes(1)))).unwrap();
     builder.build()
 }
 

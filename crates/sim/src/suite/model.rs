@@ -53,8 +53,8 @@ fn shape(kind: Kind) -> (CellShape, Vec<String>) {
     let measure = &catalog.get(SPACE, Kind(kind.0 & 0x7fff)).unwrap().measure;
     let shape = match measure {
         Measure::Windows(layout) => layout.shape().clone(),
-        Measure::Distinct { tier, .. } => CellShape::new(1, &[*tier], None).unwrap(),
-        Measure::Once { window } => {
+        Measure::Distinct(stats::DistinctForm { tier, .. }) => CellShape::new(1, &[*tier], None).unwrap(),
+        Measure::Once(stats::MarkForm { window }) => {
             CellShape::new(1, &[stats::Tier { width: *window, buckets: 1 }], None).unwrap()
         }
         _ => unreachable!("{kind:?}"),
