@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use event::{Span, Time};
 use libfuzzer_sys::fuzz_target;
 use stats::limit::GcraOperation;
-use stats::{AggregateColumn, Evidence, Layout, Measure, CellPlan, CellShape, Tier, AggregateLayout, DecayWeight};
+use stats::{AggregateColumn, Evidence, Layout, Measure, CellPlan, CellShape, StatisticChange, Tier, AggregateLayout, DecayWeight};
 
 static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
@@ -33,6 +33,7 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         Measure::evidence(Span(1000)),
         Measure::limit(Span(100), 10).expect("a limit"),
         Measure::gcra(),
+        Measure::last(Span(1000)),
     ];
     measures.iter().map(|measure| CellPlan::new(measure).expect("a plan")).collect()
 });
@@ -63,6 +64,7 @@ fuzz_target!(|bytes: &[u8]| {
             plan.add(room, time, [(step as u8, amount), (0, 1)]);
             plan.add_value(room, time, Some(amount.cast_signed()));
             plan.add_hash(room, time, amount);
+            plan.apply(room, &StatisticChange::Last(time, &amount.to_string()));
             let sum = amount.cast_signed();
             plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
             plan.give_back(room, time, amount / 2, (step % 2 == 0).then_some(time));

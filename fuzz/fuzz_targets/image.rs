@@ -8,7 +8,7 @@ use cluster::remote::CellForm;
 use cluster::wire::image;
 use event::{Kind, Space, Span};
 use libfuzzer_sys::fuzz_target;
-use stats::cell_export::Definition;
+use stats::cell_export::CellDefinition;
 use stats::{AggregateColumn, Layout, Measure, CellPlan, Tier, AggregateLayout, DecayWeight};
 
 static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
@@ -30,11 +30,12 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
         Measure::approx(tier(100, 3), Vec::new(), 14),
         Measure::evidence(Span(1000)),
         Measure::gcra(),
+        Measure::last(Span(1000)),
     ];
     let form = |measure: Measure| {
         let plan = CellPlan::new(&measure).expect("a plan");
         let (statistic, kind_name) = ("statistic".to_owned(), "kind".to_owned());
-        let definition = Definition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
+        let definition = CellDefinition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
         (CellForm { id: 1, definition }, plan)
     };
     measures.into_iter().map(form).collect()

@@ -1,7 +1,10 @@
 //! A track's values, as they are called outside of rules and as they are shown.
 
 use event::Value;
-use stats::{AggregateColumn, DecayWeight, Quality, Reading};
+use stats::{AggregateColumn, DecayWeight, LastValueForm, Quality, Reading};
+
+/// The name of the last value of a field, which is no column of a track.
+pub(crate) const LAST_VALUE: &str = "value";
 
 /// `count`, `max`, `decayed_1h`.
 pub(crate) fn name(column: &AggregateColumn) -> String {
@@ -53,6 +56,10 @@ pub(crate) fn values(names: &[String], reading: &Reading) -> Vec<(String, Value)
     };
     match reading.quality {
         Quality::Missing => Vec::new(),
+        _ if names == [LAST_VALUE] => {
+            let value = LastValueForm::text(reading.sums()).map(Value::from);
+            value.map(|value| (LAST_VALUE.to_owned(), value)).into_iter().collect()
+        }
         Quality::Exact | Quality::Estimated => names.iter().enumerate().filter_map(value).collect(),
     }
 }

@@ -19,7 +19,7 @@ pub fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
 }
 
 /// Appends a length and the text.
-pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &str) {
+pub fn push_text(bytes: &mut Vec<u8>, text: &str) {
     push_varint(bytes, text.len() as u64);
     bytes.extend_from_slice(text.as_bytes());
 }
@@ -111,7 +111,8 @@ impl<'a> ByteReader<'a> {
         Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
-    pub(crate) fn text(&mut self) -> Option<&'a str> {
+    /// Reads what [`push_text`] has appended.
+    pub fn text(&mut self) -> Option<&'a str> {
         let length = usize::try_from(self.varint()?).ok()?;
         std::str::from_utf8(self.take(length)?).ok()
     }

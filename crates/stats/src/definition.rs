@@ -240,6 +240,7 @@ mod tests {
             Measure::approx(tier("1d x 7"), vec![Span::days(7)], 12),
             Measure::evidence(Span::days(90)),
             Measure::gcra(),
+            Measure::last(Span::days(90)),
         ]
     }
 

@@ -38,6 +38,7 @@ pub use kind::distinct::DistinctForm;
 pub use kind::evidence::{Evidence, EvidenceForm};
 pub use kind::gcra::GcraForm;
 pub use kind::hyperloglog::ApproximateDistinctForm;
+pub use kind::last::LastValueForm;
 pub use kind::mark::MarkForm;
 pub use kind::windows::{CounterAmounts, Layout, TimelineBucket};
 pub use kind::{Addition, CellPlan, Measure, ObservationContext, Origin, StatisticChange, limit};

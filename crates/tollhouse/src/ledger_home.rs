@@ -13,8 +13,8 @@ use engine::{
     StatisticsExchangeError,
 };
 use event::{Shingle, Span};
-use stats::cell_export::CellDefinition;
 use stats::LedgerExportReport;
+use stats::cell_export::CellDefinition;
 
 use crate::clock::now;
 

@@ -15,7 +15,7 @@
 //! Fixed numbers are little-endian, all others LEB128, signed ones zigzag.
 
 use event::{Key, Kind, Shingle, Space, Time};
-use stats::bytes::{ByteReader, push_varint, push_zigzag};
+use stats::bytes::{ByteReader, push_text, push_varint, push_zigzag};
 use stats::limit::{GcraOperation, WindowTake};
 use stats::{Addition, CellShape, CounterAmounts, DedupeMark, Evidence, Observation, ObserveRequest, Origin};
 
@@ -394,6 +394,10 @@ fn push_request(bytes: &mut Vec<u8>, request: &ObserveRequest) {
                 bytes.push(8);
                 push_zigzag(bytes, *value);
             }
+            Addition::Last(value) => {
+                bytes.push(10);
+                push_text(bytes, value);
+            }
         }
     }
 }
@@ -427,6 +431,7 @@ fn request(reader: &mut ByteReader<'_>) -> Option<ObserveRequest> {
                 origin = Origin::Report;
                 Addition::Counters(amounts(reader)?)
             }
+            10 => Addition::Last(reader.text()?.into()),
             _ => return None,
         };
         observations.push(Observation { key, time, add });
@@ -495,6 +500,7 @@ mod tests {
             any::<(u64, Option<i64>)>()
                 .prop_map(|(amount, taken)| Addition::GiveBack { amount, taken: taken.map(Time) }),
             flow().prop_map(Addition::Flow),
+            ".{0,9}".prop_map(|value| Addition::Last(value.into())),
             any::<u64>().prop_map(|pair| Addition::Distinct { pair: Shingle(pair) }),
         ]
     }

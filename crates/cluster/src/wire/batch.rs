@@ -252,6 +252,12 @@ fn merge(
             [bad, good, weight].into_iter().for_each(|sum| pack.integer(*sum));
             Ok(())
         }
+        (MergeForm::Register { .. }, CellContent::Last(value)) => {
+            at.begin(pack, 2);
+            pack.text(clamped(*last).0);
+            pack.bytes(value.as_bytes());
+            Ok(())
+        }
         (MergeForm::Moment, CellContent::Moment(moment)) => {
             // How long it is kept is counted from the horizon, or else it is a year.
             let now = nanoseconds(clamped(horizon)).max(moment.saturating_sub(nanoseconds(Time(0) + YEAR)));

@@ -39,6 +39,11 @@ pub(super) enum MergeForm<'a> {
         /// By which registers are numbered.
         precision: u8,
     },
+    /// A value, of which the latest stays, and of two at one time the greater.
+    Register {
+        /// After the last value.
+        keep: Span,
+    },
 }
 
 impl MergeForm<'_> {
@@ -59,6 +64,7 @@ impl MergeForm<'_> {
             }
             Measure::Evidence(form) => MergeForm::Sums { keep: form.keep },
             Measure::Gcra(_) => MergeForm::Moment,
+            Measure::Last(form) => MergeForm::Register { keep: form.keep },
             Measure::Approx(form) => MergeForm::Registers { tier: form.tier, precision: form.precision },
         }
     }
@@ -171,6 +177,13 @@ pub(super) fn pack(pack: &mut MessagePackWriter, form: &CellForm, renews: bool) 
         MergeForm::Sums { keep } => {
             pack.array(4);
             pack.integer(3);
+            pack.integer(span(keep));
+            pack.integer(ttl(keep.0));
+            pack.yes_or_no(renews);
+        }
+        MergeForm::Register { keep } => {
+            pack.array(4);
+            pack.integer(6);
             pack.integer(span(keep));
             pack.integer(ttl(keep.0));
             pack.yes_or_no(renews);

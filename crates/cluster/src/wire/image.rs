@@ -49,6 +49,10 @@ pub fn decode<'a>(
     let content = match merged {
         MergeForm::Ring(frame) => CellContent::Buckets(cell.buckets(&frame, last)?),
         MergeForm::Totals { columns, .. } => CellContent::Totals(cell.totals(columns)?),
+        MergeForm::Register { .. } => {
+            let value = std::str::from_utf8(cell.value.ok_or("it has no value")?);
+            CellContent::Last(value.map_err(|_| "a value is no text")?.to_owned())
+        }
         MergeForm::Sums { .. } => CellContent::Evidence(cell.evidence),
         MergeForm::Registers { tier, precision } => {
             CellContent::Registers(cell.registers(tier, precision, last)?)
@@ -70,6 +74,7 @@ struct CellFields<'a> {
     greatest: Option<i64>,
     decayed: [f64; 4],
     evidence: Evidence,
+    value: Option<&'a [u8]>,
     places: Vec<(i64, &'a [u8])>,
 }
 
@@ -87,6 +92,7 @@ impl<'a> CellFields<'a> {
             b"b" => self.evidence.bad = number()?,
             b"g" => self.evidence.good = number()?,
             b"w" => self.evidence.weight = number()?,
+            b"v" => self.value = Some(value),
             [b'd', at @ b'1'..=b'4'] => {
                 let sum = f64::from_le_bytes(value.try_into().map_err(|_| "a decayed sum is no number")?);
                 if !sum.is_finite() {

@@ -8,7 +8,7 @@ use cluster::wire::{WireClient, WireSettings, slot};
 use event::{Shingle, Span, Time};
 use stats::cell_export::CellContent;
 use stats::limit::GcraOperation;
-use stats::{CellPlan, Evidence, Measure};
+use stats::{CellPlan, Evidence, Measure, StatisticChange};
 
 use crate::servers::Cluster;
 use crate::support::{Random, WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
@@ -59,7 +59,7 @@ fn spelled(plan: &CellPlan, words: &[u64]) -> Option<(Time, Time, CellContent)> 
             totals.decayed.iter_mut().for_each(|sum| *sum = format!("{sum:.9e}").parse().unwrap());
         }
         CellContent::Registers(periods) => periods.iter_mut().for_each(|period| period.ranks.sort_unstable()),
-        CellContent::Evidence(_) | CellContent::Moment(_) => {}
+        CellContent::Evidence(_) | CellContent::Moment(_) | CellContent::Last(_) => {}
     }
     Some((first, last, content))
 }
@@ -92,6 +92,12 @@ fn events(plan: &CellPlan, random: &mut Random, measure: &Measure, now: Time) ->
                 let evidence =
                     Evidence { bad: value, good: random.below(3) as i64 - 1, weight: -value.max(-9) };
                 plan.add_evidence(&mut words, time, evidence);
+            }
+            Measure::Last(_) => {
+                // Some at one time, and of any bytes.
+                let value = ["", "DE", "DEU", "D\u{0}", "\u{80}", "z"][random.below(6) as usize];
+                let value = value.repeat(1 + random.below(9) as usize);
+                plan.apply(&mut words, &StatisticChange::Last(time, &value));
             }
             Measure::Gcra(_) => plan.flow(&mut words, time, &GcraOperation::Set { ahead: value.max(0) }),
             Measure::Approx(_) => (0..1 + random.below(200)).for_each(|_| {

@@ -13,7 +13,7 @@ use cluster::remote::{
 use cluster::wire::{ClusterOpenError, ClusterTls, WireClient, WireSettings};
 use event::{Span, Time};
 use stats::limit::WindowTake;
-use stats::{Addition, CellPlan, Measure};
+use stats::{Addition, CellPlan, Measure, StatisticChange};
 use tempfile::TempDir;
 
 use crate::servers::{Cluster, Server, are_there};
@@ -191,6 +191,7 @@ fn a_node_works_with_tls_and_the_least_rights() {
         match measure {
             Measure::Aggregate(_) => plan.add_value(&mut words, at, Some(i64::MAX)),
             Measure::Evidence(_) => plan.add_evidence(&mut words, at, stats::Evidence::default()),
+            Measure::Last(_) => plan.apply(&mut words, &StatisticChange::Last(at, "DE")),
             Measure::Gcra(_) => plan.flow(&mut words, at, &stats::limit::GcraOperation::Set { ahead: 1 }),
             Measure::Approx(_) => plan.add_hash(&mut words, at, 7),
             _ => plan.add(&mut words, at, [(0, u64::MAX)]),

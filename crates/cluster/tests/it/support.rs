@@ -61,6 +61,7 @@ pub(crate) fn measures() -> Vec<Measure> {
         track(&columns),
         Measure::evidence(Span::minutes(10)),
         Measure::gcra(),
+        Measure::last(Span::minutes(10)),
         Measure::approx("1m x 3".parse().unwrap(), Vec::new(), 10),
         Measure::once(Span::minutes(1)),
     ]

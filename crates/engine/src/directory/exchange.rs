@@ -198,6 +198,9 @@ struct CellLine<'a> {
     /// In nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moment: Option<i64>,
+    /// The last value of a field.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    value: Option<Cow<'a, str>>,
 }
 
 /// A period's number, and its registers that are not zero with their ranks.
@@ -242,10 +245,12 @@ fn cell_line<'a>(name: &'a str, cell: ExportedCell) -> CellLine<'a> {
         registers: None,
         evidence: None,
         moment: None,
+        value: None,
     };
     match content {
         CellContent::Evidence(Evidence { bad, good, weight }) => line.evidence = Some([bad, good, weight]),
         CellContent::Moment(moment) => line.moment = Some(moment),
+        CellContent::Last(value) => line.value = Some(value.into()),
         CellContent::Buckets(buckets) => {
             let buckets = buckets.into_iter().map(|bucket| (bucket.start.0, bucket.width.0, bucket.counts));
             line.buckets = Some(buckets.collect());
@@ -265,9 +270,9 @@ fn cell_line<'a>(name: &'a str, cell: ExportedCell) -> CellLine<'a> {
 
 fn portable(line: CellLine<'_>, definition: usize) -> Result<ExportedCell, String> {
     let wrong = |what: &str| Err(what.to_owned());
-    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, moment, .. } = line;
-    let content = match (buckets, count, registers, evidence, moment) {
-        (Some(buckets), None, None, None, None) => {
+    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, moment, value, .. } = line;
+    let content = match (buckets, count, registers, evidence, moment, value) {
+        (Some(buckets), None, None, None, None, None) => {
             let buckets = buckets.into_iter().map(|(start, width, counts)| TimelineBucket {
                 start: Time(start),
                 width: Span(width),
@@ -275,7 +280,7 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<ExportedCell, Strin
             });
             CellContent::Buckets(buckets.collect())
         }
-        (None, Some(count), None, None, None) => {
+        (None, Some(count), None, None, None, None) => {
             let Ok(sum) = sum.as_deref().map(str::parse).transpose() else {
                 return wrong("`sum` is no integer of 128 bits");
             };
@@ -284,16 +289,21 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<ExportedCell, Strin
             };
             CellContent::Totals(AggregateTotals { count, sum, min, max, decayed })
         }
-        (None, None, Some(periods), None, None) => {
+        (None, None, Some(periods), None, None, None) => {
             let periods =
                 periods.into_iter().map(|(start, ranks)| HyperLogLogRegisters { start: Time(start), ranks });
             CellContent::Registers(periods.collect())
         }
-        (None, None, None, Some([bad, good, weight]), None) => {
+        (None, None, None, Some([bad, good, weight]), None, None) => {
             CellContent::Evidence(Evidence { bad, good, weight })
         }
-        (None, None, None, None, Some(moment)) => CellContent::Moment(moment),
-        _ => return wrong("expected one of `buckets`, `count`, `registers`, `evidence` and `moment`"),
+        (None, None, None, None, Some(moment), None) => CellContent::Moment(moment),
+        (None, None, None, None, None, Some(value)) => CellContent::Last(value.into_owned()),
+        _ => {
+            return wrong(
+                "expected one of `buckets`, `count`, `registers`, `evidence`, `moment` and `value`",
+            );
+        }
     };
     let hex = line.shingle.len() == 16 && line.shingle.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(shingle) = u64::from_str_radix(&line.shingle, 16).ok().filter(|_| hex) else {

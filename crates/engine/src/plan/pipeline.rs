@@ -170,7 +170,7 @@ pub struct KindPlan {
     /// How a piece is normalised.
     pub normalise: Normalisation,
     /// What must hold for an event to have keys of this kind.
-    pub(crate) when: Option<Condition>,
+    pub(crate) when: Option<Arc<Condition>>,
     /// Names of the counters, empty for a kind that has none.
     pub counters: Vec<String>,
     /// Counters of which something can be taken back, and those that hold it: both by index.
@@ -181,10 +181,23 @@ pub struct KindPlan {
     pub aggregate: Vec<stats::AggregateColumn>,
     /// The fact that the track's values are taken from.
     pub(crate) value: Option<Slot>,
+    /// The last value that is kept instead, if its keys have one.
+    pub(crate) last: Option<LastValuePlan>,
     /// Counters that every event adds to.
     pub(crate) observe: Vec<(u8, u64)>,
     /// Counters that a verdict adds to, by action.
     pub(crate) settle: Vec<(Action, u8)>,
+}
+
+/// The last value of a fact: what is kept for each key of a kind under a number of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct LastValuePlan {
+    /// The fact.
+    pub(crate) of: Slot,
+    /// Index of the kind for whose keys it is kept.
+    pub(crate) per: usize,
+    /// The time for which it is kept.
+    pub(crate) keep: Span,
 }
 
 /// A distinct count.
@@ -250,6 +263,8 @@ pub(crate) enum ReadingSource {
     LastAge { kind: usize },
     /// The largest of a value of a track, or the least of least ones.
     Aggregate { kind: usize, column: usize },
+    /// The last value of the key that had one last.
+    Last { kind: usize },
     /// The largest number of distinct values.
     Distinct { distinct: usize, window: Span },
     /// What a limit says; by its place among those of the pipeline.
@@ -306,14 +321,17 @@ impl Pipeline {
 }
 
 impl KindPlan {
-    /// What the values of its track are called, in order.
+    /// What the values that are kept of its keys are called, in order: those of its track, or the last value.
     pub fn aggregate_names(&self) -> Vec<String> {
-        self.aggregate.iter().map(aggregate::name).collect()
+        match self.last {
+            Some(_) => vec![aggregate::LAST_VALUE.to_owned()],
+            None => self.aggregate.iter().map(aggregate::name).collect(),
+        }
     }
 
     /// Whether it has a statistic. The keys of one that has none can still own distinct values and labels.
     pub(crate) fn is_counted(&self) -> bool {
-        !self.counters.is_empty() || !self.aggregate.is_empty()
+        !self.counters.is_empty() || !self.aggregate.is_empty() || self.last.is_some()
     }
 
     /// The index of a counter.

@@ -22,6 +22,7 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveR
         let keep = match &statistic.measure {
             Measure::Aggregate(track) => track.keep(),
             Measure::Evidence(form) => form.keep,
+            Measure::Last(form) => form.keep,
             Measure::Windows(layout) => Span(layout.shape().expires(time).0 - time.0),
             _ => Span::ZERO,
         };
@@ -38,6 +39,7 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveR
                     Addition::Distinct { pair: secret.pair(shingle, secret.shingle(b"value")) }
                 }
                 Measure::Evidence(_) => Addition::Evidence(Evidence { bad: 1, ..Evidence::default() }),
+                Measure::Last(_) => Addition::Last("value".into()),
                 Measure::Gcra(_) => {
                     Addition::Flow(GcraOperation::Take { cost: 1, burst: 10, counts_all: false })
                 }

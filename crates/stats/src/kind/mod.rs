@@ -24,6 +24,7 @@ pub(crate) mod distinct;
 pub(crate) mod evidence;
 pub(crate) mod gcra;
 pub(crate) mod hyperloglog;
+pub(crate) mod last;
 pub mod limit;
 pub(crate) mod mark;
 pub(crate) mod windows;
@@ -42,6 +43,7 @@ use distinct::DistinctForm;
 use evidence::{Evidence, EvidenceForm, EvidencePlan};
 use gcra::{GcraForm, GcraOperation, GcraPlan};
 use hyperloglog::{ApproximateDistinctForm, HyperLogLogPlan, HyperLogLogRegisters};
+use last::{LastValueForm, RegisterPlan};
 use limit::WindowTake;
 use mark::MarkForm;
 use windows::{CounterAmounts, Layout, TimelineBucket, WindowsPlan};
@@ -500,6 +502,8 @@ statistics! {
     Gcra: GcraForm, GcraPlan;
     /// Marks of requests that were counted, so that none is counted twice.
     Once: MarkForm, WindowsPlan;
+    /// The last value of a field.
+    Last: LastValueForm, RegisterPlan;
 }
 
 /// What a form that does not take an addition says.
@@ -648,6 +652,8 @@ pub enum StatisticChange<'a> {
     Hash(Time, u64),
     /// A value of an exact distinct count: it counts if its pair's mark is not there yet.
     Unique(Time, Shingle),
+    /// The value of a field.
+    Last(Time, &'a str),
 }
 
 /// Why something is added, as far as keys without a cell are concerned that stand behind an admission sketch.
@@ -708,6 +714,9 @@ pub enum Addition {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
         pair: Shingle,
     },
+    /// The value that a field has in an event, to a [`Measure::Last`]. One that is longer than
+    /// [`LastValueForm::BYTES_MAX`] makes the last value unknown.
+    Last(Box<str>),
 }
 
 impl Addition {
@@ -759,4 +768,6 @@ pub enum CellContent {
     Moment(i64),
     /// Of an approximate distinct count: each period that has any.
     Registers(Vec<HyperLogLogRegisters>),
+    /// Of the last value of a field: the value, empty where it is not known. Only the last time of such a cell is kept.
+    Last(String),
 }

@@ -132,6 +132,7 @@ fn measures() -> Vec<Measure> {
         approx(tier(1, 100), &[1, 101, 40], 12),
         approx(tier(i64::MAX / 4000, 1), &[], 14),
         Measure::evidence(Span(1000)),
+        Measure::last(Span(1000)),
     ]
 }
 
@@ -141,6 +142,12 @@ fn apply(plan: &CellPlan, room: &mut impl CellBuffer, event: &Seen) {
     plan.add_value(room, time, event.value);
     plan.add_hash(room, time, event.hash);
     plan.add_evidence(room, time, evidence(event));
+    plan.apply(room, &StatisticChange::Last(time, &value(event)));
+}
+
+/// The value of a field in an event: few are the same.
+fn value(event: &Seen) -> String {
+    event.value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// What a classifier would learn of an event: mostly little.
@@ -291,13 +298,20 @@ proptest! {
             prop_assert!(plan.check(&words));
             let times = events.iter().map(|event| Time(event.time));
             match measure {
-                Measure::Evidence(_) => prop_assert_eq!(plan.first(&words), times.clone().max()),
+                Measure::Evidence(_) | Measure::Last(_) => {
+                    prop_assert_eq!(plan.first(&words), times.clone().max());
+                }
                 _ => prop_assert_eq!(plan.first(&words), times.clone().min()),
             }
             prop_assert_eq!(plan.last(&words), times.clone().max());
             let nows = nows.iter().copied().chain(events.first().map(|event| event.time)).chain(plan.last(&words).map(|last| last.0));
             match &measure {
                 Measure::Gcra(_) => {}
+                Measure::Last(_) => {
+                    let last = events.iter().map(|event| (event.time, value(event))).max();
+                    let last = last.map(|(_, value)| value).filter(|value| !value.is_empty());
+                    prop_assert_eq!(LastValueForm::text(&reading(&plan, &words, 0)), last);
+                }
                 Measure::Windows(_) | Measure::Distinct(_) | Measure::Once(_) => {
                     let (shape, counters) = (measure.shape().unwrap(), measure.counters().len());
                     let kept = kept(&shape, counters, &events);

@@ -290,6 +290,7 @@ fn what_is_no_cell_is_refused_and_nothing_panics() {
                         }
                     }
                     CellContent::Evidence(evidence) => evidence.bad = wild(&mut random),
+                    CellContent::Last(value) => *value = "x".repeat(random.below(99) as usize),
                     CellContent::Moment(moment) => *moment = wild(&mut random),
                     CellContent::Totals(totals) => match random.below(4) {
                         0 => totals.count = wild(&mut random) as u64,
