@@ -211,7 +211,7 @@ pub struct ExactLimitRequest {
     pub time: Time,
     /// What a reading of it is over, at most two; none for a bucket.
     pub windows: [Option<Span>; 2],
-    /// [`Add::Nothing`], what is taken or given back, or what counts whatever is there.
+    /// [`Addition::Nothing`], what is taken or given back, or what counts whatever is there.
     pub add: Addition,
 }
 

@@ -378,7 +378,7 @@ pub struct Reading {
     pub first: Option<Time>,
     /// The key's last event.
     pub last: Option<Time>,
-    /// For [`Add::Distinct`]: the pair had not been seen in the time's period. False for a pair that comes so late
+    /// For [`Addition::Distinct`]: the pair had not been seen in the time's period. False for a pair that comes so late
     /// that its period is forgotten.
     pub fresh: bool,
     pub(crate) counters: u8,

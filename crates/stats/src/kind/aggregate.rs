@@ -64,15 +64,15 @@ pub enum DecayWeight {
 /// A value of a track's reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AggregateValue {
-    /// Of [`Column::First`] and [`Column::Last`]; `None` where no event was seen, or only at the very end or
+    /// Of [`AggregateColumn::First`] and [`AggregateColumn::Last`]; `None` where no event was seen, or only at the very end or
     /// beginning of time.
     Time(Option<Time>),
-    /// Of [`Column::Count`].
+    /// Of [`AggregateColumn::Count`].
     Count(u64),
-    /// Of [`Column::Sum`], [`Column::Min`] and [`Column::Max`]. The least or greatest of no values is `None`; so is a
+    /// Of [`AggregateColumn::Sum`], [`AggregateColumn::Min`] and [`AggregateColumn::Max`]. The least or greatest of no values is `None`; so is a
     /// least value of `i64::MAX` and a greatest of `i64::MIN`.
     Integer(Option<i64>),
-    /// Of [`Column::Decayed`]. Always finite.
+    /// Of [`AggregateColumn::Decayed`]. Always finite.
     Real(f64),
 }
 
@@ -739,7 +739,7 @@ impl CellOperations for AggregatePlan {
         self.totals(words).map(CellContent::Totals)
     }
 
-    /// Puts what [`TrackPlan::totals`] has spelled out into an empty room.
+    /// Puts what [`AggregatePlan::totals`] has spelled out into an empty room.
     fn restore(
         &self,
         room: &mut impl CellBuffer,

@@ -686,20 +686,20 @@ impl Origin {
 pub enum Addition {
     /// Nothing: a peek. It creates nothing either.
     Nothing,
-    /// Amounts to counters of a [`crate::Measure::Windows`].
+    /// Amounts to counters of a [`Measure::Windows`].
     Counters(CounterAmounts),
-    /// An event of a [`crate::Measure::Track`], with its value if it has one.
+    /// An event of a [`Measure::Aggregate`], with its value if it has one.
     Value(Option<i64>),
-    /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
+    /// Brings the greatest value of a [`Measure::Aggregate`] that has one down to this, if it is above: what was said
     /// of a key is taken back. It counts no event and makes no cell. When two ledgers are merged the greater value stays.
     Lower(i64),
-    /// Evidence that a classifier has learned, to a [`crate::Measure::Evidence`].
+    /// Evidence that a classifier has learned, to a [`Measure::Evidence`].
     Evidence(Evidence),
-    /// A take from a limit of [`crate::Measure::limit`]. It is read and counted as of the latest event if that
-    /// comes after the observation's own time, see [`Add::as_of`]: nobody dates himself out of a limit. One that costs
+    /// A take from a limit of [`Measure::limit`]. It is read and counted as of the latest event if that
+    /// comes after the observation's own time, see [`Addition::as_of`]: nobody dates himself out of a limit. One that costs
     /// nothing is a look.
     Take(WindowTake),
-    /// A refund to a limit of [`crate::Measure::limit`]. It makes no cell.
+    /// A refund to a limit of [`Measure::limit`]. It makes no cell.
     GiveBack {
         /// The amount; at most what is used is given back.
         amount: u64,
@@ -707,9 +707,9 @@ pub enum Addition {
         /// sub-windows are first, so that what stays counts for longer rather than for less long.
         taken: Option<Time>,
     },
-    /// A change of the bucket of a [`crate::Measure::Gcra`].
+    /// A change of the bucket of a [`Measure::Gcra`].
     Flow(GcraOperation),
-    /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
+    /// A value of a [`Measure::Distinct`] or [`Measure::Approx`]; the key is the owner's.
     Distinct {
         /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
         pair: Shingle,

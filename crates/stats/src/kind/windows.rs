@@ -8,7 +8,7 @@
 //! * what is older still is dropped, as is everything older than the fine tier where there is no coarse one.
 //!
 //! An event that arrives late goes straight to where it would be by now. Adding saturates, so cells form a
-//! commutative monoid under [`Windows::merge`].
+//! commutative monoid under [`WindowsPlan::merge`].
 //!
 //! Some counters may hold what was taken back of others (see [`crate::Layout`]). They add like all counters, and cells
 //! stay a monoid; a reading is of the others, less what was taken back of them: a PN-counter (Shapiro et al., A
