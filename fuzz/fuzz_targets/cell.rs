@@ -7,7 +7,8 @@ use event::{Span, Time};
 use libfuzzer_sys::fuzz_target;
 use stats::limit::GcraOperation;
 use stats::{
-    AggregateColumn, AggregateLayout, CellPlan, CellShape, DecayWeight, Evidence, Layout, Measure, Tier,
+    AggregateColumn, AggregateLayout, CellPlan, CellShape, DecayWeight, Evidence, Layout, Measure,
+    StatisticChange, Tier,
 };
 
 static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
@@ -21,14 +22,13 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"))
     };
     let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
-    let approx =
-        |precision| Measure::Approx { tier: tier(100, 3), windows: vec![Span(100), Span(400)], precision };
+    let approx = |precision| Measure::approx(tier(100, 3), vec![Span(100), Span(400)], precision);
     let measures = [
         windows(3, &[tier(10, 4)], &[10, 15, 40]),
         windows(3, &[tier(10, 6), tier(30, 3)], &[10, 60, 65, 90]),
         windows(20, &[tier(1, 144), tier(60, 14)], &[1, 144, 840]),
-        Measure::Distinct { tier: tier(60, 3), windows: vec![Span(240)] },
-        Measure::Once { window: Span(9) },
+        Measure::distinct(tier(60, 3), vec![Span(240)]),
+        Measure::once(Span(9)),
         track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
         track(&[
             AggregateColumn::Sum,
@@ -39,9 +39,10 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         ]),
         approx(10),
         approx(14),
-        Measure::Evidence { keep: Span(1000) },
+        Measure::evidence(Span(1000)),
         Measure::limit(Span(100), 10).expect("a limit"),
-        Measure::Gcra,
+        Measure::gcra(),
+        Measure::last(Span(1000)),
     ];
     measures.iter().map(|measure| CellPlan::new(measure).expect("a plan")).collect()
 });
@@ -72,6 +73,7 @@ fuzz_target!(|bytes: &[u8]| {
             plan.add(room, time, [(step as u8, amount), (0, 1)]);
             plan.add_value(room, time, Some(amount.cast_signed()));
             plan.add_hash(room, time, amount);
+            plan.apply(room, &StatisticChange::Last(time, &amount.to_string()));
             let sum = amount.cast_signed();
             plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
             plan.give_back(room, time, amount / 2, (step % 2 == 0).then_some(time));

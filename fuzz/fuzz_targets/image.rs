@@ -24,8 +24,8 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
     let measures = [
         windows(3, &[tier(10, 4)]),
         windows(20, &[tier(1, 144), tier(60, 14)]),
-        Measure::Distinct { tier: tier(60, 3), windows: Vec::new() },
-        Measure::Once { window: Span(9) },
+        Measure::distinct(tier(60, 3), Vec::new()),
+        Measure::once(Span(9)),
         track(&[AggregateColumn::Count]),
         track(&[
             AggregateColumn::Sum,
@@ -34,10 +34,11 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
             decayed(DecayWeight::One),
             decayed(DecayWeight::Value),
         ]),
-        Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 10 },
-        Measure::Approx { tier: tier(100, 3), windows: Vec::new(), precision: 14 },
-        Measure::Evidence { keep: Span(1000) },
-        Measure::Gcra,
+        Measure::approx(tier(100, 3), Vec::new(), 10),
+        Measure::approx(tier(100, 3), Vec::new(), 14),
+        Measure::evidence(Span(1000)),
+        Measure::gcra(),
+        Measure::last(Span(1000)),
     ];
     let form = |measure: Measure| {
         let plan = CellPlan::new(&measure).expect("a plan");

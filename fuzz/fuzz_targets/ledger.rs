@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use disk::{Device, MemoryDevice};
 use libfuzzer_sys::fuzz_target;
 use store::log::{Log, LogOptions, Position, RecordKey, VisitedRecord};
-use disk::{Device, MemoryDevice};
 
 // The first two bytes say how much of the rest is the segment; what follows is the hint.
 fuzz_target!(|bytes: &[u8]| {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use disk::FileDevice;
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
     Addition, AggregateColumn, AggregateLayout, Catalog, CatalogBuilder, CounterAmounts, Durability,
     EmbeddedLedger, Layout, Ledger, LogOptions, Measure, Observation, ObserveRequest, ReadingView, Tier,
 };
-use disk::FileDevice;
 
 use super::group::Background;
 use crate::cell::Reading;

@@ -7,8 +7,7 @@ use event::{Kind, Space};
 use hashbrown::HashMap;
 use stats::cell_export::CellDefinition;
 use stats::{
-    Addition, Catalog, CatalogError, CellPlan, LedgerError, Measure, ObserveRequest, Sketch, SketchOptions,
-    Statistic,
+    Addition, Catalog, CatalogError, CellPlan, LedgerError, ObserveRequest, Sketch, SketchOptions, Statistic,
 };
 
 use crate::remote::CellForm;
@@ -28,7 +27,7 @@ impl CompiledForm {
             .plan()
             .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
         let form = CellForm { id: definition.id(), definition };
-        let renew_after = Duration::from_micros(form.slack().0.unsigned_abs() / 2);
+        let renew_after = Duration::from_micros(form.definition.measure.slack().0.unsigned_abs() / 2);
         Ok(CompiledForm { form: Arc::new(form), plan, renew_after })
     }
 }
@@ -41,8 +40,12 @@ pub(crate) struct ClusterStatistic {
     pub(crate) plan: CellPlan,
     pub(crate) sketch: Option<Arc<Sketch>>,
     pub(crate) admit_after: u32,
-    pub(crate) is_aggregate: bool,
-    pub(crate) is_approx: bool,
+    /// Whether readings have values even for a new key.
+    pub(crate) reads_unseen: bool,
+    /// Whether readings are estimates.
+    pub(crate) is_estimate: bool,
+    /// Whether its values are marked in cells of their own.
+    pub(crate) has_pairs: bool,
     /// Whether it is that of a limit, which other nodes may change without a batch.
     pub(crate) is_limit: bool,
     /// Whether the cluster decides on what is taken.
@@ -67,7 +70,7 @@ impl ClusterCatalog {
         let mut forms = before.map(|before| before.forms.clone()).unwrap_or_default();
         let (mut plans, mut places) = (Vec::<ClusterStatistic>::new(), HashMap::new());
         for (space, kind, statistic) in catalog.iter() {
-            let definition = CellDefinition::new(space, kind, statistic)?;
+            let definition = CellDefinition::new(space, kind, statistic);
             for known in forms.values().map(|known| &known.form.definition) {
                 let other = (known.space, known.kind) == (space, kind);
                 if other && known.meaning() != definition.meaning() {
@@ -99,8 +102,9 @@ impl ClusterCatalog {
                 plan,
                 sketch,
                 admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
-                is_aggregate: matches!(statistic.measure, Measure::Aggregate(_)),
-                is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                reads_unseen: statistic.measure.reads_unseen(),
+                is_estimate: statistic.measure.is_estimate(),
+                has_pairs: statistic.measure.has_pairs(),
                 is_limit: statistic.measure.is_limit(),
                 is_exact: statistic.exact,
                 statistic: statistic.clone(),

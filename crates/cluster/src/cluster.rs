@@ -393,7 +393,7 @@ impl ClusterCore {
     async fn timeline(self: &Arc<ClusterCore>, key: Key) -> Result<Option<Timeline>, LedgerError> {
         let world = self.catalog();
         let planned = world.planned(key.space, key.kind)?;
-        let is_mark = matches!(planned.statistic.measure, Measure::Once { .. });
+        let is_mark = matches!(planned.statistic.measure, Measure::Once(_));
         let (id, form) = (CellId::of(key), planned.known.form.id);
         let (shard, at) = self.place(self.partitions.of(key.shingle));
         let run = self.running.begin();

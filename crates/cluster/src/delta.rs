@@ -5,7 +5,7 @@
 
 use event::{Shingle, Time};
 use stats::limit::GcraOperation;
-use stats::{CellPlan, CounterAmounts, Evidence};
+use stats::{CellPlan, CounterAmounts, Evidence, StatisticChange};
 
 use crate::chain::ChainId;
 use crate::remote::{CellChange, CellImage};
@@ -31,6 +31,32 @@ pub(crate) enum CellOperation {
     Words(Vec<u64>),
     /// What was there before has expired.
     Begin,
+}
+
+impl CellOperation {
+    /// That of a change; `None` of nothing. One that merges, and has no shorter form, goes as a cell that has seen it.
+    pub(crate) fn of(plan: &CellPlan, change: StatisticChange<'_>) -> Option<CellOperation> {
+        Some(match change {
+            // What lowers a value is no sum, and refused before.
+            StatisticChange::Nothing | StatisticChange::Lower(_) => return None,
+            StatisticChange::Counters(time, amounts, times) => {
+                CellOperation::Counters(time, amounts.times(times).collect())
+            }
+            StatisticChange::Used(time, amount) => CellOperation::Counters(time, [(0, amount)].into()),
+            StatisticChange::Value { time, value, sightings } => {
+                CellOperation::Value { time, value, sightings }
+            }
+            StatisticChange::Evidence(time, evidence) => CellOperation::Evidence(time, evidence),
+            StatisticChange::Hash(time, hash) => CellOperation::Hash(time, hash),
+            StatisticChange::Unique(time, pair) => CellOperation::Unique(time, pair),
+            StatisticChange::Flow(time, flow) => CellOperation::Flow(time, flow),
+            change => {
+                let mut words = Vec::new();
+                plan.apply(&mut words, &change);
+                CellOperation::Words(words)
+            }
+        })
+    }
 }
 
 /// A sum of additions to one cell.
@@ -166,7 +192,7 @@ mod tests {
             mut takes in proptest::collection::vec((0i64..100_000, 1i64..5_000_000), 1..9),
         ) {
             takes.sort_by_key(|(time, _)| *time);
-            let plan = CellPlan::new(&Measure::Gcra).unwrap();
+            let plan = CellPlan::new(&Measure::gcra()).unwrap();
             let mut one_by_one = Vec::new();
             if let Some(start) = start {
                 plan.flow(&mut one_by_one, Time(0), &GcraOperation::Add { cost: start + 1 });

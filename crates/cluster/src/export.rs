@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use event::{Key, Kind};
+use stats::Catalog;
 use stats::cell_export::{CellDefinition, ExportedCell};
-use stats::{Catalog, CatalogError};
 
 use crate::catalog::CompiledForm;
 use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell, RemoteCluster, RemoteError};
@@ -40,10 +40,7 @@ pub struct ClusterExport {
 
 impl ClusterExport {
     /// The definitions of a catalog, as the cells of an export count them.
-    ///
-    /// # Errors
-    /// [`CatalogError`] if a statistic cannot be.
-    pub fn definitions(catalog: &Catalog) -> Result<Vec<CellDefinition>, CatalogError> {
+    pub fn definitions(catalog: &Catalog) -> Vec<CellDefinition> {
         catalog.iter().map(|(space, kind, statistic)| CellDefinition::new(space, kind, statistic)).collect()
     }
 

@@ -10,10 +10,9 @@ use std::sync::{Arc, PoisonError};
 
 use event::Time;
 use futures_util::future::join;
-use stats::limit::GcraOperation;
 use stats::{
-    Addition, CellPlan, CounterAmounts, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin,
-    Quality, ReadingHead,
+    Addition, CellPlan, CounterAmounts, LedgerError, Observation, ObservationContext, ObserveOutcomes,
+    ObserveRequest, Origin, Quality, ReadingHead, StatisticChange,
 };
 
 use crate::cache::{CacheShard, CellId};
@@ -173,7 +172,7 @@ impl ClusterCore {
                     }
                     let form = planned.known.form.id;
                     lookup.look(&mut shard, CellId::of(*key), form, &age, stamp);
-                    if let (Addition::Distinct { pair }, false) = (add, planned.is_approx) {
+                    if let (Addition::Distinct { pair }, true) = (add, planned.has_pairs) {
                         lookup.look(&mut shard, CellId::pair(*key, *pair), form, &age, stamp);
                     }
                 }
@@ -318,13 +317,13 @@ impl CallShard<'_> {
         told.times = plan.times(words);
         let found = told.times.is_some();
         let as_of = add.as_of(time, told.times.map(|(_, last)| last));
-        if found || planned.is_aggregate {
+        if found || planned.reads_unseen {
             values.resize(plan.reading(), 0);
             plan.read(words, as_of, values);
         }
         if !is_usable {
             told.quality = Quality::Missing;
-        } else if found && planned.is_approx {
+        } else if found && planned.is_estimate {
             told.quality = Quality::Estimated;
         }
         let mut sightings = 0;
@@ -347,74 +346,70 @@ impl CallShard<'_> {
                 plan.estimate(u64::from(sightings), add, values);
             }
             if !admits {
-                told.fresh = matches!(add, Addition::Distinct { .. }) && !planned.is_approx && sightings == 0;
+                told.fresh = matches!(add, Addition::Distinct { .. }) && planned.has_pairs && sightings == 0;
                 return told;
             }
         }
-        match add {
-            Addition::Distinct { pair } if !planned.is_approx => {
-                let pair = CellId::pair(*key, *pair);
-                let (is_usable, words) = self.look(pair, planned, room);
-                let (seen, is_kept) = plan.fine(words, plan.bucket(time));
-                told.fresh = !seen && is_kept;
-                if !is_usable {
-                    told.quality = Quality::Missing;
-                }
-                if adds && told.fresh {
-                    let part = self.shard.part_of(pair);
-                    let basis = if is_usable { self.shard.link(pair, part) } else { ChainId::NONE };
-                    self.add(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
-                    [id, pair].iter().for_each(|cell| self.shard.believe(*cell, part, plan, time, basis));
-                } else if adds {
-                    self.add(id, planned, CellOperation::Counters(time, CounterAmounts::default()));
-                    // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.
-                    if self.shard.get(pair).is_some_and(|entry| entry.pending.is_some()) {
-                        self.note(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
-                    }
+        if let Addition::Distinct { pair } = add
+            && planned.has_pairs
+        {
+            self.observe_pair(planned, (id, CellId::pair(*key, *pair)), time, adds, room, &mut told);
+            return told;
+        }
+        if !adds {
+            return told;
+        }
+        let last = told.times.map(|(_, last)| last);
+        let context = ObservationContext { time, last, values, origin, sightings };
+        match plan.change(add, &context) {
+            // What is given back depends on what is there, bucket by bucket.
+            StatisticChange::GiveBack { now, amount, taken } => {
+                let (_, words) = self.look(id, planned, room);
+                for op in given_back(plan, words, now, amount, taken) {
+                    self.add(id, planned, op);
                 }
             }
-            _ if !adds => {}
-            // What lowers a value is no sum, and refused before.
-            Addition::Nothing | Addition::Lower(_) => {}
-            Addition::Counters(amounts) => {
-                // What the sketch has seen of it goes with it: a count does not start again.
-                let before = if origin == Origin::Event { sightings } else { 0 };
-                self.add(id, planned, CellOperation::Counters(time, amounts.times(before + 1).collect()));
-            }
-            Addition::Value(value) => {
-                self.add(id, planned, CellOperation::Value { time, value: *value, sightings })
-            }
-            Addition::Evidence(evidence) => self.add(id, planned, CellOperation::Evidence(time, *evidence)),
-            Addition::Distinct { pair } => self.add(id, planned, CellOperation::Hash(time, pair.0)),
-            Addition::Take(take) => {
-                let used = plan.used(values, as_of, take.interpolated);
-                if take.counts_all || take.is_within(used) {
-                    self.add(id, planned, CellOperation::Counters(as_of, [(0, take.cost)].into()));
-                }
-            }
-            Addition::GiveBack { amount, taken } => {
-                if found {
-                    let (_, words) = self.look(id, planned, room);
-                    for op in given_back(plan, words, as_of, *amount, *taken) {
-                        self.add(id, planned, op);
-                    }
-                }
-            }
-            Addition::Flow(flow) => {
-                let moment = values.first().filter(|_| found).map(|word| word.cast_signed());
-                if flow.after(moment, time).is_some() {
-                    // What is let through is so in any order; what a refused one adds depends on what is there.
-                    let decided = match *flow {
-                        GcraOperation::Take { cost, .. } if flow.is_within(moment, time) => {
-                            GcraOperation::Add { cost }
-                        }
-                        flow => flow,
-                    };
-                    self.add(id, planned, CellOperation::Flow(time, decided));
+            change => {
+                if let Some(op) = CellOperation::of(plan, change) {
+                    self.add(id, planned, op);
                 }
             }
         }
         told
+    }
+
+    /// Looks whether a value of an owner is new, and has it counted if the observation adds.
+    fn observe_pair(
+        &mut self,
+        planned: &ClusterStatistic,
+        (id, pair): (CellId, CellId),
+        time: Time,
+        adds: bool,
+        room: &mut Vec<u64>,
+        told: &mut ReadingHead,
+    ) {
+        let plan = &planned.plan;
+        let (is_usable, words) = self.look(pair, planned, room);
+        let (seen, is_kept) = plan.fine(words, plan.bucket(time));
+        told.fresh = !seen && is_kept;
+        if !is_usable {
+            told.quality = Quality::Missing;
+        }
+        if !adds {
+            return;
+        }
+        if told.fresh {
+            let part = self.shard.part_of(pair);
+            let basis = if is_usable { self.shard.link(pair, part) } else { ChainId::NONE };
+            self.add(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
+            [id, pair].iter().for_each(|cell| self.shard.believe(*cell, part, plan, time, basis));
+        } else {
+            self.add(id, planned, CellOperation::Counters(time, CounterAmounts::default()));
+            // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.
+            if self.shard.get(pair).is_some_and(|entry| entry.pending.is_some()) {
+                self.note(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
+            }
+        }
     }
 
     fn add(&mut self, id: CellId, planned: &ClusterStatistic, op: CellOperation) {

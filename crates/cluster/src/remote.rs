@@ -10,7 +10,7 @@ use std::time::Duration;
 use event::{Key, Shingle, Span, Time};
 use stats::cell_export::{CellContent, CellDefinition};
 use stats::limit::GcraOperation;
-use stats::{Addition, LedgerMetric, Measure};
+use stats::{Addition, LedgerMetric};
 
 /// A future that answers later.
 pub type RemoteFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -62,24 +62,6 @@ pub struct CellForm {
     pub definition: CellDefinition,
 }
 
-impl CellForm {
-    /// By how much the time to live that a use of a key begins is longer than what is needed of it: as long may pass until
-    /// a use has to begin it anew.
-    pub fn slack(&self) -> Span {
-        match &self.definition.measure {
-            Measure::Windows(layout) => {
-                let shape = layout.shape();
-                shape.coarse().unwrap_or(shape.fine()).width
-            }
-            Measure::Distinct { tier, .. } | Measure::Approx { tier, .. } => tier.width,
-            Measure::Once { window } => *window,
-            Measure::Aggregate(track) => Span(track.keep().0 / 8),
-            Measure::Evidence { keep } => Span(keep.0 / 8),
-            Measure::Gcra => Span(0),
-        }
-    }
-}
-
 /// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
 /// [`Cell::PAIR`] set, and the shingle is the pair's.
 #[derive(Clone, Debug)]
@@ -119,7 +101,7 @@ pub enum CellChange {
         /// When.
         time: Time,
     },
-    /// Something happens to the bucket of a `stats::Measure::Gcra`.
+    /// Something happens to the bucket of a `stats::Measure::gcra()`.
     Flow {
         /// When.
         now: Time,
@@ -229,7 +211,7 @@ pub struct ExactLimitRequest {
     pub time: Time,
     /// What a reading of it is over, at most two; none for a bucket.
     pub windows: [Option<Span>; 2],
-    /// [`Add::Nothing`], what is taken or given back, or what counts whatever is there.
+    /// [`Addition::Nothing`], what is taken or given back, or what counts whatever is there.
     pub add: Addition,
 }
 

@@ -147,7 +147,8 @@ impl ClusterTransfer {
                 None => self.done.created += 1,
             }
             // How long a bucket is kept is counted from the horizon.
-            let of = if cell.form.definition.measure == Measure::Gcra { &mut on } else { &mut anew };
+            let of =
+                if matches!(cell.form.definition.measure, Measure::Gcra(_)) { &mut on } else { &mut anew };
             of.1.push(CellWrite { cell, change: CellChange::Merge(image), renews: true });
         }
         for (horizon, writes) in [anew, on] {

@@ -1,9 +1,8 @@
 //! A track's values, as they are shown.
 
 use event::Value;
-use plan::aggregate::column;
-use stats::AggregateColumn;
-use stats::{Quality, Reading};
+use plan::aggregate::{LAST_VALUE, column};
+use stats::{AggregateColumn, LastValueForm, Quality, Reading};
 
 /// What a reading of columns of these names says, by name. First and last are left out: every reading has them. So is
 /// what is not known: the least of no values; all but the count of a key that is not admitted yet; and everything of
@@ -26,6 +25,10 @@ pub(crate) fn values(names: &[String], reading: &Reading) -> Vec<(String, Value)
     };
     match reading.quality {
         Quality::Missing => Vec::new(),
+        _ if names == [LAST_VALUE] => {
+            let value = LastValueForm::text(reading.sums()).map(Value::from);
+            value.map(|value| (LAST_VALUE.to_owned(), value)).into_iter().collect()
+        }
         Quality::Exact | Quality::Estimated => names.iter().enumerate().filter_map(value).collect(),
     }
 }

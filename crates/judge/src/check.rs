@@ -38,7 +38,7 @@ const COST_MEET: u32 = 64;
 const COST_REGEX: u32 = 64;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 17] = [
+pub(crate) const FUNCTIONS: [&str; 18] = [
     "age",
     "distinct",
     "double",
@@ -47,6 +47,7 @@ pub(crate) const FUNCTIONS: [&str; 17] = [
     "group",
     "has",
     "int",
+    "last",
     "model",
     "over",
     "rate",

@@ -137,6 +137,12 @@ pub enum ReadingRequest<'a> {
         /// The trailing window.
         window: Span,
     },
+    /// The value that a field had in the last event of a key; [`Type::String`], missing where none is known. Over several
+    /// keys of an event the engine takes that of the latest.
+    Last {
+        /// The name of what is kept.
+        name: &'a str,
+    },
     /// The truth of a key's having a label that holds at the event's time; [`Type::Bool`].
     Marked {
         /// The kind.
@@ -204,6 +210,7 @@ impl ReadingRequest<'_> {
             ReadingRequest::Marked { .. }
             | ReadingRequest::Limit { value: LimitValue::Over, .. }
             | ReadingRequest::Estimated(_) => Type::Bool,
+            ReadingRequest::Last { .. } => Type::String,
             _ => Type::Integer,
         }
     }
@@ -257,6 +264,7 @@ impl fmt::Display for ReadingRequest<'_> {
                 AggregateFunction::Decayed(half_life) => write!(f, "{kind}.decayed('{half_life}')"),
             },
             ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
+            ReadingRequest::Last { name } => write!(f, "last('{name}')"),
             ReadingRequest::Marked { kind, label } => write!(f, "{kind}.marked('{label}')"),
             ReadingRequest::Limit { name, value: LimitValue::Over } => write!(f, "over('{name}')"),
             ReadingRequest::Limit { name, value: LimitValue::Remaining } => {

@@ -2,6 +2,9 @@
 
 use stats::{AggregateColumn, DecayWeight};
 
+/// The name of the last value of a field, which is no column of a track.
+pub const LAST_VALUE: &str = "value";
+
 /// Returns the name of a column: `count`, `max`, `decayed_1h`.
 pub fn name(column: &AggregateColumn) -> String {
     match column {

@@ -114,9 +114,17 @@ pub(super) fn catalog(
             }
         };
         let start = draft.document.top().origin("space");
-        add(ONCE, "once", "once", (Measure::Once { window: draft.dedupe }, None), start);
+        add(ONCE, "once", "once", (Measure::once(draft.dedupe), None), start);
         let mut unfit = Vec::new();
+        let owners: Vec<String> = draft.pipeline.kinds.iter().map(|kind| kind.name.clone()).collect();
         for (kind, statistic) in draft.pipeline.kinds.iter_mut().zip(&draft.statistic_of) {
+            if let Some(last) = &kind.last {
+                // As for distinct values, below.
+                let owner = owners.get(last.per).zip(draft.statistic_of.get(last.per).copied().flatten());
+                let admit = owner.and_then(|(name, index)| draft.statistics.get(index)?.admit_of(name));
+                add(kind.kind, &kind.name, &kind.name, (Measure::last(last.keep), admit), start);
+                continue;
+            }
             let Some(statistic) = statistic.and_then(|index| draft.statistics.get(index)) else { continue };
             kind.windows = windows.get(&(space, kind.kind)).cloned().unwrap_or_default();
             let origin = statistic.view.origin("keys");

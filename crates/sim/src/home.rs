@@ -217,9 +217,9 @@ fn catalog(kinds: &[StatisticSpec]) -> Catalog {
                 )
             }
             StatisticSpec::Distinct { tier: of, windows } => {
-                Measure::Distinct { tier: tier(of), windows: windows.iter().copied().map(Span).collect() }
+                Measure::distinct(tier(of), windows.iter().copied().map(Span).collect())
             }
-            StatisticSpec::Once { window } => Measure::Once { window: Span(*window) },
+            StatisticSpec::Once { window } => Measure::once(Span(*window)),
         };
         let statistic = Statistic {
             name: format!("s{place}"),

@@ -60,7 +60,7 @@ fn main() {
     let tier = "1d x 7".parse().expect("a tier");
     let windows = vec![Span::days(1), Span::days(7)];
     for (name, windows) in [("read over 1d", windows[..1].to_vec()), ("over 1d and 7d", windows)] {
-        let plan = CellPlan::new(&Measure::Approx { tier, windows, precision: 12 }).expect("a plan");
+        let plan = CellPlan::new(&Measure::approx(tier, windows, 12)).expect("a plan");
         for count in [1, 10, 100, 500, 100_000] {
             let mut words = Vec::new();
             for step in 0..count {

@@ -1,6 +1,8 @@
 //! Variable-length numbers (LEB128, as in Protocol Buffers) and short texts, written and read back with bounds.
 
-use crate::layout::CellShape;
+use event::Span;
+
+use crate::layout::{CellShape, Tier};
 
 /// Appends seven bits a byte, least significant first.
 pub fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
@@ -17,9 +19,25 @@ pub fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
 }
 
 /// Appends a length and the text.
-pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &str) {
+pub fn push_text(bytes: &mut Vec<u8>, text: &str) {
     push_varint(bytes, text.len() as u64);
     bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Appends a length of time, which is not negative.
+pub(crate) fn push_span(bytes: &mut Vec<u8>, span: Span) {
+    push_varint(bytes, span.0.cast_unsigned());
+}
+
+/// Appends the width and the number of buckets.
+pub(crate) fn push_tier(bytes: &mut Vec<u8>, tier: Tier) {
+    push_span(bytes, tier.width);
+    push_varint(bytes, u64::from(tier.buckets));
+}
+
+/// FNV-1a (Fowler, Noll and Vo), 32 bits.
+pub(crate) fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Bytes as words: their number, then eight of them a word, the first in the least significant place.
@@ -76,13 +94,25 @@ impl<'a> ByteReader<'a> {
         None
     }
 
+    /// Reads what [`push_span`] has appended.
+    pub(crate) fn span(&mut self) -> Option<Span> {
+        i64::try_from(self.varint()?).ok().map(Span)
+    }
+
+    /// Reads what [`push_tier`] has appended.
+    pub(crate) fn tier(&mut self) -> Option<Tier> {
+        let width = self.span()?;
+        Some(Tier { width, buckets: u32::try_from(self.varint()?).ok()? })
+    }
+
     /// Reads what [`push_zigzag`] has appended.
     pub fn zigzag(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1).cast_signed() ^ -((value & 1).cast_signed()))
     }
 
-    pub(crate) fn text(&mut self) -> Option<&'a str> {
+    /// Reads what [`push_text`] has appended.
+    pub fn text(&mut self) -> Option<&'a str> {
         let length = usize::try_from(self.varint()?).ok()?;
         std::str::from_utf8(self.take(length)?).ok()
     }

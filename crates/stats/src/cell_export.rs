@@ -11,12 +11,14 @@
 
 use event::{Key, Time};
 
-use crate::catalog::{Catalog, CatalogError, Measure};
+use crate::catalog::{Catalog, CatalogError};
 use crate::definition::{CompiledDefinition, PAIR};
-use crate::layout::{Layout, Tier};
-use crate::ledger::{Evidence, TimelineBucket};
+use crate::kind::windows::Layout;
 
 pub use crate::definition::CellDefinition;
+pub use crate::kind::CellContent;
+pub use crate::kind::aggregate::AggregateTotals;
+pub use crate::kind::hyperloglog::HyperLogLogRegisters;
 
 /// One cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,46 +35,6 @@ pub struct ExportedCell {
     pub last: Time,
     /// The counts.
     pub content: CellContent,
-}
-
-/// The content of a cell beside its times.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CellContent {
-    /// Of counters over windows, exact distinct counts, their pairs, and marks of requests: as in a
-    /// [`crate::Timeline`].
-    Buckets(Vec<TimelineBucket>),
-    /// Of a track.
-    Totals(AggregateTotals),
-    /// Of what a classifier has learned. Only the last time of such a cell is kept.
-    Evidence(Evidence),
-    /// Of a bucket: its moment, in nanoseconds since 1970. The cell's times are no more than that.
-    Moment(i64),
-    /// Of an approximate distinct count: each period that has any.
-    Registers(Vec<HyperLogLogRegisters>),
-}
-
-/// The columns of a track. What it does not keep is `None`, and so is what no event had.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AggregateTotals {
-    /// Events, at least one.
-    pub count: u64,
-    /// The sum of values, not clamped.
-    pub sum: Option<i128>,
-    /// The least value.
-    pub min: Option<i64>,
-    /// The greatest value.
-    pub max: Option<i64>,
-    /// Decayed sums as of the last event, in the order of the track's columns.
-    pub decayed: Vec<f64>,
-}
-
-/// The HyperLogLog of one period.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HyperLogLogRegisters {
-    /// Where the period starts.
-    pub start: Time,
-    /// Number and rank of each register that is not zero, in any order.
-    pub ranks: Vec<(u32, u8)>,
 }
 
 /// A cell that was checked against its definition.
@@ -110,7 +72,7 @@ impl CellDecoder {
                 }
             }
             definition.measure.check().map_err(named)?;
-            definition.measure = without_windows(definition.measure.clone()).map_err(named)?;
+            definition.measure = definition.measure.without_windows();
             let plan = definition.plan().map_err(named)?;
             Ok(CompiledDefinition { definition, plan })
         };
@@ -147,29 +109,12 @@ impl CellDecoder {
         if (key.space, key.kind) != (defined.definition.space, defined.definition.kind) {
             return Err("its space and kind are not those of its definition");
         }
-        if *pair && !matches!(defined.definition.measure, Measure::Distinct { .. }) {
+        if *pair && !defined.definition.measure.has_pairs() {
             return Err("only an exact distinct count has pairs");
         }
         let words = defined.plan.restore(*first, *last, content)?;
         Ok(CheckedCell { key: *key, pair: *pair, definition: *definition, words })
     }
-}
-
-/// The measure as far as cells depend on it.
-pub(crate) fn without_windows(measure: Measure) -> Result<Measure, crate::LayoutError> {
-    Ok(match measure {
-        Measure::Windows(layout) => {
-            let shape = layout.shape();
-            let tiers: Vec<Tier> = [Some(shape.fine()), shape.coarse()].into_iter().flatten().collect();
-            Measure::Windows(Layout::new(layout.counters().to_vec(), &tiers, Vec::new(), Some(shape.keep()))?)
-        }
-        Measure::Distinct { tier, .. } => Measure::Distinct { tier, windows: Vec::new() },
-        Measure::Approx { tier, precision, .. } => Measure::Approx { tier, windows: Vec::new(), precision },
-        measure @ (Measure::Aggregate(_)
-        | Measure::Evidence { .. }
-        | Measure::Gcra
-        | Measure::Once { .. }) => measure,
-    })
 }
 
 pub(crate) fn spelled(

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use event::{Kind, Space, Span};
+use event::{Kind, Space};
 
-use crate::bytes::{ByteReader, pack, push_text, push_varint, unpack};
-use crate::catalog::{CatalogError, Measure, Statistic};
-use crate::cell::{CellBuffer, CellPlan};
-use crate::cell_export::without_windows;
-use crate::layout::{AggregateColumn, AggregateLayout, DecayWeight, Layout, LayoutError, Tier};
+use crate::bytes::{ByteReader, fnv, pack, push_text, unpack};
+use crate::catalog::{CatalogError, Statistic};
+use crate::cell::CellBuffer;
+use crate::kind::{CellPlan, Measure};
+use crate::layout::LayoutError;
 
 const FORMAT: u8 = 2;
 
@@ -34,42 +34,17 @@ pub struct CellDefinition {
     pub measure: Measure,
 }
 
-/// The kinds of statistic, as numbered on disk.
-const WINDOWS: u8 = 0;
-const DISTINCT: u8 = 1;
-const ONCE: u8 = 2;
-const AGGREGATE: u8 = 3;
-const APPROX: u8 = 4;
-const EVIDENCE: u8 = 5;
-const GCRA: u8 = 6;
-
 impl CellDefinition {
     /// That of a configured statistic.
-    ///
-    /// # Errors
-    /// If its layout does not fit.
-    pub fn new(space: Space, kind: Kind, statistic: &Statistic) -> Result<CellDefinition, CatalogError> {
-        let measure = without_windows(statistic.measure.clone())
-            .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
+    pub fn new(space: Space, kind: Kind, statistic: &Statistic) -> CellDefinition {
+        let measure = statistic.measure.without_windows();
         let (statistic, kind_name) = (statistic.name.clone(), statistic.kind_name.clone());
-        Ok(CellDefinition { space, kind, statistic, kind_name, measure })
-    }
-
-    fn form(&self) -> (u8, &'static str) {
-        match self.measure {
-            Measure::Windows(_) => (WINDOWS, "windows"),
-            Measure::Distinct { .. } => (DISTINCT, "distinct"),
-            Measure::Once { .. } => (ONCE, "once"),
-            Measure::Aggregate(_) => (AGGREGATE, "track"),
-            Measure::Approx { .. } => (APPROX, "approx"),
-            Measure::Evidence { .. } => (EVIDENCE, "evidence"),
-            Measure::Gcra => (GCRA, "gcra"),
-        }
+        CellDefinition { space, kind, statistic, kind_name, measure }
     }
 
     /// Returns what a number of a kind must go on to mean: its form and names, as people read them.
     pub fn meaning(&self) -> String {
-        format!("{} `{}` of `{}`", self.form().1, self.statistic, self.kind_name)
+        format!("{} `{}` of `{}`", self.measure.form().1, self.statistic, self.kind_name)
     }
 
     /// A hash of all of it, the same on every machine and in every release.
@@ -83,55 +58,12 @@ impl CellDefinition {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT, self.form().0];
+        let mut bytes = vec![FORMAT, self.measure.form().0];
         bytes.extend_from_slice(&self.space.0.to_le_bytes());
         bytes.extend_from_slice(&self.kind.0.to_le_bytes());
         push_text(&mut bytes, &self.statistic);
         push_text(&mut bytes, &self.kind_name);
-        let push_span = |bytes: &mut Vec<u8>, span: Span| push_varint(bytes, span.0.cast_unsigned());
-        let push_tier = |bytes: &mut Vec<u8>, tier: Tier| {
-            push_span(bytes, tier.width);
-            push_varint(bytes, u64::from(tier.buckets));
-        };
-        match &self.measure {
-            Measure::Windows(layout) => {
-                let shape = layout.shape();
-                push_span(&mut bytes, shape.keep());
-                push_varint(&mut bytes, 1 + u64::from(shape.coarse().is_some()));
-                [Some(shape.fine()), shape.coarse()]
-                    .into_iter()
-                    .flatten()
-                    .for_each(|tier| push_tier(&mut bytes, tier));
-                push_varint(&mut bytes, layout.counters().len() as u64);
-                layout.counters().iter().for_each(|counter| push_text(&mut bytes, counter));
-            }
-            Measure::Distinct { tier, .. } => push_tier(&mut bytes, *tier),
-            Measure::Once { window } => push_span(&mut bytes, *window),
-            Measure::Evidence { keep } => push_span(&mut bytes, *keep),
-            Measure::Gcra => {}
-            Measure::Aggregate(track) => {
-                push_span(&mut bytes, track.keep());
-                push_varint(&mut bytes, track.columns().len() as u64);
-                for column in track.columns() {
-                    match column {
-                        AggregateColumn::First => bytes.push(0),
-                        AggregateColumn::Last => bytes.push(1),
-                        AggregateColumn::Count => bytes.push(2),
-                        AggregateColumn::Sum => bytes.push(3),
-                        AggregateColumn::Min => bytes.push(4),
-                        AggregateColumn::Max => bytes.push(5),
-                        AggregateColumn::Decayed { half_life, weight } => {
-                            bytes.push(if *weight == DecayWeight::One { 6 } else { 7 });
-                            push_span(&mut bytes, *half_life);
-                        }
-                    }
-                }
-            }
-            Measure::Approx { tier, precision, .. } => {
-                push_tier(&mut bytes, *tier);
-                bytes.push(*precision);
-            }
-        }
+        self.measure.encode(&mut bytes);
         bytes
     }
 
@@ -144,43 +76,7 @@ impl CellDefinition {
         let kind = Kind(u16::from_le_bytes(reader.array()?));
         let statistic = reader.text()?.to_owned();
         let kind_name = reader.text()?.to_owned();
-        let measure = match form {
-            WINDOWS => read_windows(&mut reader)?,
-            DISTINCT => Measure::Distinct { tier: read_tier(&mut reader)?, windows: Vec::new() },
-            ONCE => Measure::Once { window: read_span(&mut reader)? },
-            AGGREGATE => {
-                let keep = read_span(&mut reader)?;
-                let mut columns = Vec::new();
-                for _ in 0..reader.varint()? {
-                    columns.push(match reader.array()? {
-                        [0] => AggregateColumn::First,
-                        [1] => AggregateColumn::Last,
-                        [2] => AggregateColumn::Count,
-                        [3] => AggregateColumn::Sum,
-                        [4] => AggregateColumn::Min,
-                        [5] => AggregateColumn::Max,
-                        [6] => AggregateColumn::Decayed {
-                            half_life: read_span(&mut reader)?,
-                            weight: DecayWeight::One,
-                        },
-                        [7] => AggregateColumn::Decayed {
-                            half_life: read_span(&mut reader)?,
-                            weight: DecayWeight::Value,
-                        },
-                        _ => return None,
-                    });
-                }
-                Measure::Aggregate(AggregateLayout::new(columns, keep).ok()?)
-            }
-            APPROX => {
-                let tier = read_tier(&mut reader)?;
-                let [precision] = reader.array()?;
-                Measure::Approx { tier, windows: Vec::new(), precision }
-            }
-            EVIDENCE => Measure::Evidence { keep: read_span(&mut reader)? },
-            GCRA => Measure::Gcra,
-            _ => return None,
-        };
+        let measure = Measure::decode(form, &mut reader)?;
         measure.check().ok()?;
         reader.0.is_empty().then_some(CellDefinition { space, kind, statistic, kind_name, measure })
     }
@@ -192,29 +88,6 @@ impl CellDefinition {
     pub fn plan(&self) -> Result<CellPlan, LayoutError> {
         CellPlan::over(&self.measure, &[])
     }
-}
-
-pub(crate) fn read_span(reader: &mut ByteReader<'_>) -> Option<Span> {
-    i64::try_from(reader.varint()?).ok().map(Span)
-}
-
-pub(crate) fn read_tier(reader: &mut ByteReader<'_>) -> Option<Tier> {
-    let width = read_span(reader)?;
-    Some(Tier { width, buckets: u32::try_from(reader.varint()?).ok()? })
-}
-
-/// Keep, tiers and counters.
-fn read_windows(reader: &mut ByteReader<'_>) -> Option<Measure> {
-    let keep = read_span(reader)?;
-    let mut tiers = Vec::new();
-    for _ in 0..reader.varint()?.min(3) {
-        tiers.push(read_tier(reader)?);
-    }
-    let mut counters = Vec::new();
-    for _ in 0..reader.varint()? {
-        counters.push(reader.text()?.to_owned());
-    }
-    Some(Measure::Windows(Layout::new(counters, &tiers, Vec::new(), Some(keep)).ok()?))
 }
 
 /// A definition and the operations on its cells.
@@ -296,11 +169,6 @@ impl DefinitionRegistry {
     }
 }
 
-/// FNV-1a (Fowler, Noll and Vo), 32 bits.
-pub(crate) fn fnv(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
 /// Puts a cell of `old` into an empty room as one of `new`. Counters go by name, a bucket goes into the finest tier
 /// whose width is a multiple of its own, and what fits nowhere is dropped. Exact distinct counts and marks only go into
 /// buckets of equal width: a value that was counted in two short periods would be counted twice in a long one.
@@ -316,15 +184,17 @@ pub(crate) fn translated(
     let known = old.definition.measure.counters();
     let sources: Vec<Option<usize>> =
         names.iter().map(|name| known.iter().position(|counter| counter == name)).collect();
-    let multiples = matches!(new.definition.measure, Measure::Windows(_));
-    new.plan.translate(room, words, &old.plan, &sources, multiples);
+    new.plan.translate(room, words, &old.plan, &sources);
 }
 
 #[cfg(test)]
 mod tests {
-    use event::Time;
+    use event::{Span, Time};
 
     use super::*;
+    use crate::kind::aggregate::{AggregateColumn, AggregateLayout, DecayWeight};
+    use crate::kind::windows::Layout;
+    use crate::layout::Tier;
 
     fn tier(text: &str) -> Tier {
         text.parse().unwrap()
@@ -348,7 +218,7 @@ mod tests {
             admit: None,
             exact: false,
         };
-        CellDefinition::new(Space(3), Kind(1), &statistic).unwrap()
+        CellDefinition::new(Space(3), Kind(1), &statistic)
     }
 
     fn all() -> Vec<Measure> {
@@ -357,8 +227,8 @@ mod tests {
         vec![
             windows(&["seen"], &["10m x 144"]),
             windows(&["seen", "spam"], &["10m x 144", "1d x 14"]),
-            Measure::Distinct { tier: tier("1d x 7"), windows: vec![Span::days(3)] },
-            Measure::Once { window: Span::minutes(5) },
+            Measure::distinct(tier("1d x 7"), vec![Span::days(3)]),
+            Measure::once(Span::minutes(5)),
             track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
             track(&[
                 AggregateColumn::Sum,
@@ -367,9 +237,10 @@ mod tests {
                 decayed(60, DecayWeight::One),
                 decayed(60, DecayWeight::Value),
             ]),
-            Measure::Approx { tier: tier("1d x 7"), windows: vec![Span::days(7)], precision: 12 },
-            Measure::Evidence { keep: Span::days(90) },
-            Measure::Gcra,
+            Measure::approx(tier("1d x 7"), vec![Span::days(7)], 12),
+            Measure::evidence(Span::days(90)),
+            Measure::gcra(),
+            Measure::last(Span::days(90)),
         ]
     }
 
@@ -476,7 +347,7 @@ mod tests {
     #[test]
     fn distinct_counts_stay_in_their_periods_and_approximate_ones_are_united() {
         let at = |seconds| Time::from_seconds(seconds);
-        let distinct = |text| defined(Measure::Distinct { tier: tier(text), windows: vec![] });
+        let distinct = |text| defined(Measure::distinct(tier(text), vec![]));
         let mut words = Vec::new();
         distinct("1m x 5").plan.add(&mut words, at(600), [(0, 3)]);
         let rows = |text| {
@@ -487,8 +358,7 @@ mod tests {
         assert_eq!(rows("1m x 9"), [[3]]);
         assert_eq!(rows("2m x 9"), [[0u64; 1]; 0]);
 
-        let approx =
-            |text, precision| defined(Measure::Approx { tier: tier(text), windows: vec![], precision });
+        let approx = |text, precision| defined(Measure::approx(tier(text), vec![], precision));
         let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7;
         let (mut words, mut expected) = (Vec::new(), Vec::new());
         for number in 0..3000 {

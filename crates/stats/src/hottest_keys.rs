@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashSet};
 use event::{Key, Span, Time};
 
 use crate::catalog::Statistic;
-use crate::cell::CellPlan;
+use crate::kind::CellPlan;
 use crate::ledger::LedgerError;
 
 /// The keys that have been found so far.

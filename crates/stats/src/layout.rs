@@ -1,5 +1,4 @@
-//! Layouts of what a statistic keeps of a key: tiers of equal buckets and the trailing windows that readings carry, or the fixed
-//! columns of a track.
+//! How the time of a cell is divided: tiers of equal buckets, and the trailing windows that readings carry.
 //!
 //! Windows are sliding windows made of fixed sub-windows: as cheap as counters, and strict: the oldest bucket, of
 //! which only a part still lies in the window, counts in full.
@@ -8,9 +7,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use event::{Span, Time};
+use serde::{Deserialize, Serialize};
 
 /// Buckets of one width: `10m x 144` keeps 144 whole ten-minute buckets beside the current one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Tier {
     /// Length of a bucket; bucket numbers are [`Time::bucket`]s of it.
     pub width: Span,
@@ -184,6 +185,11 @@ impl CellShape {
         self.keep
     }
 
+    /// The fine tier, and the coarse one if there is one.
+    pub(crate) fn tiers(&self) -> impl Iterator<Item = Tier> {
+        [Some(self.fine), self.coarse].into_iter().flatten()
+    }
+
     /// Fine buckets in a coarse one.
     pub(crate) fn ratio(&self) -> i64 {
         self.coarse.map_or(1, |coarse| coarse.width.0 / self.fine.width.0)
@@ -228,247 +234,6 @@ impl WindowBuckets {
     }
 }
 
-/// A layout of what is kept per key: named counters over one or two tiers, first and last event time, and the windows that
-/// readings carry.
-///
-/// Counters only ever go up, so that a cell is a function of the set of its additions whatever their order. What was
-/// counted is taken back by a second counter: `~complaint`, after all that have no `~`, holds what was taken back of
-/// `complaint`. To be exact it is to go up at the *time* of what is taken back: both then lie in one bucket, age
-/// together, and no window sees one without the other. Readings have no such counters, but the differences, at least
-/// zero. (Behind an admission sketch what came before a key's cell was not counted, and must not be taken back.)
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    counters: Vec<String>,
-    shown: usize,
-    shape: CellShape,
-    windows: Vec<Span>,
-    trails: Vec<WindowBuckets>,
-}
-
-/// A column that a track keeps over all of a key's events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AggregateColumn {
-    /// Time of the earliest event.
-    First,
-    /// Time of the latest event.
-    Last,
-    /// Number of events.
-    Count,
-    /// Sum of the events' values; exact inside, at the end of the range where it does not fit.
-    Sum,
-    /// Least value.
-    Min,
-    /// Greatest value.
-    Max,
-    /// Sum in which an event counts half after each half-life. As of a time before the last event it is what it is at
-    /// the last event.
-    Decayed {
-        /// After which it counts half.
-        half_life: Span,
-        /// The weights that are summed.
-        weight: DecayWeight,
-    },
-}
-
-/// The weight that a decayed sum adds for an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DecayWeight {
-    /// One.
-    One,
-    /// Its value; nothing for an event without one.
-    Value,
-}
-
-/// A value of a track's reading.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AggregateValue {
-    /// Of [`Column::First`] and [`Column::Last`]; `None` where no event was seen, or only at the very end or
-    /// beginning of time.
-    Time(Option<Time>),
-    /// Of [`Column::Count`].
-    Count(u64),
-    /// Of [`Column::Sum`], [`Column::Min`] and [`Column::Max`]. The least or greatest of no values is `None`; so is a
-    /// least value of `i64::MAX` and a greatest of `i64::MIN`.
-    Integer(Option<i64>),
-    /// Of [`Column::Decayed`]. Always finite.
-    Real(f64),
-}
-
-impl AggregateColumn {
-    /// Returns what a reading says where nothing was seen.
-    pub(crate) fn neutral(&self) -> u64 {
-        match self {
-            AggregateColumn::First | AggregateColumn::Min => i64::MAX.cast_unsigned(),
-            AggregateColumn::Last | AggregateColumn::Max => i64::MIN.cast_unsigned(),
-            AggregateColumn::Count | AggregateColumn::Sum | AggregateColumn::Decayed { .. } => 0,
-        }
-    }
-
-    /// The value that a word of a reading stands for.
-    pub fn value(&self, word: u64) -> AggregateValue {
-        let integer = word.cast_signed();
-        let some = (word != self.neutral()).then_some(integer);
-        match self {
-            AggregateColumn::First | AggregateColumn::Last => AggregateValue::Time(some.map(Time)),
-            AggregateColumn::Count => AggregateValue::Count(word),
-            AggregateColumn::Sum => AggregateValue::Integer(Some(integer)),
-            AggregateColumn::Min | AggregateColumn::Max => AggregateValue::Integer(some),
-            AggregateColumn::Decayed { .. } => AggregateValue::Real(f64::from_bits(word)),
-        }
-    }
-}
-
-/// The columns of a track, and how long a key is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AggregateLayout {
-    columns: Vec<AggregateColumn>,
-    keep: Span,
-}
-
-impl AggregateLayout {
-    /// Most decayed sums.
-    pub const DECAYED_MAX: usize = 4;
-
-    /// Checks, and puts the columns in the order of [`Column`]. First, last and count are kept in any case: they share
-    /// two words.
-    ///
-    /// # Errors
-    /// [`LayoutError::Columns`].
-    pub fn new(mut columns: Vec<AggregateColumn>, keep: Span) -> Result<AggregateLayout, LayoutError> {
-        let wrong = |text: String| Err(LayoutError::Columns(text));
-        columns.sort_unstable();
-        let decayed = |column: &AggregateColumn| match column {
-            AggregateColumn::Decayed { half_life, .. } => Some(*half_life),
-            _ => None,
-        };
-        if columns.is_empty() {
-            return wrong("there are none".to_owned());
-        }
-        if columns.windows(2).any(|pair| pair.first() == pair.last()) {
-            return wrong("one is there twice".to_owned());
-        }
-        if columns.iter().filter_map(decayed).count() > AggregateLayout::DECAYED_MAX {
-            return wrong(format!("more than {} decayed sums", AggregateLayout::DECAYED_MAX));
-        }
-        if let Some(half_life) = columns.iter().filter_map(decayed).find(|half_life| *half_life <= Span::ZERO)
-        {
-            return wrong(format!("the half-life {half_life} is not positive"));
-        }
-        if keep <= Span::ZERO || keep > CellShape::SPAN_MAX {
-            return wrong(format!("keep = {keep} is not positive, or too long"));
-        }
-        Ok(AggregateLayout { columns, keep })
-    }
-
-    /// Returns what is kept, in the order of a reading's values.
-    pub fn columns(&self) -> &[AggregateColumn] {
-        &self.columns
-    }
-
-    /// Returns the time for which a key is kept after its last event.
-    pub fn keep(&self) -> Span {
-        self.keep
-    }
-}
-
-impl Layout {
-    /// Longest name of a counter, in bytes.
-    pub const NAME_BYTES_MAX: usize = 64;
-    /// The beginning of the name of a counter that holds what was taken back of another.
-    pub const TAKEN_BACK: char = '~';
-    /// Most counters of what was taken back.
-    pub const TAKEN_MAX: usize = 16;
-    /// Most windows.
-    pub const WINDOWS_MAX: usize = 64;
-
-    /// Checks and compiles. Tiers are one, or a fine and a coarse one; `keep` defaults to the longest tier.
-    ///
-    /// # Errors
-    /// Says what does not fit and what would.
-    pub fn new(
-        counters: Vec<String>,
-        tiers: &[Tier],
-        windows: Vec<Span>,
-        keep: Option<Span>,
-    ) -> Result<Layout, LayoutError> {
-        for (index, name) in counters.iter().enumerate() {
-            if name.is_empty() || name.len() > Layout::NAME_BYTES_MAX {
-                return Err(LayoutError::Counters(format!(
-                    "the name `{name}` must have 1 to {} bytes",
-                    Layout::NAME_BYTES_MAX
-                )));
-            }
-            if counters[..index].contains(name) {
-                return Err(LayoutError::Counters(format!("`{name}` is there twice")));
-            }
-        }
-        let shown = counters.iter().take_while(|name| !name.starts_with(Layout::TAKEN_BACK)).count();
-        for name in &counters[shown..] {
-            let of = name.strip_prefix(Layout::TAKEN_BACK);
-            if of.is_none_or(|of| !counters[..shown].iter().any(|counter| counter == of)) {
-                return Err(LayoutError::Counters(format!(
-                    "`{name}` is not what was taken back of one before"
-                )));
-            }
-        }
-        if counters.len() - shown > Layout::TAKEN_MAX {
-            return Err(LayoutError::Counters(format!(
-                "of more than {} something can be taken back",
-                Layout::TAKEN_MAX
-            )));
-        }
-        let shape = CellShape::new(counters.len(), tiers, keep)?;
-        if windows.len() > Layout::WINDOWS_MAX {
-            return Err(LayoutError::Tiers(format!("more than {} windows", Layout::WINDOWS_MAX)));
-        }
-        let trails = windows.iter().map(|window| shape.trail(*window)).collect::<Result<_, _>>()?;
-        Ok(Layout { counters, shown, shape, windows, trails })
-    }
-
-    /// Names of the counters, in the order of their indices.
-    pub fn counters(&self) -> &[String] {
-        &self.counters
-    }
-
-    /// The first of them, which readings have.
-    pub fn shown(&self) -> &[String] {
-        &self.counters[..self.shown]
-    }
-
-    /// For each of the others the one of which it was taken back.
-    pub(crate) fn taken(&self) -> Vec<u8> {
-        let others = self.counters[self.shown..].iter();
-        others.filter_map(|name| self.counter(name.strip_prefix(Layout::TAKEN_BACK)?)).collect()
-    }
-
-    /// The index of a counter.
-    pub fn counter(&self, name: &str) -> Option<u8> {
-        self.counters.iter().position(|counter| counter == name).map(|index| index as u8)
-    }
-
-    /// The trailing windows that readings carry, in this order.
-    pub fn windows(&self) -> &[Span] {
-        &self.windows
-    }
-
-    /// The dimensions of its cells.
-    pub fn shape(&self) -> &CellShape {
-        &self.shape
-    }
-
-    /// Returns whether it has one counter, and one of what was taken back of it, over a window of one tier: what limits keep.
-    pub(crate) fn is_limit(&self) -> bool {
-        self.shown == 1
-            && self.counters.len() == 2
-            && self.shape.coarse.is_none()
-            && self.trails.first().is_some_and(|trail| trail.skip == 0)
-    }
-
-    pub(crate) fn trails(&self) -> &[WindowBuckets] {
-        &self.trails
-    }
-}
-
 impl CellShape {
     /// The finest tier that can answer a window: its buckets are no longer, and together no shorter.
     pub(crate) fn trail(&self, window: Span) -> Result<WindowBuckets, LayoutError> {
@@ -502,63 +267,6 @@ mod tests {
         for text in ["", "x", "10m x", "10m x 0", "0s x 3", "10m x -1", "10m x 99999999999", "x 3"] {
             assert_eq!(text.parse::<Tier>(), Err(TierError), "{text:?}");
         }
-    }
-
-    #[test]
-    fn layouts_are_checked_with_the_mend_named() {
-        let check =
-            |counters: &[&str], tier_texts: &[&str], windows: &[&str], keep: Option<Span>, message: &str| {
-                let made = Layout::new(
-                    counters.iter().map(|name| (*name).to_owned()).collect(),
-                    &tiers(tier_texts),
-                    windows.iter().map(|window| window.parse().unwrap()).collect(),
-                    keep,
-                );
-                let text = made.err().map_or(String::new(), |error| error.to_string());
-                assert_eq!(text, message);
-            };
-        let two = &["10m x 144", "1d x 14"];
-        check(&["seen", "spam"], two, &["10m", "1h", "1d", "2d", "14d"], None, "");
-        check(
-            &["seen"],
-            two,
-            &["15d"],
-            None,
-            "no tier can answer the window 15d; possible are 10m to 1d, 1d to 14d",
-        );
-        check(
-            &["seen"],
-            &["1h x 3"],
-            &["1m"],
-            None,
-            "no tier can answer the window 1m; possible are 1h to 3h",
-        );
-        check(&["a", "a"], two, &[], None, "counters: `a` is there twice");
-        check(&[], two, &[], None, "counters: 0 of them, 1 to 64 can be kept");
-        check(&["a"], &[], &[], None, "tiers: 0 of them, one or two can be kept");
-        check(
-            &["a"],
-            &["7m x 9", "1h x 9"],
-            &[],
-            None,
-            "tiers: 1h x 9 must have buckets that are a multiple of 7m",
-        );
-        check(
-            &["a"],
-            &["1m x 180", "1h x 2"],
-            &[],
-            None,
-            "tiers: 1h x 2 must reach at least as far back as 1m x 180",
-        );
-        check(
-            &["a"],
-            &["1s x 90000"],
-            &[],
-            None,
-            "tiers: 90001 buckets of 1 counters are too many for one cell",
-        );
-        let message = "keep = 1d is shorter than the tier 1d x 14: make it at least 14d";
-        check(&["a"], two, &[], Some(Span::days(1)), message);
     }
 
     #[test]

@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use event::{Key, Kind, Shingle, Space, Span, Time};
+use event::{Key, Kind, Space, Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{Catalog, CatalogError, Statistic};
+use crate::kind::windows::TimelineBucket;
+use crate::kind::{Addition, Measure, Origin};
 use crate::layout::LayoutError;
-use crate::limit::{GcraOperation, WindowTake};
 
 /// A question that long work asks now and then: whether nobody waits for it any more.
 pub type CancellationCheck<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -31,175 +32,31 @@ pub struct Observation {
     pub add: Addition,
 }
 
-/// An addition to what is kept of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Addition {
-    /// Nothing: a peek. It creates nothing either.
-    Nothing,
-    /// Amounts to counters of a [`crate::Measure::Windows`].
-    Counters(CounterAmounts),
-    /// An event of a [`crate::Measure::Track`], with its value if it has one.
-    Value(Option<i64>),
-    /// Brings the greatest value of a [`crate::Measure::Track`] that has one down to this, if it is above: what was said
-    /// of a key is taken back. It counts no event and makes no cell. When two ledgers are merged the greater value stays.
-    Lower(i64),
-    /// Evidence that a classifier has learned, to a [`crate::Measure::Evidence`].
-    Evidence(Evidence),
-    /// A take from a limit of [`crate::Measure::limit`]. It is read and counted as of the latest event if that
-    /// comes after the observation's own time, see [`Add::as_of`]: nobody dates himself out of a limit. One that costs
-    /// nothing is a look.
-    Take(WindowTake),
-    /// A refund to a limit of [`crate::Measure::limit`]. It makes no cell.
-    GiveBack {
-        /// The amount; at most what is used is given back.
-        amount: u64,
-        /// When it was taken: it is given back to that sub-window and no other. Where that is not known the oldest
-        /// sub-windows are first, so that what stays counts for longer rather than for less long.
-        taken: Option<Time>,
-    },
-    /// A change of the bucket of a [`crate::Measure::Gcra`].
-    Flow(GcraOperation),
-    /// A value of a [`crate::Measure::Distinct`] or [`crate::Measure::Approx`]; the key is the owner's.
-    Distinct {
-        /// [`event::Secret::pair`] of the owner and the value: it has the owner's route bits.
-        pair: Shingle,
-    },
-}
-
-impl Addition {
-    /// Returns whether it adds anything; what does not is a look, and creates nothing.
-    pub fn adds(&self) -> bool {
-        !matches!(self, Addition::Nothing | Addition::Take(WindowTake { cost: 0, .. }))
-    }
-
-    /// The look that reads what this reads.
-    pub fn look(&self) -> Addition {
-        match self {
-            Addition::Take(take) => Addition::Take(WindowTake { cost: 0, ..*take }),
-            _ => Addition::Nothing,
-        }
-    }
-
-    /// The moment as of which it is read and added, in a cell whose latest event is at `last`: for what is taken from a
-    /// limit or given back the later of both. So of two takes whose times and whose order differ neither overlooks the
-    /// other, and none is dropped for being older than what the cell keeps.
-    pub fn as_of(&self, time: Time, last: Option<Time>) -> Time {
-        match self {
-            Addition::Take(_) | Addition::GiveBack { .. } => last.map_or(time, |last| last.max(time)),
-            _ => time,
-        }
-    }
-}
-
-/// Evidence that a classifier learns of a key, or takes back: all three are sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
-    /// Messages of the bad class.
-    pub bad: i64,
-    /// Messages of the good class.
-    pub good: i64,
-    /// A weight, in units of the classifier's own.
-    pub weight: i64,
-}
-
-impl Evidence {
-    /// Returns what a [`View`] or [`Reading`] of a [`crate::Measure::Evidence`] says, given its `sum`; nothing was learned of a
-    /// key never seen.
-    pub fn of(sum: impl Fn(usize, usize) -> u64) -> Evidence {
-        let [bad, good, weight] = [0, 1, 2].map(|column| sum(0, column).cast_signed());
-        Evidence { bad, good, weight }
-    }
-
-    /// Both together. Sums wrap.
-    pub fn plus(self, other: Evidence) -> Evidence {
-        Evidence {
-            bad: self.bad.wrapping_add(other.bad),
-            good: self.good.wrapping_add(other.good),
-            weight: self.weight.wrapping_add(other.weight),
-        }
-    }
-
-    /// Returns what takes it back.
-    pub fn opposite(self) -> Evidence {
-        Evidence {
-            bad: self.bad.wrapping_neg(),
-            good: self.good.wrapping_neg(),
-            weight: self.weight.wrapping_neg(),
-        }
-    }
-}
-
-/// Counter indices and amounts. Amounts of one, once a counter, are held without an allocation.
-#[derive(Clone, Debug, Default)]
-pub struct CounterAmounts {
-    /// Bit by counter.
-    ones: u64,
-    #[expect(clippy::box_collection, reason = "two words instead of four, in every observation")]
-    more: Option<Box<Vec<(u8, u64)>>>,
-}
-
-impl CounterAmounts {
-    /// Adds an amount. The same counter may come several times; their order does not matter.
-    pub fn push(&mut self, counter: u8, amount: u64) {
-        let bit = 1u64.checked_shl(u32::from(counter)).unwrap_or(0);
-        if amount == 1 && bit != 0 && self.ones & bit == 0 {
-            self.ones |= bit;
-        } else if amount > 0 {
-            self.more.get_or_insert_default().push((counter, amount));
-        }
-    }
-
-    /// The amounts.
+impl Statistic {
+    /// Checks that an observation fits it.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unfit`] says what does not.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
-        let mut ones = self.ones;
-        let ones = std::iter::from_fn(move || {
-            let counter = ones.trailing_zeros() as u8;
-            (ones != 0).then(|| {
-                ones &= ones - 1;
-                (counter, 1)
-            })
-        });
-        ones.chain(self.more.iter().flat_map(|more| more.iter().copied()))
+    pub fn check(&self, Observation { key, add, .. }: &Observation) -> Result<(), LedgerError> {
+        self.measure.accepts(key, add).map_err(|why| self.unfit(why))
     }
 
-    /// The amounts, each so many times.
-    #[inline]
-    pub fn times(&self, times: u32) -> impl Iterator<Item = (u8, u64)> + '_ {
-        self.iter().map(move |(counter, amount)| (counter, amount.saturating_mul(u64::from(times))))
+    /// Checks that its cells are marks of requests.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unfit`] if not.
+    pub fn check_mark(&self) -> Result<(), LedgerError> {
+        if matches!(self.measure, Measure::Once(_)) {
+            return Ok(());
+        }
+        Err(self.unfit("it holds no marks of requests"))
     }
-}
 
-impl FromIterator<(u8, u64)> for CounterAmounts {
-    fn from_iter<I: IntoIterator<Item = (u8, u64)>>(amounts: I) -> CounterAmounts {
-        let mut all = CounterAmounts::default();
-        amounts.into_iter().for_each(|(counter, amount)| all.push(counter, amount));
-        all
+    fn unfit(&self, why: &str) -> LedgerError {
+        LedgerError::Unfit { statistic: self.name.clone(), why: why.to_owned() }
     }
 }
-
-impl<const N: usize> From<[(u8, u64); N]> for CounterAmounts {
-    fn from(amounts: [(u8, u64); N]) -> CounterAmounts {
-        amounts.into_iter().collect()
-    }
-}
-
-impl PartialEq for CounterAmounts {
-    /// Amounts are equal if they add the same.
-    fn eq(&self, other: &CounterAmounts) -> bool {
-        let sums = |amounts: &CounterAmounts| {
-            let mut sums = std::collections::BTreeMap::new();
-            for (counter, amount) in amounts.iter() {
-                let sum: &mut u64 = sums.entry(counter).or_default();
-                *sum = sum.saturating_add(amount);
-            }
-            sums
-        };
-        sums(self) == sums(other)
-    }
-}
-
-impl Eq for CounterAmounts {}
 
 /// A mark that a request leaves, so that it is counted once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,31 +66,6 @@ pub struct DedupeMark {
     pub key: Key,
     /// The event's time.
     pub time: Time,
-}
-
-/// Why something is added, as far as keys without a cell are concerned that stand behind an admission sketch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// An event: each addition is a sighting of its key.
-    #[default]
-    Event,
-    /// The verdict on an event that was sighted before: it is added to keys that have a cell.
-    Verdict,
-    /// What somebody says of an event: the key gets a cell at once, so that nothing that is said is lost.
-    Report,
-    /// A look: nothing is added, and read is what an event that added this would read.
-    Look,
-}
-
-impl Origin {
-    /// Whether a key that was seen so often before this gets a cell by an addition of this origin.
-    pub fn admits(self, sightings: u32, after: u32) -> bool {
-        match self {
-            Origin::Event => sightings.saturating_add(1) >= after,
-            Origin::Verdict | Origin::Look => false,
-            Origin::Report => true,
-        }
-    }
 }
 
 /// Observations that belong together, usually those of one event. Its additions and its mark are kept or lost
@@ -546,7 +378,7 @@ pub struct Reading {
     pub first: Option<Time>,
     /// The key's last event.
     pub last: Option<Time>,
-    /// For [`Add::Distinct`]: the pair had not been seen in the time's period. False for a pair that comes so late
+    /// For [`Addition::Distinct`]: the pair had not been seen in the time's period. False for a pair that comes so late
     /// that its period is forgotten.
     pub fresh: bool,
     pub(crate) counters: u8,
@@ -631,17 +463,6 @@ pub struct Timeline {
     pub last: Time,
     /// Buckets that hold anything: folded coarse ones and then fine ones, each oldest first. No count is in two.
     pub buckets: Vec<TimelineBucket>,
-}
-
-/// One bucket of a [`Timeline`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimelineBucket {
-    /// Where it starts.
-    pub start: Time,
-    /// Its width in time.
-    pub width: Span,
-    /// The counts, by counter.
-    pub counts: Vec<u64>,
 }
 
 /// Figures of what a ledger holds and has done since it was opened.

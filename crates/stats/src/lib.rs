@@ -19,27 +19,33 @@ pub mod cell_export;
 mod definition;
 mod embedded;
 mod hottest_keys;
+mod kind;
 mod layout;
 mod ledger;
-pub mod limit;
 pub mod random;
 mod sketch;
 pub mod workload;
 
-pub use catalog::{Admission, Catalog, CatalogBuilder, CatalogError, Measure, Statistic};
-pub use cell::{CellBuffer, CellPlan};
+pub use catalog::{Admission, Catalog, CatalogBuilder, CatalogError, Statistic};
+pub use cell::CellBuffer;
 pub use embedded::{
     Ahead, Durability, DurabilityError, EmbeddedLedger, LedgerExportReport, LedgerImportReport,
     LedgerImporter, LedgerVerification, MergeState, Options,
 };
 pub use hottest_keys::HottestKeys;
-pub use layout::{
-    AggregateColumn, AggregateLayout, AggregateValue, CellShape, DecayWeight, Layout, LayoutError, Tier,
-    TierError,
-};
+pub use kind::aggregate::{AggregateColumn, AggregateLayout, AggregateValue, DecayWeight};
+pub use kind::distinct::DistinctForm;
+pub use kind::evidence::{Evidence, EvidenceForm};
+pub use kind::gcra::GcraForm;
+pub use kind::hyperloglog::ApproximateDistinctForm;
+pub use kind::last::LastValueForm;
+pub use kind::mark::MarkForm;
+pub use kind::windows::{CounterAmounts, Layout, TimelineBucket};
+pub use kind::{Addition, CellPlan, Measure, ObservationContext, Origin, StatisticChange, limit};
+pub use layout::{CellShape, LayoutError, Tier, TierError};
 pub use ledger::{
-    Addition, CancellationCheck, CounterAmounts, DedupeMark, Evidence, Ledger, LedgerCensus, LedgerError,
-    LedgerFuture, LedgerMetric, Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Origin,
-    Quality, Reading, ReadingHead, ReadingView, Readings, Timeline, TimelineBucket,
+    CancellationCheck, DedupeMark, Ledger, LedgerCensus, LedgerError, LedgerFuture, LedgerMetric,
+    Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading, ReadingHead, ReadingView,
+    Readings, Timeline,
 };
 pub use sketch::{Sketch, SketchOptions};

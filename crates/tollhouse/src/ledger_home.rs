@@ -11,8 +11,8 @@ use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, Th
 use engine::{CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, StatisticsExchangeError};
 use event::{Shingle, Span};
 use plan::{ClusterPlan, Plan};
+use stats::LedgerExportReport;
 use stats::cell_export::CellDefinition;
-use stats::{LedgerError, LedgerExportReport};
 
 use crate::clock::now;
 
@@ -173,7 +173,7 @@ impl ClusterStatistics {
         plan: &Plan,
         of: &ClusterPlan,
     ) -> Result<ClusterStatistics, EngineOpenError> {
-        let definitions = ClusterExport::definitions(&plan.catalog).map_err(LedgerError::Catalog)?;
+        let definitions = ClusterExport::definitions(&plan.catalog);
         Ok(ClusterStatistics { connection: connect_for_command(directory, of)?, definitions, others: 0 })
     }
 }
@@ -221,7 +221,7 @@ pub(crate) fn erase(
 /// Refuses what nodes with this configuration would never read.
 fn check(plan: &Plan, definition: &CellDefinition) -> Result<(), String> {
     let own = plan.catalog.get(definition.space, definition.kind);
-    let own = own.and_then(|own| CellDefinition::new(definition.space, definition.kind, own).ok());
+    let own = own.map(|own| CellDefinition::new(definition.space, definition.kind, own));
     match own {
         Some(own) if own.id() == definition.id() => Ok(()),
         Some(_) => Err(format!(

@@ -18,7 +18,7 @@ use std::io;
 use disk::Blob;
 use disk::log::{FrameFormat, FrameHead, FramePiece, FrameReader};
 use event::{Key, Kind, Shingle, Space, Time};
-use stats::bytes::{ByteReader, push_varint, push_zigzag};
+use stats::bytes::{ByteReader, push_text, push_varint, push_zigzag};
 use stats::limit::{GcraOperation, WindowTake};
 use stats::{Addition, CellShape, CounterAmounts, DedupeMark, Evidence, Observation, ObserveRequest, Origin};
 
@@ -410,6 +410,10 @@ fn push_request(bytes: &mut Vec<u8>, request: &ObserveRequest) {
                 bytes.push(8);
                 push_zigzag(bytes, *value);
             }
+            Addition::Last(value) => {
+                bytes.push(10);
+                push_text(bytes, value);
+            }
         }
     }
 }
@@ -443,6 +447,7 @@ fn request(reader: &mut ByteReader<'_>) -> Option<ObserveRequest> {
                 origin = Origin::Report;
                 Addition::Counters(amounts(reader)?)
             }
+            10 => Addition::Last(reader.text()?.into()),
             _ => return None,
         };
         observations.push(Observation { key, time, add });
@@ -512,6 +517,7 @@ mod tests {
             any::<(u64, Option<i64>)>()
                 .prop_map(|(amount, taken)| Addition::GiveBack { amount, taken: taken.map(Time) }),
             flow().prop_map(Addition::Flow),
+            ".{0,9}".prop_map(|value| Addition::Last(value.into())),
             any::<u64>().prop_map(|pair| Addition::Distinct { pair: Shingle(pair) }),
         ]
     }

@@ -10,7 +10,7 @@ use stats::cell_export::{AggregateTotals, CellContent, HyperLogLogRegisters};
 use stats::limit::{GcraOperation, nanoseconds};
 use stats::{AggregateColumn, Evidence, Measure, TimelineBucket};
 
-use super::form::{self, RUN, WindowDimensions};
+use super::form::{self, MergeForm, RUN, WindowDimensions};
 use super::message_pack::{MessagePackWriter, clamped};
 use super::name::NameCodec;
 use crate::remote::{
@@ -120,7 +120,7 @@ pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArgum
                 merge(&mut pack, at, image, measure, batch.horizon)?;
             }
             CellChange::Unique { time, .. } => {
-                if !matches!(measure, Measure::Distinct { .. }) {
+                if !measure.has_pairs() {
                     return Err("only an exact distinct count has pairs");
                 }
                 at.begin(&mut pack, 2);
@@ -128,7 +128,7 @@ pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArgum
                 pack.text(clamped(*time).0);
             }
             CellChange::Flow { now, flow } => {
-                if *measure != Measure::Gcra {
+                if !matches!(MergeForm::of(measure), MergeForm::Moment) {
                     return Err("only a bucket flows");
                 }
                 flow_of(&mut pack, at, *now, *flow);
@@ -165,7 +165,7 @@ pub(super) fn claims(
     let (mut forms, mut keys) = (ScriptForms::default(), ScriptKeys::default());
     let mut places = Vec::with_capacity(claims.len());
     for claim in claims {
-        if !matches!(claim.cell.form.definition.measure, Measure::Once { .. }) {
+        if !matches!(claim.cell.form.definition.measure, Measure::Once(_)) {
             return Err("only marks of requests are claimed");
         }
         let key = keys.place(names.cell(partition, &claim.cell));
@@ -196,7 +196,8 @@ pub(super) fn sweep(
 ) -> Option<ScriptArguments> {
     let (mut forms, mut keys, mut places) = (ScriptForms::default(), Vec::new(), Vec::new());
     for cell in cells {
-        if WindowDimensions::of(&cell.form.definition.measure).is_some_and(|frame| frame.outlives()) {
+        if matches!(MergeForm::of(&cell.form.definition.measure), MergeForm::Ring(frame) if frame.outlives())
+        {
             keys.push(names.cell(partition, cell));
             places.push(forms.place(&cell.form, false));
         }
@@ -228,12 +229,8 @@ fn merge(
     if first > last {
         return Err("the first event is after the last");
     }
-    match (measure, content) {
-        (
-            Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. },
-            CellContent::Buckets(buckets),
-        ) => {
-            let Some(frame) = WindowDimensions::of(measure) else { return Err("it has no windows") };
+    match (MergeForm::of(measure), content) {
+        (MergeForm::Ring(frame), CellContent::Buckets(buckets)) => {
             let rows = rows(&frame, *last, buckets)?;
             at.begin(pack, 2 + 2 * rows.len());
             pack.text(clamped(*first).0);
@@ -244,18 +241,24 @@ fn merge(
             }
             Ok(())
         }
-        (Measure::Aggregate(track), CellContent::Totals(totals)) => {
+        (MergeForm::Totals { columns, .. }, CellContent::Totals(totals)) => {
             at.begin(pack, 1);
-            totals_of(pack, track.columns(), (*first, *last), totals)
+            totals_of(pack, columns, (*first, *last), totals)
         }
-        (Measure::Evidence { .. }, CellContent::Evidence(Evidence { bad, good, weight })) => {
+        (MergeForm::Sums { .. }, CellContent::Evidence(Evidence { bad, good, weight })) => {
             at.begin(pack, 2);
             pack.time(*last);
             pack.array(3);
             [bad, good, weight].into_iter().for_each(|sum| pack.integer(*sum));
             Ok(())
         }
-        (Measure::Gcra, CellContent::Moment(moment)) => {
+        (MergeForm::Register { .. }, CellContent::Last(value)) => {
+            at.begin(pack, 2);
+            pack.text(clamped(*last).0);
+            pack.bytes(value.as_bytes());
+            Ok(())
+        }
+        (MergeForm::Moment, CellContent::Moment(moment)) => {
             // How long it is kept is counted from the horizon, or else it is a year.
             let now = nanoseconds(clamped(horizon)).max(moment.saturating_sub(nanoseconds(Time(0) + YEAR)));
             at.begin(pack, 5);
@@ -266,18 +269,18 @@ fn merge(
             pack.yes_or_no(false);
             Ok(())
         }
-        (Measure::Approx { tier, precision, .. }, CellContent::Registers(periods)) => {
+        (MergeForm::Registers { tier, precision }, CellContent::Registers(periods)) => {
             at.begin(pack, 3);
             pack.text(clamped(*first).0);
             pack.text(clamped(*last).0);
-            let newest = form::bucket(*last, *tier);
+            let newest = form::bucket(*last, tier);
             let mut runs = Vec::new();
             for HyperLogLogRegisters { start, ranks } in periods {
-                let period = form::bucket(*start, *tier);
+                let period = form::bucket(*start, tier);
                 if period > newest {
                     return Err("a period begins after the last event");
                 }
-                runs.extend(runs_of(ranks, *precision)?.into_iter().map(|(run, ranks)| (period, run, ranks)));
+                runs.extend(runs_of(ranks, precision)?.into_iter().map(|(run, ranks)| (period, run, ranks)));
             }
             pack.array(3 * runs.len());
             for (period, run, ranks) in runs {

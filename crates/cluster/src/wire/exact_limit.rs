@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use event::Time;
+use stats::Addition;
 use stats::limit::WindowTake;
-use stats::{Addition, Measure};
 
 use super::batch::{ScriptArguments, ScriptForms, ScriptKeys, WriteTarget, flow_of};
+use super::form::MergeForm;
 use super::message_pack::MessagePackWriter;
 use super::name::NameCodec;
 use crate::remote::{ExactLimitBatch, ExactLimitRequest, PriorReading, TIME_MAX};
@@ -34,9 +35,9 @@ pub(super) fn batch(names: &NameCodec, round: &ExactLimitBatch) -> Result<Script
     forms.pack(&mut pack);
     pack.array(round.asks.len());
     for (ask, at) in round.asks.iter().zip(places) {
-        match &ask.cell.form.definition.measure {
-            Measure::Gcra => of_bucket(&mut pack, at, ask)?,
-            Measure::Windows(_) => of_windows(&mut pack, at, ask)?,
+        match MergeForm::of(&ask.cell.form.definition.measure) {
+            MergeForm::Moment => of_bucket(&mut pack, at, ask)?,
+            MergeForm::Ring(_) => of_windows(&mut pack, at, ask)?,
             _ => return Err("only limits are asked"),
         }
     }

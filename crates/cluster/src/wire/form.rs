@@ -14,6 +14,62 @@ const MARGIN: Span = Span::minutes(1);
 /// Longest life that a key is given: a hundred years.
 const TTL_MAX: Span = Span::days(36_525);
 
+/// How servers keep the cells of a form, and merge them. They know these operations, and no statistic.
+pub(super) enum MergeForm<'a> {
+    /// Counts in rings of buckets, which add up.
+    Ring(WindowDimensions),
+    /// Times, a count, a sum, the least and the greatest value, and decayed sums.
+    Totals {
+        /// What is kept.
+        columns: &'a [AggregateColumn],
+        /// After the last event.
+        keep: Span,
+    },
+    /// Three sums of what may be negative, which wrap.
+    Sums {
+        /// After the last event.
+        keep: Span,
+    },
+    /// A moment, of which the latest stays.
+    Moment,
+    /// Runs of registers in rings of periods, of which the greatest ranks stay.
+    Registers {
+        /// The periods.
+        tier: Tier,
+        /// By which registers are numbered.
+        precision: u8,
+    },
+    /// A value, of which the latest stays, and of two at one time the greater.
+    Register {
+        /// After the last value.
+        keep: Span,
+    },
+}
+
+impl MergeForm<'_> {
+    /// That of a statistic: the one place where the cluster tells statistics apart.
+    pub(super) fn of(measure: &Measure) -> MergeForm<'_> {
+        let single =
+            |tier: Tier| WindowDimensions { fine: tier, coarse: None, keep: tier.span(), counters: 1 };
+        match measure {
+            Measure::Windows(layout) => {
+                let shape = layout.shape();
+                let (fine, coarse, keep) = (shape.fine(), shape.coarse(), shape.keep());
+                MergeForm::Ring(WindowDimensions { fine, coarse, keep, counters: shape.counters() })
+            }
+            Measure::Distinct(form) => MergeForm::Ring(single(form.tier)),
+            Measure::Once(form) => MergeForm::Ring(single(Tier { width: form.window, buckets: 1 })),
+            Measure::Aggregate(layout) => {
+                MergeForm::Totals { columns: layout.columns(), keep: layout.keep() }
+            }
+            Measure::Evidence(form) => MergeForm::Sums { keep: form.keep },
+            Measure::Gcra(_) => MergeForm::Moment,
+            Measure::Last(form) => MergeForm::Register { keep: form.keep },
+            Measure::Approx(form) => MergeForm::Registers { tier: form.tier, precision: form.precision },
+        }
+    }
+}
+
 /// The dimensions of a cell of windows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowDimensions {
@@ -24,22 +80,6 @@ pub(super) struct WindowDimensions {
 }
 
 impl WindowDimensions {
-    /// Of a measure whose cells are windows.
-    pub(super) fn of(measure: &Measure) -> Option<WindowDimensions> {
-        let single =
-            |tier: Tier| WindowDimensions { fine: tier, coarse: None, keep: tier.span(), counters: 1 };
-        Some(match measure {
-            Measure::Windows(layout) => {
-                let shape = layout.shape();
-                let (fine, coarse, keep) = (shape.fine(), shape.coarse(), shape.keep());
-                WindowDimensions { fine, coarse, keep, counters: shape.counters() }
-            }
-            Measure::Distinct { tier, .. } => single(*tier),
-            Measure::Once { window } => single(Tier { width: *window, buckets: 1 }),
-            _ => return None,
-        })
-    }
-
     /// Buckets that are kept of a tier, the newest included.
     pub(super) fn slots(tier: Tier) -> i64 {
         i64::from(tier.buckets) + 1
@@ -105,10 +145,9 @@ fn rates(columns: &[AggregateColumn]) -> impl Iterator<Item = f64> + Clone {
 pub(super) fn pack(pack: &mut MessagePackWriter, form: &CellForm, renews: bool) {
     let span = |span: Span| span.0.min(TIME_MAX.0);
     let measure = &form.definition.measure;
-    let ttl = |kept: i64| milliseconds(Span(kept.saturating_add(form.slack().0)));
-    match measure {
-        Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
-            let Some(frame) = WindowDimensions::of(measure) else { return };
+    let ttl = |kept: i64| milliseconds(Span(kept.saturating_add(measure.slack().0)));
+    match MergeForm::of(measure) {
+        MergeForm::Ring(frame) => {
             let longest = frame.longest();
             // The bucket of the last event may have only begun, and so may the one that it reaches back to.
             let kept = longest.span().0.saturating_add(longest.width.0).max(frame.keep.0);
@@ -126,32 +165,39 @@ pub(super) fn pack(pack: &mut MessagePackWriter, form: &CellForm, renews: bool) 
             pack.integer(ttl(kept));
             pack.yes_or_no(renews);
         }
-        Measure::Aggregate(track) => {
-            let rates = rates(track.columns());
+        MergeForm::Totals { columns, keep } => {
+            let rates = rates(columns);
             pack.array(4 + rates.clone().count());
             pack.integer(2);
-            pack.integer(span(track.keep()));
-            pack.integer(ttl(track.keep().0));
+            pack.integer(span(keep));
+            pack.integer(ttl(keep.0));
             pack.yes_or_no(renews);
             rates.for_each(|rate| pack.float(rate));
         }
-        Measure::Evidence { keep } => {
+        MergeForm::Sums { keep } => {
             pack.array(4);
             pack.integer(3);
-            pack.integer(span(*keep));
+            pack.integer(span(keep));
             pack.integer(ttl(keep.0));
             pack.yes_or_no(renews);
         }
-        Measure::Gcra => {
+        MergeForm::Register { keep } => {
+            pack.array(4);
+            pack.integer(6);
+            pack.integer(span(keep));
+            pack.integer(ttl(keep.0));
+            pack.yes_or_no(renews);
+        }
+        MergeForm::Moment => {
             pack.array(1);
             pack.integer(4);
         }
-        Measure::Approx { tier, precision, .. } => {
+        MergeForm::Registers { tier, precision } => {
             pack.array(7);
             pack.integer(5);
-            pack.integer(WindowDimensions::slots(*tier));
-            pack.integer(i64::from(runs(*precision)));
-            pack.integer(width(*tier));
+            pack.integer(WindowDimensions::slots(tier));
+            pack.integer(i64::from(runs(precision)));
+            pack.integer(width(tier));
             pack.integer(span(tier.span()));
             pack.integer(ttl(tier.span().0.saturating_add(tier.width.0)));
             pack.yes_or_no(renews);

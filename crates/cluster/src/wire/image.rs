@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use event::Time;
 use stats::cell_export::{AggregateTotals, CellContent, HyperLogLogRegisters};
 use stats::limit::nanoseconds;
-use stats::{AggregateColumn, Evidence, Measure, Tier, TimelineBucket};
+use stats::{AggregateColumn, Evidence, Tier, TimelineBucket};
 
 use super::batch::CARRY_BITS;
-use super::form::{self, RUN, WindowDimensions};
+use super::form::{self, MergeForm, RUN, WindowDimensions};
 use crate::remote::{CellForm, CellImage, TIME_MAX};
 
 /// Most events that a track says it has seen.
@@ -34,8 +34,8 @@ pub fn decode<'a>(
     if !cell.is_there {
         return Ok(None);
     }
-    let measure = &form.definition.measure;
-    if matches!(measure, Measure::Gcra) {
+    let merged = MergeForm::of(&form.definition.measure);
+    if let MergeForm::Moment = merged {
         let moment = cell.least.ok_or("it has no moment")?;
         let micros = moment.div_euclid(1000).saturating_add(i64::from(moment.rem_euclid(1000) > 0));
         let time = Time(micros);
@@ -46,17 +46,18 @@ pub fn decode<'a>(
     if first > last || [first, last].iter().any(|time| time.0.unsigned_abs() > TIME_MAX.0.unsigned_abs()) {
         return Err("its times cannot be");
     }
-    let content = match measure {
-        Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
-            let frame = WindowDimensions::of(measure).ok_or("it has no windows")?;
-            CellContent::Buckets(cell.buckets(&frame, last)?)
+    let content = match merged {
+        MergeForm::Ring(frame) => CellContent::Buckets(cell.buckets(&frame, last)?),
+        MergeForm::Totals { columns, .. } => CellContent::Totals(cell.totals(columns)?),
+        MergeForm::Register { .. } => {
+            let value = std::str::from_utf8(cell.value.ok_or("it has no value")?);
+            CellContent::Last(value.map_err(|_| "a value is no text")?.to_owned())
         }
-        Measure::Aggregate(track) => CellContent::Totals(cell.totals(track.columns())?),
-        Measure::Evidence { .. } => CellContent::Evidence(cell.evidence),
-        Measure::Approx { tier, precision, .. } => {
-            CellContent::Registers(cell.registers(*tier, *precision, last)?)
+        MergeForm::Sums { .. } => CellContent::Evidence(cell.evidence),
+        MergeForm::Registers { tier, precision } => {
+            CellContent::Registers(cell.registers(tier, precision, last)?)
         }
-        Measure::Gcra => CellContent::Moment(nanoseconds(last)),
+        MergeForm::Moment => CellContent::Moment(nanoseconds(last)),
     };
     Ok(Some(CellImage { first, last, content }))
 }
@@ -73,6 +74,7 @@ struct CellFields<'a> {
     greatest: Option<i64>,
     decayed: [f64; 4],
     evidence: Evidence,
+    value: Option<&'a [u8]>,
     places: Vec<(i64, &'a [u8])>,
 }
 
@@ -90,6 +92,7 @@ impl<'a> CellFields<'a> {
             b"b" => self.evidence.bad = number()?,
             b"g" => self.evidence.good = number()?,
             b"w" => self.evidence.weight = number()?,
+            b"v" => self.value = Some(value),
             [b'd', at @ b'1'..=b'4'] => {
                 let sum = f64::from_le_bytes(value.try_into().map_err(|_| "a decayed sum is no number")?);
                 if !sum.is_finite() {

@@ -12,7 +12,7 @@ use cluster::remote::{
 };
 use event::{Key, Kind, Time};
 use stats::random::Random;
-use stats::{Addition, CellPlan};
+use stats::{CellPlan, ObservationContext, Origin};
 
 /// What happens to a call's part for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,18 +230,11 @@ impl State {
         let as_of = add.as_of(*time, times.map(|(_, last)| last));
         let mut values = vec![0; plan.reading()];
         plan.read(words, as_of, &mut values);
-        match add {
-            Addition::Nothing => {}
-            Addition::Take(take) => {
-                let used = plan.used(&values, as_of, take.interpolated);
-                if take.cost > 0 && (take.counts_all || take.is_within(used)) {
-                    plan.add(words, as_of, [(0, take.cost)]);
-                }
-            }
-            Addition::GiveBack { amount, taken } => plan.give_back(words, as_of, *amount, *taken),
-            Addition::Counters(amounts) => plan.add(words, *time, amounts.iter()),
-            Addition::Flow(flow) => plan.flow(words, *time, flow),
-            other => panic!("{other:?}"),
+        if add.adds() {
+            let last = times.map(|(_, last)| last);
+            let (origin, sightings) = (Origin::Event, 0);
+            let context = ObservationContext { time: *time, last, values: &values, origin, sightings };
+            plan.apply(words, &plan.change(add, &context));
         }
         let value = |at: usize| values.get(at).copied().unwrap_or(0);
         match times {

@@ -48,7 +48,7 @@ fn shapes() -> Vec<Shape> {
             steps: &[0, 1_000_000, 40_000_000_000, 3_000_000_000_000],
         },
         Shape { measure: limit(Span(7), 3), steps: &[0, 1, 2, 3, 40] },
-        Shape { measure: Measure::Gcra, steps: &[0, 1, 250_000, 3_000_000] },
+        Shape { measure: Measure::gcra(), steps: &[0, 1, 250_000, 3_000_000] },
     ]
 }
 
@@ -68,7 +68,7 @@ fn ask(random: &mut Random, cells: &[RemoteCell], shape: &Shape, now: Time) -> E
         2 => now + apart,
         _ => now,
     };
-    let add = if shape.measure == Measure::Gcra {
+    let add = if shape.measure == Measure::gcra() {
         let cost = cost_of_time(random);
         match random.below(7) {
             0 => Addition::Nothing,
@@ -230,7 +230,7 @@ fn a_round_counts_once_and_an_earlier_one_no_more() {
 fn catalog(exact: bool) -> Catalog {
     let mut builder = Catalog::builder();
     let limit = Measure::limit(Span::hours(10), 10).unwrap();
-    for (kind, name, measure) in [(LIMIT, "limit", limit), (BUCKET, "bucket", Measure::Gcra)] {
+    for (kind, name, measure) in [(LIMIT, "limit", limit), (BUCKET, "bucket", Measure::gcra())] {
         builder.add(SPACE, kind, Statistic { exact, ..statistic(name, name, measure) }).unwrap();
     }
     builder.build()

@@ -8,7 +8,7 @@ use cluster::wire::{WireClient, WireSettings, slot};
 use event::{Shingle, Span, Time};
 use stats::cell_export::CellContent;
 use stats::limit::GcraOperation;
-use stats::{CellPlan, Evidence, Measure};
+use stats::{CellPlan, Evidence, Measure, StatisticChange};
 
 use crate::servers::Cluster;
 use crate::support::{Random, WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
@@ -59,7 +59,7 @@ fn spelled(plan: &CellPlan, words: &[u64]) -> Option<(Time, Time, CellContent)> 
             totals.decayed.iter_mut().for_each(|sum| *sum = format!("{sum:.9e}").parse().unwrap());
         }
         CellContent::Registers(periods) => periods.iter_mut().for_each(|period| period.ranks.sort_unstable()),
-        CellContent::Evidence(_) | CellContent::Moment(_) => {}
+        CellContent::Evidence(_) | CellContent::Moment(_) | CellContent::Last(_) => {}
     }
     Some((first, last, content))
 }
@@ -88,13 +88,19 @@ fn events(plan: &CellPlan, random: &mut Random, measure: &Measure, now: Time) ->
         };
         match measure {
             Measure::Aggregate(_) => plan.add_value(&mut words, time, (random.below(4) > 0).then_some(value)),
-            Measure::Evidence { .. } => {
+            Measure::Evidence(_) => {
                 let evidence =
                     Evidence { bad: value, good: random.below(3) as i64 - 1, weight: -value.max(-9) };
                 plan.add_evidence(&mut words, time, evidence);
             }
-            Measure::Gcra => plan.flow(&mut words, time, &GcraOperation::Set { ahead: value.max(0) }),
-            Measure::Approx { .. } => (0..1 + random.below(200)).for_each(|_| {
+            Measure::Last(_) => {
+                // Some at one time, and of any bytes.
+                let value = ["", "DE", "DEU", "D\u{0}", "\u{80}", "z"][random.below(6) as usize];
+                let value = value.repeat(1 + random.below(9) as usize);
+                plan.apply(&mut words, &StatisticChange::Last(time, &value));
+            }
+            Measure::Gcra(_) => plan.flow(&mut words, time, &GcraOperation::Set { ahead: value.max(0) }),
+            Measure::Approx(_) => (0..1 + random.below(200)).for_each(|_| {
                 plan.add_hash(
                     &mut words,
                     time,
@@ -113,13 +119,13 @@ fn events(plan: &CellPlan, random: &mut Random, measure: &Measure, now: Time) ->
 
 fn change(plan: &CellPlan, random: &mut Random, owner: &RemoteCell, now: Time) -> (CellChange, Vec<u64>) {
     let measure = &owner.form.definition.measure;
-    if matches!(measure, Measure::Distinct { .. }) && random.below(4) > 0 {
+    if matches!(measure, Measure::Distinct(_)) && random.below(4) > 0 {
         let time = Time(now.0 - random.below(400_000_000) as i64);
         // Of this owner alone, and in its partition.
         let pair = Shingle(owner.key.shingle.0 | (1 + random.below(6)) << 20);
         return (CellChange::Unique { pair, time }, Vec::new());
     }
-    if *measure == Measure::Gcra && random.below(8) > 0 {
+    if *measure == Measure::gcra() && random.below(8) > 0 {
         let cost = [1, -1, 250_000_000, 7_000_000_001, i64::MAX][random.below(5) as usize];
         let flow = match random.below(5) {
             0 => GcraOperation::Back { cost },
@@ -241,7 +247,7 @@ fn a_batch_counts_once_and_none_is_left_out() {
 fn a_mark_is_left_by_one() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
-    let form = form(11, Measure::Once { window: Span::minutes(1) });
+    let form = form(11, Measure::once(Span::minutes(1)));
     let at = Time::from_seconds(1_750_000_020);
     let claim = |shingle: u64, time: Time, token: u8| MarkClaim {
         cell: cell(&form, shingle),

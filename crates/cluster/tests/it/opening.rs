@@ -13,7 +13,7 @@ use cluster::remote::{
 use cluster::wire::{ClusterOpenError, ClusterTls, WireClient, WireSettings};
 use event::{Span, Time};
 use stats::limit::WindowTake;
-use stats::{Addition, CellPlan, Measure};
+use stats::{Addition, CellPlan, Measure, StatisticChange};
 use tempfile::TempDir;
 
 use crate::servers::{Cluster, Server, are_there};
@@ -181,7 +181,7 @@ fn a_node_works_with_tls_and_the_least_rights() {
         let form = form(kind as u16, measure.clone());
         let one = cell(&form, (kind as u64 + 1) << 54);
         let partition = wired.of(&one);
-        if matches!(measure, Measure::Once { .. }) {
+        if matches!(measure, Measure::Once(_)) {
             let claim = MarkClaim { cell: one, time: at, token: [1; 16] };
             assert_eq!(pollster::block_on(wired.wire.claim(vec![claim], WITHIN)), [Ok(true)]);
             continue;
@@ -190,9 +190,10 @@ fn a_node_works_with_tls_and_the_least_rights() {
         let mut words = Vec::new();
         match measure {
             Measure::Aggregate(_) => plan.add_value(&mut words, at, Some(i64::MAX)),
-            Measure::Evidence { .. } => plan.add_evidence(&mut words, at, stats::Evidence::default()),
-            Measure::Gcra => plan.flow(&mut words, at, &stats::limit::GcraOperation::Set { ahead: 1 }),
-            Measure::Approx { .. } => plan.add_hash(&mut words, at, 7),
+            Measure::Evidence(_) => plan.add_evidence(&mut words, at, stats::Evidence::default()),
+            Measure::Last(_) => plan.apply(&mut words, &StatisticChange::Last(at, "DE")),
+            Measure::Gcra(_) => plan.flow(&mut words, at, &stats::limit::GcraOperation::Set { ahead: 1 }),
+            Measure::Approx(_) => plan.add_hash(&mut words, at, 7),
             _ => plan.add(&mut words, at, [(0, u64::MAX)]),
         }
         for (number, later) in [(1, Span::ZERO), (2, Span::days(1))] {

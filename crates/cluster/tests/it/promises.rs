@@ -30,7 +30,7 @@ fn forms(tier: &str) -> Catalog {
     let limit = Measure::limit(Span::hours(10), 10).unwrap();
     builder.add(SPACE, LIMIT, statistic("limit", "limit", limit)).unwrap();
     let tier = "1d x 2".parse().unwrap();
-    let values = Measure::Distinct { tier, windows: vec![Span::days(1)] };
+    let values = Measure::distinct(tier, vec![Span::days(1)]);
     builder.add(SPACE, VALUES, statistic("values", "values", values)).unwrap();
     builder.build()
 }

@@ -41,12 +41,12 @@ fn forms() -> Catalog {
     let track =
         AggregateLayout::new(vec![AggregateColumn::Count, AggregateColumn::Sum], Span::days(30)).unwrap();
     add(VISITOR, "visitor", Measure::Aggregate(track));
-    add(LEARNED, "learned", Measure::Evidence { keep: Span::days(90) });
+    add(LEARNED, "learned", Measure::evidence(Span::days(90)));
     add(LIMIT, "limit", Measure::limit(Span::hours(10), 10).unwrap());
-    add(BUCKET, "bucket", Measure::Gcra);
-    add(VALUES, "values", Measure::Distinct { tier: "1d x 2".parse().unwrap(), windows: vec![] });
+    add(BUCKET, "bucket", Measure::gcra());
+    add(VALUES, "values", Measure::distinct("1d x 2".parse().unwrap(), vec![]));
     add(DAY, "day", windows(&["seen"], &["1d x 3"], &["1d"], None));
-    add(MARK, "mark", Measure::Once { window: Span::hours(1) });
+    add(MARK, "mark", Measure::once(Span::hours(1)));
     builder.build()
 }
 

@@ -56,13 +56,14 @@ pub(crate) fn measures() -> Vec<Measure> {
         windows(&["seen", "spam", "ham"], &["1s x 90", "1m x 5"], Some(Span::hours(2))),
         windows(&["seen"], &["1us x 3", "7us x 2"], None),
         Measure::limit(Span::minutes(1), 10).unwrap(),
-        Measure::Distinct { tier: "1m x 2".parse().unwrap(), windows: Vec::new() },
+        Measure::distinct("1m x 2".parse().unwrap(), Vec::new()),
         track(&[AggregateColumn::Count]),
         track(&columns),
-        Measure::Evidence { keep: Span::minutes(10) },
-        Measure::Gcra,
-        Measure::Approx { tier: "1m x 3".parse().unwrap(), windows: Vec::new(), precision: 10 },
-        Measure::Once { window: Span::minutes(1) },
+        Measure::evidence(Span::minutes(10)),
+        Measure::gcra(),
+        Measure::last(Span::minutes(10)),
+        Measure::approx("1m x 3".parse().unwrap(), Vec::new(), 10),
+        Measure::once(Span::minutes(1)),
     ]
 }
 

@@ -40,7 +40,7 @@ fn fill(home: &Home, keys: u64) {
 
 /// All cells, of which none comes twice.
 fn exported(way: &Wired, names_max: usize) -> BTreeMap<(Key, bool), ExportedCell> {
-    let definitions = ClusterExport::definitions(&catalog()).unwrap();
+    let definitions = ClusterExport::definitions(&catalog());
     way.wait(async |wire: &WireClient| {
         let mut export = ClusterExport::begin_in_shares(wire, &definitions, names_max).await.unwrap();
         let mut all = BTreeMap::new();
@@ -89,7 +89,7 @@ fn an_export_fails_where_slots_move_meanwhile() {
     let home = over(&cluster, &prefix, 1, PARTITIONS, fresh_for(Duration::ZERO));
     fill(&home, 3000);
     let way = way(&cluster, &prefix);
-    let definitions = ClusterExport::definitions(&catalog()).unwrap();
+    let definitions = ClusterExport::definitions(&catalog());
     let mut export =
         way.wait(async |wire: &WireClient| ClusterExport::begin(wire, &definitions).await.unwrap());
     way.wait(async |_: &WireClient| export.next().await.unwrap());
@@ -139,7 +139,7 @@ fn what_is_brought_in_is_read_by_every_node() {
     assert_eq!(sums(&to, &[7, 8]), [0, 0]);
     let [from, into] = prefixes.each_ref().map(|prefix| way(&cluster, prefix));
     let all = exported(&from, usize::MAX);
-    let definitions = ClusterExport::definitions(&catalog()).unwrap();
+    let definitions = ClusterExport::definitions(&catalog());
     let moved = |writes: bool| {
         into.wait(async |wire: &WireClient| {
             let mut transfer =

@@ -332,6 +332,10 @@ fn lost(pipeline: &Pipeline, description: &VersionDescription, sources: &[Replay
             pipeline.distincts.get(*distinct).is_some_and(lost)
         }
         ReadingSource::Marked { label } => pipeline.labels.get(*label).is_some_and(|plan| is_lost(plan.of)),
+        ReadingSource::Last { kind } => {
+            let of = pipeline.kinds.get(*kind).and_then(|plan| plan.last.as_ref());
+            is_lost(*kind) || of.is_some_and(|last| !is_there(last.of))
+        }
         ReadingSource::Aggregate { kind, .. } => is_lost(*kind) || has_no_value(*kind),
         ReadingSource::Estimated { kind }
         | ReadingSource::Count { kind, .. }

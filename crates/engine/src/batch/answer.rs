@@ -515,6 +515,10 @@ impl<'a> BatchAnswerBuilder<'a> {
 }
 
 fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
+    // Columns are numbers as of after the event. A last value is a text, and afterwards the event's own.
+    if plan.last.is_some() {
+        return;
+    }
     let name = |value: &str| format!("{}.{value}", plan.name);
     add(name("first"), AnswerColumnKind::First);
     add(name("last"), AnswerColumnKind::Last);

@@ -76,6 +76,7 @@ impl<'a> BatchKeys<'a> {
             && matches!(pipeline.columns.content, ContentColumns::Json)
             && pipeline.phrases.is_empty()
             && pipeline.classifiers.is_empty()
+            && pipeline.kinds.iter().all(|kind| kind.last.is_none())
             && sources <= SOURCES_MAX;
         if !is_plain {
             return None;

@@ -23,9 +23,8 @@ use stats::cell_export::{
     HyperLogLogRegisters,
 };
 use stats::{
-    AggregateColumn, AggregateLayout, CatalogError, DecayWeight, EmbeddedLedger, Evidence, Layout, Ledger,
-    LedgerError, LedgerExportReport, LedgerImportReport, LedgerImporter, Measure, MergeState, Tier,
-    TimelineBucket,
+    CatalogError, EmbeddedLedger, Evidence, Ledger, LedgerError, LedgerExportReport, LedgerImportReport,
+    LedgerImporter, Measure, MergeState, TimelineBucket,
 };
 
 use super::{Directory, DirectoryError, io_error};
@@ -157,45 +156,7 @@ struct DefinitionLine {
     kind_name: String,
     space: u16,
     kind: u16,
-    measure: MeasureLine,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "form", rename_all = "lowercase", deny_unknown_fields)]
-enum MeasureLine {
-    Windows { counters: Vec<String>, tiers: Vec<TierLine>, keep: i64 },
-    Track { columns: Vec<ColumnLine>, keep: i64 },
-    Distinct { tier: TierLine },
-    Approx { tier: TierLine, precision: u8 },
-    Once { window: i64 },
-    Evidence { keep: i64 },
-    Gcra,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TierLine {
-    width: i64,
-    buckets: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "column", rename_all = "lowercase", deny_unknown_fields)]
-enum ColumnLine {
-    First,
-    Last,
-    Count,
-    Sum,
-    Min,
-    Max,
-    Decayed { half_life: i64, of: WeightLine },
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum WeightLine {
-    One,
-    Value,
+    measure: Measure,
 }
 
 fn is_false(value: &bool) -> bool {
@@ -237,6 +198,9 @@ struct CellLine<'a> {
     /// In nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     moment: Option<i64>,
+    /// The last value of a field.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    value: Option<Cow<'a, str>>,
 }
 
 /// A period's number, and its registers that are not zero with their ranks.
@@ -247,91 +211,6 @@ type PeriodLine = (i64, Vec<(u32, u8)>);
 struct EndLine {
     end: bool,
     cells: u64,
-}
-
-impl From<Tier> for TierLine {
-    fn from(tier: Tier) -> TierLine {
-        TierLine { width: tier.width.0, buckets: tier.buckets }
-    }
-}
-
-impl From<&TierLine> for Tier {
-    fn from(line: &TierLine) -> Tier {
-        Tier { width: Span(line.width), buckets: line.buckets }
-    }
-}
-
-impl MeasureLine {
-    fn of(measure: &Measure) -> MeasureLine {
-        match measure {
-            Measure::Windows(layout) => {
-                let shape = layout.shape();
-                let tiers = [Some(shape.fine()), shape.coarse()].into_iter().flatten().map(TierLine::from);
-                let counters = layout.counters().to_vec();
-                MeasureLine::Windows { counters, tiers: tiers.collect(), keep: shape.keep().0 }
-            }
-            Measure::Aggregate(track) => {
-                let column = |column: &AggregateColumn| match column {
-                    AggregateColumn::First => ColumnLine::First,
-                    AggregateColumn::Last => ColumnLine::Last,
-                    AggregateColumn::Count => ColumnLine::Count,
-                    AggregateColumn::Sum => ColumnLine::Sum,
-                    AggregateColumn::Min => ColumnLine::Min,
-                    AggregateColumn::Max => ColumnLine::Max,
-                    AggregateColumn::Decayed { half_life, weight } => ColumnLine::Decayed {
-                        half_life: half_life.0,
-                        of: if *weight == DecayWeight::One { WeightLine::One } else { WeightLine::Value },
-                    },
-                };
-                let columns = track.columns().iter().map(column).collect();
-                MeasureLine::Track { columns, keep: track.keep().0 }
-            }
-            Measure::Distinct { tier, .. } => MeasureLine::Distinct { tier: (*tier).into() },
-            Measure::Approx { tier, precision, .. } => {
-                MeasureLine::Approx { tier: (*tier).into(), precision: *precision }
-            }
-            Measure::Once { window } => MeasureLine::Once { window: window.0 },
-            Measure::Evidence { keep } => MeasureLine::Evidence { keep: keep.0 },
-            Measure::Gcra => MeasureLine::Gcra,
-        }
-    }
-
-    fn measure(self) -> Result<Measure, stats::LayoutError> {
-        Ok(match self {
-            MeasureLine::Windows { counters, tiers, keep } => {
-                let tiers: Vec<Tier> = tiers.iter().map(Tier::from).collect();
-                Measure::Windows(Layout::new(counters, &tiers, Vec::new(), Some(Span(keep)))?)
-            }
-            MeasureLine::Track { columns, keep } => {
-                let column = |column: ColumnLine| match column {
-                    ColumnLine::First => AggregateColumn::First,
-                    ColumnLine::Last => AggregateColumn::Last,
-                    ColumnLine::Count => AggregateColumn::Count,
-                    ColumnLine::Sum => AggregateColumn::Sum,
-                    ColumnLine::Min => AggregateColumn::Min,
-                    ColumnLine::Max => AggregateColumn::Max,
-                    ColumnLine::Decayed { half_life, of } => AggregateColumn::Decayed {
-                        half_life: Span(half_life),
-                        weight: match of {
-                            WeightLine::One => DecayWeight::One,
-                            WeightLine::Value => DecayWeight::Value,
-                        },
-                    },
-                };
-                Measure::Aggregate(AggregateLayout::new(
-                    columns.into_iter().map(column).collect(),
-                    Span(keep),
-                )?)
-            }
-            MeasureLine::Distinct { tier } => Measure::Distinct { tier: (&tier).into(), windows: Vec::new() },
-            MeasureLine::Approx { tier, precision } => {
-                Measure::Approx { tier: (&tier).into(), windows: Vec::new(), precision }
-            }
-            MeasureLine::Once { window } => Measure::Once { window: Span(window) },
-            MeasureLine::Evidence { keep } => Measure::Evidence { keep: Span(keep) },
-            MeasureLine::Gcra => Measure::Gcra,
-        })
-    }
 }
 
 /// A name for each definition, that no other has: statistic and kind, and a number where a layout was changed.
@@ -366,10 +245,12 @@ fn cell_line<'a>(name: &'a str, cell: ExportedCell) -> CellLine<'a> {
         registers: None,
         evidence: None,
         moment: None,
+        value: None,
     };
     match content {
         CellContent::Evidence(Evidence { bad, good, weight }) => line.evidence = Some([bad, good, weight]),
         CellContent::Moment(moment) => line.moment = Some(moment),
+        CellContent::Last(value) => line.value = Some(value.into()),
         CellContent::Buckets(buckets) => {
             let buckets = buckets.into_iter().map(|bucket| (bucket.start.0, bucket.width.0, bucket.counts));
             line.buckets = Some(buckets.collect());
@@ -389,9 +270,9 @@ fn cell_line<'a>(name: &'a str, cell: ExportedCell) -> CellLine<'a> {
 
 fn portable(line: CellLine<'_>, definition: usize) -> Result<ExportedCell, String> {
     let wrong = |what: &str| Err(what.to_owned());
-    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, moment, .. } = line;
-    let content = match (buckets, count, registers, evidence, moment) {
-        (Some(buckets), None, None, None, None) => {
+    let CellLine { buckets, count, sum, min, max, decayed, registers, evidence, moment, value, .. } = line;
+    let content = match (buckets, count, registers, evidence, moment, value) {
+        (Some(buckets), None, None, None, None, None) => {
             let buckets = buckets.into_iter().map(|(start, width, counts)| TimelineBucket {
                 start: Time(start),
                 width: Span(width),
@@ -399,7 +280,7 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<ExportedCell, Strin
             });
             CellContent::Buckets(buckets.collect())
         }
-        (None, Some(count), None, None, None) => {
+        (None, Some(count), None, None, None, None) => {
             let Ok(sum) = sum.as_deref().map(str::parse).transpose() else {
                 return wrong("`sum` is no integer of 128 bits");
             };
@@ -408,16 +289,21 @@ fn portable(line: CellLine<'_>, definition: usize) -> Result<ExportedCell, Strin
             };
             CellContent::Totals(AggregateTotals { count, sum, min, max, decayed })
         }
-        (None, None, Some(periods), None, None) => {
+        (None, None, Some(periods), None, None, None) => {
             let periods =
                 periods.into_iter().map(|(start, ranks)| HyperLogLogRegisters { start: Time(start), ranks });
             CellContent::Registers(periods.collect())
         }
-        (None, None, None, Some([bad, good, weight]), None) => {
+        (None, None, None, Some([bad, good, weight]), None, None) => {
             CellContent::Evidence(Evidence { bad, good, weight })
         }
-        (None, None, None, None, Some(moment)) => CellContent::Moment(moment),
-        _ => return wrong("expected one of `buckets`, `count`, `registers`, `evidence` and `moment`"),
+        (None, None, None, None, Some(moment), None) => CellContent::Moment(moment),
+        (None, None, None, None, None, Some(value)) => CellContent::Last(value.into_owned()),
+        _ => {
+            return wrong(
+                "expected one of `buckets`, `count`, `registers`, `evidence`, `moment` and `value`",
+            );
+        }
     };
     let hex = line.shingle.len() == 16 && line.shingle.bytes().all(|byte| byte.is_ascii_hexdigit());
     let Some(shingle) = u64::from_str_radix(&line.shingle, 16).ok().filter(|_| hex) else {
@@ -508,9 +394,6 @@ impl<R: BufRead> ExchangeReader<R> {
         let mut definitions = Vec::with_capacity(header.definitions.len());
         for (line, index) in header.definitions.into_iter().zip(0..) {
             let DefinitionLine { name, statistic, kind_name, space, kind, measure } = line;
-            let measure = measure.measure().map_err(|error| {
-                StatisticsExchangeError::Definitions(CatalogError::Layout { name: name.clone(), error })
-            })?;
             definitions.push(CellDefinition {
                 space: Space(space),
                 kind: Kind(kind),
@@ -891,7 +774,7 @@ fn write(
         kind_name: definition.kind_name.clone(),
         space: definition.space.0,
         kind: definition.kind.0,
-        measure: MeasureLine::of(&definition.measure),
+        measure: definition.measure.clone(),
     });
     let header = ExchangeHeader {
         format: FORMAT.into(),

@@ -4,8 +4,8 @@
 use event::{Facts, Key, Shingle, Slot, Span, Time, Value};
 use judge::LimitValue;
 use stats::{
-    Addition, AggregateColumn, DedupeMark, Ledger, LedgerError, Observation, ObserveOutcomes, ObserveRequest,
-    Origin, Quality, ReadingView, Readings,
+    Addition, AggregateColumn, DedupeMark, LastValueForm, Ledger, LedgerError, Observation, ObserveOutcomes,
+    ObserveRequest, Origin, Quality, ReadingView, Readings,
 };
 
 use super::classifiers::{self, ClassifierReading};
@@ -210,6 +210,10 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
                     add: Addition::Value(value),
                 }));
             }
+            ObserveMode::Seen if plan.last.is_some() => {
+                let add = last_value(plan, prepared);
+                observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
+            }
             // A look adds nothing either way: it says for which counters a sketch is asked.
             ObserveMode::Seen | ObserveMode::Nothing => {
                 let add = counters(plan.observe.iter().copied());
@@ -244,6 +248,15 @@ pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
     match prepared.row.facts.get(plan.value?)? {
         Value::Integer(integer) => Some(*integer),
         _ => None,
+    }
+}
+
+/// The value that an event has of what is kept last; what is too long is not known, and need not be carried.
+fn last_value(plan: &KindPlan, prepared: &PreparedEvent) -> Addition {
+    match plan.last.as_ref().and_then(|last| prepared.row.facts.get(last.of)) {
+        Some(Value::String(value)) if value.len() > LastValueForm::BYTES_MAX => Addition::Last("".into()),
+        Some(Value::String(value)) => Addition::Last(value.clone()),
+        _ => Addition::Nothing,
     }
 }
 
@@ -309,6 +322,10 @@ fn fill(
                         if *kept == AggregateColumn::Min { integers.min() } else { integers.max() },
                     );
                 }
+            }
+            ReadingSource::Last { kind } => {
+                let latest = present(of_kind(*kind)).max_by_key(|reading| reading.last());
+                put(facts, *slot, latest.and_then(|reading| LastValueForm::text(reading.sums())));
             }
             ReadingSource::Distinct { distinct, window } => {
                 let plan = pipeline.distincts.get(*distinct);

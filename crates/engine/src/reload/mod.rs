@@ -582,6 +582,7 @@ fn entries(canonical: &str) -> BTreeMap<&str, String> {
             "kind",
             "statistic",
             "distinct",
+            "last",
             "label",
             "classifier",
             "set",

@@ -134,9 +134,9 @@ fn catalog() -> Catalog {
     let measures = [
         (WINDOWS, Measure::Windows(windows.unwrap())),
         (TRACK, Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap())),
-        (DISTINCT, Measure::Distinct { tier: tier("1d x 2"), windows: days.clone() }),
-        (APPROX, Measure::Approx { tier: tier("1d x 2"), windows: days, precision: 10 }),
-        (ONCE, Measure::Once { window: Span::hours(1) }),
+        (DISTINCT, Measure::distinct(tier("1d x 2"), days.clone())),
+        (APPROX, Measure::approx(tier("1d x 2"), days, 10)),
+        (ONCE, Measure::once(Span::hours(1))),
         (
             ADMITTED,
             Measure::Aggregate(AggregateLayout::new(vec![AggregateColumn::Count], Span::days(30)).unwrap()),

@@ -11,6 +11,7 @@ mod fixtures;
 mod flood;
 mod honest;
 mod journal;
+mod last_values;
 mod limits;
 mod limits_laws;
 mod models;

@@ -373,8 +373,9 @@ fn the_documented_configurations_compile() {
 #[test]
 fn the_documented_statistics_compile() {
     let document = include_str!("../../../../docs/guides/statistics.md");
-    let text = document.split("\n```toml\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
-    let plan = Plan::compile(&Config::from_text("test.toml", text, &Overrides::default()));
+    let blocks = document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let text = blocks.collect::<Vec<_>>().join("\n");
+    let plan = Plan::compile(&Config::from_text("test.toml", &text, &Overrides::default()));
     let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(plan.warnings.is_empty(), "{}", plan.warnings);
 }

@@ -21,7 +21,8 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveR
         // What is kept for longer than a year has not levelled off by then.
         let keep = match &statistic.measure {
             Measure::Aggregate(track) => track.keep(),
-            Measure::Evidence { keep } => *keep,
+            Measure::Evidence(form) => form.keep,
+            Measure::Last(form) => form.keep,
             Measure::Windows(layout) => Span(layout.shape().expires(time).0 - time.0),
             _ => Span::ZERO,
         };
@@ -34,14 +35,15 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveR
             let add = match &statistic.measure {
                 Measure::Windows(_) => Addition::Counters(CounterAmounts::from([(0, 1)])),
                 Measure::Aggregate(_) => Addition::Value(Some(time.0)),
-                Measure::Distinct { .. } | Measure::Approx { .. } => {
+                Measure::Distinct(_) | Measure::Approx(_) => {
                     Addition::Distinct { pair: secret.pair(shingle, secret.shingle(b"value")) }
                 }
-                Measure::Evidence { .. } => Addition::Evidence(Evidence { bad: 1, ..Evidence::default() }),
-                Measure::Gcra => {
+                Measure::Evidence(_) => Addition::Evidence(Evidence { bad: 1, ..Evidence::default() }),
+                Measure::Last(_) => Addition::Last("value".into()),
+                Measure::Gcra(_) => {
                     Addition::Flow(GcraOperation::Take { cost: 1, burst: 10, counts_all: false })
                 }
-                Measure::Once { .. } => {
+                Measure::Once(_) => {
                     requests.push(ObserveRequest {
                         once: Some(DedupeMark { key, time }),
                         observations: Vec::new(),

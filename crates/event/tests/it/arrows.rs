@@ -147,7 +147,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "wal",
         ],
     ),
-    ("stats", &["catalog", "cell", "cell_export", "definition", "ledger", "limit"]),
     ("store", &["index", "shard"]),
     ("tollhouse", &["client", "message_reader", "options"]),
     ("tollhouse", &["console", "exit"]),

@@ -187,6 +187,7 @@ impl Checker<'_> {
             _ if request.is_age() => TypedExpr::Duration(IntExpr::Fact(slot)),
             Type::Float => TypedExpr::Float(FloatExpr::Fact(slot)),
             Type::Bool => TypedExpr::Bool(BoolExpr::Fact(slot)),
+            Type::String => TypedExpr::String(StrExpr::Fact(slot)),
             _ => TypedExpr::Integer(IntExpr::Fact(slot)),
         };
         if !request.is_signed() {
@@ -204,7 +205,7 @@ impl Checker<'_> {
                 (Some(target), name) => {
                     matches!(&target.kind, SyntaxKind::Name(_)) && !VALUE_METHODS.contains(&name)
                 }
-                (None, name) => matches!(name, "distinct" | "ratio"),
+                (None, name) => matches!(name, "distinct" | "last" | "ratio"),
             },
             _ => false,
         };
@@ -365,6 +366,12 @@ impl Checker<'_> {
         };
         let name = self.quoted(node, usage)?;
         self.reading(&ReadingRequest::Limit { name, value }, range, &[], None)
+    }
+
+    /// `last('country')`: the value that a field had in the last event of a key.
+    pub(super) fn last(&mut self, node: &SyntaxNode, range: &Range<usize>) -> Option<TypedExpr> {
+        let name = self.quoted(node, "last('country')")?;
+        self.reading(&ReadingRequest::Last { name }, range, &[], None)
     }
 
     pub(super) fn distinct(

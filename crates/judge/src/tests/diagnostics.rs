@@ -1006,6 +1006,33 @@ a length of time is a text in quotes
 }
 
 #[test]
+fn last_values() {
+    check(
+        "last('contry') == 'DE'",
+        r"
+no last value is called `contry`
+  | last('contry') == 'DE'
+  | ^^^^^^^^^^^^^^",
+    );
+    check(
+        "last(country) == 'DE'",
+        r"
+a name in quotes belongs here
+  | last(country) == 'DE'
+  |      ^^^^^^^
+  = write it as in `last('country')`",
+    );
+    check(
+        "last('country', '1d') == 'DE'",
+        r"
+`last` does not take 2 arguments
+  | last('country', '1d') == 'DE'
+  | ^^^^^^^^^^^^^^^^^^^^^
+  = write it as in `last('country')`",
+    );
+}
+
+#[test]
 fn distinct_and_ratio() {
     check(
         "distinct('rcptz', '1d') > 1",

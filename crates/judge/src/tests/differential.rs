@@ -429,7 +429,7 @@ proptest! {
         "a", "mail.size", "from", "mail", ".", "seen", "(", ")", "[", "]", "{", "}", ",", ":", "?", "!", "-", "+",
         "*", "/", "%", "<", "==", "&&", "||", "in", "has", "ratio", "or", "size", "matches", "'1h'", "'('", "1",
         "0.5", "true", "null", "b'x'", "from.seen('1h')", "x.exists(", "ratio(", "has(", "é", "//", "\n", "5u",
-        "-9223372036854775808", "distinct(", "duration(", "'a' in", "mail.links",
+        "-9223372036854775808", "distinct(", "last(", "duration(", "'a' in", "mail.links",
         "bulk", "is_bulk", "small", "words", "nets", "sets.intersects(", "rule(", "group(", "model(", "'spam'", "rate(",
         "trend(", "estimated(", "age(", ".getHours(", ".marked(", "'scanner'", "'UTC'",
     ]), 0..40), spaced in any::<bool>()) {

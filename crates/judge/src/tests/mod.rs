@@ -153,6 +153,10 @@ impl Scope for TestScope {
                 ([&numerator.counters[..], &denominator.counters].concat(), numerator.window)
             }
             ReadingRequest::Distinct { window, .. } => (vec![], Some(*window)),
+            ReadingRequest::Last { name: "country" } => (vec![], None),
+            ReadingRequest::Last { name } => {
+                return Err(ScopeError::Unavailable(format!("no last value is called `{name}`")));
+            }
             ReadingRequest::Limit { .. } => (vec![], None),
             ReadingRequest::Aggregate { value: AggregateFunction::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>

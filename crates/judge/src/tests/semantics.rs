@@ -127,6 +127,8 @@ fn readings_are_asked_for_once_and_whole() {
     check("subject.first_age() < duration('1d')", &["subject.first_age()"]);
     check("from.last_age() < duration('1d')", &["from.last_age()"]);
     check("distinct('rcpts', '1d') > 100", &["distinct('rcpts', '1d')"]);
+    check("last('country') != 'DE' && has(last('country'))", &["last('country')"]);
+    check("estimated(last('country'))", &["estimated(last('country'))"]);
     // A kind and a fact may share a name.
     check("ip.seen('1h') > 5 && ip == '192.0.2.7'", &["ip.seen('1h')", "ip"]);
 }

@@ -291,7 +291,7 @@ impl LimitPlan {
             LimitAlgorithm::Sliding { window, parts, .. } => Measure::limit(*window, *parts),
             LimitAlgorithm::Calendar { period, .. } => Measure::limit(period.longest(), 1),
             LimitAlgorithm::Fixed { window } => Measure::limit(*window, 1),
-            LimitAlgorithm::Bucket { .. } => Ok(Measure::Gcra),
+            LimitAlgorithm::Bucket { .. } => Ok(Measure::gcra()),
         }
     }
 
@@ -302,7 +302,7 @@ impl LimitPlan {
             let refusals = Measure::limit(ban.within, REFUSAL_WINDOWS)?;
             all.push((self.refusals(), "limit.refusals", refusals));
             // The moment of a bucket is that of the ban's end: it can be set and lifted.
-            all.push((self.bans(), "limit.bans", Measure::Gcra));
+            all.push((self.bans(), "limit.bans", Measure::gcra()));
         }
         Ok(all)
     }
@@ -313,7 +313,7 @@ impl LimitPlan {
             .iter()
             .zip(FIXED..)
             .map(|(width, kind)| Ok((Kind(kind), format!("fixed.{width}"), Measure::limit(*width, 1)?)));
-        std::iter::once(Ok((BUCKETS, "bucket".to_owned(), Measure::Gcra))).chain(fixed).collect()
+        std::iter::once(Ok((BUCKETS, "bucket".to_owned(), Measure::gcra()))).chain(fixed).collect()
     }
 
     /// Returns the kind whose keys count what it refused.

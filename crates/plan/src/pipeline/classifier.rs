@@ -77,7 +77,7 @@ impl ClassifierPlan {
     }
 
     pub(crate) fn measure(&self) -> Measure {
-        Measure::Evidence { keep: self.keep }
+        Measure::evidence(self.keep)
     }
 }
 

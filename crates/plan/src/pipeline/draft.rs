@@ -6,14 +6,14 @@ use std::sync::Arc;
 use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
-use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span};
+use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
 use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
 use stats::{CancellationCheck, LayoutError, Tier};
 
 use super::columns::{columns, fact};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
-use super::{DistinctPlan, KindPlan, Pipeline, PipelineInput, UnknownFieldPolicy};
+use super::{DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, UnknownFieldPolicy};
 use super::{phrases, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
@@ -126,6 +126,7 @@ impl<'a> PipelineDraft<'a> {
         draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);
         draft.labels(problems);
+        draft.lasts(builder.schema(), problems);
         draft.idle_kinds(problems);
         draft.adds(problems);
         draft.reports(problems);
@@ -158,7 +159,8 @@ impl<'a> PipelineDraft<'a> {
                 if let Ok(condition) = &compiled {
                     report(condition.warnings().to_vec(), view.origin("when"), when, name, problems);
                 }
-                compiled.map_err(|found| report(found, view.origin("when"), when, name, problems)).ok()
+                let told = compiled.map_err(|found| report(found, view.origin("when"), when, name, problems));
+                told.ok().map(Arc::new)
             });
             self.pipeline.kinds.push(KindPlan {
                 kind,
@@ -174,6 +176,7 @@ impl<'a> PipelineDraft<'a> {
                 windows: Vec::new(),
                 aggregate: Vec::new(),
                 value: None,
+                last: None,
                 observe: Vec::new(),
                 settle: Vec::new(),
             });
@@ -303,6 +306,54 @@ impl<'a> PipelineDraft<'a> {
         }
     }
 
+    /// The last values of facts. What keeps one has the keys of its kind, under a number of its own.
+    fn lasts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
+        for view in entries(self.document, "last", problems) {
+            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
+            if !self.claim(view, name, kind, problems) {
+                continue;
+            }
+            let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
+            let of_name = view.str("of").unwrap_or_default();
+            let of = fact(schema, of_name, view.origin("of"), problems);
+            if let Some(column) = schema.columns().get(usize::from(of.0)) {
+                if column.kind != Type::String {
+                    let help = "expected a fact of type string".to_owned();
+                    let message = format!("`{of_name}` is of type {}", column.kind);
+                    problems.add(view.origin("of"), message, Some(help));
+                    continue;
+                }
+                if !column.journalled {
+                    let help = "the value would be kept as it is: let it be journalled, or leave this out"
+                        .to_owned();
+                    let message = format!("`{of_name}` is not journalled");
+                    problems.add(view.origin("of"), message, Some(help));
+                    continue;
+                }
+            }
+            let (Some(per), Some(keep)) = (per, view.span("keep")) else { continue };
+            let owner = &self.pipeline.kinds[per];
+            let plan = KindPlan {
+                kind,
+                name: name.to_owned(),
+                slot: owner.slot,
+                normalise: owner.normalise,
+                when: owner.when.clone(),
+                counters: Vec::new(),
+                taken: Vec::new(),
+                windows: Vec::new(),
+                aggregate: Vec::new(),
+                value: None,
+                last: Some(LastValuePlan { of, per, keep }),
+                observe: Vec::new(),
+                settle: Vec::new(),
+            };
+            self.pipeline.kinds.push(plan);
+            self.statistic_of.push(None);
+        }
+    }
+
     /// Tells of kinds of which nothing is kept.
     fn idle_kinds(&self, problems: &mut ConfigProblems) {
         let pipeline = &self.pipeline;
@@ -318,7 +369,7 @@ impl<'a> PipelineDraft<'a> {
             let names = |section: &str, key: &str| {
                 self.document.list(section).iter().any(|view| view.str(key) == Some(name))
             };
-            let owns = names("distinct", "per") || names("label", "of");
+            let owns = names("distinct", "per") || names("last", "per") || names("label", "of");
             if !counted && !owns && pipeline.kinds[kind].slot != Slot(u16::MAX) {
                 let message = format!("nothing is kept of the kind `{name}`");
                 let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();

@@ -200,7 +200,7 @@ pub struct KindPlan {
     /// How a piece is normalised.
     pub normalise: Normalisation,
     /// What must hold for an event to have keys of this kind.
-    pub when: Option<Condition>,
+    pub when: Option<Arc<Condition>>,
     /// Names of the counters, empty for a kind that has none.
     pub counters: Vec<String>,
     /// Counters of which something can be taken back, and those that hold it: both by index.
@@ -211,10 +211,23 @@ pub struct KindPlan {
     pub aggregate: Vec<stats::AggregateColumn>,
     /// The fact that the track's values are taken from.
     pub value: Option<Slot>,
+    /// The last value that is kept instead, if its keys have one.
+    pub last: Option<LastValuePlan>,
     /// Counters that every event adds to.
     pub observe: Vec<(u8, u64)>,
     /// Counters that a verdict adds to, by action.
     pub settle: Vec<(Action, u8)>,
+}
+
+/// The last value of a fact: what is kept for each key of a kind under a number of its own.
+#[derive(Clone, Debug)]
+pub struct LastValuePlan {
+    /// The fact.
+    pub of: Slot,
+    /// Index of the kind for whose keys it is kept.
+    pub per: usize,
+    /// The time for which it is kept.
+    pub keep: Span,
 }
 
 /// A distinct count.
@@ -310,6 +323,11 @@ pub enum ReadingSource {
         /// The place of the value among those of the track.
         column: usize,
     },
+    /// The last value of the key that had one last.
+    Last {
+        /// The place of the kind among those of the pipeline.
+        kind: usize,
+    },
     /// The largest number of distinct values.
     Distinct {
         /// The place of the distinct count.
@@ -344,8 +362,8 @@ pub enum ReadingSource {
 impl DistinctPlan {
     pub(crate) fn measure(&self, windows: Vec<Span>) -> Measure {
         match self.precision {
-            Some(precision) => Measure::Approx { tier: self.tier, windows, precision },
-            None => Measure::Distinct { tier: self.tier, windows },
+            Some(precision) => Measure::approx(self.tier, windows, precision),
+            None => Measure::distinct(self.tier, windows),
         }
     }
 }
@@ -385,14 +403,17 @@ impl Pipeline {
 }
 
 impl KindPlan {
-    /// What the values of its track are called, in order.
+    /// What the values that are kept of its keys are called, in order: those of its track, or the last value.
     pub fn aggregate_names(&self) -> Vec<String> {
-        self.aggregate.iter().map(aggregate::name).collect()
+        match self.last {
+            Some(_) => vec![aggregate::LAST_VALUE.to_owned()],
+            None => self.aggregate.iter().map(aggregate::name).collect(),
+        }
     }
 
     /// Whether it has a statistic. The keys of one that has none can still own distinct values and labels.
     pub fn is_counted(&self) -> bool {
-        !self.counters.is_empty() || !self.aggregate.is_empty()
+        !self.counters.is_empty() || !self.aggregate.is_empty() || self.last.is_some()
     }
 
     /// The index of a counter.

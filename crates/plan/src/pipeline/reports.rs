@@ -183,6 +183,7 @@ fn reporters() -> KindPlan {
         windows: windows(),
         aggregate: Vec::new(),
         value: None,
+        last: None,
         observe: Vec::new(),
         settle: Vec::new(),
     }

@@ -38,10 +38,12 @@ impl PlanScope<'_, '_, '_> {
         Ok(slot)
     }
 
-    /// The index of a kind that has a statistic.
+    /// The index of a kind that has a statistic, or keeps a last value.
     fn kind(&self, name: &str) -> Result<usize, ScopeError> {
-        let kind = self.draft.pipeline.kinds.iter().position(|kind| kind.name == name);
-        kind.filter(|kind| self.draft.statistic_of[*kind].is_some()).ok_or_else(|| {
+        let kinds = &self.draft.pipeline.kinds;
+        let kind = kinds.iter().position(|kind| kind.name == name);
+        let has = |kind: &usize| self.draft.statistic_of[*kind].is_some() || kinds[*kind].last.is_some();
+        kind.filter(has).ok_or_else(|| {
             let mend = "name it in the `keys` of a [[statistic]]";
             ScopeError::Unavailable(format!("nothing is counted for the kind `{name}`: {mend}"))
         })
@@ -104,6 +106,11 @@ impl PlanScope<'_, '_, '_> {
 
     /// Refuses an age that a track is not to keep; other statistics have both.
     fn age(&self, kind: usize, name: &str, wanted: stats::AggregateColumn) -> Result<usize, ScopeError> {
+        let plan = &self.draft.pipeline.kinds[kind];
+        if plan.last.is_some() && wanted == stats::AggregateColumn::First {
+            let why = format!("`{}` keeps its last value, and not when it was first seen", plan.name);
+            return Err(ScopeError::Unavailable(why));
+        }
         if !self.draft.pipeline.kinds[kind].aggregate.is_empty() {
             self.column(kind, name, |column| *column == wanted)?;
         }
@@ -262,6 +269,17 @@ impl PlanScope<'_, '_, '_> {
                 }
                 ReadingSource::Distinct { distinct: index, window: *window }
             }
+            ReadingRequest::Last { name } => {
+                let kinds = &self.draft.pipeline.kinds;
+                let kind = kinds.iter().position(|kind| kind.name == *name && kind.last.is_some());
+                let kept = kinds.iter().filter(|kind| kind.last.is_some()).map(|kind| kind.name.as_str());
+                ReadingSource::Last {
+                    kind: kind.ok_or_else(|| {
+                        let help = expected(name, kept);
+                        ScopeError::Unavailable(format!("no [[last]] is called `{name}`: {help}"))
+                    })?,
+                }
+            }
             ReadingRequest::Marked { kind, label } => {
                 let label = self.label_of(kind, label)?;
                 self.draft.pipeline.labels[label].is_read = true;
@@ -275,6 +293,7 @@ impl PlanScope<'_, '_, '_> {
                 | ReadingSource::Ratio { kind, .. }
                 | ReadingSource::FirstAge { kind }
                 | ReadingSource::LastAge { kind }
+                | ReadingSource::Last { kind }
                 | ReadingSource::Aggregate { kind, .. }
                 | ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
                 ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {

@@ -2,8 +2,8 @@
 
 use event::{Kind, Shingle, Span};
 use stats::{
-    Addition, CounterAmounts, Ledger, LedgerError, Observation, ObserveRequest, Quality, Reading,
-    TimelineBucket,
+    Addition, CounterAmounts, LastValueForm, Ledger, LedgerError, Observation, ObserveRequest, Quality,
+    Reading, TimelineBucket,
 };
 
 use super::*;
@@ -18,6 +18,7 @@ pub fn check(ledger: &dyn Ledger, most: u64) {
     a_peek_creates_nothing(ledger);
     a_marked_request_counts_once(ledger);
     distinct_values_count_once_a_period(ledger);
+    the_last_value_is_that_of_the_latest_event(ledger);
     windows_are_strict_and_fold(ledger);
     late_events_land_where_they_would_be(ledger);
     what_does_not_fit_is_refused_whole(ledger);
@@ -51,7 +52,7 @@ fn readings_are_from_before_their_own_addition(ledger: &dyn Ledger) {
 
 fn a_peek_creates_nothing(ledger: &dyn Ledger) {
     let before = ledger.census().cells;
-    for kind in [MASS, VISITS, DISTINCT, ONCE] {
+    for kind in [MASS, VISITS, DISTINCT, ONCE, LAST] {
         if kind != ONCE {
             let outcome = observe_one(ledger, request(vec![peek(key(kind, 200), at(1000))]));
             assert_eq!(outcome.readings, [Reading::default()]);
@@ -109,6 +110,29 @@ fn distinct_values_count_once_a_period(ledger: &dyn Ledger) {
     let same = request(vec![distinct(owner, at(1400), 70), distinct(owner, at(1400), 70)]);
     let fresh: Vec<bool> = observe_one(ledger, same).readings.iter().map(|reading| reading.fresh).collect();
     assert_eq!(fresh, [true, false]);
+}
+
+fn the_last_value_is_that_of_the_latest_event(ledger: &dyn Ledger) {
+    let user = key(LAST, 450);
+    let send = |seconds, value: &str| {
+        let reading = observe_one(ledger, request(vec![last(user, at(seconds), value)])).readings.remove(0);
+        (LastValueForm::text(reading.sums()), reading.last)
+    };
+    let known = |value: &str, seconds| (Some(value.to_owned()), Some(at(seconds)));
+    assert_eq!(send(1200, "DE"), (None, None));
+    assert_eq!(send(1210, "AT"), known("DE", 1200));
+    assert_eq!(send(1205, "FR"), known("AT", 1210), "a reading has the last, also as of an earlier time");
+    assert_eq!(send(1210, "AU"), known("AT", 1210), "late ones change nothing");
+    assert_eq!(send(1210, "\u{ff}"), known("AU", 1210), "of two at one time the greater stays");
+    assert_eq!(send(1210, "Z"), known("\u{ff}", 1210), "by its bytes");
+    assert_eq!(send(1220, &"x".repeat(64)), known("\u{ff}", 1210));
+    assert_eq!(send(1230, "DE"), (None, Some(at(1220))), "too long a value is not known");
+    let both = request(vec![last(user, at(1240), "IT"), last(user, at(1239), "ES"), peek(user, at(1240))]);
+    let readings = observe_one(ledger, both).readings;
+    let values: Vec<_> = readings.iter().map(|reading| LastValueForm::text(reading.sums())).collect();
+    assert_eq!(values, ["DE", "IT", "IT"].map(|value| Some(value.to_owned())));
+    let timeline = pollster::block_on(ledger.timeline(user)).unwrap().unwrap();
+    assert_eq!((timeline.last, timeline.buckets), (at(1240), vec![]));
 }
 
 fn windows_are_strict_and_fold(ledger: &dyn Ledger) {

@@ -24,7 +24,7 @@ const CELL: i64 = 1_000_000;
 pub fn catalog(exact: bool) -> Catalog {
     let mut builder = Catalog::builder();
     let windows = SLIDING.map(|(kind, parts)| (kind, Measure::limit(WINDOW, parts).unwrap()));
-    for (kind, measure) in windows.into_iter().chain([(BUCKET, Measure::Gcra)]) {
+    for (kind, measure) in windows.into_iter().chain([(BUCKET, Measure::gcra())]) {
         let name = format!("limit{}", kind.0);
         builder.add(SPACE, kind, Statistic { exact, ..statistic(&name, &name, measure) }).unwrap();
     }

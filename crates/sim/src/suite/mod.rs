@@ -22,6 +22,9 @@ pub const DISTINCT: Kind = Kind(3);
 /// Marks for a minute.
 pub const ONCE: Kind = Kind(4);
 
+/// The last value of a field, kept for ten minutes.
+pub const LAST: Kind = Kind(5);
+
 /// So many seconds after 1970.
 pub fn at(seconds: i64) -> Time {
     Time::from_seconds(seconds)
@@ -40,19 +43,17 @@ pub fn windows(counters: &[&str], tiers: &[&str], windows: &[&str], keep: Option
     Measure::Windows(Layout::new(counters, &tiers, windows, keep).unwrap())
 }
 
-/// The four kinds.
+/// The five kinds.
 pub fn catalog() -> Catalog {
     let mut builder = Catalog::builder();
     let mass = windows(&["seen", "spam"], &["10s x 6", "1m x 5"], &["20s", "1m", "5m"], None);
     let visits = windows(&["seen"], &["1m x 2"], &["2m"], Some(Span::minutes(10)));
-    let distinct = Measure::Distinct {
-        tier: "1m x 2".parse().unwrap(),
-        windows: vec![Span::minutes(1), Span::minutes(3)],
-    };
+    let distinct = Measure::distinct("1m x 2".parse().unwrap(), vec![Span::minutes(1), Span::minutes(3)]);
     builder.add(SPACE, MASS, statistic("mass", "from", mass)).unwrap();
     builder.add(SPACE, VISITS, statistic("visits", "ip", visits)).unwrap();
     builder.add(SPACE, DISTINCT, statistic("rcpts", "from.rcpt", distinct)).unwrap();
-    builder.add(SPACE, ONCE, statistic("once", "id", Measure::Once { window: Span::minutes(1) })).unwrap();
+    builder.add(SPACE, ONCE, statistic("once", "id", Measure::once(Span::minutes(1)))).unwrap();
+    builder.add(SPACE, LAST, statistic("country", "user", Measure::last(Span::minutes(10)))).unwrap();
     builder.build()
 }
 
@@ -79,6 +80,11 @@ pub fn add<const N: usize>(key: Key, time: Time, amounts: [(u8, u64); N]) -> Obs
 /// Adds a value.
 pub fn distinct(owner: Key, time: Time, value: u64) -> Observation {
     Observation { key: owner, time, add: Addition::Distinct { pair: pair(owner, value) } }
+}
+
+/// Says a field's value.
+pub fn last(key: Key, time: Time, value: &str) -> Observation {
+    Observation { key, time, add: Addition::Last(value.into()) }
 }
 
 /// Adds nothing.

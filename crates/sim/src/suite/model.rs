@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use event::{Key, Kind, Span, Time};
 use stats::random::Random;
 use stats::{
-    Addition, CellShape, Ledger, Measure, ObserveOutcome, ObserveRequest, Quality, Timeline, TimelineBucket,
+    Addition, CellShape, LastValueForm, Ledger, Measure, ObserveOutcome, ObserveRequest, Quality, Timeline,
+    TimelineBucket,
 };
 
 use super::*;
@@ -44,6 +45,8 @@ type CountedAmounts = (Time, Vec<(u8, u64)>);
 #[derive(Clone, Default)]
 struct HistoryOracle {
     cells: BTreeMap<Key, Vec<CountedAmounts>>,
+    /// Of the keys of [`LAST`]: all values.
+    values: BTreeMap<Key, Vec<(Time, Box<str>)>>,
     horizon: i64,
     keeps_marks: bool,
 }
@@ -53,8 +56,8 @@ fn shape(kind: Kind) -> (CellShape, Vec<String>) {
     let measure = &catalog.get(SPACE, Kind(kind.0 & 0x7fff)).unwrap().measure;
     let shape = match measure {
         Measure::Windows(layout) => layout.shape().clone(),
-        Measure::Distinct { tier, .. } => CellShape::new(1, &[*tier], None).unwrap(),
-        Measure::Once { window } => {
+        Measure::Distinct(stats::DistinctForm { tier, .. }) => CellShape::new(1, &[*tier], None).unwrap(),
+        Measure::Once(stats::MarkForm { window }) => {
             CellShape::new(1, &[stats::Tier { width: *window, buckets: 1 }], None).unwrap()
         }
         _ => unreachable!("{kind:?}"),
@@ -81,6 +84,18 @@ impl HistoryOracle {
             events.clear();
         }
         events
+    }
+
+    /// The last value of a key, if it has one.
+    fn last(&mut self, key: Key) -> Option<(Time, Box<str>)> {
+        let values = self.values.entry(key).or_default();
+        let last = values.iter().max().cloned();
+        let is_gone = |(last, _): &(Time, Box<str>)| (*last + Span::minutes(10)).0 <= self.horizon;
+        if last.as_ref().is_some_and(is_gone) {
+            values.clear();
+            return None;
+        }
+        last
     }
 
     /// The buckets that are kept, by tier and number.
@@ -129,6 +144,10 @@ impl HistoryOracle {
     }
 
     fn timeline(&mut self, key: Key) -> Option<Timeline> {
+        if key.kind == LAST {
+            let (last, _) = self.last(key)?;
+            return Some(Timeline { counters: Vec::new(), first: last, last, buckets: Vec::new() });
+        }
         let (shape, counters) = shape(key.kind);
         let kept = self.kept(key);
         let events = self.live(key);
@@ -158,6 +177,19 @@ impl HistoryOracle {
         assert_eq!(outcome.duplicate, duplicate, "{context}");
         for (observation, reading) in request.observations.iter().zip(&outcome.readings) {
             let (key, time) = (observation.key, observation.time);
+            if key.kind == LAST {
+                let last = self.last(key);
+                let value = last.as_ref().map(|(_, value)| value.to_string());
+                assert_eq!(LastValueForm::text(reading.sums()), value, "{context}: {observation:?}");
+                assert_eq!(reading.last, last.map(|(time, _)| time), "{context}: {observation:?}");
+                assert_eq!(reading.quality, Quality::Exact, "{context}");
+                if let Addition::Last(value) = &observation.add
+                    && !duplicate
+                {
+                    self.values.entry(key).or_default().push((time, value.clone()));
+                }
+                continue;
+            }
             let sums = self.sums(key, time);
             let found: Vec<Vec<u64>> = sums
                 .iter()
@@ -183,6 +215,7 @@ impl HistoryOracle {
                 | Addition::Evidence(_)
                 | Addition::Take(_)
                 | Addition::GiveBack { .. }
+                | Addition::Last(_)
                 | Addition::Flow(_) => {
                     unreachable!("the catalog has no tracks, no classifiers and no limits")
                 }
@@ -212,7 +245,7 @@ impl HistoryOracle {
 }
 
 fn universe() -> Vec<Key> {
-    [MASS, VISITS, DISTINCT, ONCE]
+    [MASS, VISITS, DISTINCT, ONCE, LAST]
         .into_iter()
         .flat_map(|kind| (0..15).map(move |number| key(kind, number)))
         .collect()
@@ -236,11 +269,14 @@ fn random_request(random: &mut Random, now: i64) -> ObserveRequest {
     let mut observations = Vec::new();
     for _ in 0..random.below(5) {
         let (number, time) = (random.below(15), time(random));
-        observations.push(match random.below(10) {
+        observations.push(match random.below(12) {
             0..4 => add(key(MASS, number), time, [(0, random.below(3)), (1, random.below(2))]),
             4..6 => add(key(VISITS, number), time, [(0, 1)]),
             6..9 => distinct(key(DISTINCT, number), time, random.below(6)),
-            _ => peek(key([MASS, VISITS, DISTINCT][random.below(3) as usize], number), time),
+            9 => peek(key([MASS, VISITS, DISTINCT, LAST][random.below(4) as usize], number), time),
+            _ => {
+                last(key(LAST, number), time, ["AT", "DE", "FR", "a longer value"][random.below(4) as usize])
+            }
         });
     }
     match random.below(3) {
@@ -283,7 +319,11 @@ pub fn check(seed: u64, home: &mut dyn HomeUnderTest) {
                 home.ledger().maintain(now).unwrap();
                 model.horizon = model.horizon.max(now.0);
                 for key in universe() {
-                    model.live(key);
+                    if key.kind == LAST {
+                        model.last(key);
+                    } else {
+                        model.live(key);
+                    }
                 }
                 possible = vec![model.clone()];
             }

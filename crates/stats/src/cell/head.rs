@@ -21,25 +21,25 @@ const TWO: u64 = 1 << 2;
 const SHORT_COUNT_MAX: usize = 127;
 const SHORT_TIME_BITS: u32 = 52;
 /// Words of a long or dense head.
-pub(super) const LONG_WORDS: usize = 3;
+pub(crate) const LONG_WORDS: usize = 3;
 
 /// First and last event, and the form of what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CellHead {
-    pub(super) last: i64,
-    pub(super) first: i64,
-    pub(super) dense: bool,
+pub(crate) struct CellHead {
+    pub(crate) last: i64,
+    pub(crate) first: i64,
+    pub(crate) dense: bool,
     /// Size of an entry, as the form of what follows numbers it.
-    pub(super) lane: u32,
+    pub(crate) lane: u32,
     /// Entries.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// Words of the head as it lies in the room.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl CellHead {
     /// The head of a cell that sees its first event.
-    pub(super) fn fresh(first: i64, last: i64) -> CellHead {
+    pub(crate) fn fresh(first: i64, last: i64) -> CellHead {
         let mut head = CellHead { last, first, dense: false, lane: 0, count: 0, at: 1 };
         head.at = head.fit();
         head
@@ -47,7 +47,7 @@ impl CellHead {
 
     /// Reads it; `None` if nothing was seen.
     #[inline]
-    pub(super) fn read(words: &[u64]) -> Option<CellHead> {
+    pub(crate) fn read(words: &[u64]) -> Option<CellHead> {
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
         let zero = word(0);
         let lane = (zero >> 3 & 3) as u32;
@@ -69,7 +69,7 @@ impl CellHead {
     }
 
     /// Returns whether what [`Head::write`] makes of it is what was read, and the times are in order.
-    pub(super) fn check(&self, words: &[u64]) -> bool {
+    pub(crate) fn check(&self, words: &[u64]) -> bool {
         let mut again = [0; LONG_WORDS];
         self.write(&mut again);
         self.first <= self.last
@@ -79,7 +79,7 @@ impl CellHead {
 
     /// Writes it into the words it has.
     #[inline]
-    pub(super) fn write(&self, words: &mut [u64]) {
+    pub(crate) fn write(&self, words: &mut [u64]) {
         let common = u64::from(self.lane) << 3;
         let count = self.count as u64;
         let [last, first] = [self.last.cast_unsigned(), self.first.cast_unsigned()];
@@ -110,7 +110,7 @@ impl CellHead {
 
     /// Makes room for what it needs by now, and for so many words after it.
     #[inline]
-    pub(super) fn settle(&mut self, room: &mut impl CellBuffer, body: usize, wanted: usize) {
+    pub(crate) fn settle(&mut self, room: &mut impl CellBuffer, body: usize, wanted: usize) {
         let to = self.fit();
         ensure(room, to + wanted.max(body));
         if to != self.at {

@@ -3,7 +3,7 @@
 
 /// The least size that holds a number.
 #[inline]
-pub(super) fn code(number: u64) -> usize {
+pub(crate) fn code(number: u64) -> usize {
     match number {
         0 => 0,
         1..=0xff => 1,
@@ -14,7 +14,7 @@ pub(super) fn code(number: u64) -> usize {
 }
 
 /// Returns the number of numbers that these words hold.
-pub(super) fn capacity(words: &[u64], code: usize) -> usize {
+pub(crate) fn capacity(words: &[u64], code: usize) -> usize {
     if code == 0 { 0 } else { words.len() << (4 - code) }
 }
 
@@ -28,7 +28,7 @@ fn place(code: usize, at: usize) -> (usize, usize, u64) {
 
 /// A number; zero where the words end before it.
 #[inline]
-pub(super) fn get(words: &[u64], code: usize, at: usize) -> u64 {
+pub(crate) fn get(words: &[u64], code: usize, at: usize) -> u64 {
     if code == 0 {
         return 0;
     }
@@ -38,7 +38,7 @@ pub(super) fn get(words: &[u64], code: usize, at: usize) -> u64 {
 
 /// Sets a number, which must fit.
 #[inline]
-pub(super) fn set(words: &mut [u64], code: usize, at: usize, number: u64) {
+pub(crate) fn set(words: &mut [u64], code: usize, at: usize, number: u64) {
     if code == 0 {
         return;
     }
@@ -47,13 +47,13 @@ pub(super) fn set(words: &mut [u64], code: usize, at: usize, number: u64) {
 }
 
 #[inline]
-pub(super) fn clear(words: &mut [u64], code: usize, at: usize) {
+pub(crate) fn clear(words: &mut [u64], code: usize, at: usize) {
     set(words, code, at, 0);
 }
 
 /// The sum of the numbers from `from` to before `to`. Words that are not there are zero.
 #[inline]
-pub(super) fn sum(words: &[u64], code: usize, from: usize, to: usize) -> u64 {
+pub(crate) fn sum(words: &[u64], code: usize, from: usize, to: usize) -> u64 {
     if from >= to {
         return 0;
     }

@@ -21,9 +21,9 @@ use super::compiled_catalog::{CompiledCatalog, CompiledStatistic, PAIR};
 use super::sketches::OverflowSketch;
 use crate::cell::CellBuffer;
 use crate::definition;
+use crate::kind::{Addition, ObservationContext, Origin, StatisticChange};
 use crate::ledger::{
-    Addition, DedupeMark, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin, PackedReading,
-    Quality,
+    DedupeMark, LedgerError, Observation, ObserveOutcomes, ObserveRequest, PackedReading, Quality,
 };
 
 impl CellBuffer for CellMut<'_> {
@@ -324,7 +324,7 @@ fn each_place(
                 TouchedKey { hash, plan: *plan, request: number, observation: at, ..TouchedKey::NONE };
             each(shard, place);
             if let Addition::Distinct { pair } = &observation.add
-                && !world.plans[usize::from(*plan)].is_approx
+                && world.plans[usize::from(*plan)].has_pairs
             {
                 let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
                 each(shard, TouchedKey { hash, role: KeyRole::Pair, ..place });
@@ -489,7 +489,7 @@ impl ShardCells<'_, '_> {
             if let Some((first, last)) = cell.times {
                 (brief.first, brief.last) = (first.0, last.0);
             }
-            brief.quality = match (cell.is_missing, planned.is_approx) {
+            brief.quality = match (cell.is_missing, planned.is_estimate) {
                 (true, _) => Quality::Missing,
                 (false, true) => Quality::Estimated,
                 (false, false) => Quality::Exact,
@@ -497,11 +497,11 @@ impl ShardCells<'_, '_> {
             values.fill(planned, cell.words, add.as_of(*time, cell.times.map(|(_, last)| last)), brief);
         });
         let found = found.map(|(at, ())| at);
-        if found.is_none() && planned.is_aggregate {
+        if found.is_none() && planned.reads_unseen {
             self.values.fill(planned, &[], *time, brief);
         }
         let adds = adds && add.adds();
-        let sees = adds && !matches!(add, Addition::Lower(_));
+        let sees = adds && add.is_sighting();
         let mut sightings = 0;
         if found.is_none()
             && let Some(sketch) = &planned.sketch
@@ -519,14 +519,12 @@ impl ShardCells<'_, '_> {
             sightings = sightings.min(planned.admit_after.saturating_sub(1));
             self.set_estimate(sightings, planned, add, brief);
             if !admits {
-                brief.fresh =
-                    matches!(add, Addition::Distinct { .. }) && !planned.is_approx && sightings == 0;
+                brief.fresh = matches!(add, Addition::Distinct { .. }) && planned.has_pairs && sightings == 0;
                 return;
             }
         }
         if found.is_none() {
-            let makes = sees && !matches!(add, Addition::GiveBack { .. });
-            match self.placement(place.hash, planned, *time, makes) {
+            match self.placement(place.hash, planned, *time, adds && add.makes_cells()) {
                 KeyPlacement::Free => {}
                 KeyPlacement::Admitted(seen) => self.set_estimate(sightings.max(seen), planned, add, brief),
                 KeyPlacement::Nowhere(seen) => {
@@ -535,91 +533,51 @@ impl ShardCells<'_, '_> {
                 }
             }
         }
-        if !adds {
-            if let Addition::Distinct { pair } = add {
-                brief.fresh =
-                    !planned.is_approx && self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
+        if let Addition::Distinct { pair } = add
+            && planned.has_pairs
+        {
+            brief.fresh = self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
+            if adds {
+                self.count_pair(place, *pair, *time, planned, key, brief);
             }
             return;
         }
-        match add {
-            Addition::Nothing => {}
-            Addition::Counters(amounts) => {
-                let at = self.at(found, place, planned);
-                // What a sketch has seen of it goes with it: a count does not start again.
-                let before = if origin == Origin::Event { sightings } else { 0 };
-                planned.plan.add(&mut self.keys.change(at, place.hash), *time, amounts.times(before + 1));
-            }
-            Addition::Value(value) => {
-                let at = self.at(found, place, planned);
-                let mut cell = self.keys.change(at, place.hash);
-                (0..sightings).for_each(|_| planned.plan.add_value(&mut cell, *time, None));
-                planned.plan.add_value(&mut cell, *time, *value);
-            }
-            Addition::Lower(value) => {
-                if let Some(at) = found {
-                    planned.plan.lower(self.keys.words_mut(at, place.hash), *value);
-                }
-            }
-            Addition::Take(take) => {
-                let as_of = add.as_of(*time, Some(Time(brief.last)));
-                let used = planned.plan.used(self.values.of(brief), as_of, take.interpolated);
-                if take.counts_all || take.is_within(used) {
-                    let at = self.at(found, place, planned);
-                    planned.plan.add(&mut self.keys.change(at, place.hash), as_of, [(0, take.cost)]);
-                }
-            }
-            Addition::GiveBack { amount, taken } => {
-                if let Some(at) = found {
-                    let as_of = add.as_of(*time, Some(Time(brief.last)));
-                    planned.plan.give_back(&mut self.keys.change(at, place.hash), as_of, *amount, *taken);
-                }
-            }
-            Addition::Flow(flow) => {
-                let moment = found.and_then(|_| self.values.of(brief).first().map(|word| word.cast_signed()));
-                if flow.after(moment, *time).is_some() {
-                    let at = self.at(found, place, planned);
-                    planned.plan.flow(&mut self.keys.change(at, place.hash), *time, flow);
-                }
-            }
-            Addition::Evidence(evidence) => {
-                let at = self.at(found, place, planned);
-                planned.plan.add_evidence(&mut self.keys.change(at, place.hash), *time, *evidence);
-            }
-            Addition::Distinct { pair } if planned.is_approx => {
-                let at = self.at(found, place, planned);
-                planned.plan.add_hash(&mut self.keys.change(at, place.hash), *time, pair.0);
-            }
-            Addition::Distinct { pair } => {
-                brief.fresh = self.is_fresh(*pair, *time, planned, key, &mut brief.quality);
-                if brief.fresh {
-                    let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
-                    match self.placement_of_pair(hash, planned, *time) {
-                        KeyPlacement::Nowhere(_) => brief.quality = Quality::Estimated,
-                        _ => self.change(hash, planned, PAIR, |planned, cell| {
-                            planned.plan.add(cell, *time, [(0, 1)])
-                        }),
-                    }
-                }
-                let amount = u64::from(brief.fresh);
-                self.change(place.hash, planned, 0, |planned, cell| {
-                    planned.plan.add(cell, *time, [(0, amount)]);
-                });
-            }
+        if !adds {
+            return;
         }
-    }
-
-    #[inline]
-    fn at(
-        &mut self,
-        found: Option<store::CellLocation>,
-        place: &TouchedKey,
-        planned: &CompiledStatistic,
-    ) -> store::CellLocation {
-        match found {
+        let last = found.map(|_| Time(brief.last));
+        let values = self.values.of(brief);
+        let context = ObservationContext { time: *time, last, values, origin, sightings };
+        let change = planned.plan.change(add, &context);
+        if change == StatisticChange::Nothing {
+            return;
+        }
+        let at = match found {
             Some(at) => at,
             None => self.keys.create(place.hash, planned.number, NEW_WORDS),
+        };
+        planned.plan.apply(&mut self.keys.change(at, place.hash), &change);
+    }
+
+    /// Counts a value of an owner, and marks the pair, if it is new.
+    fn count_pair(
+        &mut self,
+        place: &TouchedKey,
+        pair: event::Shingle,
+        time: Time,
+        planned: &CompiledStatistic,
+        key: &event::Key,
+        brief: &mut PackedReading,
+    ) {
+        if brief.fresh {
+            let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
+            match self.placement_of_pair(hash, planned, time) {
+                KeyPlacement::Nowhere(_) => brief.quality = Quality::Estimated,
+                _ => self.change(hash, planned, PAIR, |planned, cell| planned.plan.add(cell, time, [(0, 1)])),
+            }
         }
+        let amount = u64::from(brief.fresh);
+        self.change(place.hash, planned, 0, |planned, cell| planned.plan.add(cell, time, [(0, amount)]));
     }
 
     /// Returns whether a pair was not seen in the time's period, and the period is not forgotten. Where the pair's marks could

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use event::{Key, Kind, Space, Span, Time};
 use store::{CellSemantics, RecordKey, Store};
 
-use crate::catalog::{Catalog, CatalogError, Measure, Statistic};
-use crate::cell::CellPlan;
+use crate::catalog::{Catalog, CatalogError, Statistic};
 pub(super) use crate::definition::PAIR;
 use crate::definition::{CellDefinition, CompiledDefinition, DefinitionRegistry};
+use crate::kind::CellPlan;
 use crate::ledger::{LedgerError, ObserveRequest};
 use crate::sketch::Sketch;
 
@@ -40,9 +40,12 @@ pub(super) struct CompiledStatistic {
     /// Shared by all kinds that name it.
     pub(super) sketch: Option<Arc<Sketch>>,
     pub(super) admit_after: u32,
-    /// True if its keys are those of tracks, whose readings have values even for a new key.
-    pub(super) is_aggregate: bool,
-    pub(super) is_approx: bool,
+    /// True if readings have values even for a new key.
+    pub(super) reads_unseen: bool,
+    /// True if readings are estimates.
+    pub(super) is_estimate: bool,
+    /// True if its values are marked in cells of their own.
+    pub(super) has_pairs: bool,
     /// True if the directory has places reserved for its keys: those of limits and of labels.
     pub(super) is_reserved: bool,
 }
@@ -67,7 +70,7 @@ impl CompiledCatalog {
         let mut plans: Vec<CompiledStatistic> = Vec::new();
         let mut new = Vec::new();
         for (space, kind, statistic) in catalog.iter() {
-            let (number, is_new) = registry.define(CellDefinition::new(space, kind, statistic)?)?;
+            let (number, is_new) = registry.define(CellDefinition::new(space, kind, statistic))?;
             let Some(defined) = registry.get(number).cloned() else { continue };
             if is_new {
                 new.push(CompiledCatalog::definition_image(number, &defined.definition));
@@ -90,8 +93,9 @@ impl CompiledCatalog {
                 columns: plan.columns() as u8,
                 reading: plan.reading(),
                 kept_for: plan.kept_for(),
-                is_aggregate: matches!(statistic.measure, Measure::Aggregate(_)),
-                is_approx: matches!(statistic.measure, Measure::Approx { .. }),
+                reads_unseen: statistic.measure.reads_unseen(),
+                is_estimate: statistic.measure.is_estimate(),
+                has_pairs: statistic.measure.has_pairs(),
                 is_reserved: statistic.measure.decides(),
                 admit_after: statistic.admit.as_ref().map_or(0, |admit| u32::from(admit.after)),
                 statistic: statistic.clone(),

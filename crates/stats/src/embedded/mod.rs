@@ -31,9 +31,9 @@ use event_listener::Event;
 use store::{RecordKey, Recovery, Store, StoreError, Verification};
 
 use crate::catalog::Catalog;
-use crate::cell::CellPlan;
 use crate::definition::{self, DefinitionRegistry};
 use crate::hottest_keys::HottestKeys;
+use crate::kind::CellPlan;
 use crate::ledger::{
     CancellationCheck, Ledger, LedgerCensus, LedgerError, LedgerFuture, ObserveOutcomes, ObserveRequest,
     Timeline,

@@ -17,10 +17,10 @@ const FLOOD: u64 = 260_000;
 fn bounded() -> Catalog {
     let mut builder = Catalog::builder();
     let mass = windows(&["seen"], &["1m x 2"], &["2m"], Some(Span::hours(1)));
-    let pairs = Measure::Distinct { tier: "1h x 1".parse().unwrap(), windows: vec![Span::hours(1)] };
+    let pairs = Measure::distinct("1h x 1".parse().unwrap(), vec![Span::hours(1)]);
     builder.add(SPACE, MASS, statistic("mass", "path", mass)).unwrap();
     builder.add(SPACE, DISTINCT, statistic("pairs", "path.value", pairs)).unwrap();
-    builder.add(SPACE, ONCE, statistic("once", "id", Measure::Once { window: Span::hours(1) })).unwrap();
+    builder.add(SPACE, ONCE, statistic("once", "id", Measure::once(Span::hours(1)))).unwrap();
     builder.add(SPACE, LIMIT, statistic("limit", "ip", Measure::limit(Span::hours(1), 60).unwrap())).unwrap();
     builder.build()
 }

@@ -87,7 +87,7 @@ fn a_kind_that_would_change_its_meaning_is_refused() {
         builder.add(SPACE, MASS, statistic(name, kind_name, measure)).unwrap();
         builder.build()
     };
-    let distinct = Measure::Distinct { tier: "1m".parse().unwrap(), windows: vec![] };
+    let distinct = Measure::distinct("1m".parse().unwrap(), vec![]);
     for (catalog, now) in [
         (other("other", "from", layout()), "windows `other` of `from`"),
         (other("mass", "ip", layout()), "windows `mass` of `ip`"),
@@ -118,8 +118,7 @@ fn catalogs_are_checked() {
     check(MASS, "other", layout(), "kind 1 of space 3 is `mass` already and cannot be `other` too");
     check(Kind(0x7ffd), "x", layout(), "kind 32765 is out of range: kinds are numbered below 32765");
     check(Kind(5), "", layout(), "the name `` must have 1 to 64 bytes");
-    let distinct =
-        Measure::Distinct { tier: "1m x 2".parse().unwrap(), windows: vec!["4m".parse().unwrap()] };
+    let distinct = Measure::distinct("1m x 2".parse().unwrap(), vec!["4m".parse().unwrap()]);
     let message = "statistic `d`: no tier can answer the window 4m; possible are multiples of 1m up to 3m";
     check(Kind(5), "d", distinct, message);
     let catalog = builder.build();

@@ -30,8 +30,7 @@ fn measures() -> Catalog {
         decayed,
     ];
     let track = |columns| Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap());
-    let users =
-        Measure::Approx { tier: "1h x 2".parse().unwrap(), windows: vec![Span::hours(1)], precision: 12 };
+    let users = Measure::approx("1h x 2".parse().unwrap(), vec![Span::hours(1)], 12);
     let admit = Admission {
         sketch: Admission::sketch_of("rare"),
         after: 4,
@@ -49,7 +48,7 @@ fn measures() -> Catalog {
     );
     let counted =
         Statistic { admit: Some(twice), ..statistic("twice", "path", Measure::Windows(counts.unwrap())) };
-    let values = Measure::Distinct { tier: "1d".parse().unwrap(), windows: vec![Span::days(1)] };
+    let values = Measure::distinct("1d".parse().unwrap(), vec![Span::days(1)]);
     let values = Statistic { admit: Some(twice), ..statistic("values", "values", values) };
     let mut builder = Catalog::builder();
     builder.add(SPACE, VISITOR, statistic("visitor", "user", track(columns))).unwrap();

@@ -42,15 +42,11 @@ fn all_forms() -> Catalog {
         decayed(DecayWeight::Value),
     ];
     let full = AggregateLayout::new(columns, Span::hours(1)).unwrap();
-    let approx = Measure::Approx {
-        tier: "1m x 3".parse().unwrap(),
-        windows: vec![Span::minutes(1), Span::minutes(4)],
-        precision: 10,
-    };
+    let approx = Measure::approx("1m x 3".parse().unwrap(), vec![Span::minutes(1), Span::minutes(4)], 10);
     builder.add(SPACE, TRACK, statistic("seen", "user", Measure::Aggregate(plain))).unwrap();
     builder.add(SPACE, FULL_TRACK, statistic("amount", "card", Measure::Aggregate(full))).unwrap();
     builder.add(SPACE, APPROX, statistic("links", "from.link", approx)).unwrap();
-    let evidence = Measure::Evidence { keep: Span::hours(1) };
+    let evidence = Measure::evidence(Span::hours(1));
     builder.add(SPACE, EVIDENCE, statistic("learned", "token", evidence)).unwrap();
     builder.build()
 }
@@ -294,6 +290,7 @@ fn what_is_no_cell_is_refused_and_nothing_panics() {
                         }
                     }
                     CellContent::Evidence(evidence) => evidence.bad = wild(&mut random),
+                    CellContent::Last(value) => *value = "x".repeat(random.below(99) as usize),
                     CellContent::Moment(moment) => *moment = wild(&mut random),
                     CellContent::Totals(totals) => match random.below(4) {
                         0 => totals.count = wild(&mut random) as u64,

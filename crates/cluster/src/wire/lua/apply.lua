@@ -29,13 +29,15 @@ local function make(write)
       windows(key, form, write[3], write[4], write, 5)
     end
   elseif kind == 2 then
-    track(key, form, write[3])
+    totals(key, form, write[3])
   elseif kind == 3 then
-    evidence(key, form, write[3], write[4])
+    wrapping_sums(key, form, write[3], write[4])
   elseif kind == 4 then
     bucket(key, write[3], write[4], write[5], write[6], write[7])
+  elseif kind == 6 then
+    register(key, form, write[3], write[4])
   else
-    approx(key, form, write[3], write[4], write[5])
+    ranks_of(key, form, write[3], write[4], write[5])
   end
 end
 

@@ -86,7 +86,7 @@ local function widen(before, own, first, last, put)
   return max(to, before)
 end
 
--- Counters over windows: { 1, slots, coarse slots, width, ratio, counters, longest width, its span, keep, ttl,
+-- Counts in rings of buckets: { 1, slots, coarse slots, width, ratio, counters, longest width, its span, keep, ttl,
 -- whether it begins anew }.
 local function window_expires(form, last)
   return max((floor(last / form[7]) + 1) * form[7] + form[8], last + form[9])
@@ -273,7 +273,7 @@ local function fine(key, form, bucket, last)
   return call('HGET', key, bucket % form[2] * form[6]), true
 end
 
--- A value of an exact distinct count.
+-- Counts one, if the mark of a pair is not there yet, and leaves it.
 local function unique(key, form, pair, time)
   local bucket = floor(tonumber(time) / form[4])
   local row = { place_of(form, bucket, 0), 1 }
@@ -298,9 +298,9 @@ local function less(one, other)
   return one ~= other and (one < other) ~= minus
 end
 
--- A track: { 2, keep, ttl, whether it begins anew, half-lives in a microsecond, ... }, of which the cell may have what the delta has:
+-- Totals: { 2, keep, ttl, whether it begins anew, half-lives in a microsecond, ... }, of which the cell may have what the delta has:
 -- { first, last, count, low and high part of the sum, least, greatest, decayed sums, ... }, with false for none.
-local function track(key, form, delta)
+local function totals(key, form, delta)
   local first, last = delta[1], delta[2]
   local names = { 'l', 'f', 'c', 's', 'm', 'M' }
   local decays = #form - 4
@@ -361,8 +361,8 @@ local function track(key, form, delta)
   if form[4] or not before then call('PEXPIRE', key, form[3]) end
 end
 
--- What a classifier has learned: { 3, keep, ttl, whether it begins anew }. Its times are the last.
-local function evidence(key, form, last, sums)
+-- Three sums, which wrap: { 3, keep, ttl, whether it begins anew }. Its times are the last.
+local function wrapping_sums(key, form, last, sums)
   local names = { 'b', 'g', 'w' }
   local own = call('HMGET', key, 'l', 'b', 'g', 'w')
   local before = tonumber(own[1])
@@ -417,7 +417,7 @@ local function plus(one, other)
   return sum
 end
 
--- The moment of a bucket: { 4 }. Of what is to happen: 1 take, 2 give back, 3 set, 4 add, 5 no less than.
+-- A moment: { 4 }. Of what is to happen: 1 take, 2 give back, 3 set, 4 add, 5 no less than.
 local function bucket(key, what, now, one, other, is_counted)
   local text = call('HGET', key, 'm')
   local moment = text and split(text)
@@ -458,6 +458,29 @@ local function bucket(key, what, now, one, other, is_counted)
   end
 end
 
+-- Whether one text is less than another by its bytes, whatever the server's locale.
+local function is_less_text(one, other)
+  for at = 1, min(#one, #other) do
+    local a, b = byte(one, at), byte(other, at)
+    if a ~= b then return a < b end
+  end
+  return #one < #other
+end
+
+-- A value: { 6, keep, ttl, whether it begins anew }. The latest stays, and of two at one time the greater.
+local function register(key, form, last, value)
+  local own = call('HMGET', key, 'l', 'v')
+  local before, time = tonumber(own[1]), tonumber(last)
+  if before and before + form[2] <= horizon then
+    call('DEL', key)
+    before = nil
+  end
+  if not before or before < time or (before == time and is_less_text(own[2] or '', value)) then
+    call('HSET', key, 'l', last, 'v', value)
+  end
+  if form[4] or not before then call('PEXPIRE', key, form[3]) end
+end
+
 -- Joins two runs of registers: where they begin, and the rank of each.
 local function registers(one, other)
   local one_at, other_at = byte(one), byte(other)
@@ -471,9 +494,9 @@ local function registers(one, other)
   return string.char(from, unpack(ranks))
 end
 
--- An approximate distinct count: { 5, slots, runs, width, span, ttl, whether it begins anew };
+-- Runs of registers: { 5, slots, runs, width, span, ttl, whether it begins anew };
 -- `rows` are period, run, registers, and so on.
-local function approx(key, form, first, last, rows)
+local function ranks_of(key, form, first, last, rows)
   local slots, runs, width = form[2], form[3], form[4]
   local put = {}
   local times = call('HMGET', key, 'l', 'f')

@@ -151,6 +151,7 @@ pub(super) static SECTIONS: &[Section] = &[
     statistics::KIND,
     statistics::STATISTIC,
     statistics::DISTINCT,
+    statistics::LAST,
     statistics::LABEL,
     feedback::CLASSIFIER,
     statistics::OBSERVE,

@@ -165,6 +165,28 @@ pub(super) const DISTINCT: Section = Section {
     ],
 };
 
+pub(super) const LAST: Section = Section {
+    name: "last",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "The value that a field had in the last event of each key of a kind. It is kept as it is, and not as a hash.",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as in `last('country')`"),
+        required(
+            "number",
+            SettingType::Integer(1, KIND_MAX),
+            "Number under which it is stored, beside those of the kinds",
+        ),
+        required("per", SettingType::Name, "Kind for each of whose keys the value is kept"),
+        required(
+            "of",
+            SettingType::Name,
+            "Text fact whose value is kept, up to 63 bytes: after a longer one the last value is not known. The fact must be journalled",
+        ),
+        required("keep", SettingType::Span, "Time for which the value is kept after the event that had it"),
+    ],
+};
+
 pub(super) const LABEL: Section = Section {
     name: "label",
     form: SectionForm::List("name"),

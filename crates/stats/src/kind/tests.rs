@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
+use super::aggregate::{AggregateColumn, AggregateValue, DecayWeight};
 use super::*;
-use crate::layout::{AggregateLayout, AggregateValue, DecayWeight, Layout, Tier};
 
 /// A room that gives more than asked.
 #[derive(Clone, Default)]
@@ -103,14 +103,11 @@ fn decayed(half_life: i64, weight: DecayWeight) -> AggregateColumn {
 }
 
 fn measures() -> Vec<Measure> {
-    let distinct = |tier: Tier, windows: &[i64]| Measure::Distinct {
-        tier,
-        windows: windows.iter().map(|window| Span(*window)).collect(),
+    let distinct = |tier: Tier, windows: &[i64]| {
+        Measure::distinct(tier, windows.iter().map(|window| Span(*window)).collect())
     };
-    let approx = |tier: Tier, windows: &[i64], precision| Measure::Approx {
-        tier,
-        windows: windows.iter().map(|window| Span(*window)).collect(),
-        precision,
+    let approx = |tier: Tier, windows: &[i64], precision| {
+        Measure::approx(tier, windows.iter().map(|window| Span(*window)).collect(), precision)
     };
     vec![
         windowed(3, &[tier(10, 4)], &[10, 15, 40]),
@@ -121,7 +118,7 @@ fn measures() -> Vec<Measure> {
         windowed(2, &[tier(1, 144), tier(60, 14)], &[1, 7, 144, 200, 840, 2, 3, 4, 5, 6, 500]),
         distinct(tier(60, 3), &[60, 180, 240]),
         distinct(tier(1, 1), &[]),
-        Measure::Once { window: Span(9) },
+        Measure::once(Span(9)),
         track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
         track(&[AggregateColumn::Count, AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max]),
         track(&[
@@ -134,7 +131,8 @@ fn measures() -> Vec<Measure> {
         approx(tier(100, 2), &[100, 200, 300], 10),
         approx(tier(1, 100), &[1, 101, 40], 12),
         approx(tier(i64::MAX / 4000, 1), &[], 14),
-        Measure::Evidence { keep: Span(1000) },
+        Measure::evidence(Span(1000)),
+        Measure::last(Span(1000)),
     ]
 }
 
@@ -144,6 +142,12 @@ fn apply(plan: &CellPlan, room: &mut impl CellBuffer, event: &Seen) {
     plan.add_value(room, time, event.value);
     plan.add_hash(room, time, event.hash);
     plan.add_evidence(room, time, evidence(event));
+    plan.apply(room, &StatisticChange::Last(time, &value(event)));
+}
+
+/// The value of a field in an event: few are the same.
+fn value(event: &Seen) -> String {
+    event.value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// What a classifier would learn of an event: mostly little.
@@ -294,17 +298,24 @@ proptest! {
             prop_assert!(plan.check(&words));
             let times = events.iter().map(|event| Time(event.time));
             match measure {
-                Measure::Evidence { .. } => prop_assert_eq!(plan.first(&words), times.clone().max()),
+                Measure::Evidence(_) | Measure::Last(_) => {
+                    prop_assert_eq!(plan.first(&words), times.clone().max());
+                }
                 _ => prop_assert_eq!(plan.first(&words), times.clone().min()),
             }
             prop_assert_eq!(plan.last(&words), times.clone().max());
             let nows = nows.iter().copied().chain(events.first().map(|event| event.time)).chain(plan.last(&words).map(|last| last.0));
             match &measure {
-                Measure::Gcra => {}
-                Measure::Windows(_) | Measure::Distinct { .. } | Measure::Once { .. } => {
+                Measure::Gcra(_) => {}
+                Measure::Last(_) => {
+                    let last = events.iter().map(|event| (event.time, value(event))).max();
+                    let last = last.map(|(_, value)| value).filter(|value| !value.is_empty());
+                    prop_assert_eq!(LastValueForm::text(&reading(&plan, &words, 0)), last);
+                }
+                Measure::Windows(_) | Measure::Distinct(_) | Measure::Once(_) => {
                     let (shape, counters) = (measure.shape().unwrap(), measure.counters().len());
                     let kept = kept(&shape, counters, &events);
-                    let rows: Vec<_> = plan.windows().unwrap().rows(&words);
+                    let rows: Vec<_> = plan.windows().unwrap().placed(&words);
                     let expected: Vec<_> = [1, 0].into_iter()
                         .flat_map(|tier: usize| kept[tier].iter().map(move |(bucket, counts)| (tier == 1, *bucket as i64, counts.clone())))
                         .collect();
@@ -318,7 +329,7 @@ proptest! {
                         prop_assert_eq!(plan.fine(&words, bucket), (held, is_kept));
                     }
                 }
-                Measure::Evidence { .. } => {
+                Measure::Evidence(_) => {
                     let sum = events.iter().map(evidence).fold(Evidence::default(), Evidence::plus);
                     let found = reading(&plan, &words, 0);
                     prop_assert_eq!(Evidence::of(|_, column| found[column]), sum);
@@ -338,7 +349,7 @@ proptest! {
                         }
                     }
                 },
-                Measure::Approx { tier, precision, .. } => {
+                Measure::Approx(hyperloglog::ApproximateDistinctForm { tier, precision, .. }) => {
                     let trails = measure.trails().unwrap();
                     let periods = |events: &[Seen]| -> Vec<i64> { events.iter().map(|event| Time(event.time).bucket(tier.width)).collect() };
                     let head = periods(&events).into_iter().max().unwrap_or(0);
@@ -392,7 +403,7 @@ proptest! {
             let twice = merged(&plan, &merged(&plan, &once, &y), &x);
             prop_assert_eq!(plan.times(&once), plan.times(&twice));
             match measure {
-                Measure::Approx { .. } => same(&plan, &once, &twice, now),
+                Measure::Approx(_) => same(&plan, &once, &twice, now),
                 Measure::Aggregate(track) => {
                     for ((a, b), column) in reading(&plan, &once, now).iter().zip(reading(&plan, &twice, now)).zip(track.columns()) {
                         if matches!(column, AggregateColumn::First | AggregateColumn::Last | AggregateColumn::Min | AggregateColumn::Max) {
@@ -540,7 +551,7 @@ fn errors(plan: &CellPlan, count: u64) -> (f64, f64) {
 #[test]
 fn estimates_are_as_good_as_promised() {
     for precision in [10, 12, 14] {
-        let measure = Measure::Approx { tier: tier(1, 1), windows: vec![], precision };
+        let measure = Measure::approx(tier(1, 1), vec![], precision);
         let plan = CellPlan::new(&measure).unwrap();
         let standard = 1.04 / f64::from(1 << precision).sqrt();
         for count in [1, 2, 5, 20, 100, 700, 3000, 10_000, 40_000] {
@@ -557,7 +568,7 @@ fn estimates_are_as_good_as_promised() {
 fn unions_of_periods_count_a_value_once() {
     let windows = vec![Span(10), Span(50), Span(80)];
     for precision in [10, 13] {
-        let measure = Measure::Approx { tier: tier(10, 7), windows: windows.clone(), precision };
+        let measure = Measure::approx(tier(10, 7), windows.clone(), precision);
         let plan = CellPlan::new(&measure).unwrap();
         for each in [3u64, 40, 300, 6000] {
             let mut words = Vec::new();
@@ -616,7 +627,7 @@ fn cells_are_as_small_as_they_should_be() {
     assert_eq!(of(&values, start + 365 * day), 6);
     assert_eq!(of(&values, -1), 7);
 
-    let measure = Measure::Approx { tier: tier(day, 7), windows: vec![], precision: 12 };
+    let measure = Measure::approx(tier(day, 7), vec![], 12);
     let plan = CellPlan::new(&measure).unwrap();
     let mut words = Vec::new();
     plan.add_hash(&mut words, Time(start), 12345);
@@ -677,7 +688,7 @@ fn the_packed_forms_are_as_drawn() {
     assert_eq!(words[..3], [3 << 2 | 2, 1010, (-1i64 << 50) as u64]);
     assert_eq!(words[3..], values);
 
-    let measure = Measure::Approx { tier: tier(10, 3), windows: vec![], precision: 10 };
+    let measure = Measure::approx(tier(10, 3), vec![], 10);
     let plan = CellPlan::new(&measure).unwrap();
     let mut words = Vec::new();
     plan.add_hash(&mut words, Time(1025), 0xffff_0000_0000_0000 | 5 << 38 | 1 << 30);
@@ -692,7 +703,7 @@ fn the_packed_forms_are_as_drawn() {
 #[test]
 fn approximate_counts_survive_all_their_forms() {
     let windows: Vec<Span> = [10, 30, 80].map(Span).to_vec();
-    let measure = Measure::Approx { tier: tier(10, 7), windows: windows.clone(), precision: 10 };
+    let measure = Measure::approx(tier(10, 7), windows.clone(), 10);
     let plan = CellPlan::new(&measure).unwrap();
     for seed in 0..12u64 {
         let (mut words, mut half, mut short) = (Vec::new(), Vec::new(), Vec::new());

@@ -13,11 +13,269 @@
 //! time needs no word, it only ever shrinks when it is moved, and no order of events can make it overflow (Cormode,
 //! Shkapenyuk, Srivastava and Xu, "Forward Decay", 2009, choose a fixed landmark instead, whose weights grow).
 
-use event::{Span, Time};
+use event::{Key, Span, Time};
+use serde::{Deserialize, Serialize};
 
-use super::{CellBuffer, ensure};
-use crate::cell_export::AggregateTotals;
-use crate::layout::{AggregateColumn, AggregateLayout, DecayWeight};
+use super::{
+    Addition, CellContent, CellOperations, CellPlan, CellPlanKind, OTHER_ADDITION, OTHER_CONTENT,
+    ObservationContext, StatisticChange, StatisticForm,
+};
+use crate::bytes::{ByteReader, push_span, push_varint};
+use crate::cell::{CellBuffer, ensure};
+use crate::layout::{CellShape, LayoutError, Tier, WindowBuckets};
+
+/// A column that a track keeps over all of a key's events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "column", rename_all = "lowercase", deny_unknown_fields)]
+pub enum AggregateColumn {
+    /// Time of the earliest event.
+    First,
+    /// Time of the latest event.
+    Last,
+    /// Number of events.
+    Count,
+    /// Sum of the events' values; exact inside, at the end of the range where it does not fit.
+    Sum,
+    /// Least value.
+    Min,
+    /// Greatest value.
+    Max,
+    /// Sum in which an event counts half after each half-life. As of a time before the last event it is what it is at
+    /// the last event.
+    Decayed {
+        /// After which it counts half.
+        half_life: Span,
+        /// The weights that are summed.
+        #[serde(rename = "of")]
+        weight: DecayWeight,
+    },
+}
+
+/// The weight that a decayed sum adds for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DecayWeight {
+    /// One.
+    One,
+    /// Its value; nothing for an event without one.
+    Value,
+}
+
+/// A value of a track's reading.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AggregateValue {
+    /// Of [`AggregateColumn::First`] and [`AggregateColumn::Last`]; `None` where no event was seen, or only at the very end or
+    /// beginning of time.
+    Time(Option<Time>),
+    /// Of [`AggregateColumn::Count`].
+    Count(u64),
+    /// Of [`AggregateColumn::Sum`], [`AggregateColumn::Min`] and [`AggregateColumn::Max`]. The least or greatest of no values is `None`; so is a
+    /// least value of `i64::MAX` and a greatest of `i64::MIN`.
+    Integer(Option<i64>),
+    /// Of [`AggregateColumn::Decayed`]. Always finite.
+    Real(f64),
+}
+
+impl AggregateColumn {
+    /// Returns what a reading says where nothing was seen.
+    pub(crate) fn neutral(&self) -> u64 {
+        match self {
+            AggregateColumn::First | AggregateColumn::Min => i64::MAX.cast_unsigned(),
+            AggregateColumn::Last | AggregateColumn::Max => i64::MIN.cast_unsigned(),
+            AggregateColumn::Count | AggregateColumn::Sum | AggregateColumn::Decayed { .. } => 0,
+        }
+    }
+
+    /// The value that a word of a reading stands for.
+    pub fn value(&self, word: u64) -> AggregateValue {
+        let integer = word.cast_signed();
+        let some = (word != self.neutral()).then_some(integer);
+        match self {
+            AggregateColumn::First | AggregateColumn::Last => AggregateValue::Time(some.map(Time)),
+            AggregateColumn::Count => AggregateValue::Count(word),
+            AggregateColumn::Sum => AggregateValue::Integer(Some(integer)),
+            AggregateColumn::Min | AggregateColumn::Max => AggregateValue::Integer(some),
+            AggregateColumn::Decayed { .. } => AggregateValue::Real(f64::from_bits(word)),
+        }
+    }
+}
+
+/// The columns of a track, and how long a key is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "AggregateText", into = "AggregateText")]
+pub struct AggregateLayout {
+    columns: Vec<AggregateColumn>,
+    keep: Span,
+}
+
+impl AggregateLayout {
+    /// Most decayed sums.
+    pub const DECAYED_MAX: usize = 4;
+
+    /// Checks, and puts the columns in the order of [`Column`]. First, last and count are kept in any case: they share
+    /// two words.
+    ///
+    /// # Errors
+    /// [`LayoutError::Columns`].
+    pub fn new(mut columns: Vec<AggregateColumn>, keep: Span) -> Result<AggregateLayout, LayoutError> {
+        let wrong = |text: String| Err(LayoutError::Columns(text));
+        columns.sort_unstable();
+        let decayed = |column: &AggregateColumn| match column {
+            AggregateColumn::Decayed { half_life, .. } => Some(*half_life),
+            _ => None,
+        };
+        if columns.is_empty() {
+            return wrong("there are none".to_owned());
+        }
+        if columns.windows(2).any(|pair| pair.first() == pair.last()) {
+            return wrong("one is there twice".to_owned());
+        }
+        if columns.iter().filter_map(decayed).count() > AggregateLayout::DECAYED_MAX {
+            return wrong(format!("more than {} decayed sums", AggregateLayout::DECAYED_MAX));
+        }
+        if let Some(half_life) = columns.iter().filter_map(decayed).find(|half_life| *half_life <= Span::ZERO)
+        {
+            return wrong(format!("the half-life {half_life} is not positive"));
+        }
+        if keep <= Span::ZERO || keep > CellShape::SPAN_MAX {
+            return wrong(format!("keep = {keep} is not positive, or too long"));
+        }
+        Ok(AggregateLayout { columns, keep })
+    }
+
+    /// Returns what is kept, in the order of a reading's values.
+    pub fn columns(&self) -> &[AggregateColumn] {
+        &self.columns
+    }
+
+    /// Returns the time for which a key is kept after its last event.
+    pub fn keep(&self) -> Span {
+        self.keep
+    }
+}
+
+/// The text form of a layout.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AggregateText {
+    columns: Vec<AggregateColumn>,
+    keep: Span,
+}
+
+impl From<AggregateLayout> for AggregateText {
+    fn from(AggregateLayout { columns, keep }: AggregateLayout) -> AggregateText {
+        AggregateText { columns, keep }
+    }
+}
+
+impl TryFrom<AggregateText> for AggregateLayout {
+    type Error = LayoutError;
+
+    fn try_from(AggregateText { columns, keep }: AggregateText) -> Result<AggregateLayout, LayoutError> {
+        AggregateLayout::new(columns, keep)
+    }
+}
+
+impl StatisticForm for AggregateLayout {
+    const NUMBER: u8 = 3;
+
+    fn name(&self) -> &'static str {
+        "track"
+    }
+
+    /// It has none, it has columns.
+    fn counters(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn without_windows(&self) -> AggregateLayout {
+        self.clone()
+    }
+
+    fn decides(&self) -> bool {
+        self.columns == [AggregateColumn::Max]
+    }
+
+    fn reads_unseen(&self) -> bool {
+        true
+    }
+
+    fn shape(&self) -> Result<CellShape, LayoutError> {
+        CellShape::new(1, &[Tier { width: self.keep, buckets: 1 }], None)
+    }
+
+    fn slack(&self) -> Span {
+        Span(self.keep.0 / 8)
+    }
+
+    fn accepts(&self, _key: &Key, add: &Addition) -> Result<(), &'static str> {
+        match add {
+            Addition::Nothing | Addition::Value(_) => Ok(()),
+            Addition::Lower(_) if self.columns.contains(&AggregateColumn::Max) => Ok(()),
+            Addition::Lower(_) => Err("it keeps no greatest value"),
+            _ => Err(OTHER_ADDITION),
+        }
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        push_span(bytes, self.keep);
+        push_varint(bytes, self.columns.len() as u64);
+        for column in &self.columns {
+            match column {
+                AggregateColumn::First => bytes.push(0),
+                AggregateColumn::Last => bytes.push(1),
+                AggregateColumn::Count => bytes.push(2),
+                AggregateColumn::Sum => bytes.push(3),
+                AggregateColumn::Min => bytes.push(4),
+                AggregateColumn::Max => bytes.push(5),
+                AggregateColumn::Decayed { half_life, weight } => {
+                    bytes.push(if *weight == DecayWeight::One { 6 } else { 7 });
+                    push_span(bytes, *half_life);
+                }
+            }
+        }
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> Option<AggregateLayout> {
+        let keep = reader.span()?;
+        let mut columns = Vec::new();
+        for _ in 0..reader.varint()? {
+            columns.push(match reader.array()? {
+                [0] => AggregateColumn::First,
+                [1] => AggregateColumn::Last,
+                [2] => AggregateColumn::Count,
+                [3] => AggregateColumn::Sum,
+                [4] => AggregateColumn::Min,
+                [5] => AggregateColumn::Max,
+                [6] => AggregateColumn::Decayed { half_life: reader.span()?, weight: DecayWeight::One },
+                [7] => AggregateColumn::Decayed { half_life: reader.span()?, weight: DecayWeight::Value },
+                _ => return None,
+            });
+        }
+        AggregateLayout::new(columns, keep).ok()
+    }
+}
+
+impl AggregateLayout {
+    pub(super) fn cells(&self, _trails: &[WindowBuckets]) -> Result<AggregatePlan, LayoutError> {
+        Ok(AggregatePlan::new(self))
+    }
+}
+
+/// The columns of a track. What it does not keep is `None`, and so is what no event had.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregateTotals {
+    /// Events, at least one.
+    pub count: u64,
+    /// The sum of values, not clamped.
+    pub sum: Option<i128>,
+    /// The least value.
+    pub min: Option<i64>,
+    /// The greatest value.
+    pub max: Option<i64>,
+    /// Decayed sums as of the last event, in the order of the track's columns.
+    pub decayed: Vec<f64>,
+}
 
 const COMPACT: u64 = 1;
 const WIDE: u64 = 2;
@@ -195,7 +453,7 @@ impl AddedValues<'_> {
 }
 
 impl AggregatePlan {
-    pub(super) fn new(track: &AggregateLayout) -> AggregatePlan {
+    fn new(track: &AggregateLayout) -> AggregatePlan {
         let mut plan = AggregatePlan {
             columns: track.columns().to_vec(),
             of_base: track.columns().iter().map(of_base).collect(),
@@ -239,47 +497,6 @@ impl AggregatePlan {
         plan
     }
 
-    pub(super) fn columns(&self) -> &[AggregateColumn] {
-        &self.columns
-    }
-
-    pub(super) fn expires_after(&self, last: Time) -> Time {
-        last + self.keep
-    }
-
-    pub(super) fn keep(&self) -> Span {
-        self.keep
-    }
-
-    #[inline]
-    pub(super) fn add(&self, room: &mut impl CellBuffer, time: Time, value: Option<i64>) {
-        self.put(room, AggregateHead::of(time), AddedValues::of(time, value));
-    }
-
-    /// See [`super::Plan::observe_in_place`].
-    #[inline(always)]
-    pub(super) fn observe_in_place(
-        &self,
-        words: &mut [u64],
-        time: Time,
-        value: Option<i64>,
-        is_gone: impl FnOnce(Time) -> bool,
-        out: &mut [u64],
-    ) -> Option<(Time, Time)> {
-        let before = AggregateHead::read(words)?;
-        if is_gone(Time(before.last)) {
-            return None;
-        }
-        let base = self.seen_in_place(words, before, AggregateHead::of(time))?;
-        self.fill(words, &before, time, out);
-        base.write(words);
-        if self.values > 0 {
-            let kept = &mut words[base.at..base.at + self.values];
-            self.gather(kept, base.last, before.last, AddedValues::of(time, value));
-        }
-        Some((Time(before.first), Time(before.last)))
-    }
-
     /// Returns the base after it has seen more; `None` if the cell has no room for that.
     #[inline(always)]
     fn seen_in_place(
@@ -290,19 +507,6 @@ impl AggregatePlan {
     ) -> Option<AggregateHead> {
         base.see(seen.first, seen.last, seen.count);
         (base.fit() == base.at && words.len() >= base.at + self.values).then_some(base)
-    }
-
-    /// Brings the greatest value down to this, if it is above.
-    pub(super) fn lower(&self, words: &mut [u64], value: i64) {
-        let (Some(base), Some(at)) = (AggregateHead::read(words), self.max) else { return };
-        if let Some(word) = words.get_mut(base.at + at) {
-            *word = word.cast_signed().min(value).cast_unsigned();
-        }
-    }
-
-    pub(super) fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
-        let Some(base) = AggregateHead::read(other) else { return };
-        self.put(room, base, self.values(other, &base));
     }
 
     fn values<'a>(&self, words: &'a [u64], base: &AggregateHead) -> AddedValues<'a> {
@@ -374,16 +578,6 @@ impl AggregatePlan {
         }
     }
 
-    /// Fills one value a column.
-    #[inline]
-    pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
-        let Some(base) = AggregateHead::read(words) else {
-            out.iter_mut().zip(&self.columns).for_each(|(out, column)| *out = column.neutral());
-            return;
-        };
-        self.fill(words, &base, now, out);
-    }
-
     #[inline(always)]
     fn fill(&self, words: &[u64], base: &AggregateHead, now: Time, out: &mut [u64]) {
         let of_base = [base.first.cast_unsigned(), base.last.cast_unsigned(), base.count];
@@ -414,24 +608,48 @@ impl AggregatePlan {
             }
         }
     }
+}
 
-    pub(super) fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
-        AggregateHead::read(words).map(|base| (Time(base.first), Time(base.last)))
+impl AggregatePlan {
+    #[inline]
+    fn add(&self, room: &mut impl CellBuffer, time: Time, value: Option<i64>) {
+        self.put(room, AggregateHead::of(time), AddedValues::of(time, value));
     }
 
-    pub(super) fn check(&self, words: &[u64]) -> bool {
-        let Some(base) = AggregateHead::read(words) else { return words.iter().all(|word| *word == 0) };
-        let mut again = [0; 3];
-        base.write(&mut again);
-        let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        (0..base.at).all(|at| word(at) == again[at])
-            && base.first <= base.last
-            && words.iter().skip(base.at + self.values).all(|word| *word == 0)
-            && (0..self.decays).all(|at| f64::from_bits(word(base.at + self.decayed + at)).is_finite())
+    /// See [`CellPlan::observe_in_place`].
+    #[inline(always)]
+    fn observe_in_place(
+        &self,
+        words: &mut [u64],
+        time: Time,
+        value: Option<i64>,
+        is_gone: impl FnOnce(Time) -> bool,
+        out: &mut [u64],
+    ) -> Option<(Time, Time)> {
+        let before = AggregateHead::read(words)?;
+        if is_gone(Time(before.last)) {
+            return None;
+        }
+        let base = self.seen_in_place(words, before, AggregateHead::of(time))?;
+        self.fill(words, &before, time, out);
+        base.write(words);
+        if self.values > 0 {
+            let kept = &mut words[base.at..base.at + self.values];
+            self.gather(kept, base.last, before.last, AddedValues::of(time, value));
+        }
+        Some((Time(before.first), Time(before.last)))
+    }
+
+    /// Brings the greatest value down to this, if it is above.
+    fn lower(&self, words: &mut [u64], value: i64) {
+        let (Some(base), Some(at)) = (AggregateHead::read(words), self.max) else { return };
+        if let Some(word) = words.get_mut(base.at + at) {
+            *word = word.cast_signed().min(value).cast_unsigned();
+        }
     }
 
     /// All that a cell says, spelled out.
-    pub(super) fn totals(&self, words: &[u64]) -> Option<AggregateTotals> {
+    fn totals(&self, words: &[u64]) -> Option<AggregateTotals> {
         let base = AggregateHead::read(words)?;
         let AddedValues { sum, min, max, .. } = self.values(words, &base);
         let decayed = (0..self.decays).map(|at| words.get(base.at + self.decayed + at).copied().unwrap_or(0));
@@ -443,15 +661,92 @@ impl AggregatePlan {
             decayed: decayed.map(f64::from_bits).collect(),
         })
     }
+}
 
-    /// Puts what [`TrackPlan::totals`] has spelled out into an empty room.
-    pub(super) fn restore(
+impl CellOperations for AggregatePlan {
+    fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Fills one value a column.
+    #[inline]
+    fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
+        let Some(base) = AggregateHead::read(words) else {
+            out.iter_mut().zip(&self.columns).for_each(|(out, column)| *out = column.neutral());
+            return;
+        };
+        self.fill(words, &base, now, out);
+    }
+
+    fn estimate(&self, events: u64, _add: &Addition, out: &mut [u64]) {
+        let count = self.columns.iter().position(|column| *column == AggregateColumn::Count);
+        if let Some(value) = count.and_then(|at| out.get_mut(at)) {
+            *value = events;
+        }
+    }
+
+    #[inline]
+    fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a> {
+        let ObservationContext { time, last, sightings, .. } = *context;
+        match add {
+            Addition::Value(value) => StatisticChange::Value { time, value: *value, sightings },
+            Addition::Lower(value) if last.is_some() => StatisticChange::Lower(*value),
+            _ => StatisticChange::Nothing,
+        }
+    }
+
+    #[inline]
+    fn apply(&self, room: &mut impl CellBuffer, change: &StatisticChange<'_>) {
+        match *change {
+            StatisticChange::Value { time, value, sightings } => {
+                (0..sightings).for_each(|_| self.add(room, time, None));
+                self.add(room, time, value);
+            }
+            StatisticChange::Lower(value) => self.lower(room.words_mut(), value),
+            _ => {}
+        }
+    }
+
+    fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
+        let Some(base) = AggregateHead::read(other) else { return };
+        self.put(room, base, self.values(other, &base));
+    }
+
+    fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
+        AggregateHead::read(words).map(|base| (Time(base.first), Time(base.last)))
+    }
+
+    fn expires_after(&self, last: Time) -> Time {
+        last + self.keep
+    }
+
+    fn kept_for(&self) -> Span {
+        self.keep
+    }
+
+    fn check(&self, words: &[u64]) -> bool {
+        let Some(base) = AggregateHead::read(words) else { return words.iter().all(|word| *word == 0) };
+        let mut again = [0; 3];
+        base.write(&mut again);
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        (0..base.at).all(|at| word(at) == again[at])
+            && base.first <= base.last
+            && words.iter().skip(base.at + self.values).all(|word| *word == 0)
+            && (0..self.decays).all(|at| f64::from_bits(word(base.at + self.decayed + at)).is_finite())
+    }
+
+    fn content(&self, words: &[u64]) -> Option<CellContent> {
+        self.totals(words).map(CellContent::Totals)
+    }
+
+    /// Puts what [`AggregatePlan::totals`] has spelled out into an empty room.
+    fn restore(
         &self,
         room: &mut impl CellBuffer,
-        first: i64,
-        last: i64,
-        totals: &AggregateTotals,
+        (first, last): (Time, Time),
+        content: &CellContent,
     ) -> Result<(), &'static str> {
+        let CellContent::Totals(totals) = content else { return Err(OTHER_CONTENT) };
         let AggregateTotals { count, sum, min, max, decayed } = totals;
         if *count == 0 || *count > COUNT_MAX {
             return Err("the count is zero, or more than 2^62 - 1");
@@ -470,14 +765,14 @@ impl AggregatePlan {
             min: min.unwrap_or(i64::MAX),
             max: max.unwrap_or(i64::MIN),
             decayed: DecayedValues::Words(&decayed),
-            last,
+            last: last.0,
         };
-        self.put(room, AggregateHead::new(first, last, *count), values);
+        self.put(room, AggregateHead::new(first.0, last.0, *count), values);
         Ok(())
     }
 
     /// Puts another track's cell into an empty room: what both keep is kept, the rest starts anew.
-    pub(super) fn translate(&self, room: &mut impl CellBuffer, words: &[u64], old: &AggregatePlan) {
+    fn translate(&self, room: &mut impl CellBuffer, words: &[u64], old: &AggregatePlan, _: &[Option<usize>]) {
         let Some(base) = AggregateHead::read(words) else { return };
         let values = old.values(words, &base);
         let mut decayed = [0; AggregateLayout::DECAYED_MAX];
@@ -487,6 +782,41 @@ impl AggregatePlan {
                 same.and_then(|same| words.get(base.at + old.decayed + same)).copied().unwrap_or(0);
         }
         self.put(room, base, AddedValues { decayed: DecayedValues::Words(&decayed), ..values });
+    }
+}
+
+/// Operations on cells of aggregates, for whoever knows that they are.
+impl CellPlan {
+    /// Returns what the values of an aggregate's reading are; empty for other statistics, whose values are counts.
+    pub fn aggregate_columns(&self) -> &[AggregateColumn] {
+        match &self.0 {
+            CellPlanKind::Aggregate(plan) => &plan.columns,
+            _ => &[],
+        }
+    }
+
+    /// Counts an event of an aggregate, which may have a value. Other statistics do not change.
+    #[inline]
+    pub fn add_value(&self, room: &mut impl CellBuffer, time: Time, value: Option<i64>) {
+        self.apply(room, &StatisticChange::Value { time, value, sightings: 0 });
+    }
+
+    /// [`CellPlan::read`], then [`CellPlan::add_value`], of an aggregate's cell that has seen something and needs no more
+    /// words than there are. Answers the first and the last event before. `None` if it is otherwise, or `is_gone` says so
+    /// of the last event: then nothing is changed.
+    #[inline(always)]
+    pub(crate) fn observe_in_place(
+        &self,
+        words: &mut [u64],
+        time: Time,
+        value: Option<i64>,
+        is_gone: impl FnOnce(Time) -> bool,
+        out: &mut [u64],
+    ) -> Option<(Time, Time)> {
+        match &self.0 {
+            CellPlanKind::Aggregate(plan) => plan.observe_in_place(words, time, value, is_gone, out),
+            _ => None,
+        }
     }
 }
 

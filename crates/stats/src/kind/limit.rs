@@ -6,8 +6,10 @@
 
 use event::{Span, Time};
 
-use crate::catalog::Measure;
-use crate::layout::{Layout, LayoutError, Tier};
+use super::Measure;
+pub use super::gcra::{GcraOperation, nanoseconds};
+use super::windows::Layout;
+use crate::layout::{LayoutError, Tier};
 
 /// A take from a limit whose use is counted in the sub-windows of [`Measure::limit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +70,6 @@ impl Measure {
         Layout::new(counters, &[tier], windows, None).map(Measure::Windows)
     }
 
-    /// Returns whether takes are taken from it.
-    pub fn is_limit(&self) -> bool {
-        *self == Measure::Gcra || self.limit_windows().is_some()
-    }
-
     /// The window of [`Measure::limit`], and the length of a sub-window.
     pub fn limit_windows(&self) -> Option<(Span, Span)> {
         match self {
@@ -80,79 +77,6 @@ impl Measure {
                 Some((*layout.windows().first()?, layout.shape().fine().width))
             }
             _ => None,
-        }
-    }
-}
-
-/// A change of the bucket of a [`Measure::Gcra`]. Lengths of time are in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GcraOperation {
-    /// Takes: the moment moves by `cost`, if it is then at most `burst` ahead of now.
-    Take {
-        /// The distance that it moves: the interval between two cells at the limit's rate, times how many are taken.
-        cost: i64,
-        /// The distance that it may be ahead: the interval times how many may come at once.
-        burst: i64,
-        /// True if a refused take counts: it fills the bucket. The key then has to wait one interval from now.
-        counts_all: bool,
-    },
-    /// Gives back: the moment moves back so far, but not behind now.
-    Back {
-        /// The distance.
-        cost: i64,
-    },
-    /// Puts the moment so far ahead of now. Zero is an empty bucket, that is one from which nothing was taken.
-    Set {
-        /// The distance.
-        ahead: i64,
-    },
-    /// Moves the moment, wherever it then is.
-    Add {
-        /// The distance.
-        cost: i64,
-    },
-}
-
-/// A time in nanoseconds.
-#[inline]
-pub fn nanoseconds(time: Time) -> i64 {
-    time.0.saturating_mul(1000)
-}
-
-impl GcraOperation {
-    /// The moment afterwards; `None` if nothing changes.
-    #[inline]
-    pub fn after(&self, moment: Option<i64>, now: Time) -> Option<i64> {
-        let now = nanoseconds(now);
-        let base = moment.unwrap_or(now).max(now);
-        match *self {
-            GcraOperation::Take { cost, burst, counts_all } => {
-                if cost <= 0 {
-                    None
-                } else if base.saturating_add(cost) <= now.saturating_add(burst) {
-                    Some(base.saturating_add(cost))
-                } else {
-                    counts_all.then(|| now.saturating_add(burst).max(base))
-                }
-            }
-            GcraOperation::Back { cost } => (base > now).then(|| base.saturating_sub(cost.max(0)).max(now)),
-            GcraOperation::Set { ahead } => {
-                (ahead > 0 || moment.is_some()).then(|| now.saturating_add(ahead.max(0)))
-            }
-            GcraOperation::Add { cost } => (cost > 0).then(|| base.saturating_add(cost)),
-        }
-    }
-
-    /// Returns whether a take is within its limit; true for the others.
-    #[inline]
-    pub fn is_within(&self, moment: Option<i64>, now: Time) -> bool {
-        match *self {
-            GcraOperation::Take { cost, burst, .. } => {
-                let now = nanoseconds(now);
-                let base = moment.unwrap_or(now).max(now);
-                base.saturating_add(cost.max(0)) <= now.saturating_add(burst)
-            }
-            _ => true,
         }
     }
 }

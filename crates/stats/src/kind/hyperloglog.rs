@@ -16,13 +16,122 @@
 //! A slot is the period's number modulo the number of kept periods. The numbers of registers by rank make reading a
 //! single period cheap: that is the common window.
 
-use event::Time;
+use event::{Key, Span, Time};
+use serde::{Deserialize, Serialize};
 
-use super::divisor::Divisor;
-use super::head::{CellHead, LONG_WORDS};
-use super::{CellBuffer, ensure, fit_down};
-use crate::cell_export::HyperLogLogRegisters;
-use crate::layout::{CellShape, Tier, WindowBuckets};
+use super::windows::{TimelineBucket, timeline};
+use super::{
+    Addition, CellContent, CellOperations, CellPlan, Measure, OTHER_CONTENT, ObservationContext,
+    StatisticChange, StatisticForm, distinct,
+};
+use crate::bytes::{ByteReader, push_tier};
+use crate::cell::divisor::Divisor;
+use crate::cell::head::{CellHead, LONG_WORDS};
+use crate::cell::{CellBuffer, ensure, fit_down};
+use crate::layout::{CellShape, LayoutError, Tier, WindowBuckets};
+
+/// Approximate numbers of different values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApproximateDistinctForm {
+    /// The period, and how many whole ones are kept beside the current one.
+    pub tier: Tier,
+    /// The periods that readings estimate, as for [`super::distinct::DistinctForm`], but a value that came in several
+    /// periods of a window counts once.
+    #[serde(skip)]
+    pub windows: Vec<Span>,
+    /// The standard error is `1.04 / sqrt(2^precision)`: 1.6% for the usual 12, for at most 3.3 KiB a period.
+    pub precision: u8,
+}
+
+impl Measure {
+    /// Least precision of an approximate count.
+    pub const PRECISION_MIN: u8 = 10;
+    /// Greatest precision of an approximate count.
+    pub const PRECISION_MAX: u8 = 14;
+}
+
+impl ApproximateDistinctForm {
+    pub(super) fn cells(&self, trails: &[WindowBuckets]) -> Result<HyperLogLogPlan, LayoutError> {
+        Ok(HyperLogLogPlan::new(&self.shape()?, self.precision, trails))
+    }
+}
+
+impl StatisticForm for ApproximateDistinctForm {
+    const NUMBER: u8 = 4;
+
+    fn name(&self) -> &'static str {
+        "approx"
+    }
+
+    fn counters(&self) -> Vec<String> {
+        vec!["distinct".to_owned()]
+    }
+
+    fn windows(&self) -> &[Span] {
+        &self.windows
+    }
+
+    fn without_windows(&self) -> ApproximateDistinctForm {
+        ApproximateDistinctForm { tier: self.tier, windows: Vec::new(), precision: self.precision }
+    }
+
+    fn is_estimate(&self) -> bool {
+        true
+    }
+
+    fn shape(&self) -> Result<CellShape, LayoutError> {
+        let ApproximateDistinctForm { tier, precision, .. } = *self;
+        if !(Measure::PRECISION_MIN..=Measure::PRECISION_MAX).contains(&precision) {
+            return Err(LayoutError::Precision(precision));
+        }
+        let shape = CellShape::new(1, &[tier], None)?;
+        let words = HyperLogLogPlan::words_max(tier, precision);
+        if words > CellShape::WORDS_MAX as u64 {
+            return Err(LayoutError::Tiers(format!(
+                "{tier}: with a precision of {precision} a cell could have {words} words, of at most {}",
+                CellShape::WORDS_MAX
+            )));
+        }
+        Ok(shape)
+    }
+
+    fn trail(&self, window: Span) -> Result<WindowBuckets, LayoutError> {
+        distinct::trail(self.tier, window)
+    }
+
+    fn trails(&self) -> Result<Vec<WindowBuckets>, LayoutError> {
+        distinct::trails(self.tier, &self.windows)
+    }
+
+    fn slack(&self) -> Span {
+        self.tier.width
+    }
+
+    fn accepts(&self, key: &Key, add: &Addition) -> Result<(), &'static str> {
+        distinct::accepts(key, add)
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        push_tier(bytes, self.tier);
+        bytes.push(self.precision);
+    }
+
+    fn decode(reader: &mut ByteReader<'_>) -> Option<ApproximateDistinctForm> {
+        let tier = reader.tier()?;
+        let [precision] = reader.array()?;
+        Some(ApproximateDistinctForm { tier, windows: Vec::new(), precision })
+    }
+}
+
+/// The HyperLogLog of one period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HyperLogLogRegisters {
+    /// Where the period starts.
+    pub start: Time,
+    /// Number and rank of each register that is not zero, in any order.
+    pub ranks: Vec<(u32, u8)>,
+}
 
 /// Bits of a hash that are used.
 const HASH_BITS: u32 = 48;
@@ -53,13 +162,13 @@ pub(crate) struct HyperLogLogPlan {
 
 impl HyperLogLogPlan {
     /// Words that a cell has at most.
-    pub(crate) fn words_max(tier: Tier, precision: u8) -> u64 {
+    fn words_max(tier: Tier, precision: u8) -> u64 {
         let slots = u64::from(tier.buckets) + 1;
         let block = TALLY_WORDS as u64 + (1u64 << precision).div_ceil(IN_WORD as u64);
         LONG_WORDS as u64 + slots.div_ceil(64) + slots * block + 1
     }
 
-    pub(super) fn new(shape: &CellShape, precision: u8, windows: &[WindowBuckets]) -> HyperLogLogPlan {
+    fn new(shape: &CellShape, precision: u8, windows: &[WindowBuckets]) -> HyperLogLogPlan {
         let slots = i64::from(shape.fine().buckets) + 1;
         HyperLogLogPlan {
             shape: shape.clone(),
@@ -72,27 +181,7 @@ impl HyperLogLogPlan {
         }
     }
 
-    pub(super) fn shape(&self) -> &CellShape {
-        &self.shape
-    }
-
-    pub(super) fn reading(&self) -> usize {
-        self.windows.len()
-    }
-
-    pub(super) fn bucket(&self, time: Time) -> i64 {
-        self.width.floor(time.0)
-    }
-
-    pub(super) fn expires_after(&self, last: Time) -> Time {
-        self.shape.expires(last)
-    }
-
-    pub(super) fn since(&self, window: usize, now: Time) -> Option<Time> {
-        Some(self.windows.get(window)?.start(now))
-    }
-
-    pub(super) fn add(&self, room: &mut impl CellBuffer, time: Time, hash: u64) {
+    fn add(&self, room: &mut impl CellBuffer, time: Time, hash: u64) {
         let mut head = self.open(room, time.0, time.0);
         if let Some(slot) = self.slot_of(self.bucket(time), self.width.floor(head.last)) {
             let bits = hash << (u64::BITS - HASH_BITS);
@@ -103,13 +192,9 @@ impl HyperLogLogPlan {
         head.write(room.words_mut());
     }
 
-    pub(super) fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
-        self.fold(room, other, self);
-    }
-
     /// Adds the cell of another tier or precision: periods go into longer ones that contain them, registers into
     /// fewer. What would have to be divided is dropped.
-    pub(super) fn fold(&self, room: &mut impl CellBuffer, other: &[u64], old: &HyperLogLogPlan) {
+    fn fold(&self, room: &mut impl CellBuffer, other: &[u64], old: &HyperLogLogPlan) {
         let Some(seen) = CellHead::read(other) else { return };
         let mut head = self.open(room, seen.first, seen.last);
         let ratio = self.width.by() / old.width.by();
@@ -133,88 +218,8 @@ impl HyperLogLogPlan {
         head.write(room.words_mut());
     }
 
-    /// Fills one estimate a window.
-    pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
-        out.fill(0);
-        let Some(head) = CellHead::read(words) else { return };
-        let newest = self.width.floor(head.last);
-        for (out, window) in out.iter_mut().zip(&self.windows) {
-            let (oldest, latest) = window.buckets(now);
-            let from = newest.saturating_sub(latest).max(0);
-            let to = newest.saturating_sub(oldest).min(self.slots.by() - 1);
-            if from <= to {
-                *out = self.estimate(words, &head, newest, from, to);
-            }
-        }
-    }
-
-    pub(super) fn check(&self, words: &[u64]) -> bool {
-        let Some(head) = CellHead::read(words) else { return words.iter().all(|word| *word == 0) };
-        let at = self.entries_at(words, &head);
-        if !head.check(words) || head.lane != 0 || at + head.count.div_ceil(2) > CellShape::WORDS_MAX {
-            return false;
-        }
-        if head.count > 0 && at + head.count.div_ceil(2) > words.len() {
-            return false;
-        }
-        let slots = self.slots.by().cast_unsigned();
-        if head.dense {
-            let map = words.get(LONG_WORDS..).unwrap_or_default();
-            for (word, bits) in map.iter().take(self.map).enumerate() {
-                let valid = (0..64).filter(|bit| (word as u64 * 64 + bit) < slots).count();
-                if valid < 64 && bits >> valid != 0 {
-                    return false;
-                }
-            }
-            let mut block = LONG_WORDS + self.map;
-            while block < at {
-                let lane = |word: u64, at: usize| word >> (at as u32 * RANK_BITS) & RANK_MASK;
-                let mut tally = [0u64; RANKS];
-                for number in 0..self.block - TALLY_WORDS {
-                    let word = words.get(block + TALLY_WORDS + number).copied().unwrap_or(0);
-                    let used = ((1usize << self.precision) - number * IN_WORD).min(IN_WORD);
-                    (0..used).for_each(|at| tally[lane(word, at) as usize] += 1);
-                    if word >> (used as u32 * RANK_BITS) != 0 {
-                        return false;
-                    }
-                }
-                let stored = self.tally(words, block);
-                if tally != stored || tally[self.rank_max() as usize + 1..].iter().any(|count| *count > 0) {
-                    return false;
-                }
-                block += self.block;
-            }
-        }
-        let mut before = None;
-        for number in 0..head.count {
-            let entry = entry(words, at, number);
-            let (slot, rank) = (self.slot(entry), entry & RANK_MASK);
-            let ascending = before.is_none_or(|before| before < entry >> RANK_BITS);
-            before = Some(entry >> RANK_BITS);
-            if !ascending || rank == 0 || rank > self.rank_max() || slot.cast_unsigned() >= slots {
-                return false;
-            }
-            if self.block_of(words, &head, slot).is_some() {
-                return false;
-            }
-        }
-        let odd = head.count % 2 == 1 && words[at + head.count / 2] >> 32 != 0;
-        !odd && words.iter().skip(at + head.count.div_ceil(2)).all(|word| *word == 0)
-    }
-
-    /// Estimates for every period that has any, oldest first.
-    pub(super) fn rows(&self, words: &[u64]) -> Vec<(bool, i64, Vec<u64>)> {
-        let Some(head) = CellHead::read(words) else { return Vec::new() };
-        let newest = self.width.floor(head.last);
-        let estimates = (0..self.slots.by()).rev().map(|distance| {
-            let estimate = self.estimate(words, &head, newest, distance, distance);
-            (false, newest.saturating_sub(distance), vec![estimate])
-        });
-        estimates.filter(|(_, _, counts)| counts != &[0]).collect()
-    }
-
     /// The registers of every period that has any, oldest first.
-    pub(super) fn registers(&self, words: &[u64]) -> Vec<HyperLogLogRegisters> {
+    fn registers(&self, words: &[u64]) -> Vec<HyperLogLogRegisters> {
         let Some(head) = CellHead::read(words) else { return Vec::new() };
         let newest = self.width.floor(head.last);
         let mut periods = std::collections::BTreeMap::<i64, Vec<(u32, u8)>>::new();
@@ -227,32 +232,6 @@ impl HyperLogLogPlan {
             HyperLogLogRegisters { start, ranks }
         };
         periods.into_iter().map(registers).collect()
-    }
-
-    /// Puts what [`Approx::registers`] has spelled out into an empty room.
-    pub(super) fn restore(
-        &self,
-        room: &mut impl CellBuffer,
-        first: i64,
-        last: i64,
-        periods: &[HyperLogLogRegisters],
-    ) -> Result<(), &'static str> {
-        let mut head = self.open(room, first, last);
-        let newest = self.width.floor(last);
-        for HyperLogLogRegisters { start, ranks } in periods {
-            let bucket = self.bucket(*start);
-            let slot = self.slot_of(bucket, newest).filter(|_| bucket <= newest);
-            let slot = slot.ok_or("a period is not one of those that are kept")?;
-            for (register, rank) in ranks {
-                let (register, rank) = (u64::from(*register), u64::from(*rank));
-                if register >> self.precision != 0 || rank == 0 || rank > self.rank_max() {
-                    return Err("a register's number or rank is out of range");
-                }
-                self.raise(room, &mut head, slot, register, rank);
-            }
-        }
-        head.write(room.words_mut());
-        Ok(())
     }
 
     fn rank_max(&self) -> u64 {
@@ -575,6 +554,183 @@ impl HyperLogLogPlan {
 
     fn register_mask(&self) -> u64 {
         (1 << (self.precision + RANK_BITS)) - 1
+    }
+}
+
+impl CellOperations for HyperLogLogPlan {
+    fn columns(&self) -> usize {
+        1
+    }
+
+    fn reading(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// Fills one estimate a window.
+    fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
+        out.fill(0);
+        let Some(head) = CellHead::read(words) else { return };
+        let newest = self.width.floor(head.last);
+        for (out, window) in out.iter_mut().zip(&self.windows) {
+            let (oldest, latest) = window.buckets(now);
+            let from = newest.saturating_sub(latest).max(0);
+            let to = newest.saturating_sub(oldest).min(self.slots.by() - 1);
+            if from <= to {
+                *out = self.estimate(words, &head, newest, from, to);
+            }
+        }
+    }
+
+    #[inline]
+    fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a> {
+        match add {
+            Addition::Distinct { pair } => StatisticChange::Hash(context.time, pair.0),
+            _ => StatisticChange::Nothing,
+        }
+    }
+
+    #[inline]
+    fn apply(&self, room: &mut impl CellBuffer, change: &StatisticChange<'_>) {
+        if let StatisticChange::Hash(time, hash) = change {
+            self.add(room, *time, *hash);
+        }
+    }
+
+    fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
+        self.fold(room, other, self);
+    }
+
+    fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
+        CellHead::read(words).map(|head| (Time(head.first), Time(head.last)))
+    }
+
+    fn expires_after(&self, last: Time) -> Time {
+        self.shape.expires(last)
+    }
+
+    fn kept_for(&self) -> Span {
+        self.shape.kept_for()
+    }
+
+    fn bucket(&self, time: Time) -> i64 {
+        self.width.floor(time.0)
+    }
+
+    fn since(&self, window: usize, now: Time) -> Option<Time> {
+        Some(self.windows.get(window)?.start(now))
+    }
+
+    fn check(&self, words: &[u64]) -> bool {
+        let Some(head) = CellHead::read(words) else { return words.iter().all(|word| *word == 0) };
+        let at = self.entries_at(words, &head);
+        if !head.check(words) || head.lane != 0 || at + head.count.div_ceil(2) > CellShape::WORDS_MAX {
+            return false;
+        }
+        if head.count > 0 && at + head.count.div_ceil(2) > words.len() {
+            return false;
+        }
+        let slots = self.slots.by().cast_unsigned();
+        if head.dense {
+            let map = words.get(LONG_WORDS..).unwrap_or_default();
+            for (word, bits) in map.iter().take(self.map).enumerate() {
+                let valid = (0..64).filter(|bit| (word as u64 * 64 + bit) < slots).count();
+                if valid < 64 && bits >> valid != 0 {
+                    return false;
+                }
+            }
+            let mut block = LONG_WORDS + self.map;
+            while block < at {
+                let lane = |word: u64, at: usize| word >> (at as u32 * RANK_BITS) & RANK_MASK;
+                let mut tally = [0u64; RANKS];
+                for number in 0..self.block - TALLY_WORDS {
+                    let word = words.get(block + TALLY_WORDS + number).copied().unwrap_or(0);
+                    let used = ((1usize << self.precision) - number * IN_WORD).min(IN_WORD);
+                    (0..used).for_each(|at| tally[lane(word, at) as usize] += 1);
+                    if word >> (used as u32 * RANK_BITS) != 0 {
+                        return false;
+                    }
+                }
+                let stored = self.tally(words, block);
+                if tally != stored || tally[self.rank_max() as usize + 1..].iter().any(|count| *count > 0) {
+                    return false;
+                }
+                block += self.block;
+            }
+        }
+        let mut before = None;
+        for number in 0..head.count {
+            let entry = entry(words, at, number);
+            let (slot, rank) = (self.slot(entry), entry & RANK_MASK);
+            let ascending = before.is_none_or(|before| before < entry >> RANK_BITS);
+            before = Some(entry >> RANK_BITS);
+            if !ascending || rank == 0 || rank > self.rank_max() || slot.cast_unsigned() >= slots {
+                return false;
+            }
+            if self.block_of(words, &head, slot).is_some() {
+                return false;
+            }
+        }
+        let odd = head.count % 2 == 1 && words[at + head.count / 2] >> 32 != 0;
+        !odd && words.iter().skip(at + head.count.div_ceil(2)).all(|word| *word == 0)
+    }
+
+    /// Estimates for every period that has any, oldest first.
+    fn rows(&self, words: &[u64]) -> Vec<TimelineBucket> {
+        let Some(head) = CellHead::read(words) else { return Vec::new() };
+        let newest = self.width.floor(head.last);
+        let estimates = (0..self.slots.by()).rev().map(|distance| {
+            let estimate = self.estimate(words, &head, newest, distance, distance);
+            (false, newest.saturating_sub(distance), vec![estimate])
+        });
+        timeline(&self.shape, estimates.filter(|(_, _, counts)| counts != &[0]))
+    }
+
+    fn content(&self, words: &[u64]) -> Option<CellContent> {
+        Some(CellContent::Registers(self.registers(words)))
+    }
+
+    fn restore(
+        &self,
+        room: &mut impl CellBuffer,
+        (first, last): (Time, Time),
+        content: &CellContent,
+    ) -> Result<(), &'static str> {
+        let CellContent::Registers(periods) = content else { return Err(OTHER_CONTENT) };
+        let mut head = self.open(room, first.0, last.0);
+        let newest = self.width.floor(last.0);
+        for HyperLogLogRegisters { start, ranks } in periods {
+            let bucket = self.bucket(*start);
+            let slot = self.slot_of(bucket, newest).filter(|_| bucket <= newest);
+            let slot = slot.ok_or("a period is not one of those that are kept")?;
+            for (register, rank) in ranks {
+                let (register, rank) = (u64::from(*register), u64::from(*rank));
+                if register >> self.precision != 0 || rank == 0 || rank > self.rank_max() {
+                    return Err("a register's number or rank is out of range");
+                }
+                self.raise(room, &mut head, slot, register, rank);
+            }
+        }
+        head.write(room.words_mut());
+        Ok(())
+    }
+
+    fn translate(
+        &self,
+        room: &mut impl CellBuffer,
+        words: &[u64],
+        old: &HyperLogLogPlan,
+        _: &[Option<usize>],
+    ) {
+        self.fold(room, words, old);
+    }
+}
+
+impl CellPlan {
+    /// Adds a value to an approximate distinct count, by a hash of it. The low 48 bits are used, and must be
+    /// distributed like random ones. Other statistics do not change.
+    #[inline]
+    pub fn add_hash(&self, room: &mut impl CellBuffer, time: Time, hash: u64) {
+        self.apply(room, &StatisticChange::Hash(time, hash));
     }
 }
 

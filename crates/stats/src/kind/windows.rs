@@ -8,7 +8,7 @@
 //! * what is older still is dropped, as is everything older than the fine tier where there is no coarse one.
 //!
 //! An event that arrives late goes straight to where it would be by now. Adding saturates, so cells form a
-//! commutative monoid under [`Windows::merge`].
+//! commutative monoid under [`WindowsPlan::merge`].
 //!
 //! Some counters may hold what was taken back of others (see [`crate::Layout`]). They add like all counters, and cells
 //! stay a monoid; a reading is of the others, less what was taken back of them: a PN-counter (Shapiro et al., A
@@ -28,14 +28,329 @@
 
 use std::collections::BTreeMap;
 
-use event::{Span, Time};
+use event::{Key, Span, Time};
+use serde::{Deserialize, Serialize};
 
-use super::divisor::Divisor;
-use super::head::{CellHead, LONG_WORDS};
-use super::lanes;
-use super::{CellBuffer, ensure, fit_down};
-use crate::layout::{CellShape, Layout, WindowBuckets};
-use crate::ledger::TimelineBucket;
+use super::{
+    Addition, CellContent, CellOperations, CellPlan, CellPlanKind, OTHER_ADDITION, OTHER_CONTENT,
+    ObservationContext, Origin, StatisticChange, StatisticForm,
+};
+use crate::bytes::{ByteReader, push_span, push_text, push_tier, push_varint};
+use crate::cell::divisor::Divisor;
+use crate::cell::head::{CellHead, LONG_WORDS};
+use crate::cell::{CellBuffer, ensure, fit_down, lanes};
+use crate::layout::{CellShape, LayoutError, Tier, WindowBuckets};
+
+/// A layout of what is kept per key: named counters over one or two tiers, first and last event time, and the windows that
+/// readings carry.
+///
+/// Counters only ever go up, so that a cell is a function of the set of its additions whatever their order. What was
+/// counted is taken back by a second counter: `~complaint`, after all that have no `~`, holds what was taken back of
+/// `complaint`. To be exact it is to go up at the *time* of what is taken back: both then lie in one bucket, age
+/// together, and no window sees one without the other. Readings have no such counters, but the differences, at least
+/// zero. (Behind an admission sketch what came before a key's cell was not counted, and must not be taken back.)
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WindowsText", into = "WindowsText")]
+pub struct Layout {
+    counters: Vec<String>,
+    shown: usize,
+    shape: CellShape,
+    windows: Vec<Span>,
+    trails: Vec<WindowBuckets>,
+}
+
+impl Layout {
+    /// Longest name of a counter, in bytes.
+    pub const NAME_BYTES_MAX: usize = 64;
+    /// The beginning of the name of a counter that holds what was taken back of another.
+    pub const TAKEN_BACK: char = '~';
+    /// Most counters of what was taken back.
+    pub const TAKEN_MAX: usize = 16;
+    /// Most windows.
+    pub const WINDOWS_MAX: usize = 64;
+
+    /// Checks and compiles. Tiers are one, or a fine and a coarse one; `keep` defaults to the longest tier.
+    ///
+    /// # Errors
+    /// Says what does not fit and what would.
+    pub fn new(
+        counters: Vec<String>,
+        tiers: &[Tier],
+        windows: Vec<Span>,
+        keep: Option<Span>,
+    ) -> Result<Layout, LayoutError> {
+        for (index, name) in counters.iter().enumerate() {
+            if name.is_empty() || name.len() > Layout::NAME_BYTES_MAX {
+                return Err(LayoutError::Counters(format!(
+                    "the name `{name}` must have 1 to {} bytes",
+                    Layout::NAME_BYTES_MAX
+                )));
+            }
+            if counters[..index].contains(name) {
+                return Err(LayoutError::Counters(format!("`{name}` is there twice")));
+            }
+        }
+        let shown = counters.iter().take_while(|name| !name.starts_with(Layout::TAKEN_BACK)).count();
+        for name in &counters[shown..] {
+            let of = name.strip_prefix(Layout::TAKEN_BACK);
+            if of.is_none_or(|of| !counters[..shown].iter().any(|counter| counter == of)) {
+                return Err(LayoutError::Counters(format!(
+                    "`{name}` is not what was taken back of one before"
+                )));
+            }
+        }
+        if counters.len() - shown > Layout::TAKEN_MAX {
+            return Err(LayoutError::Counters(format!(
+                "of more than {} something can be taken back",
+                Layout::TAKEN_MAX
+            )));
+        }
+        let shape = CellShape::new(counters.len(), tiers, keep)?;
+        if windows.len() > Layout::WINDOWS_MAX {
+            return Err(LayoutError::Tiers(format!("more than {} windows", Layout::WINDOWS_MAX)));
+        }
+        let trails = windows.iter().map(|window| shape.trail(*window)).collect::<Result<_, _>>()?;
+        Ok(Layout { counters, shown, shape, windows, trails })
+    }
+
+    /// Names of the counters, in the order of their indices.
+    pub fn counters(&self) -> &[String] {
+        &self.counters
+    }
+
+    /// The first of them, which readings have.
+    pub fn shown(&self) -> &[String] {
+        &self.counters[..self.shown]
+    }
+
+    /// The index of a counter.
+    pub fn counter(&self, name: &str) -> Option<u8> {
+        self.counters.iter().position(|counter| counter == name).map(|index| index as u8)
+    }
+
+    /// The trailing windows that readings carry, in this order.
+    pub fn windows(&self) -> &[Span] {
+        &self.windows
+    }
+
+    /// The dimensions of its cells.
+    pub fn shape(&self) -> &CellShape {
+        &self.shape
+    }
+
+    /// Returns whether it has one counter, and one of what was taken back of it, over a window of one tier: what limits keep.
+    pub(crate) fn is_limit(&self) -> bool {
+        self.shown == 1
+            && self.counters.len() == 2
+            && self.shape.coarse().is_none()
+            && self.trails.first().is_some_and(|trail| trail.skip == 0)
+    }
+}
+
+/// The text form of a layout.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowsText {
+    counters: Vec<String>,
+    tiers: Vec<Tier>,
+    keep: Span,
+}
+
+impl From<Layout> for WindowsText {
+    fn from(layout: Layout) -> WindowsText {
+        let tiers = layout.shape.tiers().collect();
+        WindowsText { tiers, keep: layout.shape.keep(), counters: layout.counters }
+    }
+}
+
+impl TryFrom<WindowsText> for Layout {
+    type Error = LayoutError;
+
+    fn try_from(WindowsText { counters, tiers, keep }: WindowsText) -> Result<Layout, LayoutError> {
+        Layout::new(counters, &tiers, Vec::new(), Some(keep))
+    }
+}
+
+impl StatisticForm for Layout {
+    const NUMBER: u8 = 0;
+
+    fn name(&self) -> &'static str {
+        "windows"
+    }
+
+    fn counters(&self) -> Vec<String> {
+        self.counters.clone()
+    }
+
+    fn shown(&self) -> Vec<String> {
+        self.counters[..self.shown].to_vec()
+    }
+
+    fn taken(&self) -> Vec<u8> {
+        let others = self.counters[self.shown..].iter();
+        others.filter_map(|name| self.counter(name.strip_prefix(Layout::TAKEN_BACK)?)).collect()
+    }
+
+    fn windows(&self) -> &[Span] {
+        &self.windows
+    }
+
+    fn without_windows(&self) -> Layout {
+        Layout { windows: Vec::new(), trails: Vec::new(), ..self.clone() }
+    }
+
+    fn decides(&self) -> bool {
+        self.is_limit()
+    }
+
+    fn is_limit(&self) -> bool {
+        self.is_limit()
+    }
+
+    fn shape(&self) -> Result<CellShape, LayoutError> {
+        Ok(self.shape.clone())
+    }
+
+    fn trail(&self, window: Span) -> Result<WindowBuckets, LayoutError> {
+        self.shape.trail(window)
+    }
+
+    fn trails(&self) -> Result<Vec<WindowBuckets>, LayoutError> {
+        Ok(self.trails.clone())
+    }
+
+    fn slack(&self) -> Span {
+        self.shape.coarse().unwrap_or(self.shape.fine()).width
+    }
+
+    fn accepts(&self, _key: &Key, add: &Addition) -> Result<(), &'static str> {
+        match add {
+            Addition::Nothing => Ok(()),
+            Addition::Take(take) if self.is_limit() => {
+                let has_share = !take.interpolated || self.windows.len() >= 2;
+                if has_share { Ok(()) } else { Err("one sub-window has no share") }
+            }
+            Addition::GiveBack { .. } if self.is_limit() => Ok(()),
+            Addition::Counters(amounts) => {
+                // Those that hold what was taken back are in no reading, and can be added to.
+                let fits = amounts.iter().all(|(counter, _)| usize::from(counter) < self.counters.len());
+                if fits { Ok(()) } else { Err("there are fewer counters") }
+            }
+            _ => Err(OTHER_ADDITION),
+        }
+    }
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        push_span(bytes, self.shape.keep());
+        push_varint(bytes, self.shape.tiers().count() as u64);
+        self.shape.tiers().for_each(|tier| push_tier(bytes, tier));
+        push_varint(bytes, self.counters.len() as u64);
+        self.counters.iter().for_each(|counter| push_text(bytes, counter));
+    }
+
+    /// Reads keep, tiers and counters.
+    fn decode(reader: &mut ByteReader<'_>) -> Option<Layout> {
+        let keep = reader.span()?;
+        let mut tiers = Vec::new();
+        for _ in 0..reader.varint()?.min(3) {
+            tiers.push(reader.tier()?);
+        }
+        let mut counters = Vec::new();
+        for _ in 0..reader.varint()? {
+            counters.push(reader.text()?.to_owned());
+        }
+        Layout::new(counters, &tiers, Vec::new(), Some(keep)).ok()
+    }
+}
+
+impl Layout {
+    pub(super) fn cells(&self, trails: &[WindowBuckets]) -> Result<WindowsPlan, LayoutError> {
+        Ok(WindowsPlan::new(&self.shape, StatisticForm::taken(self), trails, true))
+    }
+}
+
+/// Counter indices and amounts. Amounts of one, once a counter, are held without an allocation.
+#[derive(Clone, Debug, Default)]
+pub struct CounterAmounts {
+    /// Bit by counter.
+    ones: u64,
+    #[expect(clippy::box_collection, reason = "two words instead of four, in every observation")]
+    more: Option<Box<Vec<(u8, u64)>>>,
+}
+
+impl CounterAmounts {
+    /// Adds an amount. The same counter may come several times; their order does not matter.
+    pub fn push(&mut self, counter: u8, amount: u64) {
+        let bit = 1u64.checked_shl(u32::from(counter)).unwrap_or(0);
+        if amount == 1 && bit != 0 && self.ones & bit == 0 {
+            self.ones |= bit;
+        } else if amount > 0 {
+            self.more.get_or_insert_default().push((counter, amount));
+        }
+    }
+
+    /// The amounts.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
+        let mut ones = self.ones;
+        let ones = std::iter::from_fn(move || {
+            let counter = ones.trailing_zeros() as u8;
+            (ones != 0).then(|| {
+                ones &= ones - 1;
+                (counter, 1)
+            })
+        });
+        ones.chain(self.more.iter().flat_map(|more| more.iter().copied()))
+    }
+
+    /// The amounts, each so many times.
+    #[inline]
+    pub fn times(&self, times: u32) -> impl Iterator<Item = (u8, u64)> + '_ {
+        self.iter().map(move |(counter, amount)| (counter, amount.saturating_mul(u64::from(times))))
+    }
+}
+
+impl FromIterator<(u8, u64)> for CounterAmounts {
+    fn from_iter<I: IntoIterator<Item = (u8, u64)>>(amounts: I) -> CounterAmounts {
+        let mut all = CounterAmounts::default();
+        amounts.into_iter().for_each(|(counter, amount)| all.push(counter, amount));
+        all
+    }
+}
+
+impl<const N: usize> From<[(u8, u64); N]> for CounterAmounts {
+    fn from(amounts: [(u8, u64); N]) -> CounterAmounts {
+        amounts.into_iter().collect()
+    }
+}
+
+impl PartialEq for CounterAmounts {
+    /// Amounts are equal if they add the same.
+    fn eq(&self, other: &CounterAmounts) -> bool {
+        let sums = |amounts: &CounterAmounts| {
+            let mut sums = std::collections::BTreeMap::new();
+            for (counter, amount) in amounts.iter() {
+                let sum: &mut u64 = sums.entry(counter).or_default();
+                *sum = sum.saturating_add(amount);
+            }
+            sums
+        };
+        sums(self) == sums(other)
+    }
+}
+
+impl Eq for CounterAmounts {}
+
+/// One bucket of a [`Timeline`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineBucket {
+    /// Where it starts.
+    pub start: Time,
+    /// Its width in time.
+    pub width: Span,
+    /// The counts, by counter.
+    pub counts: Vec<u64>,
+}
 
 /// Size of entries that says: no entry, one event, 1 in counter 0.
 const SINGLE: u32 = 3;
@@ -49,6 +364,8 @@ const CODES: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct WindowsPlan {
     shape: CellShape,
+    /// Whether a bucket may go into a longer one.
+    multiples: bool,
     counters: usize,
     /// Counters that readings have: the first ones.
     shown: usize,
@@ -155,7 +472,14 @@ impl BucketRing {
 }
 
 impl WindowsPlan {
-    pub(super) fn new(shape: &CellShape, taken: Vec<u8>, trails: &[WindowBuckets]) -> WindowsPlan {
+    /// The operations on cells of a shape, over these windows. Only plain sums may go into buckets of `multiples` of the
+    /// width: a value that was counted in two short periods would be counted twice in a long one.
+    pub(super) fn new(
+        shape: &CellShape,
+        taken: Vec<u8>,
+        trails: &[WindowBuckets],
+        multiples: bool,
+    ) -> WindowsPlan {
         let counters = shape.counters();
         let ring = |tier: crate::Tier| BucketRing::new(tier.width, tier.buckets);
         let (fine, coarse) = (ring(shape.fine()), shape.coarse().map(ring));
@@ -170,6 +494,7 @@ impl WindowsPlan {
         });
         let mut plan = WindowsPlan {
             shape: shape.clone(),
+            multiples,
             counters,
             shown: counters - taken.len(),
             taken,
@@ -189,39 +514,8 @@ impl WindowsPlan {
         plan
     }
 
-    pub(crate) fn shape(&self) -> &CellShape {
-        &self.shape
-    }
-
-    /// Counters that readings have.
-    pub(super) fn shown(&self) -> usize {
-        self.shown
-    }
-
-    pub(super) fn reading(&self) -> usize {
-        self.windows.len() * self.shown
-    }
-
-    pub(super) fn bucket(&self, time: Time) -> i64 {
-        self.fine.width.floor(time.0)
-    }
-
-    pub(super) fn expires_after(&self, last: Time) -> Time {
-        self.shape.expires(last)
-    }
-
-    /// Where the first bucket of a window starts.
-    pub(super) fn since(&self, window: usize, now: Time) -> Option<Time> {
-        Some(self.windows.get(window)?.trail.start(now))
-    }
-
     #[inline]
-    pub(super) fn add(
-        &self,
-        room: &mut impl CellBuffer,
-        time: Time,
-        amounts: impl IntoIterator<Item = (u8, u64)>,
-    ) {
+    fn add(&self, room: &mut impl CellBuffer, time: Time, amounts: impl IntoIterator<Item = (u8, u64)>) {
         let bucket = self.bucket(time);
         let Some(mut head) = CellHead::read(room.words()) else {
             return self.begin(room, time, bucket, amounts);
@@ -263,71 +557,14 @@ impl WindowsPlan {
         head.write(room.words_mut());
     }
 
-    pub(super) fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
-        let Some(seen) = CellHead::read(other) else { return };
-        let (mut head, newest) = self.open(room, seen.first, seen.last);
-        let theirs = self.fine.width.floor(seen.last);
-        self.for_each(other, &seen, |slot, counter, amount| {
-            let (coarse, bucket) = self.bucket_of(theirs, slot);
-            let slot =
-                if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
-            if let Some(slot) = slot {
-                self.put(room, &mut head, self.place(slot, counter), amount);
-            }
-        });
-        head.write(room.words_mut());
-    }
-
-    /// Adds what the cell of another layout has seen. `sources` says which of its counters each counter was. A bucket
-    /// goes into the finest tier whose width is its own, or with `multiples` a multiple of it; what fits in none is
-    /// dropped.
-    pub(super) fn translate(
-        &self,
-        room: &mut impl CellBuffer,
-        words: &[u64],
-        old: &WindowsPlan,
-        sources: &[Option<usize>],
-        multiples: bool,
-    ) {
-        let Some(seen) = CellHead::read(words) else { return };
-        let (mut head, newest) = self.open(room, seen.first, seen.last);
-        let theirs = old.fine.width.floor(seen.last);
-        let target = |width: i64| {
-            let fits = |ring: &BucketRing| {
-                let to = ring.width.by();
-                if multiples { to % width == 0 } else { to == width }
-            };
-            let coarse = self.coarse.as_ref().filter(|ring| fits(ring));
-            let fine = Some(&self.fine).filter(|ring| fits(ring));
-            fine.map(|ring| (false, ring.width.by() / width))
-                .or(coarse.map(|ring| (true, ring.width.by() / width)))
-        };
-        let targets =
-            [Some(&old.fine), old.coarse.as_ref()].map(|ring| ring.and_then(|ring| target(ring.width.by())));
-        old.for_each(words, &seen, |slot, counter, amount| {
-            let (coarse, bucket) = old.bucket_of(theirs, slot);
-            let Some((coarse, ratio)) = targets[usize::from(coarse)] else { return };
-            let bucket = bucket.div_euclid(ratio);
-            let slot =
-                if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
-            let Some(slot) = slot else { return };
-            for (to, source) in sources.iter().enumerate().take(self.counters) {
-                if *source == Some(counter) {
-                    self.put(room, &mut head, self.place(slot, to), amount);
-                }
-            }
-        });
-        head.write(room.words_mut());
-    }
-
-    /// Widens the times of a cell, which is made if there is none: for [`Windows::put_row`].
-    pub(crate) fn widen_times(&self, room: &mut impl CellBuffer, first: Time, last: Time) {
+    /// Widens the times of a cell, which is made if there is none: for [`WindowsPlan::put_row`].
+    fn widen_times(&self, room: &mut impl CellBuffer, first: Time, last: Time) {
         let (head, _) = self.open(room, first.0, last.0);
         head.write(room.words_mut());
     }
 
     /// Adds a bucket's counts to a tier, or to where they belong by now.
-    pub(crate) fn put_row(&self, room: &mut impl CellBuffer, coarse: bool, bucket: i64, counts: &[u64]) {
+    fn put_row(&self, room: &mut impl CellBuffer, coarse: bool, bucket: i64, counts: &[u64]) {
         let Some(mut head) = CellHead::read(room.words()) else { return };
         let (first, last) = (head.first, head.last);
         let newest = self.see(room, &mut head, first, last);
@@ -340,110 +577,6 @@ impl WindowsPlan {
             }
         }
         head.write(room.words_mut());
-    }
-
-    /// Puts buckets, which may come from anywhere, into an empty room.
-    pub(super) fn restore(
-        &self,
-        room: &mut impl CellBuffer,
-        first: Time,
-        last: Time,
-        buckets: &[TimelineBucket],
-    ) -> Result<(), &'static str> {
-        self.widen_times(room, first, last);
-        for TimelineBucket { start, width, counts } in buckets {
-            let coarse = self.shape.coarse().filter(|tier| tier.width == *width);
-            let fine = self.shape.fine();
-            let tier =
-                if *width == fine.width { fine } else { coarse.ok_or("a bucket has no tier's width")? };
-            let number = start.bucket(*width);
-            let [oldest, newest] = [first, last].map(|time| time.bucket(*width));
-            if number.saturating_mul(width.0) != start.0 {
-                return Err("a bucket begins between two");
-            }
-            // One before the first event would not age with the others.
-            if number < oldest || number > newest || newest.saturating_sub(number) > i64::from(tier.buckets) {
-                return Err("a bucket is not one of those that are kept");
-            }
-            if counts.len() > self.counters {
-                return Err("a bucket has more counts than there are counters");
-            }
-            self.put_row(room, tier != fine, number, counts);
-        }
-        Ok(())
-    }
-
-    /// Takes back of the first counter, into that which holds what was taken back of it: no more of a bucket than is left
-    /// there.
-    pub(super) fn give_back(&self, room: &mut impl CellBuffer, now: Time, amount: u64, at: Option<Time>) {
-        let [0] = self.taken[..] else { return };
-        let Some(window) = self.windows.first() else { return };
-        let (oldest, _) = window.trail.buckets(now);
-        let only = at.map(|at| self.bucket(at));
-        let mut rest = amount;
-        for (_, bucket, counts) in self.rows(room.words()) {
-            if bucket < oldest || only.is_some_and(|only| only != bucket) {
-                continue;
-            }
-            let [used, taken] = [0, 1].map(|at| counts.get(at).copied().unwrap_or(0));
-            let back = used.saturating_sub(taken).min(rest);
-            if back > 0 {
-                self.put_row(room, false, bucket, &[0, back]);
-                rest -= back;
-            }
-        }
-    }
-
-    /// See [`crate::limit::interpolated`].
-    #[inline]
-    pub(super) fn interpolated(&self, whole: u64, newer: u64, now: Time) -> u64 {
-        match self.windows.first() {
-            Some(window) => {
-                let trail = window.trail;
-                crate::limit::interpolated(whole, newer, now, trail.window, trail.width)
-            }
-            None => whole,
-        }
-    }
-
-    /// Fills windows by counters.
-    #[inline]
-    pub(super) fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
-        out.fill(0);
-        let Some(head) = CellHead::read(words) else { return };
-        let moment = self.moment(head.last, now.0);
-        if head.lane == SINGLE {
-            let mut at = 0;
-            for window in &self.windows {
-                if let Some(sum) = out.get_mut(at) {
-                    *sum = u64::from(self.reaches(window, &moment)[0].holds(0));
-                }
-                at += self.shown;
-            }
-            return;
-        }
-        let newest = [
-            self.fine.slot(moment.newest[0]),
-            self.coarse.as_ref().map_or(0, |ring| ring.slot(moment.newest[1])),
-        ];
-        // Few at a time, so that their reaches stay near.
-        let mut out = out;
-        for windows in self.windows.chunks(FEW) {
-            let mut reaches = [[BucketRange::default(); 2]; FEW];
-            for (reaches, window) in reaches.iter_mut().zip(windows) {
-                *reaches = self.reaches(window, &moment);
-            }
-            let reaches = &reaches[..windows.len()];
-            let taken = if head.dense {
-                self.read_dense(words, newest, reaches, out)
-            } else {
-                self.read_sparse(words, &head, newest, reaches, out)
-            };
-            if taken {
-                self.take_back(words, &head, newest, reaches, out);
-            }
-            out = out.get_mut(windows.len() * self.shown..).unwrap_or_default();
-        }
     }
 
     /// Subtracts what was taken back from the sums of a few windows. Few cells hold any.
@@ -591,94 +724,8 @@ impl WindowsPlan {
         }
     }
 
-    /// Returns whether a fine bucket holds anything, and whether it would be kept.
-    pub(super) fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
-        let Some(head) = CellHead::read(words) else { return (false, true) };
-        let newest = self.fine.width.floor(head.last);
-        let distance = newest.saturating_sub(bucket);
-        if distance >= self.fine.len() {
-            return (false, false);
-        }
-        if distance < 0 {
-            return (false, true);
-        }
-        if head.lane == SINGLE {
-            return (distance == 0, true);
-        }
-        let slot = self.fine.slot(bucket);
-        let mut held = false;
-        if head.dense {
-            let mut columns = DenseColumns::new(self, words);
-            for _ in 0..self.counters {
-                let (column, code) = columns.next(&self.fine.words);
-                held |= lanes::get(column, code, slot as usize) > 0;
-                if let Some(ring) = &self.coarse {
-                    columns.next(&ring.words);
-                }
-            }
-        } else {
-            self.entries(words, &head, |place, _| held |= (place >> self.counter_bits) as i64 == slot);
-        }
-        (held, true)
-    }
-
-    /// Returns whether all operations are safe on these words.
-    pub(super) fn check(&self, words: &[u64]) -> bool {
-        let Some(head) = CellHead::read(words) else { return words.iter().all(|word| *word == 0) };
-        if !head.check(words) || (head.lane == SINGLE && (head.at != 1 || head.count != 0)) {
-            return false;
-        }
-        let end = if head.dense {
-            if head.lane != 0 || head.count != 0 {
-                return false;
-            }
-            let codes = words.get(LONG_WORDS..).unwrap_or_default();
-            let columns = self.counters * self.tiers();
-            let known = |number: usize, code: u64| if number < columns { code <= 4 } else { code == 0 };
-            let codes = codes.iter().take(columns.div_ceil(CODES)).enumerate();
-            if !codes
-                .flat_map(|(word, codes)| {
-                    (0..CODES).map(move |at| (word * CODES + at, codes >> (4 * at) & 15))
-                })
-                .all(|(number, code)| known(number, code))
-            {
-                return false;
-            }
-            // Lanes after the last bucket of a column belong to no bucket.
-            let mut column = DenseColumns::new(self, words);
-            for _ in 0..self.counters {
-                for ring in [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten() {
-                    let (lanes, code) = column.next(&ring.words);
-                    let slots = ring.len() as usize;
-                    if (slots..lanes::capacity(lanes, code)).any(|slot| lanes::get(lanes, code, slot) != 0) {
-                        return false;
-                    }
-                }
-            }
-            column.at
-        } else {
-            if head.count > 0 && head.at + body(head.lane, head.count) > words.len() {
-                return false;
-            }
-            let slots = self.fine.len() + self.coarse.map_or(0, |ring| ring.len());
-            let mut sound = true;
-            self.entries(words, &head, |place, amount| {
-                let counter = place & ((1 << self.counter_bits) - 1);
-                sound &= amount > 0
-                    && counter < self.counters as u64
-                    && place >> self.counter_bits < slots.cast_unsigned();
-            });
-            if !sound || (head.lane == 0 && head.count % 2 == 1 && words[head.at + head.count / 2] >> 32 != 0)
-            {
-                return false;
-            }
-            head.at + body(head.lane, head.count)
-        };
-        end <= CellShape::WORDS_MAX && words.iter().skip(end).all(|word| *word == 0)
-    }
-
     /// Returns what each bucket holds, by tier (coarse first) and number.
-    pub(super) fn rows(&self, words: &[u64]) -> Vec<(bool, i64, Vec<u64>)> {
+    pub(super) fn placed(&self, words: &[u64]) -> Vec<(bool, i64, Vec<u64>)> {
         let Some(head) = CellHead::read(words) else { return Vec::new() };
         let newest = self.fine.width.floor(head.last);
         let mut rows: BTreeMap<(bool, i64), Vec<u64>> = BTreeMap::new();
@@ -693,7 +740,7 @@ impl WindowsPlan {
     }
 
     /// Makes a row's counts those of a reading: without what was taken back.
-    pub(super) fn net(&self, counts: &mut Vec<u64>) {
+    fn net(&self, counts: &mut Vec<u64>) {
         for (taken, of) in self.taken.iter().enumerate() {
             let taken = counts.get(self.shown + taken).copied().unwrap_or(0);
             if let Some(count) = counts.get_mut(usize::from(*of)) {
@@ -1215,6 +1262,389 @@ impl WindowsPlan {
     }
 }
 
+impl CellOperations for WindowsPlan {
+    fn columns(&self) -> usize {
+        self.shown
+    }
+
+    fn reading(&self) -> usize {
+        self.windows.len() * self.shown
+    }
+
+    /// Fills windows by counters.
+    #[inline]
+    fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
+        out.fill(0);
+        let Some(head) = CellHead::read(words) else { return };
+        let moment = self.moment(head.last, now.0);
+        if head.lane == SINGLE {
+            let mut at = 0;
+            for window in &self.windows {
+                if let Some(sum) = out.get_mut(at) {
+                    *sum = u64::from(self.reaches(window, &moment)[0].holds(0));
+                }
+                at += self.shown;
+            }
+            return;
+        }
+        let newest = [
+            self.fine.slot(moment.newest[0]),
+            self.coarse.as_ref().map_or(0, |ring| ring.slot(moment.newest[1])),
+        ];
+        // Few at a time, so that their reaches stay near.
+        let mut out = out;
+        for windows in self.windows.chunks(FEW) {
+            let mut reaches = [[BucketRange::default(); 2]; FEW];
+            for (reaches, window) in reaches.iter_mut().zip(windows) {
+                *reaches = self.reaches(window, &moment);
+            }
+            let reaches = &reaches[..windows.len()];
+            let taken = if head.dense {
+                self.read_dense(words, newest, reaches, out)
+            } else {
+                self.read_sparse(words, &head, newest, reaches, out)
+            };
+            if taken {
+                self.take_back(words, &head, newest, reaches, out);
+            }
+            out = out.get_mut(windows.len() * self.shown..).unwrap_or_default();
+        }
+    }
+
+    fn estimate(&self, events: u64, add: &Addition, out: &mut [u64]) {
+        let Addition::Counters(amounts) = add else { return };
+        for (counter, amount) in amounts.iter().filter(|(counter, _)| usize::from(*counter) < self.shown) {
+            let values = out.iter_mut().skip(usize::from(counter)).step_by(self.shown);
+            values.for_each(|value| *value = amount.saturating_mul(events));
+        }
+    }
+
+    #[inline]
+    fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a> {
+        let ObservationContext { time, last, values, origin, sightings } = *context;
+        match add {
+            // What a sketch has seen of it goes with it: a count does not start again.
+            Addition::Counters(amounts) => {
+                let before = if origin == Origin::Event { sightings } else { 0 };
+                StatisticChange::Counters(time, amounts, before.saturating_add(1))
+            }
+            Addition::Distinct { pair } => StatisticChange::Unique(time, *pair),
+            Addition::Take(take) => {
+                let now = add.as_of(time, last);
+                let value = |at: usize| values.get(at).copied().unwrap_or(0);
+                let used =
+                    if take.interpolated { self.interpolated(value(0), value(1), now) } else { value(0) };
+                if take.counts_all || take.is_within(used) {
+                    StatisticChange::Used(now, take.cost)
+                } else {
+                    StatisticChange::Nothing
+                }
+            }
+            Addition::GiveBack { amount, taken } if last.is_some() => {
+                StatisticChange::GiveBack { now: add.as_of(time, last), amount: *amount, taken: *taken }
+            }
+            _ => StatisticChange::Nothing,
+        }
+    }
+
+    #[inline]
+    fn apply(&self, room: &mut impl CellBuffer, change: &StatisticChange<'_>) {
+        match change {
+            StatisticChange::Counters(time, amounts, times) => self.add(room, *time, amounts.times(*times)),
+            StatisticChange::Used(time, amount) => self.add(room, *time, [(0, *amount)]),
+            StatisticChange::GiveBack { now, amount, taken } => self.give_back(room, *now, *amount, *taken),
+            _ => {}
+        }
+    }
+
+    fn merge(&self, room: &mut impl CellBuffer, other: &[u64]) {
+        let Some(seen) = CellHead::read(other) else { return };
+        let (mut head, newest) = self.open(room, seen.first, seen.last);
+        let theirs = self.fine.width.floor(seen.last);
+        self.for_each(other, &seen, |slot, counter, amount| {
+            let (coarse, bucket) = self.bucket_of(theirs, slot);
+            let slot =
+                if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
+            if let Some(slot) = slot {
+                self.put(room, &mut head, self.place(slot, counter), amount);
+            }
+        });
+        head.write(room.words_mut());
+    }
+
+    #[inline]
+    fn times(&self, words: &[u64]) -> Option<(Time, Time)> {
+        CellHead::read(words).map(|head| (Time(head.first), Time(head.last)))
+    }
+
+    fn expires_after(&self, last: Time) -> Time {
+        self.shape.expires(last)
+    }
+
+    fn kept_for(&self) -> Span {
+        self.shape.kept_for()
+    }
+
+    fn bucket(&self, time: Time) -> i64 {
+        self.fine.width.floor(time.0)
+    }
+
+    /// Returns whether a fine bucket holds anything, and whether it would be kept.
+    fn fine(&self, words: &[u64], bucket: i64) -> (bool, bool) {
+        let Some(head) = CellHead::read(words) else { return (false, true) };
+        let newest = self.fine.width.floor(head.last);
+        let distance = newest.saturating_sub(bucket);
+        if distance >= self.fine.len() {
+            return (false, false);
+        }
+        if distance < 0 {
+            return (false, true);
+        }
+        if head.lane == SINGLE {
+            return (distance == 0, true);
+        }
+        let slot = self.fine.slot(bucket);
+        let mut held = false;
+        if head.dense {
+            let mut columns = DenseColumns::new(self, words);
+            for _ in 0..self.counters {
+                let (column, code) = columns.next(&self.fine.words);
+                held |= lanes::get(column, code, slot as usize) > 0;
+                if let Some(ring) = &self.coarse {
+                    columns.next(&ring.words);
+                }
+            }
+        } else {
+            self.entries(words, &head, |place, _| held |= (place >> self.counter_bits) as i64 == slot);
+        }
+        (held, true)
+    }
+
+    /// Where the first bucket of a window starts.
+    fn since(&self, window: usize, now: Time) -> Option<Time> {
+        Some(self.windows.get(window)?.trail.start(now))
+    }
+
+    /// Returns whether all operations are safe on these words.
+    fn check(&self, words: &[u64]) -> bool {
+        let Some(head) = CellHead::read(words) else { return words.iter().all(|word| *word == 0) };
+        if !head.check(words) || (head.lane == SINGLE && (head.at != 1 || head.count != 0)) {
+            return false;
+        }
+        let end = if head.dense {
+            if head.lane != 0 || head.count != 0 {
+                return false;
+            }
+            let codes = words.get(LONG_WORDS..).unwrap_or_default();
+            let columns = self.counters * self.tiers();
+            let known = |number: usize, code: u64| if number < columns { code <= 4 } else { code == 0 };
+            let codes = codes.iter().take(columns.div_ceil(CODES)).enumerate();
+            if !codes
+                .flat_map(|(word, codes)| {
+                    (0..CODES).map(move |at| (word * CODES + at, codes >> (4 * at) & 15))
+                })
+                .all(|(number, code)| known(number, code))
+            {
+                return false;
+            }
+            // Lanes after the last bucket of a column belong to no bucket.
+            let mut column = DenseColumns::new(self, words);
+            for _ in 0..self.counters {
+                for ring in [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten() {
+                    let (lanes, code) = column.next(&ring.words);
+                    let slots = ring.len() as usize;
+                    if (slots..lanes::capacity(lanes, code)).any(|slot| lanes::get(lanes, code, slot) != 0) {
+                        return false;
+                    }
+                }
+            }
+            column.at
+        } else {
+            if head.count > 0 && head.at + body(head.lane, head.count) > words.len() {
+                return false;
+            }
+            let slots = self.fine.len() + self.coarse.map_or(0, |ring| ring.len());
+            let mut sound = true;
+            self.entries(words, &head, |place, amount| {
+                let counter = place & ((1 << self.counter_bits) - 1);
+                sound &= amount > 0
+                    && counter < self.counters as u64
+                    && place >> self.counter_bits < slots.cast_unsigned();
+            });
+            if !sound || (head.lane == 0 && head.count % 2 == 1 && words[head.at + head.count / 2] >> 32 != 0)
+            {
+                return false;
+            }
+            head.at + body(head.lane, head.count)
+        };
+        end <= CellShape::WORDS_MAX && words.iter().skip(end).all(|word| *word == 0)
+    }
+
+    fn rows(&self, words: &[u64]) -> Vec<TimelineBucket> {
+        timeline(&self.shape, self.placed(words))
+    }
+
+    fn net_rows(&self, words: &[u64]) -> Vec<TimelineBucket> {
+        let mut rows = self.rows(words);
+        rows.iter_mut().for_each(|row| self.net(&mut row.counts));
+        rows.retain(|row| row.counts.iter().any(|count| *count > 0));
+        rows
+    }
+
+    fn content(&self, words: &[u64]) -> Option<CellContent> {
+        Some(CellContent::Buckets(self.rows(words)))
+    }
+
+    fn restore(
+        &self,
+        room: &mut impl CellBuffer,
+        (first, last): (Time, Time),
+        content: &CellContent,
+    ) -> Result<(), &'static str> {
+        let CellContent::Buckets(buckets) = content else { return Err(OTHER_CONTENT) };
+        self.widen_times(room, first, last);
+        for TimelineBucket { start, width, counts } in buckets {
+            let coarse = self.shape.coarse().filter(|tier| tier.width == *width);
+            let fine = self.shape.fine();
+            let tier =
+                if *width == fine.width { fine } else { coarse.ok_or("a bucket has no tier's width")? };
+            let number = start.bucket(*width);
+            let [oldest, newest] = [first, last].map(|time| time.bucket(*width));
+            if number.saturating_mul(width.0) != start.0 {
+                return Err("a bucket begins between two");
+            }
+            // One before the first event would not age with the others.
+            if number < oldest || number > newest || newest.saturating_sub(number) > i64::from(tier.buckets) {
+                return Err("a bucket is not one of those that are kept");
+            }
+            if counts.len() > self.counters {
+                return Err("a bucket has more counts than there are counters");
+            }
+            self.put_row(room, tier != fine, number, counts);
+        }
+        Ok(())
+    }
+
+    /// Adds what the cell of another layout has seen. `sources` says which of its counters each counter was. A bucket
+    /// goes into the finest tier whose width is its own, or where the counters are plain sums a multiple of it; what fits in none is
+    /// dropped.
+    fn translate(
+        &self,
+        room: &mut impl CellBuffer,
+        words: &[u64],
+        old: &WindowsPlan,
+        sources: &[Option<usize>],
+    ) {
+        let Some(seen) = CellHead::read(words) else { return };
+        let (mut head, newest) = self.open(room, seen.first, seen.last);
+        let theirs = old.fine.width.floor(seen.last);
+        let target = |width: i64| {
+            let fits = |ring: &BucketRing| {
+                let to = ring.width.by();
+                if self.multiples { to % width == 0 } else { to == width }
+            };
+            let coarse = self.coarse.as_ref().filter(|ring| fits(ring));
+            let fine = Some(&self.fine).filter(|ring| fits(ring));
+            fine.map(|ring| (false, ring.width.by() / width))
+                .or(coarse.map(|ring| (true, ring.width.by() / width)))
+        };
+        let targets =
+            [Some(&old.fine), old.coarse.as_ref()].map(|ring| ring.and_then(|ring| target(ring.width.by())));
+        old.for_each(words, &seen, |slot, counter, amount| {
+            let (coarse, bucket) = old.bucket_of(theirs, slot);
+            let Some((coarse, ratio)) = targets[usize::from(coarse)] else { return };
+            let bucket = bucket.div_euclid(ratio);
+            let slot =
+                if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
+            let Some(slot) = slot else { return };
+            for (to, source) in sources.iter().enumerate().take(self.counters) {
+                if *source == Some(counter) {
+                    self.put(room, &mut head, self.place(slot, to), amount);
+                }
+            }
+        });
+        head.write(room.words_mut());
+    }
+}
+
+impl WindowsPlan {
+    /// Takes back of the first counter, into that which holds what was taken back of it: no more of a bucket than is left
+    /// there.
+    fn give_back(&self, room: &mut impl CellBuffer, now: Time, amount: u64, at: Option<Time>) {
+        let [0] = self.taken[..] else { return };
+        let Some(window) = self.windows.first() else { return };
+        let (oldest, _) = window.trail.buckets(now);
+        let only = at.map(|at| self.bucket(at));
+        let mut rest = amount;
+        for (_, bucket, counts) in self.placed(room.words()) {
+            if bucket < oldest || only.is_some_and(|only| only != bucket) {
+                continue;
+            }
+            let [used, taken] = [0, 1].map(|at| counts.get(at).copied().unwrap_or(0));
+            let back = used.saturating_sub(taken).min(rest);
+            if back > 0 {
+                self.put_row(room, false, bucket, &[0, back]);
+                rest -= back;
+            }
+        }
+    }
+
+    /// See [`super::limit::interpolated`].
+    #[inline]
+    fn interpolated(&self, whole: u64, newer: u64, now: Time) -> u64 {
+        match self.windows.first() {
+            Some(window) => {
+                let trail = window.trail;
+                super::limit::interpolated(whole, newer, now, trail.window, trail.width)
+            }
+            None => whole,
+        }
+    }
+}
+
+/// Operations on cells of windows, for whoever knows that they are.
+impl CellPlan {
+    /// Counts an event of a windowed statistic: adds each amount to its counter, saturating. The event is seen even
+    /// if there is no amount. Counters out of range are ignored; other statistics do not change.
+    #[inline]
+    pub fn add(&self, room: &mut impl CellBuffer, time: Time, amounts: impl IntoIterator<Item = (u8, u64)>) {
+        if let Some(plan) = self.windows() {
+            plan.add(room, time, amounts);
+        }
+    }
+
+    /// Takes back so much of what a limit's cell has counted: of the bucket that `at` falls into, or else of the buckets
+    /// that the window reaches as of `now`, the oldest first. Never more of a bucket than it has. Other statistics do not
+    /// change. Allocates.
+    pub fn give_back(&self, room: &mut impl CellBuffer, now: Time, amount: u64, at: Option<Time>) {
+        self.apply(room, &StatisticChange::GiveBack { now, amount, taken: at });
+    }
+
+    /// The windowed form.
+    #[inline]
+    pub(super) fn windows(&self) -> Option<&WindowsPlan> {
+        match &self.0 {
+            CellPlanKind::Windows(plan) | CellPlanKind::Distinct(plan) | CellPlanKind::Once(plan) => {
+                Some(plan)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Buckets by tier (coarse or not) and number as those of a timeline.
+pub(super) fn timeline(
+    shape: &CellShape,
+    rows: impl IntoIterator<Item = (bool, i64, Vec<u64>)>,
+) -> Vec<TimelineBucket> {
+    let coarse_width = shape.coarse().unwrap_or(shape.fine()).width;
+    let row = |(coarse, bucket, counts): (bool, i64, Vec<u64>)| {
+        let width = if coarse { coarse_width } else { shape.fine().width };
+        TimelineBucket { start: Time(bucket.saturating_mul(width.0)), width, counts }
+    };
+    rows.into_iter().map(row).collect()
+}
+
 /// Words of so many entries.
 #[inline]
 fn body(lane: u32, count: usize) -> usize {
@@ -1303,5 +1733,71 @@ impl WindowMemo {
             }
         }
         self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiers(texts: &[&str]) -> Vec<Tier> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn layouts_are_checked_with_the_mend_named() {
+        let check =
+            |counters: &[&str], tier_texts: &[&str], windows: &[&str], keep: Option<Span>, message: &str| {
+                let made = Layout::new(
+                    counters.iter().map(|name| (*name).to_owned()).collect(),
+                    &tiers(tier_texts),
+                    windows.iter().map(|window| window.parse().unwrap()).collect(),
+                    keep,
+                );
+                let text = made.err().map_or(String::new(), |error| error.to_string());
+                assert_eq!(text, message);
+            };
+        let two = &["10m x 144", "1d x 14"];
+        check(&["seen", "spam"], two, &["10m", "1h", "1d", "2d", "14d"], None, "");
+        check(
+            &["seen"],
+            two,
+            &["15d"],
+            None,
+            "no tier can answer the window 15d; possible are 10m to 1d, 1d to 14d",
+        );
+        check(
+            &["seen"],
+            &["1h x 3"],
+            &["1m"],
+            None,
+            "no tier can answer the window 1m; possible are 1h to 3h",
+        );
+        check(&["a", "a"], two, &[], None, "counters: `a` is there twice");
+        check(&[], two, &[], None, "counters: 0 of them, 1 to 64 can be kept");
+        check(&["a"], &[], &[], None, "tiers: 0 of them, one or two can be kept");
+        check(
+            &["a"],
+            &["7m x 9", "1h x 9"],
+            &[],
+            None,
+            "tiers: 1h x 9 must have buckets that are a multiple of 7m",
+        );
+        check(
+            &["a"],
+            &["1m x 180", "1h x 2"],
+            &[],
+            None,
+            "tiers: 1h x 2 must reach at least as far back as 1m x 180",
+        );
+        check(
+            &["a"],
+            &["1s x 90000"],
+            &[],
+            None,
+            "tiers: 90001 buckets of 1 counters are too many for one cell",
+        );
+        let message = "keep = 1d is shorter than the tier 1d x 14: make it at least 14d";
+        check(&["a"], two, &[], Some(Span::days(1)), message);
     }
 }
