@@ -75,6 +75,12 @@ pub(super) fn decode(
     budget: &mut usize,
 ) -> Option<DecodedChunk> {
     let pages = Page::all(bytes)?;
+    if wanted.len() == 1
+        && kind != Type::List
+        && let Some(chunk) = decode_row(&pages, form, kind, (rows, wanted.start), budget)
+    {
+        return Some(chunk);
+    }
     let is_part = wanted.start > 0 || wanted.end < rows;
     if is_part && let Some(page_rows) = Page::rows(&pages, kind, rows) {
         let skipped = wanted.start / page_rows;
@@ -127,6 +133,17 @@ impl Page<'_> {
         Some(pages)
     }
 
+    /// Its content, decompressed.
+    fn raw(&self, form: ColumnsFormat, budget: &mut usize) -> Option<Vec<u8>> {
+        *budget = budget.checked_sub(self.head.raw)?;
+        let raw = match self.content {
+            [] if self.head.raw == 0 => Vec::new(),
+            content if form == ColumnsFormat::Bare => content.to_vec(),
+            content => decompress(content, self.head.raw).ok()?,
+        };
+        (raw.len() == self.head.raw).then_some(raw)
+    }
+
     /// How many rows each has but the last, as far as their heads tell: not how many of a list's entries are items of one
     /// row. `None` if they are not as [`super::write`] makes them.
     fn rows(pages: &[Page<'_>], kind: Type, rows: usize) -> Option<usize> {
@@ -143,6 +160,47 @@ impl Page<'_> {
     }
 }
 
+/// Decodes one of so many rows of a column without lists: other rows are passed over by the run, so that it costs little more
+/// than to decompress the page. `None` where the pages do not tell in which of them it is, or are none.
+fn decode_row(
+    pages: &[Page<'_>],
+    form: ColumnsFormat,
+    kind: Type,
+    (rows, row): (usize, usize),
+    budget: &mut usize,
+) -> Option<DecodedChunk> {
+    let page_rows = Page::rows(pages, kind, rows)?;
+    let mut data = pages.iter().filter_map(|page| match page.head.kind {
+        PageKind::Data { entries, by_dictionary } => Some((page, entries, by_dictionary)),
+        PageKind::Dictionary { .. } => None,
+    });
+    let (page, entries, by_dictionary) = data.nth(row / page_rows)?;
+    let row = row % page_rows;
+    if row >= entries {
+        return None;
+    }
+    let raw = page.raw(form, budget)?;
+    let (length, rest) = raw.split_first_chunk::<4>()?;
+    let (levels, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let (level, values_before) = number_at(levels, 1, row)?;
+    let mut chunk = DecodedChunk { values: DecodedValues::of(kind), ..DecodedChunk::default() };
+    chunk.levels.push(u8::try_from(level).ok().filter(|level| *level <= full(kind))?);
+    if level == 0 {
+        return Some(chunk);
+    }
+    if by_dictionary {
+        let dictionary = pages.first()?;
+        let PageKind::Dictionary { values } = dictionary.head.kind else { return None };
+        let (width, indices) = rest.split_first()?;
+        let (index, _) = number_at(indices, *width, values_before)?;
+        let index = usize::try_from(index).ok().filter(|index| *index < values)?;
+        chunk.values.read_plain_at(&dictionary.raw(form, budget)?, index, &mut chunk.arena)?;
+    } else {
+        chunk.values.read_plain_at(rest, values_before, &mut chunk.arena)?;
+    }
+    Some(chunk)
+}
+
 /// Decodes these pages, which have so many rows.
 fn decode_pages<'p>(
     pages: impl IntoIterator<Item = &'p Page<'p>>,
@@ -153,16 +211,9 @@ fn decode_pages<'p>(
 ) -> Option<DecodedChunk> {
     let mut chunk = DecodedChunk { values: DecodedValues::of(kind), ..DecodedChunk::default() };
     let mut dictionary: Option<DecodedValues> = None;
-    for Page { head, content } in pages {
-        *budget = budget.checked_sub(head.raw)?;
-        let raw = match *content {
-            [] if head.raw == 0 => Vec::new(),
-            content if form == ColumnsFormat::Bare => content.to_vec(),
-            content => decompress(content, head.raw).ok()?,
-        };
-        if raw.len() != head.raw {
-            return None;
-        }
+    for page in pages {
+        let head = &page.head;
+        let raw = page.raw(form, budget)?;
         match head.kind {
             PageKind::Dictionary { values } if dictionary.is_none() => {
                 let mut known = DecodedValues::of(kind);
@@ -269,6 +320,27 @@ impl DecodedValues {
         Some(())
     }
 
+    /// Appends the value behind so many others.
+    fn read_plain_at(&mut self, mut raw: &[u8], before: usize, arena: &mut Vec<u8>) -> Option<()> {
+        let word = || Some(*raw.get(before.checked_mul(8)?..)?.first_chunk::<8>()?);
+        match self {
+            DecodedValues::Bools(values) => values.push(raw.get(before / 8)? >> (before % 8) & 1 == 1),
+            DecodedValues::Integers(values) => values.push(i64::from_le_bytes(word()?)),
+            DecodedValues::Floats(values) => values.push(f64::from_le_bytes(word()?)),
+            DecodedValues::Texts(values) => {
+                let mut text = &raw[..0];
+                for _ in 0..=before {
+                    let (length, rest) = raw.split_first_chunk::<4>()?;
+                    (text, raw) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+                }
+                let place = (u32::try_from(arena.len()).ok()?, u32::try_from(text.len()).ok()?);
+                arena.extend_from_slice(text);
+                values.push(place);
+            }
+        }
+        Some(())
+    }
+
     /// Appends so many values of a dictionary.
     fn read_indices(&mut self, indices: &[u8], width: u8, count: usize, known: &DecodedValues) -> Option<()> {
         fn copy<T: Copy>(
@@ -356,6 +428,55 @@ fn runs(
         }
     }
     Some(())
+}
+
+/// Reads the number behind so many of so many bits each, run-length encoded or packed; of numbers of one bit also how many ones
+/// come before it.
+fn number_at(mut bytes: &[u8], width: u8, mut before: usize) -> Option<(u32, usize)> {
+    if u32::from(width) > u32::BITS {
+        return None;
+    }
+    let is_bit = width == 1;
+    let mut ones = 0;
+    loop {
+        let head = usize::try_from(varint(&mut bytes)?).ok()?;
+        if head < 2 {
+            return None;
+        }
+        if head & 1 == 0 {
+            let (value, rest) = bytes.split_at_checked(usize::from(width).div_ceil(8))?;
+            bytes = rest;
+            let value = value.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
+            let times = head >> 1;
+            if is_bit && value == 1 {
+                ones += times.min(before);
+            }
+            if before < times {
+                return Some((value, ones));
+            }
+            before -= times;
+        } else {
+            let (packed, rest) = bytes.split_at_checked((head >> 1).checked_mul(usize::from(width))?)?;
+            bytes = rest;
+            let numbers = (head >> 1).checked_mul(8)?;
+            let passed = before.min(numbers);
+            if is_bit {
+                let whole = packed[..passed / 8].iter().map(|byte| byte.count_ones() as usize).sum::<usize>();
+                let part = packed.get(passed / 8).map_or(0, |byte| byte & !(u8::MAX << (passed % 8)));
+                ones += whole + part.count_ones() as usize;
+            }
+            if before < numbers {
+                let first = before * usize::from(width);
+                let mut word = [0; 8];
+                let from = packed.get(first / 8..).unwrap_or_default();
+                let length = from.len().min(word.len());
+                word[..length].copy_from_slice(&from[..length]);
+                let mask = (1u64 << width) - 1;
+                return Some(((u64::from_le_bytes(word) >> (first % 8) & mask) as u32, ones));
+            }
+            before -= numbers;
+        }
+    }
 }
 
 fn varint(bytes: &mut &[u8]) -> Option<u64> {

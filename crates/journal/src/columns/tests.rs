@@ -341,10 +341,15 @@ fn one_row_takes_a_page_of_each_column() {
         let expected: Vec<_> = wanted.iter().map(|number| records[*number].clone()).collect();
         assert_eq!(encoded(&found), encoded(&expected), "{wanted:?}");
     }
+    for (number, record) in records.iter().enumerate() {
+        let found = columns.records(0, |id| id.0 as usize == number).unwrap();
+        assert_eq!(encoded(&found), encoded(std::slice::from_ref(record)), "row {number} alone");
+    }
     let group = columns.index.groups[0].clone();
-    // Texts and lists: all others are less than a page.
+    // Texts and lists: all others are less than a page. Of a column without lists a row is read alone.
     for column in [OWN.len(), OWN.len() + 1] {
         for (row, rows) in [(0, PAGE_ROWS), (700, PAGE_ROWS), (1299, 1300 - 2 * PAGE_ROWS)] {
+            let rows = if column == OWN.len() { 1 } else { rows };
             let chunk = columns.chunk(&group, column, row..row + 1, &mut (1 << 30)).unwrap();
             let begins = chunk.repeats.iter().filter(|repeat| **repeat == 0).count();
             let decoded = if chunk.repeats.is_empty() { chunk.levels.len() } else { begins };
