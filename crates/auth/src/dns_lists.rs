@@ -16,7 +16,7 @@ use crate::dns::{DnsAnswer, DnsCache, DnsRecord, DnsRecordType, reversed};
 /// Most questions for one message, over all lists.
 const QUESTIONS_MAX: usize = 400;
 
-/// What all lists answered, for people and rules; without repeats, in the order of the configuration.
+/// The answers of all lists, for people and rules; without repeats, in the order of the configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DnsListResults {
     /// Lists that have the client's address.
@@ -28,7 +28,7 @@ pub(crate) struct DnsListResults {
     pub(crate) failed: Vec<String>,
 }
 
-/// What a list is asked for.
+/// The subject that a list is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum DnsListSubject {
     Address(IpAddr),

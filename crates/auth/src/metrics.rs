@@ -40,7 +40,7 @@ struct ListLabel {
     list: String,
 }
 
-/// What is counted about name service.
+/// The metrics that are counted about name service.
 #[derive(Clone, Debug)]
 pub struct DnsMetrics {
     lookups: Family<DnsSourceLabel, Counter>,

@@ -45,7 +45,7 @@ const NAMES_MAX: usize = 200;
 /// Most signatures that are read at all: a header with more is nobody's but an attacker's.
 const READ_MAX: usize = 100;
 
-/// What was found.
+/// The findings about signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignatureOutcome {
     pub(crate) dkim: &'static str,
@@ -150,7 +150,7 @@ impl<'x> HashedMessage<'x> {
     }
 }
 
-/// What a record is.
+/// The role of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TxtRecordRole {
     Key,

@@ -30,7 +30,7 @@ const SENDER_BYTES_MAX: usize = 512;
 /// Mail exchangers of one `mx`, names of one `ptr`.
 const NAMES_MAX: usize = 10;
 
-/// What is asked.
+/// The question that is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct SpfQuery {
     pub(crate) client: IpAddr,

@@ -100,7 +100,7 @@ fn is_domain(text: &str) -> bool {
         && label.bytes().any(|byte| !byte.is_ascii_digit())
 }
 
-/// How a text ends.
+/// The state in which a text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MacroStringEnd {
     InText,

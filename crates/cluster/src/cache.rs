@@ -93,7 +93,7 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// What was cut for a batch.
+/// The delta that was cut for a batch.
 #[derive(Debug)]
 pub(crate) struct SentDelta {
     pub(crate) number: u64,
@@ -151,7 +151,7 @@ impl CacheEntry {
         self.flight.as_ref().filter(|flight| !flight.has_ended())
     }
 
-    /// What was sent and is not in the image.
+    /// Returns the delta that was sent and is not in the image.
     fn unseen(&self) -> Option<&CellDelta> {
         self.sent.as_ref().filter(|sent| sent.number > self.number).map(|sent| &*sent.delta)
     }
@@ -212,7 +212,7 @@ impl CacheEntry {
         self.image = self.image.take().map(|_| Vec::new());
     }
 
-    /// Whether a batch that is cut now is to have its time to live begin anew.
+    /// Returns true if a batch that is cut now is to have its time to live begin anew.
     pub(crate) fn renews(&mut self, now: Duration, after: Duration) -> bool {
         let is_due = self.renewed == 0 || now >= Duration::from_secs(u64::from(self.renewed - 1)) + after;
         if is_due {
@@ -221,7 +221,7 @@ impl CacheEntry {
         is_due
     }
 
-    /// Whether its cell is known to hold anything.
+    /// Returns true if its cell is known to hold anything.
     pub(crate) fn holds(&self) -> bool {
         self.pending.is_some()
             || self.sent.is_some()
@@ -301,7 +301,7 @@ impl CacheShard {
         self.change(id, part, |delta| delta.believe(plan, time, basis));
     }
 
-    /// What an image belongs to, if its partition's chain still goes on; else none.
+    /// Returns the chain that an image belongs to, if its partition's chain still goes on; else none.
     pub(crate) fn link(&self, id: CellId, part: usize) -> ChainId {
         let link = self.get(id).map_or(ChainId::NONE, |entry| entry.link);
         let goes_on = self.parts.get(part).is_some_and(|part| part.chain.link() == link);

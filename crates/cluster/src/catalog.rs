@@ -32,7 +32,7 @@ impl CompiledForm {
     }
 }
 
-/// What is understood of one kind's keys.
+/// The statistic by which one kind's keys are understood.
 pub(crate) struct ClusterStatistic {
     pub(crate) statistic: Arc<Statistic>,
     pub(crate) known: Arc<CompiledForm>,
@@ -40,15 +40,15 @@ pub(crate) struct ClusterStatistic {
     pub(crate) plan: CellPlan,
     pub(crate) sketch: Option<Arc<Sketch>>,
     pub(crate) admit_after: u32,
-    /// Whether readings have values even for a new key.
+    /// True if readings have values even for a new key.
     pub(crate) reads_unseen: bool,
-    /// Whether readings are estimates.
+    /// True if readings are estimates.
     pub(crate) is_estimate: bool,
-    /// Whether its values are marked in cells of their own.
+    /// True if the statistic's values are marked in cells of their own.
     pub(crate) has_pairs: bool,
-    /// Whether it is that of a limit, which other nodes may change without a batch.
+    /// True if the statistic is that of a limit, which other nodes may change without a batch.
     pub(crate) is_limit: bool,
-    /// Whether the cluster decides on what is taken.
+    /// True if the cluster decides on what is taken.
     pub(crate) is_exact: bool,
 }
 

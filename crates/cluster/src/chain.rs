@@ -29,11 +29,11 @@ const FORMER_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct WriterChain {
     link: ChainId,
-    /// Who had written last when it began.
+    /// The one that had written last when the chain began.
     base: LastWriter,
     /// Of this node's batches those from here on are part of it.
     from: u64,
-    /// Who wrote last. While that is not known there is no chain.
+    /// The last writer. While that is not known there is no chain.
     last: LastWriter,
     /// When was asked what told so.
     checked: Duration,
@@ -47,7 +47,7 @@ impl ChainId {
 }
 
 impl WriterChain {
-    /// What images belong to that are read now.
+    /// Returns the chain that images belong to that are read now.
     pub(crate) fn link(&self) -> ChainId {
         if self.last == LastWriter::Unknown { ChainId::NONE } else { self.link }
     }
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// What was asked of the partition, and is answered later.
+    /// The request that was made to the partition, and is answered later.
     enum Answer {
         Read {
             asked: u64,
@@ -151,7 +151,7 @@ mod tests {
             number: u64,
             before: LastWriter,
         },
-        /// It was made, but only that is told.
+        /// The batch was made, but only that is answered.
         Repeated,
     }
 

@@ -35,20 +35,20 @@ use crate::wal::{ClaimToken, WalAddition, WalOptions, WalRecord, WriteAheadLog};
 /// Shares of the cache, each with a lock.
 const SHARDS: usize = 64;
 
-/// How a node uses its cluster.
+/// The settings by which a node uses its cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct ClusterSettings {
     /// Into how many parts keys are divided: as the cluster has it.
     pub partitions: PartitionCount,
     /// When additions are safe from a crash of this node.
     pub durability: Durability,
-    /// How long a partition's additions are summed before they are sent.
+    /// The time for which a partition's additions are summed before they are sent.
     pub flush_every: Duration,
     /// Additions of one partition, in bytes of memory, that are sent before that.
     pub flush_bytes: usize,
-    /// How old an image may be that is answered without reading a newer one.
+    /// The age up to which an image is answered without reading a newer one.
     pub fresh_for: Duration,
-    /// How old one may be that is answered while a newer one is read.
+    /// The age up to which an image is answered while a newer one is read.
     pub stale_for: Duration,
     /// The longest that the cluster is waited for in one call. What is not there by then is missing in readings.
     pub within: Duration,
@@ -58,7 +58,7 @@ pub struct ClusterSettings {
     pub segment_bytes: u64,
     /// The longest that the journal may be: beyond it additions are refused.
     pub journal_bytes_max: u64,
-    /// How long an acknowledged batch is kept, so that it can be sent again if a failover loses it.
+    /// The time for which an acknowledged batch is kept, so that it can be sent again if a failover loses it.
     pub retain: Duration,
     /// The longest that closing waits for the cluster. What it has not taken by then is sent after the next opening.
     pub drain: Duration,
@@ -105,7 +105,7 @@ pub(crate) struct ClusterCore {
     pub(crate) exact_limits: ExactLimitQueue,
     /// Read while something is added and put into the journal, written while a batch is cut.
     pub(crate) adding: RwLock<()>,
-    /// What expires at or before this is gone.
+    /// The horizon: what expires at or before this is gone.
     pub(crate) horizon: AtomicI64,
     pub(crate) running: RunningCalls,
     pub(crate) counts: ClusterCounters,
@@ -127,7 +127,7 @@ pub(crate) struct ClusterCore {
     pub(crate) kick: Event,
 }
 
-/// Whether the cluster was asked which batches it has.
+/// The state of asking the cluster which batches it has.
 #[derive(Default)]
 pub(crate) struct BatchNumberQuery {
     pub(crate) is_busy: bool,
@@ -173,7 +173,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// What a journal says is not in the cluster.
+/// The batches that a journal says are not in the cluster.
 type ReplayBatches = HashMap<Partition, ReplayedBatches>;
 
 impl Cluster {
@@ -301,7 +301,7 @@ impl Cluster {
         }
     }
 
-    /// What this node has done and holds.
+    /// Returns the metrics of what this node has done and holds.
     pub fn metrics(&self) -> ClusterMetrics {
         let inner = &self.inner;
         let mut metrics = inner.counts.metrics();
@@ -523,7 +523,7 @@ impl Ledger for Cluster {
         inner.wal.check()
     }
 
-    /// What is in this node's journal reaches the cluster, whatever happens to the node's process.
+    /// Syncs this node's journal: what is in it reaches the cluster, whatever happens to the node's process.
     fn sync(&self) -> LedgerFuture<'_, ()> {
         Box::pin(self.inner.wal.synced())
     }

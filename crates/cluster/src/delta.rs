@@ -29,7 +29,7 @@ pub(crate) enum CellOperation {
     Flow(Time, GcraOperation),
     /// A cell that has seen what is added.
     Words(Vec<u64>),
-    /// What was there before has expired.
+    /// The content that was there before has expired.
     Begin,
 }
 
@@ -67,11 +67,11 @@ pub(crate) struct CellDelta {
     /// The cell that has seen what this node believes the uniques add. Of a pair it is the mark, which goes to the
     /// cluster with its owner.
     believed: Vec<u64>,
-    /// What that is believed by: images of one chain, or none where they were of several or of none.
+    /// The basis of what is believed: images of one chain, or none where they were of several or of none.
     basis: ChainId,
     pub(crate) uniques: Vec<(Time, Shingle)>,
     pub(crate) flows: Vec<(Time, GcraOperation)>,
-    /// What was added before it has expired.
+    /// True if what was added before it has expired.
     begins: bool,
 }
 
@@ -104,7 +104,7 @@ impl CellDelta {
         plan.add(&mut self.believed, time, []);
     }
 
-    /// Whether an image of a chain, with this added, is what the cluster makes of it.
+    /// Returns true if an image of a chain, with this added, is what the cluster makes of it.
     pub(crate) fn is_certain(&self, link: ChainId) -> bool {
         self.believed.is_empty() || self.basis == link
     }
@@ -133,7 +133,7 @@ impl CellDelta {
         later.flows.iter().for_each(|(time, flow)| self.flow(*time, *flow));
     }
 
-    /// Whether the cluster has nothing to do: of a pair, whose owner brings the mark.
+    /// Returns true if the cluster has nothing to do: of a pair, whose owner brings the mark.
     pub(crate) fn is_carried(&self) -> bool {
         self.words.is_empty() && self.uniques.is_empty() && self.flows.is_empty()
     }
@@ -148,7 +148,7 @@ impl CellDelta {
         self.flows.iter().for_each(|(time, flow)| plan.flow(cell, *time, flow));
     }
 
-    /// The same as operations that add up to it.
+    /// Returns the delta as operations that add up to it.
     pub(crate) fn ops(&self) -> impl Iterator<Item = CellOperation> + '_ {
         let begin = self.begins.then_some(CellOperation::Begin);
         let words = (!self.words.is_empty()).then(|| CellOperation::Words(self.words.clone()));
@@ -157,7 +157,7 @@ impl CellDelta {
         begin.into_iter().chain(words).chain(uniques).chain(flows)
     }
 
-    /// What happens to the cell in the cluster, in order.
+    /// Returns the changes that happen to the cell in the cluster, in order.
     pub(crate) fn changes(&self, plan: &CellPlan) -> impl Iterator<Item = CellChange> + '_ {
         let image = plan.times(&self.words).zip(plan.content(&self.words));
         let merge =

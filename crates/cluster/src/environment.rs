@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Work without an answer.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What runs a node's background work.
+/// The runner of a node's background work.
 pub trait Environment: Send + Sync {
     /// The time since some beginning. It never goes back, and has nothing to do with the times of events.
     fn now(&self) -> Duration;

@@ -44,11 +44,11 @@ type ExactLimitResult = Result<PriorReading, RemoteError>;
 /// One for each thing that a call asks, in order; none yet at first.
 type ExactLimitResults = Mutex<Vec<Option<ExactLimitResult>>>;
 
-/// What is asked of exact limits, and the rounds in which.
+/// The requests to exact limits, and the rounds in which they are asked.
 pub(crate) struct ExactLimitQueue {
     owner: [u8; 16],
     queues: Vec<Mutex<PartitionQueue>>,
-    /// How much is in all of them.
+    /// The number of requests in all of the queues.
     waiting: AtomicUsize,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct ExactLimitQueue {
 struct PartitionQueue {
     /// Of the last round.
     number: u64,
-    /// It is under way.
+    /// True if the last round is under way.
     is_busy: bool,
     waiting: VecDeque<QueuedRequest>,
 }
@@ -67,7 +67,7 @@ struct QueuedRequest {
     who: RequestWaiter,
 }
 
-/// Who asks.
+/// The one that asks.
 struct RequestWaiter {
     /// Gone, if nobody waits any more.
     answers: Weak<ExactLimitResults>,
@@ -166,7 +166,7 @@ impl ExactLimitQueue {
     }
 }
 
-/// What was said of the exact limits that a call asks, by the place of the reading.
+/// The answers of the exact limits that a call asks, by the place of the reading.
 #[derive(Default)]
 pub(crate) struct ExactLimitReadings(BTreeMap<u32, PriorReading>);
 
@@ -193,7 +193,7 @@ impl ExactLimitReadings {
     }
 }
 
-/// What becomes of it shows in the answer, also if there is none.
+/// Returns true if what becomes of the addition shows in the answer, also if there is none.
 fn is_take(add: &Addition) -> bool {
     matches!(add, Addition::Nothing | Addition::Take(_) | Addition::Flow(GcraOperation::Take { .. }))
 }

@@ -18,7 +18,7 @@ use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell, RemoteClust
 use crate::transfer::{WITHIN, again};
 use crate::wire::{CellName, NameScan, SEEN_MAX, WireClient};
 
-/// What an export has gone through.
+/// The report of what an export has gone through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterExportReport {
     /// Cells that were given out.
@@ -55,7 +55,8 @@ impl ClusterExport {
         ClusterExport::begin_in_shares(wire, definitions, SEEN_MAX).await
     }
 
-    /// The same, with about so many names in memory: masters with more keys are gone through once for each so many.
+    /// Begins an export as [`ClusterExport::begin`] does, with about so many names in memory: masters with more keys are gone
+    /// through once for each so many.
     ///
     /// # Errors
     /// The same.
@@ -74,7 +75,7 @@ impl ClusterExport {
         Ok(ClusterExport { wire: wire.clone(), scan, forms, done: ClusterExportReport::default() })
     }
 
-    /// What was found so far.
+    /// Returns the report of what was found so far.
     pub fn done(&self) -> ClusterExportReport {
         self.done
     }

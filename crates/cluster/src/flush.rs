@@ -30,7 +30,7 @@ use crate::lock;
 use crate::remote::{CellWrite, Partition, RemoteCell, RemoteError, WriteBatch, WriteOutcome};
 use crate::wal::{WalAddition, WalRecord};
 
-/// How long after a first failure a batch is sent again, and at most.
+/// The time after a first failure until a batch is sent again, and the longest such time.
 const AGAIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -50,7 +50,7 @@ impl BatchItem {
     }
 }
 
-/// What batches of a partition were, by their number.
+/// The contents of a partition's batches, by their number.
 pub(crate) type ReplayedBatches = BTreeMap<u64, HashMap<(CellId, u32), CellDelta>>;
 
 /// A batch that is not acknowledged.
@@ -61,7 +61,7 @@ pub(crate) struct UnacknowledgedBatch {
     pub(crate) deltas: Arc<Vec<BatchItem>>,
 }
 
-/// What a node keeps of a partition.
+/// The state that a node keeps of a partition.
 pub(crate) struct PartitionState {
     pub(crate) partition: Partition,
     /// Bits of a key's route that come after the partition's number.
@@ -70,9 +70,9 @@ pub(crate) struct PartitionState {
     pub(crate) number: u64,
     /// The last that the cluster has.
     pub(crate) acknowledged: u64,
-    /// Whether the cluster has said so since opening.
+    /// True if the cluster has said since opening which batch is the last that it has.
     pub(crate) is_known: bool,
-    /// Who has written to it.
+    /// The chain of those that have written to the partition.
     pub(crate) chain: WriterChain,
     /// The call that asks only that.
     pub(crate) looking: Option<Arc<InFlightCall>>,
@@ -81,7 +81,7 @@ pub(crate) struct PartitionState {
     pub(crate) pending_bytes: usize,
     /// Pending additions of forms that are no longer in force.
     pub(crate) orphans: Vec<BatchItem>,
-    /// What was cut last, until it is acknowledged.
+    /// The batch that was cut last, until it is acknowledged.
     pub(crate) waiting: Option<UnacknowledgedBatch>,
     pub(crate) is_busy: bool,
     /// The cluster has lost batches after this number, and they are looked for.
@@ -89,7 +89,7 @@ pub(crate) struct PartitionState {
     attempts: u32,
     not_before: Duration,
     due: Duration,
-    /// What the journal has of batches, until the partition is known.
+    /// The batches that the journal has, until the partition is known.
     pub(crate) replays: ReplayedBatches,
     /// Batches that a failover may still lose, and when they were acknowledged.
     retained: VecDeque<(u64, Duration)>,
@@ -125,7 +125,7 @@ impl PartitionState {
         }
     }
 
-    /// Whether all that was added is in the cluster.
+    /// Returns true if all that was added is in the cluster.
     pub(crate) fn is_clean(&self) -> bool {
         self.waiting.is_none()
             && self.dirty.is_empty()
@@ -138,14 +138,14 @@ impl PartitionState {
         !self.dirty.is_empty() || !self.orphans.is_empty()
     }
 
-    /// Whether something is to be sent now.
+    /// Returns true if something is to be sent now.
     fn is_due(&self, now: Duration, flush_bytes: usize, is_draining: bool) -> bool {
         let ready = self.is_known && !self.is_busy && self.behind.is_none() && now >= self.not_before;
         let large = self.pending_bytes >= flush_bytes;
         ready && (self.waiting.is_some() || self.has_pending() && (large || is_draining || now >= self.due))
     }
 
-    /// Whether the answer to a write that is under way, or is sent by then, says who wrote last.
+    /// Returns true if the answer to a write that is under way, or is sent by then, says who wrote last.
     pub(crate) fn answers_by(&self, by: Duration) -> bool {
         let goes_well = self.is_known && self.behind.is_none() && self.attempts == 0;
         goes_well && (self.is_busy || self.has_pending() && self.due <= by)
@@ -315,7 +315,7 @@ impl ClusterCore {
         }
     }
 
-    /// How long the flusher rests: partitions whose phases are near one another go together.
+    /// Returns the time for which the flusher rests: partitions whose phases are near one another go together.
     pub(crate) fn pause(&self) -> Duration {
         (self.settings.flush_every / 16).clamp(Duration::from_millis(1), Duration::from_millis(250))
     }
@@ -405,7 +405,7 @@ impl ClusterCore {
         self.kick.notify(1);
     }
 
-    /// How long to wait after so many failures: twice as long each time, and up to half as long again at random.
+    /// Returns the time to wait after so many failures: twice as long each time, and up to half as long again at random.
     pub(crate) fn again(&self, attempts: u32) -> Duration {
         let pause = AGAIN.saturating_mul(1 << attempts.min(10)).min(AGAIN_MAX);
         pause.mul_f64(1.0 + lock(&self.random).unit() / 2.0)
@@ -594,7 +594,7 @@ impl ClusterCore {
         }
     }
 
-    /// What each partition of a shard no longer needs of the journal.
+    /// Returns what each partition of a shard no longer needs of the journal.
     fn release(&self, shard: &std::sync::Mutex<CacheShard>, now: Duration) -> Vec<(u16, u64)> {
         let mut shard = lock(shard);
         let parts = shard.parts.iter_mut();
@@ -648,7 +648,7 @@ impl ClusterCore {
         }));
     }
 
-    /// Whether all that was added is in the cluster, and every intent is settled.
+    /// Returns true if all that was added is in the cluster, and every intent is settled.
     pub(crate) fn is_clean(&self) -> bool {
         self.intents.is_empty()
             && self.shards.iter().all(|shard| lock(shard).parts.iter().all(PartitionState::is_clean))

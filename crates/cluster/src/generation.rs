@@ -16,11 +16,11 @@ use crate::cluster::ClusterCore;
 use crate::lock;
 use crate::remote::{Partition, PartitionGenerations};
 
-/// How often a node asks: as often as images are fresh, but within these.
+/// The bounds of the time after which a node asks again: as often as images are fresh, but within these.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 const EVERY_MAX: Duration = Duration::from_secs(10);
 
-/// What a node knows of changes.
+/// The knowledge that a node has of changes.
 #[derive(Default)]
 pub(crate) struct GenerationWatch {
     is_busy: bool,

@@ -28,12 +28,12 @@ use crate::wal::{ClaimToken, WalRecord};
 /// Intents that are claimed again together.
 const TOGETHER: usize = 256;
 
-/// What is known of a request's mark.
+/// The status of a request's mark, as far as it is known.
 #[derive(Clone, Copy)]
 pub(crate) enum MarkStatus {
-    /// It has none.
+    /// The request has no mark.
     Unmarked,
-    /// It was the first.
+    /// The request was the first.
     Had(ClaimToken),
     /// Another was.
     Refused(ClaimToken),
@@ -41,7 +41,7 @@ pub(crate) enum MarkStatus {
     Unknown,
 }
 
-/// What is known of the marks of a call's requests.
+/// The statuses of the marks of a call's requests, as far as they are known.
 pub(crate) struct MarkStatuses {
     pub(crate) list: Vec<MarkStatus>,
     /// Why something is not known.
@@ -55,7 +55,8 @@ impl MarkStatuses {
         MarkStatuses { list: vec![MarkStatus::Had(token)], failure: None, at: Duration::MAX }
     }
 
-    /// Whether a request adds. Where something is not known all can be sent again, so what has no mark waits for that.
+    /// Returns true if a request adds. Where something is not known all can be sent again, so what has no mark waits for
+    /// that.
     pub(crate) fn adds(&self, request: usize) -> bool {
         match self.list.get(request) {
             Some(MarkStatus::Had(_)) => true,

@@ -6,7 +6,7 @@ use stats::LedgerMetric;
 
 use crate::reads::CacheLookup;
 
-/// What a node has done since it was opened, and what it holds.
+/// The metrics of what a node has done since it was opened, and of what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterMetrics {
     /// Cells that were answered from memory.
@@ -33,11 +33,11 @@ pub struct ClusterMetrics {
     pub write_failures: u64,
     /// Marks that were claimed, again or for the first time.
     pub claims: u64,
-    /// What exact limits were asked.
+    /// The number of requests that exact limits were asked.
     pub exact: u64,
     /// Calls in which they were, one a partition, again or for the first time.
     pub exact_batches: u64,
-    /// What they were asked and did not answer in time.
+    /// The number of requests that exact limits were asked and did not answer in time.
     pub exact_failures: u64,
     /// Batches that a failover has lost, and that could not be sent again.
     pub lost_batches: u64,
@@ -146,7 +146,7 @@ impl ClusterCounters {
         self.claims.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// What is counted here; the rest is zero.
+    /// Returns the metrics that are counted here; the rest is zero.
     pub(crate) fn metrics(&self) -> ClusterMetrics {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ClusterMetrics {

@@ -28,7 +28,7 @@ use crate::reads::{CacheLookup, ImageAge};
 use crate::remote::TIME_MAX;
 use crate::wal::{ClaimToken, WalAddition, WalRecord};
 
-/// How often images that lack what is known here are asked for again.
+/// The number of times that images that lack what is known here are asked for again.
 const TRIES: usize = 3;
 
 /// An observation of a call.
@@ -50,8 +50,8 @@ pub(crate) struct ObserveCall<'a> {
 }
 
 impl ObserveCall<'_> {
-    /// What is asked of exact limits: the number of its request and of its reading, how it is understood, and what it is.
-    /// In the order of the requests for each key.
+    /// Returns what is asked of exact limits: the number of its request and of its reading, how it is understood, and what it
+    /// is. In the order of the requests for each key.
     pub(crate) fn exact<'c>(
         &'c self,
         world: &'c ClusterCatalog,
@@ -63,7 +63,7 @@ impl ObserveCall<'_> {
     }
 }
 
-/// What is common to a call's observations.
+/// The data that are common to a call's observations.
 struct CallMoment {
     age: ImageAge,
     horizon: i64,
@@ -427,7 +427,7 @@ impl CallShard<'_> {
     }
 }
 
-/// What giving back adds to the counter of what was given back, bucket by bucket.
+/// Returns what giving back adds to the counter of what was given back, bucket by bucket.
 fn given_back(
     plan: &CellPlan,
     words: &[u64],

@@ -53,7 +53,7 @@ impl PlannedReads {
     }
 }
 
-/// How old images may be.
+/// The ages that images may have.
 #[derive(Clone, Copy)]
 pub(crate) struct ImageAge {
     /// Images that were asked for before this are read anew while they are answered.
@@ -62,18 +62,18 @@ pub(crate) struct ImageAge {
     pub(crate) hard: Duration,
     /// Images that were asked for before this are read anew even if nobody has changed them.
     oldest: Duration,
-    /// What the answer to a write says that is sent by then is not asked for.
+    /// The time by which a write must be sent for what its answer says not to be asked for.
     answered_by: Duration,
 }
 
 impl ImageAge {
-    /// Whether an image is answered that is what the cluster had at a time.
+    /// Returns true if an image is answered that is what the cluster had at a time.
     pub(crate) fn is_usable(&self, entry: &CacheEntry, as_of: Duration) -> bool {
         entry.image.is_some() && as_of >= self.hard
     }
 }
 
-/// What a lookup has found.
+/// The result of a lookup.
 #[derive(Default)]
 pub(crate) struct CacheLookup {
     /// To be read before there is an answer.

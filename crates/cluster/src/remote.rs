@@ -28,7 +28,7 @@ impl PartitionCount {
     /// As many as a cluster has slots, the most there can be.
     pub const MAX: u16 = 1 << 14;
 
-    /// What a new cluster gets.
+    /// The number of partitions that a new cluster gets.
     pub const USUAL: PartitionCount = PartitionCount(1024);
 
     /// `None` where it is no power of two, or too many.
@@ -36,7 +36,7 @@ impl PartitionCount {
         (count.is_power_of_two() && count <= PartitionCount::MAX).then_some(PartitionCount(count))
     }
 
-    /// How many there are.
+    /// Returns the number of partitions.
     pub fn count(self) -> u16 {
         self.0
     }
@@ -52,13 +52,13 @@ impl PartitionCount {
 /// kept as one of the two: its scripts count in floating-point numbers.
 pub const TIME_MAX: Time = Time((1 << 53) - 1);
 
-/// What all cells of one definition have in common.
+/// The form that all cells of one definition have in common.
 #[derive(Clone, Debug)]
 pub struct CellForm {
     /// A hash of the definition. It is in the names of cells, so that what is written under one definition is never
     /// read under another.
     pub id: u32,
-    /// What is kept. Of a pair it is the distinct count's.
+    /// The definition of what is kept. Of a pair it is the distinct count's.
     pub definition: CellDefinition,
 }
 
@@ -66,7 +66,7 @@ pub struct CellForm {
 /// [`Cell::PAIR`] set, and the shingle is the pair's.
 #[derive(Clone, Debug)]
 pub struct RemoteCell {
-    /// Whose.
+    /// The key of the cell.
     pub key: Key,
     /// Of which form.
     pub form: Arc<CellForm>,
@@ -84,16 +84,16 @@ pub struct CellImage {
     pub first: Time,
     /// Last event.
     pub last: Time,
-    /// What was counted.
+    /// The content that was counted.
     pub content: CellContent,
 }
 
-/// What happens to a cell.
+/// The change that happens to a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellChange {
-    /// It has seen what the image has seen, too.
+    /// The cell has seen what the image has seen, too.
     Merge(CellImage),
-    /// It is the owner of a distinct count, and has seen a value: the event is seen, and one is added to the period of
+    /// The cell is the owner of a distinct count, and has seen a value: the event is seen, and one is added to the period of
     /// `time` if the pair's mark for that period is not there yet and would be kept. The mark is there afterwards.
     Unique {
         /// The pair's shingle.
@@ -105,7 +105,7 @@ pub enum CellChange {
     Flow {
         /// When.
         now: Time,
-        /// What.
+        /// The operation that happens to the bucket.
         flow: GcraOperation,
     },
 }
@@ -115,9 +115,9 @@ pub enum CellChange {
 pub struct CellWrite {
     /// Which.
     pub cell: RemoteCell,
-    /// What happens to it.
+    /// The change that happens to the cell.
     pub change: CellChange,
-    /// Whether its time to live begins anew, as that of a new cell does anyway.
+    /// True if the cell's time to live begins anew, as that of a new cell does anyway.
     pub renews: bool,
 }
 
@@ -138,10 +138,10 @@ pub struct WriteBatch {
     pub writes: Arc<[CellWrite]>,
 }
 
-/// Who wrote to a partition last.
+/// The last writer to a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastWriter {
-    /// It is not known.
+    /// The last writer is not known.
     #[default]
     Unknown,
     /// This node, the batch of this number.
@@ -150,12 +150,12 @@ pub enum LastWriter {
     Other([u8; 16], u64),
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
-    /// It was made now, after what this one wrote.
+    /// The batch was made now, after what this one wrote.
     Now(LastWriter),
-    /// It had been made before, or a later one was.
+    /// The batch had been made before, or a later one was.
     Before,
     /// The one before it is not there: a replica that had not got it took its master's place. Nothing was made. The
     /// batches after this number are to be sent again.
@@ -171,12 +171,12 @@ pub struct PartitionRead {
     pub cells: Vec<RemoteCell>,
 }
 
-/// What was read of a partition, all at one moment.
+/// The images that were read of a partition, all at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionImages {
     /// The node's last batch that the images include.
     pub number: u64,
-    /// Who has written last of what they include.
+    /// The last writer of what the images include.
     pub writer: LastWriter,
     /// One a cell, in order; `None` for what is not there.
     pub images: Vec<Option<CellImage>>,
@@ -189,7 +189,7 @@ pub struct MarkClaim {
     pub cell: RemoteCell,
     /// The request's time.
     pub time: Time,
-    /// Who claims: the same token may claim again, and is told the same.
+    /// The token of the one that claims: the same token may claim again, and gets the same answer.
     pub token: [u8; 16],
 }
 
@@ -209,18 +209,19 @@ pub struct ExactLimitRequest {
     pub cell: RemoteCell,
     /// When.
     pub time: Time,
-    /// What a reading of it is over, at most two; none for a bucket.
+    /// The windows that a reading of the cell is over, at most two; none for a bucket.
     pub windows: [Option<Span>; 2],
     /// [`Addition::Nothing`], what is taken or given back, or what counts whatever is there.
     pub add: Addition,
 }
 
-/// What is asked of one partition at once. All of it is made or nothing, in order, and once however often it is sent.
+/// The requests to one partition that are asked at once. All of it is made or nothing, in order, and once however often it is
+/// sent.
 #[derive(Clone, Debug)]
 pub struct ExactLimitBatch {
     /// Where all its cells are.
     pub partition: Partition,
-    /// Whose rounds these are: one opening of one node.
+    /// The owner of these rounds: one opening of one node.
     pub owner: [u8; 16],
     /// An owner's rounds of a partition are numbered from one. The partition remembers the last that it has made, with
     /// what it answered. An earlier one is made no more.
@@ -231,21 +232,22 @@ pub struct ExactLimitBatch {
     pub asks: Arc<[ExactLimitRequest]>,
 }
 
-/// What a cell had before something was asked of it.
+/// The reading of what a cell had before something was asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PriorReading {
-    /// It was not there.
+    /// The cell was not there.
     Nothing,
-    /// What a reading of it says.
+    /// The cell was there, and a reading of it says this.
     Held {
         /// First event.
         first: Time,
         /// Last event.
         last: Time,
-        /// What was used in each of the windows; of a bucket its moment, as a reading has it. Counts are told up to 2^53.
+        /// The amounts that were used in each of the windows; of a bucket its moment, as a reading has it. Counts are told up
+        /// to 2^53.
         values: [u64; 2],
     },
-    /// What is there is no cell of its form. Nothing was changed.
+    /// The content that is there is no cell of its form. Nothing was changed.
     Damaged,
 }
 
@@ -264,7 +266,7 @@ pub enum RemoteError {
     /// The shard has no memory left. Nothing was changed.
     #[error("{0}")]
     Full(Arc<str>),
-    /// What was answered is not what was asked for.
+    /// The answer is not what was asked for.
     #[error("{0}")]
     Unexpected(Arc<str>),
 }
@@ -324,7 +326,7 @@ pub trait RemoteCluster: Send + Sync {
         within: Duration,
     ) -> RemoteFuture<'_, Result<(), RemoteError>>;
 
-    /// What there is to say of the way to it, for metrics.
+    /// Returns the figures on the way to the cluster, for metrics.
     fn figures(&self) -> Vec<LedgerMetric> {
         Vec::new()
     }

@@ -21,21 +21,21 @@ pub const MADE: f64 = 6.1;
 pub const CHANGED: f64 = 6.8;
 /// See [`MADE`].
 pub const READ: f64 = 3.9;
-/// What an allocator needs beside what is used of it.
+/// The factor for what an allocator needs beside what is used of it.
 const FRAGMENTATION: f64 = 1.15;
-/// How full a server's memory may be: a snapshot, or a replica that starts, needs the rest.
+/// The share of a server's memory that may be full: a snapshot, or a replica that starts, needs the rest.
 const FILL: f64 = 0.75;
-/// How busy a server may be, of the one core that it uses.
+/// The share of the one core that it uses for which a server may be busy.
 const BUSY: f64 = 0.5;
 
-/// What is asked of a cluster.
+/// The demand on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClusterDemand {
     /// Different keys that are seen a day. Each day's are taken for new ones.
     pub keys_per_day: u64,
     /// Additions a second.
     pub updates_per_second: u64,
-    /// How long a key is kept after its last event.
+    /// The time for which a key is kept after its last event.
     pub keep: Span,
     /// Copies of all, that of the masters among them.
     pub replication: u64,
@@ -49,7 +49,7 @@ pub struct ClusterDemand {
     pub missed: f64,
 }
 
-/// What that needs.
+/// The resources that a demand needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClusterSizing {
     /// Keys at a time.

@@ -32,14 +32,14 @@ pub struct ClusterSweep {
     scan: Option<NameScan>,
 }
 
-/// What a step has done.
+/// The report of what a step has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// Names that were looked at.
     pub looked: u64,
     /// Fields that were removed.
     pub removed: u64,
-    /// It was the last step of a pass.
+    /// True if it was the last step of a pass.
     pub ended: bool,
 }
 
@@ -83,7 +83,7 @@ impl ClusterSweep {
 }
 
 impl Cluster {
-    /// What of the node's journal was not as it was written when it was opened, in a sentence for people.
+    /// Returns what of the node's journal was not as it was written when it was opened, in a sentence for people.
     pub fn damage(&self) -> Option<String> {
         self.inner.wal.losses().sentence()
     }

@@ -21,12 +21,12 @@ use crate::remote::{
     RemoteCluster, RemoteError, WriteBatch, WriteOutcome,
 };
 
-/// How long one call may take, and how often it is tried before the transfer ends.
+/// The time that one call may take, and the number of times that it is tried before the transfer ends.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a transfer has found and done.
+/// The report of what a transfer has found and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterTransferReport {
     /// Cells that were as they came.

@@ -24,7 +24,7 @@ pub const STEPS_A_BYTE: u64 = 1;
 /// Bytes that came out last and can be pointed back to.
 const WINDOW_BYTES: usize = 32 * 1024;
 
-/// How deflated bytes are wrapped.
+/// The wrapping of deflated bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeflateFormat {
     /// Not at all (RFC 1951).
@@ -38,7 +38,7 @@ pub enum DeflateFormat {
 pub enum StreamEnd {
     /// All of it was inflated.
     Whole,
-    /// It is damaged or cut off; what came before is there.
+    /// The stream is damaged or cut off; what came before is there.
     Damaged,
     /// There is more in it than was asked for.
     TooLarge,
@@ -46,7 +46,7 @@ pub enum StreamEnd {
     TooCostly,
 }
 
-/// What came out of a stream.
+/// The output of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InflatedBytes {
     /// The bytes, as far as they were asked for and paid for.

@@ -21,7 +21,7 @@ pub const MEMBERS_MAX: usize = 2_048;
 pub const LIST_ITEMS_MAX: usize = 1_000;
 /// Longest string but for `raw`, in bytes, and longest dotted name.
 pub const STRING_BYTES_MAX: usize = 64 * 1024;
-/// How much of a value that does not fit is shown.
+/// The number of bytes that are shown of a value that does not fit.
 const SHOWN_BYTES_MAX: usize = 40;
 /// Longest reason of a syntax error.
 const REASON_BYTES_MAX: usize = 160;
@@ -34,7 +34,7 @@ const UNKNOWN_MAX: usize = 8;
 pub struct ParsedEvent {
     /// The event; its fields have the types of the schema's columns.
     pub event: Event,
-    /// How many values had names that the schema does not have.
+    /// The number of values whose names the schema does not have.
     pub ignored: usize,
     /// The first of these names, cut if they are long.
     pub unknown: Vec<String>,
@@ -49,14 +49,14 @@ pub enum JsonError {
     Type {
         /// The dotted name, cut if it is long.
         field: String,
-        /// What is wanted.
+        /// The kind of value that is wanted.
         expected: &'static str,
-        /// What was found, cut if it is long.
+        /// The value that was found, cut if it is long.
         found: String,
     },
     /// A limit of this module is passed.
     Limit {
-        /// What there is too much of.
+        /// The thing that there is too much of.
         what: &'static str,
         /// The most that is accepted.
         max: usize,
@@ -113,7 +113,7 @@ struct EventSink<'s> {
     name: String,
     depth: usize,
     members: usize,
-    /// What stopped the reading, where it was not the syntax.
+    /// The error that stopped the reading, where it was not the syntax.
     error: Option<JsonError>,
 }
 

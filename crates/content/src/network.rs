@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// How many leading bits make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
+/// The numbers of leading bits that make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
 /// within an IPv4 /24 first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixLengths {
@@ -50,8 +50,8 @@ fn push_decimal(text: &mut String, number: u8) {
     }
 }
 
-/// Whether an address can be met on the public Internet: not private, loopback, link-local, shared
-/// (RFC 6598), unspecified, multicast, nor set aside for documentation or for future use.
+/// Returns true if an address can be met on the public Internet: not private, loopback, link-local, shared (RFC 6598),
+/// unspecified, multicast, nor set aside for documentation or for future use.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

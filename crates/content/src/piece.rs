@@ -18,7 +18,7 @@ pub const PIECES_MAX: usize = 1_000;
 /// Longest piece; what follows in a longer one is not looked at.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// How a piece is normalised before it is hashed.
+/// The way in which a piece is normalised before it is hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Normalisation {
     /// As it is.

@@ -58,9 +58,9 @@ pub trait Blob: Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Whether a failed write, or a failed attempt to create or open a file, says that something is lacking for now (room,
-/// descriptors, memory, or an interrupted call): it is tried again, and what was written of it is taken back first. All
-/// other errors are the medium's, and whether what was written is there nobody knows then. A sync that fails is the
+/// Returns true if a failed write, or a failed attempt to create or open a file, says that something is lacking for now
+/// (room, descriptors, memory, or an interrupted call): it is tried again, and what was written of it is taken back first.
+/// All other errors are the medium's, and whether what was written is there nobody knows then. A sync that fails is the
 /// medium's failure, whatever its error says.
 pub fn is_lack(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, Interrupted, OutOfMemory, QuotaExceeded, StorageFull, WouldBlock};

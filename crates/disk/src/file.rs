@@ -61,7 +61,7 @@ pub fn place(from: &Path, to: &Path) -> io::Result<()> {
     sync_parent(to)
 }
 
-/// What stands before the checksum of a sealed text, and what behind it.
+/// The bytes that stand before the checksum of a sealed text, and those behind it.
 const SEAL: (&[u8], &[u8]) = (b"\n# crc32 ", b"\n");
 /// Digits of the checksum.
 const DIGITS: usize = 8;
@@ -88,7 +88,7 @@ pub struct AtomicFile {
 }
 
 impl AtomicFile {
-    /// What the name of a draft ends in.
+    /// The ending of a draft's name.
     pub const EXTENSION: &'static str = "half";
 
     /// A draft that will replace a file, if there is one.

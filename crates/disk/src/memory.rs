@@ -15,7 +15,7 @@ pub struct MemoryDevice(Arc<Mutex<MemoryDeviceState>>);
 #[derive(Debug, Default)]
 struct MemoryDeviceState {
     files: MemoryFiles,
-    /// What a crash would find by name: the files that `sync_names` saw last.
+    /// The files that a crash would find by name: those that `sync_names` saw last.
     durable: MemoryFiles,
     faults: Arc<Mutex<InjectedFaults>>,
 }
@@ -207,7 +207,7 @@ impl MemoryDevice {
         faults.used = faults.used.saturating_sub(before) + bytes.len() as u64;
     }
 
-    /// Whether a file of so many bytes can be written as a whole now.
+    /// Checks whether a file of so many bytes can be written as a whole now.
     fn take_whole(&self, bytes: usize) -> io::Result<()> {
         let state = lock(&self.0);
         let mut faults = lock(&state.faults);

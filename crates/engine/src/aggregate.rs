@@ -4,9 +4,9 @@ use event::Value;
 use plan::aggregate::{LAST_VALUE, column};
 use stats::{AggregateColumn, LastValueForm, Quality, Reading};
 
-/// What a reading of columns of these names says, by name. First and last are left out: every reading has them. So is
-/// what is not known: the least of no values; all but the count of a key that is not admitted yet; and everything of
-/// one that was never seen, or that could not be read.
+/// Returns what a reading of columns of these names says, by name. First and last are left out: every reading has them. So is
+/// what is not known: the least of no values; all but the count of a key that is not admitted yet; and everything of one that
+/// was never seen, or that could not be read.
 pub(crate) fn values(names: &[String], reading: &Reading) -> Vec<(String, Value)> {
     let value = |(index, name): (usize, &String)| {
         let column = column(name)?;

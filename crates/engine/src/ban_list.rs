@@ -43,7 +43,7 @@ const PAGE: usize = 1000;
 /// Sources beyond which those that nothing has any more are let go of.
 const SOURCES: usize = 10_000;
 
-/// What a label is, and what put it on a key.
+/// A label, and what put it on a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelSource {
     /// The pipeline whose label it is.
@@ -52,18 +52,18 @@ pub struct LabelSource {
     pub kind: String,
     /// The label.
     pub label: String,
-    /// What is to be done, as the label's `decision` says: `ban`, `captcha`.
+    /// The thing to be done, as the label's `decision` says: `ban`, `captcha`.
     pub decision: String,
-    /// What put the label on it: a rule's name, or who did.
+    /// The source that put the label on it: a rule's name, or who did.
     pub by: String,
 }
 
-/// What is told of one key.
+/// The ban list's entry of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ban {
     /// A number of its own.
     pub id: u64,
-    /// What the key is of: an address, a network, or something else.
+    /// The scope of the key: an address, a network, or something else.
     pub scope: BanScope,
     /// The label, and what put it on.
     pub source: Arc<LabelSource>,
@@ -73,7 +73,7 @@ pub struct Ban {
     pub until: Time,
 }
 
-/// What a value is.
+/// The sort of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BanScope {
     /// An address.
@@ -85,7 +85,7 @@ pub enum BanScope {
 }
 
 impl BanScope {
-    /// What the value itself shows.
+    /// Returns the scope that the value itself shows.
     pub fn of(value: &str) -> BanScope {
         match AddressRange::parse(value) {
             None => BanScope::Other,
@@ -103,7 +103,7 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// What IPv4 has less of.
+    /// The number of bits that IPv4 has less.
     const V4: u8 = 96;
     const WHOLE: u8 = 128;
 
@@ -133,12 +133,12 @@ impl AddressRange {
         AddressRange { bits: self.bits & mask, length }
     }
 
-    /// Whether all addresses of another are in it.
+    /// Returns true if all addresses of another are in it.
     pub fn contains(self, other: AddressRange) -> bool {
         self.length <= other.length && other.cut(self.length) == self
     }
 
-    /// Whether it has an address at which this machine itself is, or none: nobody outside is met there.
+    /// Returns true if it has an address at which this machine itself is, or none: nobody outside is met there.
     pub fn is_of_this_machine(self) -> bool {
         let own = ["127.0.0.0/8", "0.0.0.0", "::1", "::"].into_iter().filter_map(AddressRange::parse);
         own.into_iter().any(|own| self.contains(own) || own.contains(self))
@@ -158,14 +158,14 @@ impl std::fmt::Display for AddressRange {
     }
 }
 
-/// What has changed since somebody asked. What is new is read by [`Register::page`].
+/// The changes since somebody asked. What is new is read by [`Register::page`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BanChanges {
     /// The numbers of the changes whose labels hold and were put on, or made longer.
     pub new: Option<RangeInclusive<u64>>,
     /// Labels that have ended, or were taken off.
     pub deleted: Vec<Ban>,
-    /// What to ask with the next time.
+    /// The number to ask with the next time.
     pub next: u64,
 }
 
@@ -211,7 +211,7 @@ struct BanTable {
     /// By the number of the last change.
     held: BTreeMap<u64, Ban>,
     places: BTreeSet<(BanTarget, u64)>,
-    /// How many there are of each length of prefix.
+    /// The number of ranges of each length of prefix.
     lengths: BTreeMap<u8, usize>,
     /// By their end.
     ends: BTreeSet<(Time, u64)>,
@@ -222,7 +222,7 @@ struct BanTable {
     /// The number of the last change.
     last: u64,
     ids: u64,
-    /// How many had to make room.
+    /// The number of keys that had to make room.
     crowded_out: u64,
 }
 
@@ -241,7 +241,7 @@ enum BanLogLine<'a> {
     Lift(BanLogEntry<'a>),
 }
 
-/// What a line says of a key.
+/// The content of a line on a key.
 #[derive(Serialize, Deserialize)]
 struct BanLogEntry<'a> {
     id: u64,
@@ -283,14 +283,14 @@ fn write_line(out: &mut impl Write, told: &Ban, lifts: bool) -> io::Result<()> {
     writeln!(out, "\t{:08x}", crc32fast::hash(&text))
 }
 
-/// What a line without its end says; `None` if it is not as it was written.
+/// Reads a line without its end; `None` if it is not as it was written.
 fn read_line(line: &[u8]) -> Option<BanLogLine<'_>> {
     let (text, crc) = line.split_at_checked(line.len().checked_sub(9)?)?;
     let is_sound = crc == format!("\t{:08x}", crc32fast::hash(text)).as_bytes();
     is_sound.then(|| serde_json::from_slice(text).ok()).flatten()
 }
 
-/// How many lines of a file of labels cannot be read, but for a torn last one, as a crash leaves it.
+/// Returns the number of lines of a file of labels that cannot be read, but for a torn last one, as a crash leaves it.
 pub(crate) fn damaged_lines(path: &Path) -> io::Result<u64> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -385,20 +385,20 @@ impl BanList {
         lifted
     }
 
-    /// What holds of a value, in the order in which it was put on.
+    /// Returns what holds of a value, in the order in which it was put on.
     pub fn of_value(&self, value: &str, now: Time) -> Vec<Ban> {
         let table = lock(&self.table);
         table.of_value(value).filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
     }
 
-    /// What holds of an address, and of the networks that it is in.
+    /// Returns what holds of an address, and of the networks that it is in.
     pub fn of_address(&self, address: IpAddr, now: Time) -> Vec<Ban> {
         let table = lock(&self.table);
         let all = table.around(AddressRange::of(address), AddressRange::WHOLE);
         all.filter(|told| told.until > now).cloned().collect()
     }
 
-    /// Whether a network that an address is in has a label at a time.
+    /// Returns true if a network that an address is in has a label at a time.
     pub(crate) fn is_in_range(
         &self,
         (pipeline, kind, label): (&str, &str, &str),
@@ -412,12 +412,12 @@ impl BanList {
         })
     }
 
-    /// Whether any value is a network.
+    /// Returns true if any value is a network.
     pub(crate) fn has_ranges(&self) -> bool {
         self.has_ranges.load(Ordering::Acquire)
     }
 
-    /// How many keys there are, and how many had to make room since the start.
+    /// Returns the number of keys that there are, and the number of those that had to make room since the start.
     pub fn size(&self) -> (usize, u64) {
         let table = lock(&self.table);
         (table.held.len(), table.crowded_out)
@@ -430,8 +430,8 @@ impl BanList {
         BanChanges { new: Some(0..=table.last), deleted: Vec::new(), next: table.last }
     }
 
-    /// What has changed since a number that was answered before; all that holds, where that is too long ago or not a number
-    /// of this table.
+    /// Returns what has changed since a number that was answered before; all that holds, where that is too long ago or not a
+    /// number of this table.
     pub fn since(&self, number: u64, now: Time) -> BanChanges {
         {
             let mut table = lock(&self.table);
@@ -546,7 +546,7 @@ impl BanTable {
         Ban { id, scope, source, value: value.into(), until }
     }
 
-    /// The same source that others have.
+    /// Returns the source that others share.
     fn source(&mut self, source: LabelSource) -> Arc<LabelSource> {
         if let Some(known) = self.sources.get(&source) {
             return Arc::clone(known);
@@ -572,7 +572,7 @@ impl BanTable {
         self.at(BanTarget::of(&Arc::from(value))).filter(move |(_, told)| *told.value == *value)
     }
 
-    /// What is told of the networks that some addresses are in, whose prefix is no longer than so much.
+    /// Returns the entries of the networks that some addresses are in, whose prefix is no longer than so much.
     fn around(&self, addresses: AddressRange, length: u8) -> impl Iterator<Item = &Ban> {
         let lengths = self.lengths.range(..=length).map(|(length, _)| *length);
         lengths

@@ -16,7 +16,7 @@ use plan::Candidate;
 const EXAMPLES: usize = 32;
 /// Rules of an example that are named.
 const RULES: usize = 32;
-/// How many actions there are.
+/// The number of actions.
 const ACTIONS: usize = Action::ALL.len();
 
 thread_local! {
@@ -58,7 +58,7 @@ impl CandidateTallies {
     }
 }
 
-/// How a candidate compares with what is enforced, since either was changed.
+/// The comparison of a candidate with what is enforced, since either was changed.
 #[derive(Clone, Debug)]
 pub struct CandidateComparison {
     /// The pipeline.
@@ -73,7 +73,7 @@ pub struct CandidateComparison {
     pub disagreements: u64,
     /// Events for which they ask for the same action by different scores.
     pub rescored: u64,
-    /// How often which action was enforced while the candidate asked for which; none that never was.
+    /// The number of times that each action was enforced while the candidate asked for each; none that never was.
     pub actions: Vec<(Action, Action, u64)>,
     /// The latest events for which they disagree, the newest first.
     pub examples: Vec<CandidateExample>,
@@ -88,13 +88,13 @@ pub struct CandidateExample {
     pub event_id: Option<String>,
     /// When the event happened.
     pub time: Time,
-    /// What was enforced.
+    /// The verdict that was enforced.
     pub enforced: ComparedVerdict,
-    /// What the candidate says.
+    /// The verdict of the candidate.
     pub candidate: ComparedVerdict,
 }
 
-/// What rules say of an event.
+/// The verdict of rules on an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedVerdict {
     /// The action.
@@ -149,7 +149,7 @@ impl CandidateTally {
         });
     }
 
-    /// What came of it so far.
+    /// Returns what came of the comparison so far.
     pub(crate) fn comparison(
         &self,
         candidate: &Candidate,

@@ -29,7 +29,7 @@ pub enum EngineOpenError {
         "{0}\nwhat was posted stands over the configuration: mend its files, or remove `rules/state.json`"
     )]
     Rules(ConfigProblems),
-    /// What stands over the configuration cannot be had.
+    /// The overlays of the configuration cannot be had.
     #[error("{0}")]
     Resume(String),
     /// The cluster that statistics live in.
@@ -52,7 +52,7 @@ pub enum EngineError {
     /// A name that the plan does not have.
     #[error("there is no {what} `{name}`: {help}")]
     Unknown {
-        /// What was looked for: a pipeline, a kind, a counter, a feedback class.
+        /// The sort of thing that was looked for: a pipeline, a kind, a counter, a feedback class.
         what: &'static str,
         /// Its name.
         name: String,
@@ -112,7 +112,7 @@ pub enum EngineError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// What enforcement points are told could not be written.
+    /// The ban list could not be written.
     #[error("labels could not be written: {0}")]
     BanList(std::io::Error),
     /// A label that enforcement points are not told of.

@@ -38,20 +38,20 @@ pub struct Explanation {
     pub facts: Vec<(String, Value)>,
     /// The keys with what was known of them before the event.
     pub keys: Vec<ExplainedKey>,
-    /// What was decided; `None` for an event that was not judged.
+    /// The verdict that was decided; `None` for an event that was not judged.
     pub verdict: Option<Verdict>,
     /// The description of each rule that the verdict or `closest` names.
     pub descriptions: HashMap<String, String>,
-    /// What each reason adds to the score, in their order: less than its own score where a group's bounds say so.
+    /// The part of the score that each reason adds, in their order: less than its own score where a group's bounds say so.
     /// `None` where it is not known.
     pub counted: Option<Vec<f64>>,
     /// The rules that came closest to firing, closest first.
     pub closest: Vec<ExplainedNearMiss>,
     /// The limits that are for some events only, and whether for this one.
     pub limits: Vec<ExplainedLimit>,
-    /// What models said, and which facts and readings made them say it.
+    /// The outputs of models, and the facts and readings that made them.
     pub models: Vec<ExplainedModel>,
-    /// What classifiers know by now of the event's tokens.
+    /// The present knowledge of classifiers on the event's tokens.
     pub classifiers: Vec<ExplainedClassifier>,
     /// Why `closest` and `models` are empty, or are not all that there is to tell.
     pub unknown: Option<&'static str>,
@@ -62,11 +62,11 @@ pub struct Explanation {
 pub struct ExplainedNearMiss {
     /// Its name.
     pub rule: String,
-    /// How seriously it is taken.
+    /// The mode of the rule.
     pub mode: Mode,
     /// Its own score.
     pub score: f64,
-    /// What was missing.
+    /// The near miss.
     pub miss: NearMiss,
 }
 
@@ -82,12 +82,12 @@ pub struct ExplainedLimit {
     pub unmet: Vec<(String, Option<bool>)>,
 }
 
-/// What a model said of an event.
+/// The output of a model for an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedModel {
-    /// What rules call what it said: the model, or the class or target that it gave most to.
+    /// The name by which rules call the output: the model, or the class or target that it gave most to.
     pub name: String,
-    /// What it said, as it was logged.
+    /// The output, as it was logged.
     pub output: f64,
     /// The raw value that this is made of: the sum of `expected`, of the contributions and of `others`.
     pub raw: f64,
@@ -96,11 +96,11 @@ pub struct ExplainedModel {
     /// The features that moved it most, each with its value, `None` where missing, and what it added: exact Shapley
     /// values. The one that moved it most first.
     pub contributions: Vec<(String, Option<Value>, f64)>,
-    /// What all other features added.
+    /// The sum of what all other features added.
     pub others: f64,
 }
 
-/// What a classifier knows of an event's tokens now, which need not be what it knew then.
+/// The knowledge of a classifier on an event's tokens now, which need not be what it knew then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedClassifier {
     /// Its name.
@@ -109,7 +109,7 @@ pub struct ExplainedClassifier {
     pub probability: f64,
     /// The tokens that move it most, the one that does most first.
     pub tokens: Vec<ExplainedToken>,
-    /// What all other tokens add to the log-odds.
+    /// The sum of what all other tokens add to the log-odds.
     pub others: f64,
 }
 
@@ -127,7 +127,7 @@ pub struct ExplainedKey {
     pub piece: Option<String>,
     /// Its hash.
     pub shingle: Shingle,
-    /// Whether the reading can be relied on.
+    /// The reliability of the reading.
     pub quality: Quality,
     /// First and last time anything was counted.
     pub first: Option<Time>,
@@ -135,7 +135,7 @@ pub struct ExplainedKey {
     pub last: Option<Time>,
     /// Counts that are not zero: counter, window, count.
     pub counts: Vec<(String, Span, u64)>,
-    /// What a track knows of it beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    /// The values that a track has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
     pub values: Vec<(String, Value)>,
 }
 
@@ -161,7 +161,7 @@ impl Engine {
         }
     }
 
-    /// What classifiers know of a past decision's tokens; none where the ledger cannot be asked.
+    /// Returns what classifiers know of a past decision's tokens; none where the ledger cannot be asked.
     fn explain_classifiers(
         &self,
         row: &DecisionRow,
@@ -195,7 +195,7 @@ impl Engine {
         Ok(Explanation::of_observed(&observed.event(0), &self.secret))
     }
 
-    /// What is known of an event's keys; counts nothing and creates nothing.
+    /// Returns what is known of an event's keys; counts nothing and creates nothing.
     pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
         let observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
         Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
@@ -355,7 +355,7 @@ fn explain_model(
     schema: &Schema,
     scratch: &mut ModelScratch,
 ) -> Option<ExplainedModel> {
-    /// What is computed again in the same way differs in nothing but rounding.
+    /// The rounding that is allowed for: what is computed again in the same way differs in nothing else.
     const SLACK: f64 = 1e-9;
     let logged = |slot: Slot| match facts.get(slot) {
         Some(Value::Float(float)) => Some(*float),

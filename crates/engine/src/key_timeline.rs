@@ -9,7 +9,7 @@ use crate::error::EngineError;
 use crate::pipeline::keys;
 use crate::{Engine, aggregate, find_kind};
 
-/// What is known of one key.
+/// The knowledge of one key.
 #[derive(Clone, Debug)]
 pub struct KeyTimeline {
     /// The piece as it is hashed.
@@ -20,9 +20,9 @@ pub struct KeyTimeline {
     pub counters: Vec<String>,
     /// Trailing windows and, for each counter in order, what was counted in them.
     pub windows: Vec<(Span, Vec<u64>)>,
-    /// What a track knows of it beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    /// The values that a track has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
     pub values: Vec<(String, Value)>,
-    /// How far all this can be trusted. Estimated without a timeline is a key that is not admitted yet.
+    /// The trust that all this deserves. Estimated without a timeline is a key that is not admitted yet.
     pub quality: Quality,
     /// All that is kept; `None` for a key never seen, forgotten, or not admitted.
     pub timeline: Option<Timeline>,

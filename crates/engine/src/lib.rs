@@ -94,7 +94,7 @@ impl std::ops::Deref for LedgerHome {
 /// A running engine: the plan, the ledger and the journal.
 pub struct Engine {
     plan: RwLock<Arc<Plan>>,
-    /// What stands over the configuration's files.
+    /// The overlays of the configuration's files.
     standing: RwLock<Arc<RulesState>>,
     /// Keys for which limits are others.
     exceptions: RwLock<Arc<limit::LimitExceptions>>,
@@ -123,7 +123,7 @@ pub struct Engine {
     /// When the log was told of unknown fields.
     unknown_field_throttle: unknown_fields::UnknownFieldThrottle,
     metrics: EngineMetrics,
-    /// What is wrong with it now.
+    /// The conditions that are wrong with the engine now.
     health: NodeConditions,
 }
 
@@ -133,7 +133,7 @@ impl Engine {
         Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What it counts about itself.
+    /// Returns the metrics that the engine counts about itself.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.metrics
     }
@@ -153,22 +153,22 @@ impl Engine {
         Some(Time(self.latest.load(Ordering::Relaxed))).filter(|time| time.0 > i64::MIN)
     }
 
-    /// What enforcement points are told: keys that have a label now.
+    /// Returns the ban list: keys that have a label now.
     pub fn ban_list(&self) -> &BanList {
         &self.ban_list
     }
 
-    /// How much the ledger holds.
+    /// Returns the size of what the ledger holds.
     pub fn census(&self) -> LedgerCensus {
         self.ledger.census()
     }
 
-    /// What only this kind of ledger has to say of itself.
+    /// Returns the metrics that only this kind of ledger has.
     pub fn figures(&self) -> Vec<stats::LedgerMetric> {
         self.ledger.figures()
     }
 
-    /// How much the journal holds, if there is one.
+    /// Returns the journal, if there is one.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()
     }

@@ -20,8 +20,8 @@ impl Engine {
         }
     }
 
-    /// The same after events that came with times of their own, as of the latest: they may all be older than the journal is
-    /// kept, and were logged to be looked at.
+    /// Does the housekeeping after events that came with times of their own, as of the latest: they may all be older than the
+    /// journal is kept, and were logged to be looked at.
     pub fn maintain_replayed(&self, latest: Time) -> Result<(), EngineError> {
         self.maintain_statistics(latest)?;
         self.journal.as_ref().map_or(Ok(()), |journal| Ok(journal.expire(None)?))

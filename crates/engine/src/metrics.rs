@@ -43,13 +43,13 @@ pub(crate) struct LimitLabel {
     pub(crate) result: String,
 }
 
-/// What came of changing the rules.
+/// The result of changing the rules.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct ReloadLabel {
     pub(crate) result: String,
 }
 
-/// What was enforced, and what a candidate says.
+/// The action that was enforced, and that of a candidate.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct DisagreementLabel {
     pub(crate) pipeline: String,

@@ -32,8 +32,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The same with a ledger that the caller opens, with the plan in force: what was posted to the data directory
-    /// stands over the one given here. The directory is locked by then.
+    /// Opens a data directory with a ledger that the caller opens, with the plan in force: what was posted to the data
+    /// directory stands over the one given here. The directory is locked by then.
     pub fn open_over(
         directory: &Directory,
         plan: Plan,
@@ -168,7 +168,7 @@ fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(EmbeddedLedger, Re
     Ok((ledger, recovery))
 }
 
-/// What of the ledger could not be read when it was opened, for people.
+/// Returns what of the ledger could not be read when it was opened, for people.
 fn ledger_damage(directory: &Directory, recovery: &Recovery) -> Option<String> {
     let Recovery { losses, .. } = recovery;
     if losses.is_empty() {

@@ -21,10 +21,10 @@ const COMPARED_MAX: usize = 2;
 /// Why a JSON object is no event of a pipeline.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonEventError {
-    /// It cannot be read, or has a value of another type than its field.
+    /// The object cannot be read, or has a value of another type than its field.
     #[error(transparent)]
     Json(#[from] JsonError),
-    /// It has a field that the pipeline does not know, or none that it knows, and `unknown` is `error`.
+    /// The object has a field that the pipeline does not know, or none that it knows, and `unknown` is `error`.
     #[error("{0}")]
     Unknown(String),
 }

@@ -12,7 +12,7 @@ use crate::{Type, Value};
 #[serde(transparent)]
 pub struct Slot(pub u16);
 
-/// What a column of the row is.
+/// A column of the row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// Dotted name, e.g. `mail.subject`.
@@ -21,7 +21,7 @@ pub struct Column {
     pub kind: Type,
     /// One sentence for the reference, without a full stop.
     pub doc: String,
-    /// Whether the journal keeps the value. Large texts are seen by keys and rules and then let go.
+    /// True if the journal keeps the value. Large texts are seen by keys and rules and then let go.
     pub journalled: bool,
 }
 

@@ -23,10 +23,10 @@ pub struct Kind(pub u16);
 #[serde(transparent)]
 pub struct Shingle(pub u64);
 
-/// What a statistic is kept for.
+/// The key that a statistic is kept for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
-    /// Whose.
+    /// The space that the key belongs to.
     pub space: Space,
     /// Of which kind.
     pub kind: Kind,

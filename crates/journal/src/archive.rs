@@ -24,7 +24,7 @@ pub struct JournalArchive {
     device: Arc<dyn Device>,
     /// Oldest first.
     segments: Vec<(RecordId, JournalFile)>,
-    /// What once was there.
+    /// The manifest of what once was there.
     manifest: JournalManifest,
 }
 
@@ -70,12 +70,12 @@ impl JournalArchive {
         self.segments.iter().filter_map(|(_, file)| either(file)).sum()
     }
 
-    /// What the rows of a pipeline's version mean.
+    /// Returns the meaning of the rows of a pipeline's version.
     pub fn description(&self, version: &str) -> Result<VersionDescription, JournalError> {
         read_description(&self.device, version)
     }
 
-    /// What the rows of each version mean that was ever described here.
+    /// Returns the meaning of the rows of each version that was ever described here.
     pub fn descriptions(&self) -> Result<Vec<(String, VersionDescription)>, JournalError> {
         let mut descriptions = Vec::new();
         for name in names_on(&*self.device)? {

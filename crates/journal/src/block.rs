@@ -16,7 +16,7 @@ use crate::id::RecordId;
 /// Mark, checksum of the head, place, length, raw length, count, first id, last id, arrival, checksum of the content.
 pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 4;
 
-/// What is known of a block before it is read.
+/// The facts known of a block before it is read.
 #[derive(Clone, Debug)]
 pub struct BlockInfo {
     /// Smallest id in it.
@@ -91,7 +91,7 @@ impl Block {
         Block { file: Some(file.clone()), ..self }
     }
 
-    /// What is wrong with it, and where.
+    /// Returns the error that says what is wrong with the block, and where.
     pub fn error(&self, error: SegmentError) -> JournalError {
         let SegmentError::Damaged(_) = error else {
             return segment_error(&self.file.as_ref().map(JournalFile::path).unwrap_or_default())(error);

@@ -5,8 +5,8 @@ use std::io;
 
 use zstd::bulk::{Compressor, Decompressor};
 
-/// What one zstd frame holds, at most so many bytes. A page is decompressed in less time than a context is made, so
-/// each thread keeps its own.
+/// Returns the content of one zstd frame, at most so many bytes. A page is decompressed in less time than a context is made,
+/// so each thread keeps its own.
 pub(super) fn decompress(frame: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     thread_local! {
         static CONTEXT: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };

@@ -28,7 +28,7 @@ use super::visitor::RecordVisitor;
 use super::{Block, JournalCore, JournalError, JournalState, read_description, segment_error};
 use crate::id::RecordId;
 
-/// How long it waits for room on a full disk before it tries again.
+/// The time for which the conversion waits for room on a full disk before it tries again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl JournalState {
@@ -187,7 +187,7 @@ fn blocks(
     Ok(SegmentBlocks::open(file, false)?.into_iter().flat_map(SegmentBlocks::forwards))
 }
 
-/// Whether the columns have every record as the rows have it: `false` if it was stopped before all were compared.
+/// Returns true if the columns have every record as the rows have it: `false` if it was stopped before all were compared.
 fn same(
     file: &JournalFile,
     columns: &Arc<ColumnarSegment>,
@@ -226,7 +226,7 @@ fn same(
     same_records(file, columns, stop)
 }
 
-/// Whether the next groups are those of this file.
+/// Returns true if the next groups are those of this file.
 fn is_copy(
     columns: &ColumnarSegment,
     groups: &Range<usize>,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::ReportRecord;
 use crate::id::RecordId;
 
-/// What a value is preceded by in its bytes: the number of its variant.
+/// The number that precedes a value in its bytes: that of its variant.
 pub(super) mod variant {
     pub(crate) const STRING: u8 = 0;
     pub(crate) const INTEGER: u8 = 1;
@@ -23,7 +23,7 @@ pub(super) mod variant {
     pub(crate) const LIST: u8 = 7;
 }
 
-/// What a record's id is followed by: the number of its variant.
+/// The number that follows a record's id: that of its variant.
 pub(super) const FEEDBACK: u64 = 1;
 pub(super) const REPORT: u64 = 3;
 /// A decision.
@@ -34,7 +34,7 @@ pub(super) const SIGNAL: u64 = 5;
 /// Reads the records of a block one after another.
 #[derive(Clone, Copy)]
 pub(super) struct RecordReader<'b> {
-    /// What is still to be read.
+    /// The bytes that are still to be read.
     bytes: &'b [u8],
 }
 
@@ -45,11 +45,11 @@ pub(super) enum RecordStart<'b> {
     Decision { head: DecisionHead<'b>, arrived: ArrivalInfo<'b> },
     /// Feedback, whole.
     Feedback { decision: RecordId, class: &'b str, time: Time },
-    /// The same of a named reporter.
+    /// Feedback of a named reporter, whole.
     Report(Box<ReportRecord>),
 }
 
-/// What a decision's head has beside what who looks wants to know.
+/// The parts of a decision's head beside those that a visitor wants to know.
 #[derive(Debug)]
 pub(super) struct ArrivalInfo<'b> {
     /// The caller's name for the event.
@@ -104,7 +104,7 @@ impl<'b> RecordReader<'b> {
         RecordReader { bytes }
     }
 
-    /// Whether all was read.
+    /// Returns true if all was read.
     pub(super) fn is_at_end(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -170,7 +170,7 @@ impl<'b> RecordReader<'b> {
         Ok(DecisionOutcome { score, action })
     }
 
-    /// What is passed over by `pass`.
+    /// Returns the bytes that `pass` passes over.
     pub(super) fn passed(
         &mut self,
         pass: impl FnOnce(&mut RecordReader<'b>) -> Result<()>,
@@ -225,7 +225,7 @@ impl<'b> RecordReader<'b> {
         Ok(())
     }
 
-    /// What was read since.
+    /// Returns the bytes that were read since.
     pub(super) fn since(&self, before: RecordReader<'b>) -> &'b [u8] {
         &before.bytes[..before.bytes.len() - self.bytes.len()]
     }
@@ -420,7 +420,7 @@ pub(super) trait RecordWrite {
     /// Facts, missing ones included.
     fn put_facts(&mut self, facts: &Facts);
 
-    /// What has a shape of its own.
+    /// Puts a value that has a shape of its own.
     fn put_made(&mut self, made: &impl Serialize);
 }
 

@@ -15,12 +15,12 @@ use super::segment::{self, BlockExtent};
 use super::{Feedback, JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error};
 use crate::id::RecordId;
 
-/// What was taken out.
+/// The counts of the records that were taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErasedRecords {
     /// Decisions on events that had one of the keys.
     pub decisions: u64,
-    /// What was said of these.
+    /// The number of records of feedback on these decisions.
     pub feedback: u64,
 }
 
@@ -70,7 +70,7 @@ pub fn erase(
     Ok(erased)
 }
 
-/// Whether a record is what was said of one of these decisions, or by one of these reporters.
+/// Returns true if a record is feedback on one of these decisions, or by one of these reporters.
 fn is_feedback(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<Shingle>) -> bool {
     match record {
         Record::Decision(_) => false,

@@ -37,16 +37,16 @@ use crate::json::json_value;
 pub struct ExportSummary {
     /// Rows in it.
     pub rows: u64,
-    /// What is not in it because it is damaged.
+    /// The data that is not in the export because it is damaged.
     pub skipped: SkippedData,
-    /// What is not in it because it is gone.
+    /// The records that are not in the export because they are gone.
     pub lacking: Vec<MissingRecords>,
     /// Versions whose facts are not in it, as nothing says any more which they are.
     pub undescribed: Vec<String>,
 }
 
 impl ExportSummary {
-    /// Whether it has all that was asked for.
+    /// Returns true if the export has all that was asked for.
     pub fn is_whole(&self) -> bool {
         self.skipped.is_empty() && self.lacking.is_empty() && self.undescribed.is_empty()
     }
@@ -131,7 +131,7 @@ impl LabelIndex {
     }
 }
 
-/// What is read before rows are: labels, signals, and what the versions' rows mean.
+/// The data that is read before rows are: labels, signals, and what the versions' rows mean.
 struct ExportOutline {
     labels: LabelIndex,
     signals: LabelIndex,
@@ -198,7 +198,7 @@ impl ExportOutline {
         Ok(outline)
     }
 
-    /// Whether a version decided when this was read.
+    /// Returns true if a version decided when this was read.
     fn knows(&self, version: &str) -> bool {
         self.description(version).is_some() || self.undescribed.iter().any(|other| other == version)
     }
@@ -300,7 +300,7 @@ struct ExportColumn {
     source: ColumnSource,
 }
 
-/// What a row of the table is made of.
+/// The parts of which a row of the table is made.
 struct ExportRow<'a> {
     id: RecordId,
     row: &'a DecisionRow,

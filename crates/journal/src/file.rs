@@ -33,7 +33,7 @@ impl JournalFile {
         self.device.path(&self.name)
     }
 
-    /// What comes behind the last dot.
+    /// Returns the part that comes behind the last dot.
     pub(super) fn extension(&self) -> Option<&str> {
         self.name.rsplit_once('.').map(|(_, extension)| extension)
     }

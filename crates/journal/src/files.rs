@@ -16,14 +16,14 @@ use super::segment::{self, BlockIter, SegmentFaults, SegmentPiece, SegmentSummar
 use super::{Block, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
-/// What the name of a segment of rows ends in.
+/// The ending of the name of a segment of rows.
 pub(super) const ROWS: &str = "journal";
-/// What the name of a segment by columns ends in.
+/// The ending of the name of a segment by columns.
 pub(super) const COLUMNS: &str = "parquet";
-/// What a file is called that is being written.
+/// The ending of the name of a file that is being written.
 pub(super) const HALF: &str = "half";
 
-/// Whether a segment is one by columns.
+/// Returns true if a segment is one by columns.
 pub(super) fn is_columnar(file: &JournalFile) -> bool {
     file.extension() == Some(COLUMNS)
 }
@@ -125,7 +125,7 @@ pub(super) fn file_of(device: &Arc<dyn Device>, first: RecordId) -> Option<Journ
     files.into_iter().find(|file| matches!(file.open(), Ok(Some(_))))
 }
 
-/// How many records a segment says that it has; `None` if it is not there any more. Reads heads, or the index.
+/// Returns the number of records that a segment states; `None` if it is not there any more. Reads heads, or the index.
 pub(super) fn count(file: &JournalFile) -> Result<Option<u64>, JournalError> {
     Ok(match open(file)? {
         None => None,
@@ -284,7 +284,8 @@ pub(super) fn find(
     }
 }
 
-/// What a segment holds, and what is wrong with it. See [`segment::summary`]; of one by columns its index is read.
+/// Returns a summary of what a segment holds, and of what is wrong with it. See [`segment::summary`]; of one by columns its
+/// index is read.
 pub(super) fn summary(
     file: &JournalFile,
     newest: bool,
@@ -315,7 +316,7 @@ pub(super) fn check(
     columns::check(file.open_present()?, progress, each).map_err(segment_error(&file.path()))
 }
 
-/// What a file by columns holds.
+/// Returns a summary of what a file by columns holds.
 pub(super) fn of_columns(columns: &ColumnarSegment) -> SegmentSummary {
     let mut summary = SegmentSummary::unknown(columns.bytes());
     for group in (0..columns.groups()).filter_map(|number| columns.group(number)) {

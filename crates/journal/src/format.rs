@@ -5,10 +5,10 @@ use std::io;
 /// Of blocks and columns alike. There is no other.
 pub(super) const VERSION: u32 = 4;
 
-/// What is wrong with a segment.
+/// The fault of a segment.
 #[derive(Debug, thiserror::Error)]
 pub enum SegmentError {
-    /// It does not begin like a segment.
+    /// The file does not begin like a segment.
     #[error("this is not a journal segment")]
     Magic,
     /// Another release wrote it.

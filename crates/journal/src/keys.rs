@@ -8,7 +8,7 @@ use stats::{Quality, Reading, ReadingView};
 use super::KeyReading;
 use super::encoding::{RecordFormatError, RecordReader, RecordWrite, Result};
 
-/// What a key's byte of flags says, above two bits for the quality.
+/// The flags in a key's byte of flags, above two bits for the quality.
 mod flag {
     pub(super) const FIRST: u8 = 1 << 2;
     pub(super) const LAST: u8 = 1 << 3;

@@ -87,7 +87,7 @@ pub enum JournalError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The operating system's answer.
         error: io::Error,
     },
     /// A file holds what no journal wrote.
@@ -95,13 +95,13 @@ pub enum JournalError {
     Segment {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         error: SegmentError,
     },
     /// A stretch of a file cannot be read. Readers go on behind it.
     #[error("journal/{0}; `tollhouse verify --repair` writes anew what can be had")]
     Damaged(JournalDamage),
-    /// What is there was written with another secret.
+    /// The journal that is there was written with another secret.
     #[error(
         "journal {0} belongs to another secret than the one beside it, so no key of it would be found; restore the secret from a backup"
     )]
@@ -143,7 +143,7 @@ pub struct Journal {
     shared: Arc<JournalCore>,
     /// The writer, and who turns closed segments into columns.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// What was found wrong when it was opened.
+    /// The faults that were found when the journal was opened.
     losses: JournalLosses,
     /// Descriptions that were read.
     descriptions: Mutex<HashMap<String, Arc<VersionDescription>>>,
@@ -155,7 +155,8 @@ struct JournalCore {
     options: Options,
     durability: Durability,
     state: Mutex<JournalState>,
-    /// What was last written of which segments there are. No request takes this lock: it is held while that is written.
+    /// The list of the segments that there are, as it was last written. No request takes this lock: it is held while that is
+    /// written.
     manifest: Mutex<JournalManifest>,
     /// Wakes the writer.
     wake: Condvar,
@@ -168,7 +169,7 @@ struct JournalCore {
 #[derive(Debug, Default)]
 struct JournalState {
     pending: PendingRecords,
-    /// What the writer is writing: still to be found by readers.
+    /// The records that the writer is writing: still to be found by readers.
     writing: Arc<PendingRecords>,
     /// The last id that is as safe as the durability asks.
     safe: Option<RecordId>,
@@ -177,7 +178,7 @@ struct JournalState {
     poisoned: Option<String>,
     /// There was no room for what is pending.
     full: Option<String>,
-    /// How often a sync was asked for, and up to which of these it is done.
+    /// The number of times that a sync was asked for, and the number of these up to which it is done.
     syncs_wanted: u64,
     syncs_done: u64,
     closing: bool,
@@ -188,14 +189,14 @@ struct SegmentFile {
     first: RecordId,
     file: JournalFile,
     summary: SegmentSummary,
-    /// It cannot become columns.
+    /// True if the segment cannot become columns.
     stays: bool,
     /// Versions of pipelines that made its decisions, if all of it was written since the journal was opened.
     versions: Option<Vec<String>>,
 }
 
 impl SegmentFile {
-    /// Whether it is in this file.
+    /// Returns true if the segment is in this file.
     fn is(&self, file: &JournalFile) -> bool {
         self.file.name() == file.name()
     }
@@ -206,7 +207,7 @@ impl SegmentFile {
     }
 }
 
-/// How much there is.
+/// The size of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCensus {
     /// Segment files.
@@ -241,7 +242,7 @@ impl Journal {
         Journal::over(Arc::new(device), options, durability, secret)
     }
 
-    /// The same of a device.
+    /// Opens the journal of a device.
     ///
     /// # Errors
     /// As [`Journal::open`].
@@ -349,7 +350,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What the rows of a pipeline's version mean.
+    /// Returns the meaning of the rows of a pipeline's version.
     pub fn description(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
         /// Most that are kept in memory: all that is said of past decisions is of few versions.
         const KEPT: usize = 8;
@@ -377,7 +378,7 @@ impl Journal {
         self.append_all(&encoded).await
     }
 
-    /// The same of records that are encoded.
+    /// Appends records that are encoded, in the same way as [`Journal::append`].
     pub async fn append_all(&self, records: &EncodedRecords) -> Result<(), JournalError> {
         let Some(newest) = records.newest() else { return Ok(()) };
         let mut taken = 0;
@@ -599,7 +600,7 @@ impl Journal {
         snapshot::snapshot_of(&self.shared.device, segments, Some(manifest), target)
     }
 
-    /// How much there is.
+    /// Returns the size of the journal.
     pub fn census(&self) -> JournalCensus {
         let state = self.shared.lock();
         JournalCensus {
@@ -636,7 +637,7 @@ impl Drop for Journal {
 }
 
 impl JournalState {
-    /// Whether anything can be taken.
+    /// Checks whether anything can be taken.
     fn check(&self) -> Result<(), JournalError> {
         match (&self.poisoned, &self.full) {
             (Some(why), _) => Err(JournalError::Poisoned(why.clone())),
@@ -653,15 +654,15 @@ impl JournalState {
         self.segments.iter().map(|segment| segment.file.clone()).collect()
     }
 
-    /// What is on its way and wanted, newer first.
+    /// Returns the chunks that are on their way and wanted, newer first.
     fn waiting(&self, mut wanted: impl FnMut(&RecordChunk) -> bool) -> Vec<Vec<u8>> {
         let all =
             [&self.pending, &*self.writing].into_iter().flat_map(|pending| pending.parts().iter().rev());
         all.filter(|part| wanted(part)).map(|part| part.bytes.clone()).collect()
     }
 
-    /// Whether a record is as safe as the durability asks: it is neither waiting nor being written. Ids of
-    /// concurrent appends may be out of order, so the last safe id alone does not tell.
+    /// Returns true if a record is as safe as the durability asks: it is neither waiting nor being written. Ids of concurrent
+    /// appends may be out of order, so the last safe id alone does not tell.
     fn is_safe(&self, id: RecordId) -> bool {
         !self.pending.may_hold(id) && !self.writing.may_hold(id)
     }
@@ -719,9 +720,9 @@ pub fn bare_columns(bytes: Vec<u8>) -> Result<Vec<Block>, SegmentError> {
     Ok((0..columns.groups()).filter_map(|number| Block::of_columns(&columns, number)).collect())
 }
 
-/// What the name of a file with a version's settings ends in.
+/// The ending of the name of a file with a version's settings.
 const PIPELINE_SUFFIX: &str = ".pipeline.txt";
-/// What the name of a description ends in.
+/// The ending of the name of a description.
 const DESCRIPTION_SUFFIX: &str = ".rows.json";
 
 fn description_file(device: &Arc<dyn Device>, version: &str) -> JournalFile {
@@ -734,7 +735,7 @@ fn read_description(device: &Arc<dyn Device>, version: &str) -> Result<VersionDe
     serde_json::from_slice(&bytes).map_err(|error| file.error(error.into()))
 }
 
-/// What a file beside the segments says, if it is as it was written; `None` if it is not there.
+/// Reads the content of a file beside the segments, if it is as it was written; `None` if it is not there.
 fn read_side_file(file: &JournalFile) -> Result<Option<Vec<u8>>, JournalError> {
     let Some(bytes) = file.read(SIDE_FILE_BYTES_MAX)? else { return Ok(None) };
     let Some(text) = disk::unseal(&bytes) else {

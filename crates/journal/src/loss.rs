@@ -59,9 +59,9 @@ impl fmt::Display for MissingRecords {
 /// Everything that was found wrong with a journal when it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalLosses {
-    /// What cannot be read, of what was looked at: all of the newest segment, the heads of others.
+    /// The parts that cannot be read, of those looked at: all of the newest segment, the heads of others.
     pub damage: Vec<JournalDamage>,
-    /// What once was there.
+    /// The records that once were there.
     pub lacking: Vec<MissingRecords>,
     /// The list of segments is missing or damaged, so that it cannot be known whether any is missing.
     pub is_unlisted: bool,
@@ -70,7 +70,7 @@ pub struct JournalLosses {
 }
 
 impl JournalLosses {
-    /// What is lost in a sentence, unless nothing is. A torn tail is no loss: it was not promised.
+    /// Returns a sentence that says what is lost, unless nothing is. A torn tail is no loss: it was not promised.
     pub fn sentence(&self) -> Option<String> {
         /// As many are told one by one.
         const TOLD: usize = 3;
@@ -89,7 +89,7 @@ impl JournalLosses {
     }
 }
 
-/// What a reader passed over because it is damaged.
+/// The data that a reader passed over because it is damaged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkippedData {
     /// Stretches of files.
@@ -132,7 +132,7 @@ impl SkippedData {
         Ok(records.unwrap_or_default())
     }
 
-    /// Whether nothing was passed over.
+    /// Returns true if nothing was passed over.
     pub fn is_empty(&self) -> bool {
         self.stretches == 0
     }

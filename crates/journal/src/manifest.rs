@@ -16,7 +16,7 @@ use crate::id::RecordId;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct JournalManifest(SegmentList);
 
-/// What is found where the list should be.
+/// The state of the place where the list should be.
 #[derive(Debug)]
 pub(super) struct ManifestState(SegmentListState);
 
@@ -43,7 +43,7 @@ impl ManifestState {
         }
     }
 
-    /// Whether there should be one, as there are segments.
+    /// Returns true if there should be a list, as there are segments.
     pub(super) fn is_lost<T>(&self, segments: &[T]) -> bool {
         match self.0 {
             SegmentListState::Absent => !segments.is_empty(),

@@ -16,9 +16,9 @@ use crate::id::RecordId;
 pub enum Record {
     /// A decision.
     Decision(Box<DecisionRow>),
-    /// What somebody said about one afterwards, as it was logged before reporters had names: it counted one.
+    /// Feedback on a decision, as it was logged before reporters had names: it counted one.
     Feedback(Feedback),
-    /// What somebody said about one afterwards.
+    /// Feedback on a decision.
     Report(ReportRecord),
 }
 
@@ -35,13 +35,13 @@ pub struct DecisionRow {
     pub time: Time,
     /// See `time`.
     pub arrival: Time,
-    /// Whether an event of this id had been counted before, so that this one was not.
+    /// True if an event of this id had been counted before, so that this one was not.
     pub duplicate: bool,
     /// The facts as the rules saw them, without those that are not journalled.
     pub facts: Facts,
     /// The keys with their readings from before the event.
     pub keys: Vec<KeyReading>,
-    /// What was decided.
+    /// The decision that was made.
     pub verdict: Verdict,
 }
 
@@ -52,7 +52,7 @@ pub struct KeyReading {
     pub kind: Kind,
     /// The hashed piece.
     pub shingle: Shingle,
-    /// What was known.
+    /// The reading that was known.
     pub reading: Reading,
 }
 
@@ -63,62 +63,62 @@ impl KeyReading {
     }
 }
 
-/// What somebody said about a decision.
+/// Feedback on a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
     /// The decision.
     pub decision: RecordId,
-    /// What was said: one of the pipeline's feedback classes.
+    /// The class of the feedback: one of the pipeline's feedback classes.
     pub class: String,
     /// When.
     pub time: Time,
 }
 
-/// What somebody said about a decision, and what that did.
+/// Feedback on a decision, and its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportRecord {
     /// The decision.
     pub decision: RecordId,
-    /// What was said; `None` took back what was said before.
+    /// The class of the feedback; `None` took back what was said before.
     pub class: Option<String>,
-    /// It tells what was done with the event, and is no judgement of it.
+    /// True if the report tells what was done with the event, and is no judgement of it.
     #[serde(skip)]
     pub signal: bool,
     /// When.
     pub time: Time,
     /// The hashed name of who said it; `None` for the operator.
     pub by: Option<Shingle>,
-    /// How much each counter went up.
+    /// The amount by which each counter went up.
     pub weight: u8,
-    /// It was more than a reporter may say in a day.
+    /// True if the report was more than a reporter may give in a day.
     pub limited: bool,
     /// The counters of the class.
     pub counters: Vec<String>,
-    /// What the same reporter had said before, and was taken back.
+    /// The feedback that the same reporter had given before, and that was taken back.
     pub replaced: Option<ReplacedReport>,
 }
 
 /// A report in whose place another one stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplacedReport {
-    /// What was said.
+    /// The class of the feedback.
     pub class: String,
     /// The counters of the class.
     pub counters: Vec<String>,
     /// When it counted.
     pub time: Time,
-    /// How much.
+    /// The amount that it counted.
     pub weight: u8,
 }
 
 impl ReportRecord {
-    /// What it makes of its decision's label: its class, or none in the place of one that it takes back. `None` if it does
-    /// not touch the label, being a signal, or counting nothing.
+    /// Returns what the report makes of its decision's label: its class, or none in the place of one that it takes back.
+    /// `None` if it does not touch the label, being a signal, or counting nothing.
     pub fn label(&self) -> Option<Option<&str>> {
         if self.signal { None } else { self.counted() }
     }
 
-    /// The same of a signal and what is shown of use, which is another word beside the label.
+    /// Returns what a signal makes of what is shown of use, which is another value beside the label.
     pub fn signalled(&self) -> Option<Option<&str>> {
         if self.signal { self.counted() } else { None }
     }
@@ -135,8 +135,8 @@ pub(super) fn counted(class: Option<&str>, weight: u8, replaces: bool) -> Option
     (counts.is_some() || class.is_none() || replaces).then_some(counts)
 }
 
-/// What the rows of one version of a pipeline mean: kept beside the segments, so that a row can be read long after
-/// its configuration is gone.
+/// The meaning of the rows of one version of a pipeline: kept beside the segments, so that a row can be read long after its
+/// configuration is gone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VersionDescription {
     /// The columns of the facts.
@@ -156,7 +156,7 @@ pub struct VersionDescription {
     pub models: Vec<(String, String)>,
 }
 
-/// What the keys and readings of one kind mean.
+/// The meaning of the keys and readings of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KindDescription {
     /// Its number.
@@ -166,11 +166,11 @@ pub struct KindDescription {
     /// Column of the facts that its pieces were taken from, and how they were normalised; `None` for a distinct
     /// count.
     pub piece: Option<(Slot, String)>,
-    /// What its readings count, in order.
+    /// The counters that the kind's readings count, in order.
     pub counters: Vec<String>,
     /// Over which trailing windows, in order.
     pub windows: Vec<Span>,
-    /// What a track's readings hold instead, in order: `first`, `last`, `count`, `sum`, `min`, `max`, or
+    /// The values that a track's readings hold instead, in order: `first`, `last`, `count`, `sum`, `min`, `max`, or
     /// `decayed_` and a half-life.
     #[serde(default)]
     pub track: Vec<String>,
@@ -203,7 +203,7 @@ pub struct PendingDecision<'a> {
     pub duplicate: bool,
     /// Facts without those that are not journalled.
     pub facts: &'a Facts,
-    /// What was decided.
+    /// The decision that was made.
     pub verdict: &'a Verdict,
 }
 

@@ -19,7 +19,7 @@ pub struct SegmentRepair {
     pub kept: PathBuf,
     /// Records that could be had.
     pub records: u64,
-    /// What could not.
+    /// The data that could not be had.
     pub skipped: SkippedData,
 }
 

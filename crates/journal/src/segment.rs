@@ -21,7 +21,7 @@ const MAGIC: [u8; 8] = *b"TOLLJRNL";
 const HEAD_BYTES: usize = 16;
 /// Begins every block, so that it is found behind bytes that cannot be read.
 const MARK: [u8; 4] = [0xf5, 0x54, 0x48, 0x6a];
-/// What a block's head says beside place, length and checksum: raw length, count, first id, last id, arrival.
+/// The length of what a block's head says beside place, length and checksum: raw length, count, first id, last id, arrival.
 const OWN_BYTES: usize = 4 + 4 + 8 + 8 + 8;
 /// Largest block content, so that a damaged or hostile length costs no memory.
 const RAW_BYTES_MAX: usize = 128 << 20;
@@ -32,7 +32,7 @@ const FORMAT: FrameFormat<OWN_BYTES> =
 
 const _: () = assert!(BLOCK_HEAD_BYTES == FrameHead::<OWN_BYTES>::BYTES);
 
-/// What comes next in a segment.
+/// The next piece of a segment.
 pub type SegmentPiece<T> = FramePiece<T, DamagedStretch>;
 
 /// The blocks of a segment one after another, and the stretches between them that cannot be read. Behind such a stretch
@@ -60,7 +60,7 @@ impl BlockIter {
         Ok(BlockIter { frames: FrameReader::new(blob, at, length, &FORMAT) })
     }
 
-    /// Whether the segment's own head is as it was written, before anything else is read.
+    /// Returns true if the segment's own head is as it was written, before anything else is read.
     fn has_head(&self) -> bool {
         self.frames.place() > 0
     }
@@ -237,7 +237,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// What a segment holds. One without records is from the end of time.
+/// The content of a segment. One without records is from the end of time.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentSummary {
     /// Something of it cannot be read, or is of another kind: nothing is added to it any more.
@@ -297,7 +297,7 @@ impl SegmentSummary {
     }
 }
 
-/// What [`summary`] found wrong with a segment.
+/// The faults that [`summary`] found in a segment.
 #[derive(Debug, Default)]
 pub(super) struct SegmentFaults {
     /// Stretches that cannot be read, and have blocks behind them, or are in a segment that is closed.
@@ -359,7 +359,7 @@ fn cut(file: &JournalFile, at: u64) -> io::Result<Option<PathBuf>> {
     Ok(kept)
 }
 
-/// What a segment begins with.
+/// Returns the bytes with which a segment begins.
 fn head() -> Vec<u8> {
     let mut head = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
     head.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());

@@ -16,16 +16,16 @@ use super::{
 };
 use crate::id::RecordId;
 
-/// What [`verify`] found.
+/// The findings of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalVerification {
     /// Segments read.
     pub segments: u64,
     /// Records in intact blocks.
     pub records: u64,
-    /// What cannot be read.
+    /// The parts that cannot be read.
     pub damage: Vec<JournalDamage>,
-    /// What once was there, and is not in [`Verified::damage`].
+    /// The records that once were there, and are not in [`Verified::damage`].
     pub lacking: Vec<MissingRecords>,
     /// The list of segments is missing or damaged.
     pub is_unlisted: bool,
@@ -42,7 +42,7 @@ pub struct JournalVerification {
 }
 
 impl JournalVerification {
-    /// Whether nothing is lost.
+    /// Returns true if nothing is lost.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty()
             && self.lacking.is_empty()

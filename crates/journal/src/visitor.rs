@@ -18,14 +18,14 @@ pub trait RecordVisitor<'w> {
     /// A rule that fired, after the facts.
     fn fired(&mut self, rule: &str, shadow: bool);
 
-    /// What was decided, after the rules.
+    /// Takes the outcome of the decision, after the rules.
     fn decided(&mut self, decided: DecisionOutcome);
 
     /// A judgement of a decision: the class that labels it, `None` if it took back what had been said before. What counts
     /// nothing is passed over.
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time);
 
-    /// Whether signals are told of.
+    /// Returns true if signals are to be passed to the visitor.
     fn wants_signals(&self) -> bool {
         false
     }

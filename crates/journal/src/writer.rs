@@ -15,7 +15,7 @@ use super::{
 };
 use crate::id::RecordId;
 
-/// How long records wait for their block without a durability that asks for less.
+/// The time for which records wait for their block without a durability that asks for less.
 const GATHER: Duration = Duration::from_secs(1);
 
 /// Bytes of records that are written at once if nobody waits for more.
@@ -361,7 +361,7 @@ impl JournalCore {
     }
 }
 
-/// Whether all that is wrong is that something is lacking for now.
+/// Returns true if all that is wrong is that something is lacking for now.
 pub(super) fn is_lack(error: &JournalError) -> bool {
     matches!(error, JournalError::Io { error, .. } if disk::is_lack(error))
 }

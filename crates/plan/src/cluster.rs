@@ -7,34 +7,34 @@ use event::Span;
 
 use crate::config::{ConfigProblems, Document};
 
-/// How the cluster is reached, and what a node keeps of it.
+/// The way to reach the cluster, and what a node keeps of it.
 #[derive(Clone, PartialEq)]
 pub struct ClusterPlan {
     /// Some of its servers, each `host:port`.
     pub nodes: Vec<String>,
-    /// Who asks.
+    /// The user who asks.
     pub user: Option<String>,
     /// Their password.
     pub password: Option<String>,
-    /// Whether connections are encrypted.
+    /// True if connections are encrypted.
     pub tls: bool,
     /// Authorities that servers' certificates must lead to, in PEM; those of the system without.
     pub tls_ca: Option<PathBuf>,
-    /// What all keys begin with.
+    /// The prefix that all keys begin with.
     pub prefix: String,
     /// Into how many parts keys are divided.
     pub partitions: u16,
     /// Replicas that must have a write before it counts as made.
     pub replicas: u8,
-    /// How often what was added is sent.
+    /// The interval at which what was added is sent.
     pub flush: Span,
-    /// How long what was read is answered without being read again.
+    /// The time for which what was read is answered without being read again.
     pub fresh: Span,
-    /// How long it is answered while it is read again.
+    /// The time for which what was read is answered while it is read again.
     pub stale: Span,
-    /// How long a decision waits for the cluster.
+    /// The time for which a decision waits for the cluster.
     pub timeout: Span,
-    /// How long what the cluster has acknowledged is kept, for the case that it loses it.
+    /// The time for which what the cluster has acknowledged is kept, for the case that it loses it.
     pub retain: Span,
     /// Bytes of what is not sent yet.
     pub backlog: u64,
@@ -52,7 +52,7 @@ impl fmt::Debug for ClusterPlan {
 }
 
 impl ClusterPlan {
-    /// What `[ledger]` says of it; `None` if statistics live in the data directory.
+    /// Reads what `[ledger]` says of the cluster; `None` if statistics live in the data directory.
     pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Option<ClusterPlan> {
         let view = document.section("ledger")?;
         let nodes: Vec<String> = view.strings("nodes").into_iter().map(|(node, _)| node.to_owned()).collect();

@@ -3,14 +3,14 @@
 use crate::config::{Config, ConfigProblems};
 use crate::formats::envoy::Domains;
 
-/// What Envoy's requests are answered by.
+/// The settings by which Envoy's requests are answered.
 #[derive(Debug, Default)]
 pub struct EnvoyPlan {
     /// The limits.
     pub domains: Domains,
-    /// Whether answers carry header fields for the client.
+    /// True if answers carry header fields for the client.
     pub response_headers: bool,
-    /// Whether answers carry metadata for Envoy's other filters.
+    /// True if answers carry metadata for Envoy's other filters.
     pub response_metadata: bool,
 }
 

@@ -2,8 +2,8 @@
 
 use judge::Action;
 
-/// What to do when an event cannot be decided on as it should be: statistics cannot be had, the journal cannot be written, no place is
-/// free, or the time is over.
+/// The handling of an event that cannot be decided on as it should be: statistics cannot be had, the journal cannot be
+/// written, no place is free, or the time is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureMode {
     /// Judge by what there is.

@@ -11,7 +11,7 @@ use crate::limit::LimitPlan;
 use crate::pipeline::PipelineInput;
 use crate::pipeline::draft::PipelineDraft;
 
-/// What a request shows to the limits of a [`ForwardPlan`].
+/// The fields that a request shows to the limits of a [`ForwardPlan`].
 pub const FORWARD_FIELDS: [&str; 8] = [
     "client.ip",
     "http.host",
@@ -23,7 +23,7 @@ pub const FORWARD_FIELDS: [&str; 8] = [
     "http.referer",
 ];
 
-/// What proxies may ask before they hand a request on.
+/// The check that proxies may ask for before they hand a request on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardPlan {
     /// Its name in the URL.
@@ -36,7 +36,7 @@ pub struct ForwardPlan {
     pub pipeline: Option<String>,
     /// The status of a request that is over a limit.
     pub refuse: u16,
-    /// What a request is answered that cannot be decided on: the strictest of its limits and its pipeline.
+    /// The answer to a request that cannot be decided on: the strictest of its limits and its pipeline.
     pub on_error: FailureMode,
 }
 

@@ -67,7 +67,7 @@ pub const ONCE: Kind = Kind(0);
 /// Most entries of one list section of a pipeline.
 const ENTRIES_MAX: usize = 4096;
 
-/// What a node does: its own settings, its pipelines, and the statistics they share.
+/// The work of a node: its own settings, its pipelines, and the statistics they share.
 #[derive(Debug)]
 pub struct Plan {
     /// Settings of the node.
@@ -80,17 +80,17 @@ pub struct Plan {
     pub envoy: Arc<EnvoyPlan>,
     /// Limits, in the order of the configuration.
     pub limits: Vec<Arc<LimitPlan>>,
-    /// What proxies may ask.
+    /// The checks that proxies may ask for.
     pub forwards: Vec<ForwardPlan>,
-    /// What is legal and suspicious about the configuration.
+    /// The warnings about what is legal and suspicious in the configuration.
     pub warnings: ConfigProblems,
-    /// How the configuration is read again.
+    /// The recipe by which the configuration is read again.
     pub(crate) recipe: Arc<ConfigRecipe>,
     /// The files that it was read from.
     pub files: FileStamps,
 }
 
-/// What came of a test that a rule's file has.
+/// The result of a test that a rule's file has.
 #[derive(Clone, Debug)]
 pub struct RuleTestResult {
     /// The pipeline.
@@ -99,7 +99,7 @@ pub struct RuleTestResult {
     pub rule: String,
     /// Where the test says whether the rule is to fire.
     pub origin: ConfigOrigin,
-    /// What was wanted, and found.
+    /// The result that was wanted, and the one that was found.
     pub run: TestRun,
 }
 
@@ -110,8 +110,8 @@ impl Plan {
         Plan::compile_beside(config, None, &|| false)
     }
 
-    /// The same for a node that works by another plan now: what is kept of keys cannot change, windows of readings keep
-    /// their order, and the node's settings stay. It ends early, refused, once it is over.
+    /// Compiles a configuration for a node that works by another plan now: what is kept of keys cannot change, windows of
+    /// readings keep their order, and the node's settings stay. It ends early, refused, once it is over.
     pub fn compile_beside(
         config: &Config,
         now: Option<&Plan>,

@@ -114,21 +114,21 @@ pub struct MailPlan {
     pub pipeline: String,
     /// Names of limits that envelopes take from.
     pub limits: Vec<String>,
-    /// What becomes of a message that could not be decided on.
+    /// The handling of a message that could not be decided on.
     pub on_error: MailFailureMode,
-    /// Whether whoever may connect may also say what messages are, without a token.
+    /// True if whoever may connect may also say what messages are, without a token.
     pub learn: bool,
-    /// Whether messages are given the signed id of their decision.
+    /// True if messages are given the signed id of their decision.
     pub writes_signed_id: bool,
     /// Bytes of a message that are kept.
     pub body_max: u64,
-    /// Whether a longer message is judged by its first part; else it is as if it could not be decided on.
+    /// True if a longer message is judged by its first part; else it is as if it could not be decided on.
     pub judges_first_part: bool,
-    /// How much of a decision mail servers are told.
+    /// The part of a decision that mail servers are given.
     pub acting: MailEnforcement,
-    /// What they are told for each action.
+    /// The replies that mail servers are given for each action.
     pub replies: Replies,
-    /// Whether policy delegation counts every message, and not only those that it refuses.
+    /// True if policy delegation counts every message, and not only those that it refuses.
     pub counts_all: bool,
     /// The mailbox that [`MailReply::Redirect`] delivers to.
     pub quarantine_to: Option<String>,
@@ -145,9 +145,9 @@ pub struct RespPlan {
     pub pipeline: String,
     /// The name that clients have to say with the password.
     pub user: String,
-    /// What clients have to say first; without one nothing.
+    /// The password that clients have to give first; without one nothing.
     pub password: Option<String>,
-    /// Whether whoever may connect may also say what events are, without the password.
+    /// True if whoever may connect may also say what events are, without the password.
     pub learn: bool,
     /// Bytes of a command.
     pub body_max: u64,
@@ -160,18 +160,18 @@ pub struct BatchStreamPlan {
     pub pipeline: String,
 }
 
-/// How much of a decision mail servers are told.
+/// The part of a decision that mail servers are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailEnforcement {
     /// All of it.
     Enforce,
-    /// What can be told by header fields; every message passes.
+    /// The part that header fields can carry; every message passes.
     Tag,
     /// Nothing: every message passes as it is.
     Nothing,
 }
 
-/// What a mail server is asked to do with a message.
+/// The handling of a message that a mail server is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailReply {
     /// Deliver it; header fields say what was found.
@@ -202,7 +202,7 @@ impl MailReply {
         (MailReply::Discard, "discard"),
     ];
 
-    /// What configurations call it.
+    /// Returns the name of the reply in configurations.
     pub fn name(self) -> &'static str {
         MailReply::WORDS.iter().find(|(reply, _)| *reply == self).map_or("", |(_, word)| word)
     }
@@ -236,7 +236,7 @@ impl Replies {
     }
 }
 
-/// What is spoken on a listener.
+/// The protocol that is spoken on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Sendmail's mail filter protocol, which Postfix speaks, too.
@@ -245,9 +245,9 @@ pub enum Protocol {
     Policy,
     /// The HTTP interface of Rspamd.
     Rspamd,
-    /// What SpamAssassin's `spamc` speaks.
+    /// The protocol that SpamAssassin's `spamc` speaks.
     Spamc,
-    /// What Redis and its clients speak (RESP2 and RESP3).
+    /// The protocol that Redis and its clients speak (RESP2 and RESP3).
     Resp,
     /// Envoy's rate limit service (gRPC).
     Envoy,
@@ -267,7 +267,7 @@ impl Protocol {
         Protocol::Grpc,
     ];
 
-    /// What configurations call it.
+    /// Returns the name of the protocol in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Milter => "milter",
@@ -280,7 +280,7 @@ impl Protocol {
         }
     }
 
-    /// Whether it is about messages, so that its pipeline has to read them.
+    /// Returns true if the protocol is about messages, so that its pipeline has to read them.
     pub fn is_mail(self) -> bool {
         match self {
             Protocol::Milter | Protocol::Policy | Protocol::Rspamd | Protocol::Spamc => true,
@@ -295,16 +295,16 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What becomes of a message that could not be decided on.
+/// The handling of a message that could not be decided on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MailFailureMode {
-    /// It passes.
+    /// The message passes.
     Open,
     /// Its client is asked to come again.
     Closed,
 }
 
-/// What an envelope shows to limits. Recipients come one by one.
+/// The fields that an envelope shows to limits. Recipients come one by one.
 const ENVELOPE_FIELDS: [&str; 5] =
     ["client.ip", "client.helo", "client.user", "mail.sender", "mail.recipients"];
 
@@ -433,7 +433,7 @@ fn replies(view: &ConfigView<'_>) -> Replies {
 /// Longest text that goes into an SMTP reply; lines have at most 512 bytes.
 const TEXT_BYTES_MAX: usize = 200;
 
-/// What goes into replies and envelopes must be fit for them.
+/// Checks that what goes into replies and envelopes is fit for them.
 fn check_texts(view: &ConfigView<'_>, problems: &mut ConfigProblems) {
     for (key, class) in [("reject_text", "5."), ("defer_text", "4.")] {
         let Some(text) = view.str(key) else { continue };

@@ -13,11 +13,11 @@ use crate::pipeline::authentication::DnsPlan;
 /// Settings of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
-    /// How often a server looks whether files of the configuration have changed; `None` for never.
+    /// The interval at which a server looks whether files of the configuration have changed; `None` for never.
     pub watch: Option<Span>,
     /// Versions of each pipeline that are kept.
     pub versions: usize,
-    /// What is promised of statistics and journal after a crash.
+    /// The durability that is promised of statistics and journal after a crash.
     pub durability: Durability,
     /// The cluster that statistics live in; `None` if they live in the data directory.
     pub cluster: Option<ClusterPlan>,

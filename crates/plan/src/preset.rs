@@ -3,7 +3,7 @@
 /// A preset.
 #[derive(Debug)]
 pub struct Preset {
-    /// What `preset = "..."` calls it.
+    /// The name of the preset in `preset = "..."`.
     pub name: &'static str,
     /// The preset that it extends, as its text says, too.
     pub extends: Option<&'static str>,
@@ -40,7 +40,7 @@ impl Preset {
         crate::content_hash(texts.concat().as_bytes())
     }
 
-    /// What it extends, and itself.
+    /// Returns the preset that this one extends, and this one itself.
     pub fn layers(&self) -> Vec<&Preset> {
         self.extends.and_then(find).into_iter().chain([self]).collect()
     }

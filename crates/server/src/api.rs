@@ -72,7 +72,7 @@ fn action_schema() -> utoipa::openapi::schema::Object {
         .build()
 }
 
-/// What was decided about an event.
+/// The decision about an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Decision)]
 pub struct DecisionJson {
@@ -87,7 +87,7 @@ pub struct DecisionJson {
     pub version: String,
     /// When the event happened.
     pub time: Timestamp,
-    /// What the caller is asked to do.
+    /// The action that the caller is asked to take.
     #[schema(schema_with = action_schema)]
     pub action: Action,
     /// The sum of the scores of the reasons.
@@ -120,10 +120,10 @@ pub struct DecisionJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = NextBand)]
 pub struct NextBandJson {
-    /// What it asks for.
+    /// The action that it asks for.
     #[schema(schema_with = action_schema)]
     pub action: Action,
-    /// How much is missing to it.
+    /// The amount that the score lacks to reach it.
     pub distance: f64,
 }
 
@@ -133,7 +133,7 @@ pub struct NextBandJson {
 pub struct ReasonJson {
     /// The rule's name.
     pub name: String,
-    /// What it added to the score.
+    /// The amount that it added to the score.
     pub score: f64,
     /// The values that it saw, as one line for people.
     pub detail: String,
@@ -201,7 +201,7 @@ pub enum BatchLine {
 pub struct BatchError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The problem with it.
     pub error: ProblemJson,
 }
 
@@ -226,7 +226,7 @@ pub struct ExplanationJson {
     pub arrival: Timestamp,
     /// An event of this id had been counted before.
     pub duplicate: bool,
-    /// What the caller was asked to do.
+    /// The action that the caller was asked to take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = action_schema)]
     pub action: Option<Action>,
@@ -240,16 +240,16 @@ pub struct ExplanationJson {
     pub reasons: Vec<ReasonJson>,
     /// The rules in shadow that fired.
     pub shadow: Vec<ReasonJson>,
-    /// What enforced rules asked for beside their scores, in the order of the rules.
+    /// The effects that enforced rules asked for beside their scores, in the order of the rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<EffectJson>,
-    /// What each of these rules is about.
+    /// The description of what each of these rules is about.
     pub rules: BTreeMap<String, String>,
     /// The facts that have a value, by name; readings are among them.
     pub facts: BTreeMap<String, serde_json::Value>,
     /// The keys, with what was known of them before the event.
     pub keys: Vec<KeyReadingJson>,
-    /// What each of the reasons adds to the score, by the rule's name.
+    /// The amount that each of the reasons adds to the score, by the rule's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shares: BTreeMap<String, RuleShareJson>,
     /// Rules that did not fire, those to which the least was missing first.
@@ -258,10 +258,10 @@ pub struct ExplanationJson {
     /// The limits that are for some events only, and whether for this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<LimitFor>,
-    /// What models said, and what moved them.
+    /// The outputs of models, and what moved them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelOutputJson>,
-    /// What classifiers know by now of the event's tokens.
+    /// The knowledge that classifiers have by now of the event's tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classifiers: Vec<ClassifierOutputJson>,
     /// Why shares, closest rules and models are missing or not complete.
@@ -291,7 +291,7 @@ pub struct EffectJson {
     /// The label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// How long it holds, from the event's time on.
+    /// The time for which it holds, from the event's time on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasts: Option<String>,
     /// The counter.
@@ -300,7 +300,7 @@ pub struct EffectJson {
     /// By how much it went up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<u64>,
-    /// Who was told.
+    /// The one who was notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whom: Option<String>,
 }
@@ -331,7 +331,7 @@ impl From<&judge::Consequence> for EffectJson {
     }
 }
 
-/// What a rule adds to the score of a decision.
+/// The part that a rule adds to the score of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = RuleShare)]
 pub struct RuleShareJson {
@@ -358,9 +358,9 @@ pub struct NearMissJson {
     /// The values that it saw, by what the rule calls them; `null` where there was none. Long texts and lists are
     /// cut.
     pub values: BTreeMap<String, serde_json::Value>,
-    /// What the score would have been had it fired and all else been the same.
+    /// The score that there would have been had it fired and all else been the same.
     pub score_with: f64,
-    /// What the caller would have been asked to do.
+    /// The action that the caller would have been asked to take.
     #[schema(schema_with = action_schema)]
     pub action_with: Action,
 }
@@ -372,7 +372,7 @@ pub struct LimitFor {
     pub limit: String,
     /// The condition under which events take from it.
     pub when: String,
-    /// Whether this event did. If not, the limit took nothing, and rules read it as not over.
+    /// True if the limit applied to this event. If not, the limit took nothing, and rules read it as not over.
     pub applied: bool,
     /// The fewest parts of the condition that would have to be otherwise for it to apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -385,18 +385,18 @@ pub struct LimitFor {
 pub struct ConditionPartJson {
     /// As the rule has it.
     pub part: String,
-    /// What it was; absent where it depended on something missing.
+    /// The value that it had; absent where it depended on something missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<bool>,
 }
 
-/// What a model said of an event.
+/// The output of a model for an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ModelOutput)]
 pub struct ModelOutputJson {
-    /// What rules call it: the model, or the class or target that it gave most to.
+    /// The name that rules use for it: the model, or the class or target that it gave most to.
     pub name: String,
-    /// What it said.
+    /// The output of the model.
     pub said: f64,
     /// The raw value that this is made of: `expected`, the contributions and `others` together.
     pub raw: f64,
@@ -404,22 +404,22 @@ pub struct ModelOutputJson {
     pub expected: f64,
     /// The features that moved it most, first the one that did most.
     pub contributions: Vec<Contribution>,
-    /// What all other features added.
+    /// The amount that all other features added.
     pub others: f64,
 }
 
-/// What a feature added to a model's raw value.
+/// The contribution of a feature to a model's raw value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Contribution {
     /// The fact or reading.
     pub feature: String,
     /// Its value; `null` where there was none.
     pub value: serde_json::Value,
-    /// What it added: an exact Shapley value.
+    /// The amount that it added: an exact Shapley value.
     pub adds: f64,
 }
 
-/// What a classifier knows of an event's tokens now, which need not be what it knew when it was asked.
+/// The knowledge that a classifier has of an event's tokens now, which need not be what it knew when it was asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ClassifierOutput)]
 pub struct ClassifierOutputJson {
@@ -429,21 +429,21 @@ pub struct ClassifierOutputJson {
     pub probability: f64,
     /// The tokens that move it most, first the one that does most.
     pub tokens: Vec<TokenEvidenceJson>,
-    /// What all other tokens add to the log-odds.
+    /// The amount that all other tokens add to the log-odds.
     pub others: f64,
 }
 
-/// What a classifier knows of a token.
+/// The knowledge that a classifier has of a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TokenEvidence)]
 pub struct TokenEvidenceJson {
-    /// What it is of, how it was cut, and what was cut.
+    /// The token: what it is of, how it was cut, and what was cut.
     pub token: String,
     /// Bad events that had it.
     pub bad: i64,
     /// Good events that had it.
     pub good: i64,
-    /// What it adds to the log-odds.
+    /// The amount that it adds to the log-odds.
     pub adds: f64,
 }
 
@@ -553,7 +553,7 @@ pub struct KeyReadingJson {
     pub last: Option<Timestamp>,
     /// Counts that are not zero, by counter and then by trailing window.
     pub counts: BTreeMap<String, BTreeMap<String, u64>>,
-    /// What a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
 }
@@ -635,12 +635,12 @@ pub struct TimelineJson {
     /// When it was last counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
-    /// What a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
     /// The counters, in the order of the configuration.
     pub counters: Vec<String>,
-    /// What was counted in the trailing windows that rules read, up to now.
+    /// The counts in the trailing windows that rules read, up to now.
     pub windows: Vec<WindowJson>,
     /// Its buckets by width, the coarse ones first. No count is in two.
     pub tiers: Vec<TierJson>,
@@ -650,11 +650,11 @@ fn exact() -> String {
     stats::Quality::Exact.to_string()
 }
 
-/// What was counted in a trailing window.
+/// The counts in a trailing window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Window)]
 pub struct WindowJson {
-    /// How long it is.
+    /// The length of the window.
     pub window: Length,
     /// Counts that are not zero, by counter.
     pub counts: BTreeMap<String, u64>,
@@ -664,13 +664,13 @@ pub struct WindowJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Tier)]
 pub struct TierJson {
-    /// How long each is.
+    /// The length of each bucket.
     pub width: Length,
     /// Those that hold anything, oldest first.
     pub buckets: Vec<BucketJson>,
 }
 
-/// What was counted in a stretch of time.
+/// The counts in a stretch of time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Bucket)]
 pub struct BucketJson {
@@ -722,7 +722,7 @@ pub struct TopKeysJson {
     pub pipeline: String,
     /// The kind.
     pub kind: String,
-    /// What is counted.
+    /// The counter that is read.
     pub counter: String,
     /// Over which trailing window.
     pub window: Length,
@@ -749,43 +749,43 @@ impl From<&engine::HotKey> for HotKeyJson {
     }
 }
 
-/// What somebody says about a past decision.
+/// The feedback that somebody gives on a past decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Feedback)]
 pub struct FeedbackJson {
     /// The decision.
     pub id: String,
-    /// What is said: one of the pipeline's feedback classes; `none` takes back what was said.
+    /// The feedback: one of the pipeline's feedback classes; `none` takes back earlier feedback.
     pub class: String,
-    /// Who says it, e.g. an address; without one it is the operator.
+    /// The reporter, e.g. an address; without one it is the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 256)]
     pub by: Option<String>,
 }
 
-/// What feedback or learning did.
+/// The effect of feedback or learning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = FeedbackOutcome)]
 pub struct FeedbackOutcomeJson {
-    /// What it was said about: the decision's id; when learning, the event's id or else the SHA-256 of the body.
+    /// The subject of the feedback: the decision's id; when learning, the event's id or else the SHA-256 of the body.
     pub id: String,
-    /// What was said.
+    /// The feedback class that was given.
     pub class: String,
     /// Keys whose counters went up.
     pub keys: usize,
     /// Tokens of which classifiers know something else now.
     #[serde(default)]
     pub tokens: usize,
-    /// The same had been said before, and was not counted again.
+    /// True if the same feedback had been given before, and was not counted again.
     pub duplicate: bool,
-    /// How much each counter went up.
+    /// The amount by which each counter went up.
     pub weight: u8,
-    /// It was more than a reporter may say in a day, and counts nothing.
+    /// True if the feedback was more than a reporter may give in a day, and counts nothing.
     pub limited: bool,
-    /// How much who says it is believed: `operator`, `new`, `trusted` or `distrusted`.
+    /// The degree to which the reporter is believed: `operator`, `new`, `trusted` or `distrusted`.
     pub standing: String,
-    /// What the same reporter had said of the same before, and was taken back.
+    /// The feedback that the same reporter had given on the same before, and that was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
     /// When learning, fields of the event that the pipeline does not know, or that it has none that it knows.
@@ -797,14 +797,14 @@ pub struct FeedbackOutcomeJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum FeedbackLine {
-    /// What the line did.
+    /// The outcome of the line.
     Outcome(FeedbackOutcomeJson),
     /// The line could not be taken in. The others are not affected.
     Error(BatchError),
 }
 
 impl FeedbackOutcomeJson {
-    /// What came of saying `class` of `id`.
+    /// Returns the outcome of the feedback `class` on `id`.
     pub fn new(id: String, class: String, outcome: engine::FeedbackOutcome) -> FeedbackOutcomeJson {
         let engine::FeedbackOutcome { keys, tokens, duplicate, weight, limited, standing, replaced } =
             outcome;
@@ -824,13 +824,13 @@ impl FeedbackOutcomeJson {
     }
 }
 
-/// What a mail did in which mail was reported.
+/// The effect of a mail in which mail was reported.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = MailReport)]
 pub struct MailReportJson {
-    /// Who reported.
+    /// The reporter.
     pub by: String,
-    /// What was said; missing where a feedback report says nothing of the kind.
+    /// The feedback class; missing where a feedback report says nothing of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// For each mail that was reported what that did: by the id of its decision, or else the SHA-256 of the mail.
@@ -845,7 +845,7 @@ pub struct SnapshotJson {
     pub name: String,
 }
 
-/// Whether the node is alive or ready.
+/// The state of the node: whether it is alive or ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Health)]
 pub struct HealthJson {
@@ -854,7 +854,7 @@ pub struct HealthJson {
     pub status: String,
     /// Version of the program.
     pub version: String,
-    /// What is wrong now, by name; only `/readyz` says it.
+    /// The conditions that are wrong now, by name; only `/readyz` gives them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ConditionJson>,
 }
@@ -865,7 +865,7 @@ pub struct HealthJson {
 pub struct ConditionJson {
     /// Its name, as the metric `tollhouse_condition` has it.
     pub name: String,
-    /// What is wrong, where, and the mend.
+    /// The description of what is wrong, where, and the mend.
     pub detail: String,
 }
 
@@ -875,7 +875,7 @@ impl From<engine::NodeCondition> for ConditionJson {
     }
 }
 
-/// What the node runs.
+/// The pipelines that the node runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Pipelines)]
 pub struct PipelinesJson {
@@ -891,11 +891,11 @@ pub struct PipelineJson {
     pub name: String,
     /// Changes whenever something changes that verdicts depend on.
     pub version: String,
-    /// What it reads: `message`, `access-log` or `json`.
+    /// The input that it reads: `message`, `access-log` or `json`.
     pub input: String,
     /// The kinds of pieces that it counts.
     pub kinds: Vec<KindJson>,
-    /// What it counts distinct values of.
+    /// The things of which it counts distinct values.
     pub distincts: Vec<DistinctJson>,
     /// The bands of the score, ascending. Below the first is `accept`.
     pub bands: Vec<BandJson>,
@@ -953,13 +953,13 @@ pub struct KindJson {
     pub number: u16,
     /// The fact that its pieces are taken from.
     pub of: String,
-    /// How pieces are normalised before they are hashed.
+    /// The normalisation of pieces before they are hashed.
     pub normalise: String,
-    /// What is counted for each piece; empty if nothing is, or if it has a track.
+    /// The counters of each piece; empty if nothing is counted, or if it has a track.
     pub counters: Vec<String>,
     /// The trailing windows that its readings carry.
     pub windows: Vec<Length>,
-    /// What its track keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that its track keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub track: Vec<String>,
 }
@@ -983,7 +983,7 @@ pub struct DistinctJson {
 pub struct BandJson {
     /// The lowest score of the band.
     pub at: f64,
-    /// What is asked for.
+    /// The action that is asked for.
     #[schema(schema_with = action_schema)]
     pub action: Action,
 }
@@ -994,11 +994,11 @@ pub struct BandJson {
 pub struct RuleJson {
     /// Its name.
     pub name: String,
-    /// What is added to the score where it fires.
+    /// The score that is added where it fires.
     pub score: f64,
     /// `enforce`, `shadow` or `off`.
     pub mode: String,
-    /// What it is about.
+    /// The description of what it is about.
     pub description: String,
 }
 
@@ -1009,13 +1009,13 @@ pub struct ProblemJson {
     /// `urn:tollhouse:problem:` and a stable word to tell problems by.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What kind of problem it is; the same for all of one type.
+    /// The kind of the problem; the same for all of one type.
     pub title: String,
     /// The HTTP status. In the lines of a batch, the one that the line alone would have got.
     pub status: u16,
-    /// What is wrong here, and where.
+    /// The description of what is wrong here, and where.
     pub detail: String,
-    /// What to do about it.
+    /// The advice on what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
     /// Every mistake in a configuration that was refused.
@@ -1035,9 +1035,9 @@ pub struct DiagnosticJson {
     pub line: usize,
     /// The column, counted from 1 in characters.
     pub column: usize,
-    /// What is wrong.
+    /// The description of what is wrong.
     pub message: String,
-    /// What to do about it.
+    /// The advice on what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
 }
@@ -1058,7 +1058,7 @@ impl From<&plan::ConfigProblem> for DiagnosticJson {
     }
 }
 
-/// What stands over the file of a pipeline, and what can be gone back to.
+/// The text that stands over the file of a pipeline, and the versions that can be gone back to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Rules)]
 pub struct RulesJson {
@@ -1066,7 +1066,7 @@ pub struct RulesJson {
     pub pipeline: String,
     /// The version in force, which every decision names.
     pub version: String,
-    /// Whether a kept version is in force that was gone back to, and not what file and posted text say.
+    /// True if a kept version is in force that was gone back to, and not what file and posted text say.
     pub back: bool,
     /// The text that is laid over the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1074,7 +1074,7 @@ pub struct RulesJson {
     /// The version that the pipeline would have with its candidate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
-    /// What was in force, the newest first, each once.
+    /// The versions that were in force, the newest first, each once.
     pub versions: Vec<VersionJson>,
 }
 
@@ -1109,7 +1109,7 @@ impl From<&engine::RulesInfo> for RulesJson {
     }
 }
 
-/// What a change of rules did, or would do.
+/// The effect that a change of rules had, or would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReloadOutcome)]
 pub struct ReloadOutcomeJson {
@@ -1117,14 +1117,14 @@ pub struct ReloadOutcomeJson {
     pub dry_run: bool,
     /// The pipelines that are judged otherwise; none if all is as it was.
     pub changes: Vec<PipelineChangeJson>,
-    /// What is suspicious about the configuration.
+    /// The warnings of what is suspicious about the configuration.
     pub warnings: Vec<DiagnosticJson>,
     /// Sections of the node whose settings have changed, and are heeded by a restart only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<String>,
 }
 
-/// How a pipeline is judged otherwise.
+/// The change in how a pipeline is judged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PipelineChange)]
 pub struct PipelineChangeJson {
@@ -1150,7 +1150,7 @@ pub struct PipelineChangeJson {
 }
 
 impl ReloadOutcomeJson {
-    /// What the engine says of a change.
+    /// Returns the outcome that the engine gives of a change.
     pub fn new(reloaded: &engine::ReloadOutcome, dry_run: bool) -> ReloadOutcomeJson {
         let changes = reloaded.changes.iter().cloned().map(|change| PipelineChangeJson {
             pipeline: change.pipeline,
@@ -1182,7 +1182,7 @@ pub struct RollbackRequest {
     pub pipeline: Option<String>,
 }
 
-/// How a candidate compares with what is enforced, since either was changed or the node was started.
+/// The comparison of a candidate with what is enforced, since either was changed or the node was started.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Comparison)]
 pub struct ComparisonJson {
@@ -1200,7 +1200,8 @@ pub struct ComparisonJson {
     pub rate: f64,
     /// Events for which they ask for the same action by different scores.
     pub rescored: u64,
-    /// How often what was enforced while the candidate asked for what: by the enforced action, then the candidate's.
+    /// The number of times for each pair of actions, one enforced and one that the candidate asked for: by the enforced
+    /// action, then the candidate's.
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
     /// The latest events for which they disagree, the newest first.
     pub examples: Vec<DisagreementJson>,
@@ -1217,13 +1218,13 @@ pub struct DisagreementJson {
     pub event_id: Option<String>,
     /// When the event happened.
     pub time: Timestamp,
-    /// What was enforced.
+    /// The verdict that was enforced.
     pub enforced: ComparedVerdictJson,
-    /// What the candidate says.
+    /// The verdict of the candidate.
     pub candidate: ComparedVerdictJson,
 }
 
-/// What rules say of an event.
+/// The verdict of rules on an event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ComparedVerdict)]
 pub struct ComparedVerdictJson {

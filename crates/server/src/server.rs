@@ -23,7 +23,7 @@ use crate::protocol::http::{self, connection};
 
 /// Time between two rounds of housekeeping.
 const UPKEEP: Duration = Duration::from_secs(10);
-/// How often the clocks are compared.
+/// The interval at which the clocks are compared.
 const LOOK: Duration = Duration::from_secs(1);
 /// Listeners with an engine behind them.
 #[derive(Debug)]

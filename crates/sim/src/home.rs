@@ -16,7 +16,7 @@ use crate::spec::{StatisticSpec, TierSpec};
 
 const SPACE: Space = Space(1);
 
-/// What is promised after a crash.
+/// The promise that holds after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DurabilityPromise {
     /// All that was answered.
@@ -29,7 +29,7 @@ pub(crate) enum DurabilityPromise {
     Memory,
 }
 
-/// How the ledger is kept.
+/// The settings by which the ledger is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HomeSettings {
     pub(crate) promise: DurabilityPromise,

@@ -32,7 +32,7 @@ struct SimulatedRecord {
     words: usize,
 }
 
-/// Whether a record went with its segment.
+/// The certainty that a record went with its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordRemoval {
     /// The removal failed.
@@ -413,7 +413,7 @@ impl LogSimulation {
         Ok(())
     }
 
-    /// Whether the records are those of the first groups, in order, but for removed ones.
+    /// Returns true if the records are those of the first groups, in order, but for removed ones.
     fn holds(&self, count: usize, visits: &[VisitedRecord]) -> bool {
         let mut rest = visits;
         for piece in self.groups[..count].iter().flatten() {

@@ -69,7 +69,7 @@ impl fmt::Debug for OracleRequest {
     }
 }
 
-/// What is answered to a look.
+/// The answer to a look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OracleReading {
     pub(crate) missing: bool,
@@ -80,7 +80,7 @@ pub(crate) struct OracleReading {
     pub(crate) sums: Vec<u64>,
 }
 
-/// What is answered to a request.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OracleOutcome {
     pub(crate) duplicate: bool,
@@ -106,7 +106,7 @@ struct OracleEvent {
 pub(crate) struct LedgerOracle {
     kinds: Arc<Vec<StatisticSpec>>,
     cells: BTreeMap<OracleKey, Rc<Vec<OracleEvent>>>,
-    /// What expires at or before this is gone.
+    /// The horizon: what expires at or before this is gone.
     horizon: i64,
 }
 
@@ -197,7 +197,7 @@ impl LedgerOracle {
         self.ask_as(ask, None)
     }
 
-    /// The same, but for a duplicate if it is said to be one, and for none if it is said to be none.
+    /// Applies a request as `ask` does, but for a duplicate if it is said to be one, and for none if it is said to be none.
     pub(crate) fn ask_as(&mut self, ask: &OracleRequest, duplicate_said: Option<bool>) -> OracleOutcome {
         let mut duplicate = false;
         if let Some((number, time)) = ask.mark {

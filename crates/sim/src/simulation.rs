@@ -22,7 +22,7 @@ const TRACE: usize = 400;
 /// States that a crash may leave; beyond so many a simulation restarts cleanly.
 const POSSIBLE_MAX: usize = 400;
 
-/// What simulations did, to be seen that they do it.
+/// The summary of what simulations did, to be seen that they do it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimulationSummary {
     /// Simulations.
@@ -57,9 +57,9 @@ impl SimulationSummary {
 /// A simulation that did not go as it must.
 #[derive(Clone, Debug)]
 pub struct SimulationFailure {
-    /// What it replays by.
+    /// The seed that the simulation replays by.
     pub seed: u64,
-    /// What was wrong.
+    /// The description of what was wrong.
     pub what: String,
     /// The configuration and the last steps.
     pub trace: Vec<String>,
@@ -91,7 +91,7 @@ pub fn simulate(seed: u64) -> Result<SimulationSummary, Box<SimulationFailure>> 
     }
 }
 
-/// What it answers, or that it panicked.
+/// Returns the answer of `run`, or that it panicked.
 pub(crate) fn guarded(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -117,9 +117,9 @@ enum SimulationStep {
     Crash(u64),
     /// The disk lets so many more changes through.
     Fail(u64),
-    /// It has room for so many more bytes.
+    /// The disk has room for so many more bytes.
     Fill(u64),
-    /// It syncs nothing.
+    /// The disk syncs nothing.
     FailSyncs,
     /// No file is created or opened, for want of something: the error's number.
     Lack(i32),
@@ -132,7 +132,7 @@ enum SimulationStep {
     },
 }
 
-/// How often each step comes; a seed leaves some out, so that combinations come that an even mix never has.
+/// The frequency of each step; a seed leaves some out, so that combinations come that an even mix never has.
 struct LoadProfile {
     weights: [(u64, StepKind); 15],
     keys: KeyDistribution,
@@ -174,16 +174,16 @@ struct LedgerSimulation {
     read_bytes_max: Option<usize>,
     home: Option<SimulatedHome>,
     now: i64,
-    /// What the ledger holds. Several after a crash that left one of states that look the same: a pair's mark is not
-    /// seen before its value comes again. Answers then tell which it is.
+    /// The models of what the ledger holds. Several after a crash that left one of states that look the same: a pair's mark
+    /// is not seen before its value comes again. Answers then tell which it is.
     models: Vec<LedgerOracle>,
-    /// What a crash may leave: the states since the last one that is certainly on disk.
+    /// The states that a crash may leave: those since the last one that is certainly on disk.
     possible: Vec<LedgerOracle>,
     /// The latest time that the ledger was maintained at, in vain or not.
     maintained: i64,
     /// Every key that ever was asked for.
     seen: BTreeSet<OracleKey>,
-    /// What was ever added to a key, whatever became of it.
+    /// The amounts that were ever added to a key, whatever became of them.
     ever: BTreeMap<OracleKey, [u64; COUNTERS_MAX]>,
     /// The disk has failed, or may have: additions may be refused until the ledger is reopened.
     suspect: bool,
@@ -658,7 +658,7 @@ impl LedgerSimulation {
         }
     }
 
-    /// What was let go may be gone from each possible state or not.
+    /// Adds to the possible states: what was let go may be gone from each of them or not.
     fn raise_possible(&mut self) {
         let mut raised = self.possible.clone();
         raised.iter_mut().for_each(|state| state.raise(self.maintained));
@@ -784,7 +784,7 @@ impl LedgerSimulation {
         Ok(agreeing)
     }
 
-    /// What the ledger holds of every key.
+    /// Returns the timeline that the ledger holds of every key.
     fn lines(&self) -> Result<BTreeMap<OracleKey, Option<OracleTimeline>>, String> {
         let home = self.home()?;
         let line = |name: &OracleKey| match home.line(*name) {

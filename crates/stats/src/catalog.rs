@@ -61,7 +61,7 @@ pub enum CatalogError {
     /// Two statistics for one kind.
     #[error("kind {} of space {} is `{first}` already and cannot be `{second}` too", kind.0, space.0)]
     Twice {
-        /// Whose.
+        /// The space of the kind.
         space: Space,
         /// Of which kind.
         kind: Kind,
@@ -96,7 +96,7 @@ pub enum CatalogError {
         kind.0, space.0
     )]
     Meaning {
-        /// Whose.
+        /// The space of the kind.
         space: Space,
         /// Of which kind.
         kind: Kind,

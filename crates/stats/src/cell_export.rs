@@ -23,7 +23,7 @@ pub use crate::kind::hyperloglog::HyperLogLogRegisters;
 /// One cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExportedCell {
-    /// Whose it is. Of a pair's cell the shingle is the pair's.
+    /// The key that the cell belongs to. Of a pair's cell the shingle is the pair's.
     pub key: Key,
     /// True if it is the mark of a pair: an owner and a value of an exact distinct count.
     pub pair: bool,

@@ -22,7 +22,7 @@ pub(crate) const PAIR: u16 = 0x8000;
 /// One statistic of one kind, as far as its cells depend on it: without the windows that it is read over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellDefinition {
-    /// Whose keys.
+    /// The space of the keys.
     pub space: Space,
     /// Keys of which kind.
     pub kind: Kind,

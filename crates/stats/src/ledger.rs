@@ -511,7 +511,7 @@ pub enum LedgerError {
     /// The catalog has no statistic for the kind.
     #[error("no statistic is configured for kind {} of space {}", kind.0, space.0)]
     Unknown {
-        /// Whose.
+        /// The space of the kind.
         space: Space,
         /// Of which kind.
         kind: Kind,

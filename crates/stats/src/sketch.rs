@@ -661,7 +661,7 @@ mod tests {
         assert!(exact > 490, "{exact}");
     }
 
-    /// The same sketch out of its images.
+    /// Restores the same sketch out of its images.
     fn restored(sketch: &Sketch, options: SketchOptions) -> Sketch {
         let again = Sketch::new(options);
         for shard in 0..sketch.shards() {
@@ -716,7 +716,7 @@ mod tests {
         assert!(!again.is_complete(0, Time(599)) && again.is_complete(0, Time(600)));
     }
 
-    /// What the sketch approximates: every sighting with the half in which it counted.
+    /// The model that the sketch approximates: every sighting with the half in which it counted.
     #[derive(Default)]
     struct Model {
         sightings: Vec<(u64, i64)>,

@@ -30,7 +30,7 @@ struct FreePages {
     pages: Vec<NonNull<u64>>,
     /// Bytes of the newest extent that were never taken.
     fresh: usize,
-    /// Whether they are zero.
+    /// True if the fresh bytes are zero.
     is_blank: bool,
 }
 

@@ -33,7 +33,7 @@ const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
 type IndexBucket = [u64; BUCKET_WORDS];
 /// Entries of a bucket.
 const SLOTS: usize = 5;
-/// How far a key's second bucket is from its home, at most: half a page of the system, so that they share its address
+/// The greatest distance of a key's second bucket from its home: half a page of the system, so that they share its address
 /// translation.
 const NEAR: u32 = 32;
 
@@ -48,7 +48,7 @@ const CLASS: u64 = (1 << CLASS_BITS) - 1;
 const AWAY: u64 = 1 << 62;
 const PASSED: u64 = 1 << 63;
 
-/// What stands in a slot, and where.
+/// The content of a slot, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     /// Number of the slot.
@@ -74,7 +74,7 @@ impl IndexBudget {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How much there may be of it for keys that are not reserved for: an eighth is kept.
+    /// Returns how many bytes of index there may be for keys that are not reserved for: an eighth is kept.
     pub(crate) fn common_max(&self) -> usize {
         self.max - self.max / 8
     }
@@ -84,20 +84,20 @@ impl IndexBudget {
         self.bytes().saturating_add(more) <= max
     }
 
-    /// Whether it is far from its bound.
+    /// Returns true if the index's memory is far from its bound.
     fn is_roomy(&self) -> bool {
         self.bytes() < self.max / 2
     }
 }
 
-/// Whether a new key finds a place in the index.
+/// The availability of a place in the index for a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vacancy {
-    /// It does.
+    /// The key finds a place.
     Free,
     /// There is a place that others have left, and there are not many of those.
     Scarce,
-    /// It does not.
+    /// The key finds no place.
     None,
 }
 
@@ -114,7 +114,7 @@ impl Index {
         Index { tables: std::array::from_fn(|_| IndexTable::new(&arena)), entries: 0, bytes: 0, budget }
     }
 
-    /// Whether there is a place for a key that has no entry; some places are reserved.
+    /// Returns whether there is a place for a key that has no entry; some places are reserved.
     pub(crate) fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         let table = self.table(hash);
         match (self.budget.allows(table.growth_bytes(), is_reserved), table.is_full()) {
@@ -180,7 +180,7 @@ impl Index {
         Some(entry(bucket, shared(number * SLOTS as u32 + slot as u32, table), slot))
     }
 
-    /// What stands in a slot; `None` if it is free.
+    /// Returns the content of a slot; `None` if it is free.
     #[inline]
     pub(crate) fn at(&self, slot: u32) -> Option<IndexEntry> {
         let (table, number, at) = apart(slot);
@@ -347,7 +347,7 @@ impl IndexTable {
         }
     }
 
-    /// Whether the next new key makes it grow.
+    /// Returns true if the next new key makes the table grow.
     fn is_full(&self) -> bool {
         // Above that, more and more keys are in neither of their buckets.
         u64::from(self.entries + 1) * 100 > u64::from(self.slots()) * 92

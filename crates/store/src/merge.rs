@@ -33,7 +33,7 @@ const PASS_BYTES_PER_KEY: u64 = 32;
 /// takes some 15 ns, and an image, of some 30 bytes, twenty times as long.
 const BYTES_PER_KEY: u64 = 2;
 
-/// What one [`Store::merge`] did.
+/// The effects of one [`Store::merge`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MergeReport {
     /// Segments removed.

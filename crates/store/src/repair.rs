@@ -8,7 +8,7 @@ use crate::merge::{MergeReport, SegmentCopier};
 use crate::shard::{KeyHash, KeyLookup};
 use crate::store::{CellSemantics, Store};
 
-/// What [`Store::repair`] is to do.
+/// The work that [`Store::repair`] is to do.
 #[derive(Clone, Debug, Default)]
 pub struct Repair {
     /// Names of segments that are written anew, as far as they can be read, and removed.

@@ -84,7 +84,7 @@ impl KeyHash {
         (self.0 >> ENTRY_BITS) as usize % TABLES
     }
 
-    /// The same hash in a table.
+    /// Returns this hash in a table.
     pub(crate) fn in_table(self, table: usize) -> KeyHash {
         KeyHash(self.bits() | (table as u64) << ENTRY_BITS)
     }
@@ -178,7 +178,7 @@ pub enum KeyLookup {
     Absent,
 }
 
-/// What a shard did.
+/// The counts of a shard's actions.
 #[derive(Default)]
 pub(crate) struct ShardCounters {
     pub(crate) evictions: u64,
@@ -198,7 +198,7 @@ pub(crate) struct StoreMemory {
 impl StoreMemory {
     /// The index may always have so much.
     const INDEX_MIN: usize = 2 << 20;
-    /// What is kept for all that is neither index nor cell takes no more than this, nor than an eighth.
+    /// The bound on what is kept for all that is neither index nor cell; nor does that take more than an eighth.
     const BUFFERS_MAX: usize = 16 << 20;
 
     /// About so much, for all shards. The index is bounded if keys are not let go where memory is short.
@@ -223,7 +223,7 @@ impl StoreMemory {
         self.budget.bytes()
     }
 
-    /// How much that may be, for keys that are not reserved for.
+    /// Returns how much memory the indexes of all shards may have, for keys that are not reserved for.
     pub(crate) fn index_bytes_max(&self) -> usize {
         self.budget.common_max()
     }
@@ -245,7 +245,7 @@ pub(crate) struct Shard {
     dirty: [Vec<DirtyCell>; 2],
     /// The most of them that a look of the flush has found which is under way.
     dirty_most: usize,
-    /// How many of the first of them may lie somewhere else by now.
+    /// The number of the first dirty cells that may lie somewhere else by now.
     unsure: [usize; 2],
     dirty_words: usize,
     /// Images of the epoch that is being flushed whose cells have changed since: hash, tag and length, words.
@@ -289,9 +289,9 @@ impl DirtyCell {
 /// Writes an image under its hash and tag, and answers where.
 pub(crate) type ImageWriter<'a, E> = dyn FnMut(KeyHash, u16, &[u64]) -> Result<Position, E> + 'a;
 
-/// What becomes of a cell when memory is short.
+/// The rule for what becomes of a cell when memory is short.
 pub(crate) trait WrittenImages {
-    /// Whether an image at this position can be read back by now.
+    /// Returns true if an image at this position can be read back by now.
     fn written(&self, position: Position) -> bool;
 }
 
@@ -429,7 +429,7 @@ impl Shard {
         }
     }
 
-    /// Whether there is a place for a new key.
+    /// Returns whether there is a place for a new key.
     pub(crate) fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         self.index.vacancy(hash, is_reserved)
     }
@@ -716,7 +716,7 @@ impl Shard {
         }
     }
 
-    /// Whether a key's newest image is the one at this position.
+    /// Returns true if a key's newest image is the one at this position.
     pub(crate) fn is_at(&self, hash: KeyHash, position: Position) -> bool {
         match self.find(hash) {
             KeyLookup::Cold(_, at, _) => at == position,
@@ -1119,7 +1119,7 @@ mod tests {
         }
     }
 
-    /// What lies before is certain to stay.
+    /// The position before which everything is certain to stay.
     struct Before(u64);
 
     impl WrittenImages for Before {

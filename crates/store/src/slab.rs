@@ -55,7 +55,7 @@ pub(crate) fn class_words(class: u8) -> usize {
 struct Slab {
     /// 0: of none.
     class: u8,
-    /// It is in its class's list of slabs with room.
+    /// True if the slab is in its class's list of slabs with room.
     listed: bool,
     /// Its cells are being moved to other slabs.
     leaving: bool,
@@ -136,7 +136,7 @@ impl CellSlabs {
         self.pages.list_bytes() + self.slabs.capacity() * size_of::<Slab>()
     }
 
-    /// Whether cells of a class lie in slabs.
+    /// Returns true if cells of a class lie in slabs.
     #[inline(always)]
     pub(crate) fn is_small(&self, class: u8) -> bool {
         class <= self.small_class
@@ -320,7 +320,7 @@ impl CellSlabs {
         true
     }
 
-    /// Whether a cell is to be moved elsewhere.
+    /// Returns true if a cell is to be moved elsewhere.
     pub(crate) fn is_leaving(&self, reference: u64, class: u8) -> bool {
         self.is_small(class) && self.slabs[self.slab_of(reference)].leaving
     }

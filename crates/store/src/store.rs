@@ -29,7 +29,7 @@ use disk::Device;
 /// Cells that a flush collects under one lock of a shard: some microseconds.
 const COLLECT: usize = 128;
 
-/// How a store is kept.
+/// The settings by which a store is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Budget for the index of all keys, the cells of some, and what is needed to write and read them. Of the index some
@@ -47,7 +47,7 @@ impl Options {
     }
 }
 
-/// What the words mean, as far as the store must know.
+/// The meaning of the words, as far as the store must know.
 pub trait CellSemantics {
     /// Space and kind of the keys whose cells have this tag.
     fn kind(&self, tag: u16) -> (u16, u16);
@@ -65,7 +65,7 @@ impl<M: CellSemantics> CellSemantics for Arc<M> {
     }
 }
 
-/// What a store takes up and has done.
+/// The space that a store takes up, and the counts of its actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreUsage {
     /// Keys, in memory or on disk.
@@ -76,7 +76,7 @@ pub struct StoreUsage {
     pub memory_bytes: u64,
     /// The part of it that is index.
     pub index_bytes: u64,
-    /// How much the index may become before places are scarce.
+    /// The size that the index may reach before places are scarce.
     pub index_bytes_max: u64,
     /// The part of it that is cells not written yet.
     pub dirty_bytes: u64,
@@ -125,7 +125,7 @@ pub struct ColdKey {
     pub hash: KeyHash,
     /// Where its newest image lies.
     pub position: Position,
-    /// How many words it has at most.
+    /// The greatest number of words that the key has.
     pub words: usize,
 }
 
@@ -191,7 +191,7 @@ impl Store {
         StoreRun { store: self, epoch, dirtied: std::cell::Cell::new(0) }
     }
 
-    /// Whether there is a disk.
+    /// Returns true if there is a disk.
     pub fn is_durable(&self) -> bool {
         self.log.is_some()
     }
@@ -439,7 +439,7 @@ impl Store {
         self.each_until(meaning, &|| false, each)
     }
 
-    /// The same until it is over: asked before each segment and each table.
+    /// Calls `each` in the same way until it is over: asked before each segment and each table.
     ///
     /// # Errors
     /// The device's.
@@ -529,7 +529,7 @@ impl Store {
         self.log.as_ref().map_or(i64::MIN, Log::floor)
     }
 
-    /// What it takes up and has done. Locks every shard for a moment.
+    /// Returns the space that the store takes up, and the counts of its actions. Locks every shard for a moment.
     pub fn usage(&self) -> StoreUsage {
         let files = self.log.as_ref().map(Log::usage).unwrap_or_default();
         let mut usage = StoreUsage {
@@ -727,7 +727,7 @@ impl ShardGuard<'_> {
         self.shard.prefetch_cell(place);
     }
 
-    /// Whether there is a place for a new key. Some are reserved.
+    /// Returns whether there is a place for a new key. Some are reserved.
     pub fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         self.shard.vacancy(hash, is_reserved)
     }

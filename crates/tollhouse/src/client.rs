@@ -60,7 +60,7 @@ impl From<CallError> for CommandError {
 }
 
 impl CallError {
-    /// What is wrong with the event, if that is why: the next one may do.
+    /// Returns the fault of the event, if that is the reason: the next one may do.
     pub(crate) fn of_report(self) -> Result<String, CommandError> {
         match self {
             CallError::Refused(problem) if problem.kind.ends_with("not-applicable") => Ok(problem.detail),
@@ -68,13 +68,13 @@ impl CallError {
         }
     }
 
-    /// Whether the server may take the same later.
+    /// Returns true if the server may take the same later.
     pub(crate) fn is_for_now(&self) -> bool {
         const FOR_NOW: [&str; 4] = ["overloaded", "unavailable", "slow-request", "slow-answer"];
         matches!(self, CallError::Refused(problem) if FOR_NOW.iter().any(|word| problem.kind.ends_with(word)))
     }
 
-    /// The same of an event.
+    /// Returns the fault of an event, if that is the reason.
     pub(crate) fn of_event(self) -> Result<String, CommandError> {
         const OF_EVENTS: [&str; 4] = ["invalid-event", "invalid-body", "too-large", "slow-answer"];
         match self {
@@ -86,7 +86,7 @@ impl CallError {
     }
 }
 
-/// How a batch's lines are read.
+/// The format in which a batch's lines are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineFormat {
     /// JSON objects.
@@ -286,7 +286,7 @@ impl ApiClient {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
     }
 
-    /// What stands over a pipeline's file, and what can be gone back to.
+    /// Returns the rules that stand over a pipeline's file, and those that can be gone back to.
     pub(crate) fn rules(&self, pipeline: Option<&str>) -> Result<RulesJson, CallError> {
         self.get("/v1/rules", &named(pipeline))
     }
@@ -328,7 +328,7 @@ impl ApiClient {
         self.call(Method::POST, "/v1/rules/promote", &named(pipeline), &[], &[])
     }
 
-    /// How the candidate compares with what is enforced.
+    /// Returns the comparison of the candidate with what is enforced.
     pub(crate) fn comparison(&self, pipeline: Option<&str>) -> Result<ComparisonJson, CallError> {
         self.get("/v1/rules/comparison", &named(pipeline))
     }

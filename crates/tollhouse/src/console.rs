@@ -104,7 +104,7 @@ impl Output {
         Output { stream, buffer: Vec::new(), terminal, json }
     }
 
-    /// Whether programs read it.
+    /// Returns true if programs read the output.
     pub(crate) fn is_json(&self) -> bool {
         self.json
     }
@@ -201,7 +201,7 @@ impl Display for TextTable {
     }
 }
 
-/// How far a command has come, shown on standard error while that is a terminal.
+/// The progress of a command, shown on standard error while that is a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {

@@ -7,7 +7,7 @@ pub(crate) static MAIL: &[u8] = include_bytes!("../../../corpora/mail.mbox");
 /// An access log in combined format, in the order of its times.
 pub(crate) static WEB: &[u8] = include_bytes!("../../../corpora/web.log");
 
-/// What the collection that a message is from says it is, where it says so.
+/// Returns the label that the collection that a message is from gives it, where it gives one.
 pub(crate) fn label(origin: &str) -> Option<&'static str> {
     match origin.split('/').nth(1) {
         Some("spam") => Some("spam"),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// What a command that ran to its end says. `docs/reference/cli.md` documents the codes.
+/// The result of a command that ran to its end. `docs/reference/cli.md` documents the codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All is well.
@@ -32,13 +32,13 @@ impl From<Exit> for ExitCode {
 /// Why a command cannot do its work.
 #[derive(Debug)]
 pub(crate) enum CommandError {
-    /// Who reads standard output has gone, as `head` does: nobody is left to tell, and nothing is wrong.
+    /// The reader of standard output has gone, as `head` does: nobody is left to tell, and nothing is wrong.
     ClosedPipe,
     /// Anything else.
     Because {
-        /// What is wrong.
+        /// The fault.
         message: String,
-        /// What to do about it.
+        /// The advice on what to do about it.
         help: Option<String>,
     },
 }

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Time for a command to end by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Whether the user wants it to stop.
+/// The user's wish that the command stop.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
@@ -58,7 +58,7 @@ impl Interrupt {
         interrupt
     }
 
-    /// Whether the user wants it to stop.
+    /// Returns true if the user wants the command to stop.
     pub(crate) fn raised(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

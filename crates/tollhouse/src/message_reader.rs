@@ -22,7 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::options::LocalEngine;
 use crate::ordered_pool::map_ordered;
 
-/// How often a message is sent to a server that is busy, and the time between.
+/// The number of times that a message is sent to a server that is busy, and the time between.
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ pub(crate) struct MessageOptions {
     pub(crate) threads: ThreadsOption,
 }
 
-/// How many threads prepare events.
+/// The number of threads that prepare events.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsOption {
     /// Threads that read and prepare ahead of the one that decides; 1 does everything on one [default: all cores]
@@ -178,7 +178,7 @@ pub(crate) struct PreparedMessage<T> {
     pub(crate) name: String,
     /// For the engine.
     pub(crate) prepared: PreparedEvent,
-    /// What else was wanted of it.
+    /// The other data that was wanted of the message.
     pub(crate) also: T,
 }
 

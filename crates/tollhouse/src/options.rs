@@ -83,7 +83,7 @@ impl EngineOptions {
         named(&self.data)
     }
 
-    /// What the environment and the flags say over the files.
+    /// Returns the settings that the environment and the flags lay over the files.
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides { environment: environment(), flags: self.flags() }
     }
@@ -110,7 +110,7 @@ impl EngineOptions {
         ledger_home::open(&directory, plan).map_err(|error| stopped(&error, instead))
     }
 
-    /// The same for a command that ends by itself.
+    /// Opens the engine of the data directory, which must be named, for a command that ends by itself.
     pub(crate) fn open(&self, instead: &str) -> Result<LocalEngine, CommandError> {
         self.open_engine(instead).map(LocalEngine::new)
     }
@@ -159,7 +159,7 @@ impl ConfigOptions {
         self.load_or(None)
     }
 
-    /// Whether a file, a preset or a data directory is named.
+    /// Returns true if a file, a preset or a data directory is named.
     pub(crate) fn is_named(&self) -> bool {
         let EngineOptions { config, .. } = &self.engine;
         self.file.is_some() || self.preset.is_some() || config.is_some() || self.engine.data().is_some()
@@ -250,12 +250,12 @@ fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("TOLLHOUSE_")).collect()
 }
 
-/// Whether another process has it open.
+/// Returns true if another process has the data directory open.
 pub(crate) fn is_locked(error: &EngineOpenError) -> bool {
     matches!(error, EngineOpenError::Device(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// What to do instead of working on the data directory of a server, for commands that have [`ServerOptions`].
+/// The advice on what to do instead of working on the data directory of a server, for commands that have [`ServerOptions`].
 pub(crate) const ASK_THE_SERVER: &str = "ask it: give --server URL instead of --data";
 
 /// Why a data directory cannot be worked on, with what to do.
@@ -279,7 +279,7 @@ pub(crate) struct LocalEngine {
     engine: Arc<Engine>,
     /// Name service, where it is asked. In a box, as most commands have none.
     lookups: Option<Box<LocalLookups>>,
-    /// Whether the user wants to stop.
+    /// The user's wish to stop.
     pub(crate) interrupt: Interrupt,
     closed: bool,
 }

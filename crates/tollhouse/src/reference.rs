@@ -127,7 +127,7 @@ fn long(flag: &Arg) -> String {
     format!("{short}--{}{values}", flag.get_long().unwrap_or_default())
 }
 
-/// What a fresh node with the preset `mail` answers at some URLs.
+/// Returns the answers of a fresh node with the preset `mail` at some URLs.
 fn answers<const N: usize>(urls: [&str; N]) -> [String; N] {
     let text = "preset = \"mail\"\n[server]\nlisten = \"127.0.0.1:0\"\n";
     let overrides = Overrides { environment: Vec::new(), flags: Vec::new() };

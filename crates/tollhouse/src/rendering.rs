@@ -88,7 +88,7 @@ fn rules(
     Ok(())
 }
 
-/// What rules asked for beside their scores.
+/// Prints the effects that rules asked for beside their scores.
 pub(crate) fn effects(out: &mut Output, explained: &ExplanationJson) -> Result<(), CommandError> {
     if explained.effects.is_empty() {
         return Ok(());
@@ -162,7 +162,7 @@ pub(crate) fn limits(out: &mut Output, explained: &ExplanationJson) -> Result<()
     out.line("")
 }
 
-/// What models said, and the features that moved them most.
+/// Prints the results of models, and the features that moved them most.
 pub(crate) fn models(out: &mut Output, explained: &ExplanationJson) -> Result<(), CommandError> {
     for model in &explained.models {
         let name = cut(&model.name, 40);
@@ -192,7 +192,7 @@ pub(crate) fn models(out: &mut Output, explained: &ExplanationJson) -> Result<()
     Ok(())
 }
 
-/// What classifiers know by now, and the tokens that move them most.
+/// Prints the knowledge of classifiers by now, and the tokens that move them most.
 pub(crate) fn classifiers(out: &mut Output, explained: &ExplanationJson) -> Result<(), CommandError> {
     for classifier in &explained.classifiers {
         let name = cut(&classifier.name, 40);

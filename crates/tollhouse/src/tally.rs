@@ -15,7 +15,7 @@ pub(crate) struct VerdictTally {
     decided: u64,
     actions: HashMap<Action, u64>,
     rules: BTreeMap<String, u64>,
-    /// What could not be read, or was no event.
+    /// The number of inputs that could not be read, or were no event.
     pub(crate) bad: u64,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for VerdictTally {
     }
 }
 
-/// How often something happened in a second.
+/// Returns the number of times that something happened in a second.
 pub(crate) fn per_second(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64().max(1e-9)
 }

@@ -15,20 +15,20 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::{DnsAnswer, DnsRecord, DnsRecordType, DnsUpstream, normal};
 use crate::metrics::{DnsAnswerSource, DnsMetrics};
 
-/// How long a failure is kept.
+/// The time for which a failure is kept.
 const FAILURE: Duration = Duration::from_secs(5);
-/// What an entry takes beside its name and its records.
+/// The number of bytes that an entry takes beside its name and its records.
 const ENTRY_BYTES: usize = 160;
 /// Longest time for one question, all servers and repetitions taken together: who asks went long before.
 const FLIGHT: Duration = Duration::from_secs(30);
 
-/// What bounds a cache.
+/// The bounds of a cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DnsCacheLimits {
     pub(crate) ttl_min: Duration,
     pub(crate) ttl_max: Duration,
     pub(crate) negative_max: Duration,
-    /// How long after its time an answer may stand in.
+    /// The time for which an answer may stand in after its own time is over.
     pub(crate) stale: Duration,
     /// Bytes of all entries.
     pub(crate) memory: u64,
@@ -46,7 +46,7 @@ struct DnsEntry {
     stale_until: Instant,
 }
 
-/// What a flight tells those who wait for it: nothing yet, or the answer.
+/// The receiver of a flight's result, for those who wait for it: nothing yet, or the answer.
 type DnsFlight = watch::Receiver<Option<DnsAnswer>>;
 
 /// A cache with resolvers behind it.

@@ -40,7 +40,7 @@ pub(crate) enum DnsRecord {
     Txt(Box<[u8]>),
 }
 
-/// What is known of a name.
+/// The answer that is known of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DnsAnswer {
     /// At least one record.
@@ -118,7 +118,7 @@ pub(crate) struct DnsReply {
     pub(crate) ttl: Option<Duration>,
 }
 
-/// Who is asked what the cache does not know.
+/// The upstream that is asked what the cache does not know.
 pub(crate) trait DnsUpstream: Send + Sync {
     /// Asks for the records of a type that a name has: lower case, absolute, without the final dot. Comes to an end
     /// by itself. An answer is one of the first three, or [`Answer::Failed`].

@@ -37,9 +37,9 @@ const PREFIX: &str = "wal-";
 /// The files of a node's name: the second says what the first does.
 const IDENTITIES: [&str; 2] = ["node", "node.copy"];
 
-/// Who a node is for the cluster: the name under which a partition remembers its last batch. Made once, and kept twice in the
-/// directory of the journal; a directory that is lost makes another node, and so do two damaged files where nothing waits to
-/// be sent.
+/// Returns the identity of a node for the cluster: the name under which a partition remembers its last batch. Made once, and
+/// kept twice in the directory of the journal; a directory that is lost makes another node, and so do two damaged files where
+/// nothing waits to be sent.
 ///
 /// # Errors
 /// The device's; [`io::ErrorKind::InvalidData`] if what is there is damaged.
@@ -88,7 +88,7 @@ fn decode_identity(bytes: &[u8]) -> Option<[u8; 16]> {
     (*sum == crc32fast::hash(id).to_le_bytes()).then_some(*id)
 }
 
-/// Whether the journal has anything that the cluster may not have.
+/// Returns true if the journal has anything that the cluster may not have.
 fn is_pending(device: &dyn Device, names: &[String]) -> io::Result<bool> {
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
     numbers.sort_unstable();
@@ -119,7 +119,7 @@ pub(crate) struct WriteAheadLog {
     losses: WalLosses,
 }
 
-/// What was not found as it was written when the journal was opened.
+/// The parts that were not found as they were written when the journal was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WalLosses {
     /// Numbers of segments that should be there: the first and the last of each gap.
@@ -129,7 +129,7 @@ pub(crate) struct WalLosses {
 }
 
 impl WalLosses {
-    /// What is lost in a sentence, unless nothing is.
+    /// Returns what is lost in a sentence, unless nothing is.
     pub(crate) fn sentence(&self) -> Option<String> {
         let missing = self.missing.iter().map(|(first, last)| match last - first {
             0 => format!("{} is missing", name(*first)),
@@ -151,7 +151,7 @@ impl WalLosses {
 
 #[derive(Default)]
 struct WalState {
-    /// What is not written yet, by segment.
+    /// The bytes that are not written yet, by segment.
     chunks: Vec<(u64, Vec<u8>)>,
     /// Bytes since opening that were appended, written, synced; and up to where somebody waits for a sync.
     appended: u64,
@@ -231,7 +231,7 @@ impl WriteAheadLog {
         Ok(journal)
     }
 
-    /// What was not as it was written.
+    /// Returns the losses, which are what was not as it was written.
     pub(crate) fn losses(&self) -> &WalLosses {
         &self.losses
     }
@@ -612,7 +612,7 @@ fn read(device: &dyn Device, name: &str) -> io::Result<Vec<u8>> {
     disk::read_all(&*device.open(name)?, u64::MAX)
 }
 
-/// What a segment's bytes are read as, for fuzzing: how many records.
+/// Returns the number of records that a segment's bytes are read as, for fuzzing.
 #[doc(hidden)]
 pub fn count_records(segment: Box<dyn Blob>) -> io::Result<usize> {
     Ok(WalRecords::read(segment)?.list.len())

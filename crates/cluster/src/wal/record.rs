@@ -26,7 +26,7 @@ use crate::cache::CellId;
 use crate::delta::CellOperation;
 use crate::remote::{Partition, PartitionCount};
 
-/// What a segment begins with.
+/// The bytes that a segment begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"thwal003";
 /// Frames of records.
 const FORMAT: FrameFormat<0> = FrameFormat {
@@ -36,7 +36,7 @@ const FORMAT: FrameFormat<0> = FrameFormat {
     window: 1 << 20,
 };
 
-/// Who claims a mark.
+/// The token of the one that claims a mark.
 pub(crate) type ClaimToken = [u8; 16];
 
 /// Additions to one cell, in a batch.

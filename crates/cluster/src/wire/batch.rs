@@ -17,7 +17,7 @@ use crate::remote::{
     CellChange, CellForm, CellImage, CellWrite, MarkClaim, Partition, RemoteCell, WriteBatch,
 };
 
-/// How long a partition remembers the number of a node that writes nothing, in milliseconds: 30 days.
+/// The time for which a partition remembers the number of a node that writes nothing, in milliseconds: 30 days.
 const NUMBER_TTL: i64 = 30 * 86_400_000;
 /// Parts of a track's sum: the high one counts so many.
 pub(super) const CARRY_BITS: u32 = 62;
@@ -138,7 +138,7 @@ pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArgum
     Ok(ScriptArguments { keys: keys.list, argument: pack.into_bytes() })
 }
 
-/// What happens to a bucket.
+/// Writes what happens to a bucket.
 pub(super) fn flow_of(pack: &mut MessagePackWriter, at: WriteTarget, now: Time, flow: GcraOperation) {
     let (what, one, other, counted) = match flow {
         GcraOperation::Take { cost, burst, counts_all } if cost > 0 => (1, cost, burst, counts_all),
@@ -217,7 +217,7 @@ pub(super) fn read(names: &NameCodec, partition: Partition, cells: &[RemoteCell]
     [names.number(partition), names.writer(partition)].into_iter().chain(cells).collect()
 }
 
-/// What another cell has seen.
+/// Writes what another cell has seen.
 fn merge(
     pack: &mut MessagePackWriter,
     at: WriteTarget,
@@ -324,7 +324,7 @@ fn rows(
     Ok(rows)
 }
 
-/// What a track has seen.
+/// Writes what a track has seen.
 fn totals_of(
     pack: &mut MessagePackWriter,
     columns: &[AggregateColumn],

@@ -71,9 +71,9 @@ impl WireCounters {
 /// The circuit of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// It is asked.
+    /// The server is asked.
     Closed,
-    /// It is not.
+    /// The server is not asked.
     Open,
     /// One call tries whether it answers again.
     Trying,
@@ -84,7 +84,7 @@ pub enum CircuitState {
 pub struct ServerStatus {
     /// Where it is.
     pub address: super::ServerAddress,
-    /// Whether it is asked.
+    /// The circuit, which says whether the server is asked.
     pub circuit: CircuitState,
     /// Round trips that are under way.
     pub in_flight: usize,

@@ -21,26 +21,26 @@ use crate::remote::Partition;
 /// Why a server is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerFault {
-    /// It does not answer, or is not ready.
+    /// The server does not answer, or is not ready.
     Away,
-    /// It is of a cluster that has no slots.
+    /// The server is of a cluster that has no slots.
     Slotless,
-    /// It is of no cluster.
+    /// The server is of no cluster.
     Alone,
-    /// It does not know the user or the password, or wants some.
+    /// The server does not know the user or the password, or wants some.
     Credentials,
     /// The user may not do what is needed.
     Rights,
-    /// It speaks no TLS.
+    /// The server speaks no TLS.
     Plain,
-    /// It speaks TLS.
+    /// The server speaks TLS.
     Encrypted,
     /// Its certificate is not trusted.
     Certificate,
 }
 
 impl ServerFault {
-    /// Whether it can be otherwise in a while.
+    /// Returns true if the fault can be otherwise in a while.
     fn may_pass(self) -> bool {
         matches!(self, ServerFault::Away | ServerFault::Slotless)
     }
@@ -93,7 +93,7 @@ impl ServerFault {
     }
 }
 
-/// What a server said, or what was seen of it.
+/// The diagnosis of a server: what it said, or what was seen of it.
 #[derive(Clone, Debug)]
 pub(super) struct ServerDiagnosis {
     pub(super) server: ServerAddress,
@@ -154,8 +154,8 @@ impl WireCore {
         error(&said)
     }
 
-    /// Whether a server answers without TLS where it is set, and with it where it is not. No password is sent, and nothing
-    /// is believed.
+    /// Returns true if a server answers without TLS where it is set, and with it where it is not. No password is sent, and
+    /// nothing is believed.
     async fn speaks_otherwise(&self, server: &ServerAddress) -> io::Result<bool> {
         let at = self.settings.reached(server);
         let (hello, answers): (Vec<u8>, &[u8]) = match self.settings.tls {
@@ -168,7 +168,8 @@ impl WireCore {
         Ok(answers.contains(&stream.read_u8().await?))
     }
 
-    /// What masters say that do not let this user do what is needed, or do not answer where the others say they are.
+    /// Returns the diagnoses of masters that do not let this user do what is needed, or do not answer where the others say
+    /// they are.
     pub(super) async fn refusals(&self) -> Vec<ServerDiagnosis> {
         let topology = self.topology();
         let mut masters: Vec<(&Arc<ServerAddress>, Partition)> = Vec::new();

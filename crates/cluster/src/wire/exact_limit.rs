@@ -12,8 +12,8 @@ use super::message_pack::MessagePackWriter;
 use super::name::NameCodec;
 use crate::remote::{ExactLimitBatch, ExactLimitRequest, PriorReading, TIME_MAX};
 
-/// How long a partition remembers the last round of a node that asks no more, in milliseconds. Nothing is sent again
-/// after as long as a call may take.
+/// The time for which a partition remembers the last round of a node that asks no more, in milliseconds. Nothing is sent
+/// again after as long as a call may take.
 const BATCH_TTL: i64 = 10 * 60_000;
 /// From here on scripts cannot count.
 const COUNT_MAX: u64 = 1 << 53;
@@ -111,7 +111,7 @@ fn of_windows(
     Ok(())
 }
 
-/// What the script says of a round of this number and so many asks. Takes anything.
+/// Returns what the script says of a round of this number and so many asks. Takes anything.
 ///
 /// # Errors
 /// Says what is no answer.

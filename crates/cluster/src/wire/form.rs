@@ -9,18 +9,18 @@ use crate::remote::{CellForm, TIME_MAX};
 /// A run of registers, so many that with where it begins it is a value of 64 bytes: more would make Redis keep the hash
 /// as a table.
 pub(super) const RUN: u32 = 63;
-/// What a key outlives its last use by, beyond what its form asks for.
+/// The time by which a key outlives its last use, beyond what its form asks for.
 const MARGIN: Span = Span::minutes(1);
 /// Longest life that a key is given: a hundred years.
 const TTL_MAX: Span = Span::days(36_525);
 
-/// How servers keep the cells of a form, and merge them. They know these operations, and no statistic.
+/// The way in which servers keep the cells of a form, and merge them. They know these operations, and no statistic.
 pub(super) enum MergeForm<'a> {
     /// Counts in rings of buckets, which add up.
     Ring(WindowDimensions),
     /// Times, a count, a sum, the least and the greatest value, and decayed sums.
     Totals {
-        /// What is kept.
+        /// The columns that are kept.
         columns: &'a [AggregateColumn],
         /// After the last event.
         keep: Span,
@@ -85,7 +85,7 @@ impl WindowDimensions {
         i64::from(tier.buckets) + 1
     }
 
-    /// Whether a cell is kept longer than its finest buckets.
+    /// Returns true if a cell is kept longer than its finest buckets.
     pub(super) fn outlives(&self) -> bool {
         self.coarse.is_some() || self.keep > self.fine.span()
     }
@@ -120,7 +120,7 @@ pub(super) fn start(bucket: i64, tier: Tier) -> Time {
     Time(bucket.saturating_mul(tier.width.0))
 }
 
-/// How many runs the registers of a period have.
+/// Returns the number of runs that the registers of a period have.
 pub(super) fn runs(precision: u8) -> u32 {
     (1u32 << precision.min(Measure::PRECISION_MAX)).div_ceil(RUN)
 }

@@ -91,7 +91,7 @@ impl MessagePackWriter {
         self.0.extend_from_slice(&float.to_be_bytes());
     }
 
-    /// What stands for nothing.
+    /// Writes the value that stands for nothing.
     pub(crate) fn none(&mut self) {
         self.0.push(0xc2);
     }

@@ -68,18 +68,18 @@ use crate::remote::{
     WriteBatch, WriteOutcome,
 };
 
-/// How long asking one server where slots are may take.
+/// The time that asking one server where slots are may take.
 const REFRESH_WITHIN: Duration = Duration::from_millis(500);
 /// The least time between two such questions.
 const REFRESH_PAUSE: Duration = Duration::from_millis(50);
-/// How often opening tries, and how often it tells that it does.
+/// The pause between two tries of opening, and the time between two messages that it tries.
 const OPEN_PAUSE: Duration = Duration::from_millis(200);
 const TELL_EVERY: Duration = Duration::from_secs(5);
-/// How often cells of a partition that is being moved are read anew when a batch of this node came between.
+/// The number of times that cells of a partition that is being moved are read anew when a batch of this node came between.
 const APART_TRIES: usize = 3;
 /// Of the names that a reading is asked for, those before its cells: the node's number, and who wrote last.
 const HEAD: usize = 2;
-/// How keys are laid out: said in the cluster beside the number of partitions.
+/// The layout of keys: said in the cluster beside the number of partitions.
 const LAYOUT: &str = "1";
 
 /// Why a cluster cannot be used.
@@ -101,9 +101,9 @@ pub enum ClusterOpenError {
     Unusable {
         /// Which were asked, and what each said.
         said: String,
-        /// What to do.
+        /// The advice on what to do.
         mend: &'static str,
-        /// Whether it may be otherwise in a while.
+        /// True if it may be otherwise in a while.
         may_pass: bool,
     },
     /// Its servers answer, and do not do what they are asked.
@@ -117,9 +117,9 @@ pub enum ClusterOpenError {
     Layout {
         /// The prefix of names.
         prefix: String,
-        /// What the cluster says.
+        /// The layout that the cluster says.
         found: String,
-        /// What would be said here.
+        /// The layout that would be said here.
         expected: String,
     },
     /// The nodes before this one have another secret.
@@ -134,7 +134,7 @@ pub enum ClusterOpenError {
 }
 
 impl ClusterOpenError {
-    /// Whether it may be otherwise in a while.
+    /// Returns true if it may be otherwise in a while.
     fn may_pass(&self) -> bool {
         matches!(self, ClusterOpenError::Unusable { may_pass: true, .. } | ClusterOpenError::Unready(_))
     }
@@ -158,7 +158,7 @@ impl Drop for TopologyRefresher {
     }
 }
 
-/// What all calls share.
+/// The state that all calls share.
 struct WireCore {
     settings: Arc<WireSettings>,
     names: NameCodec,
@@ -235,7 +235,7 @@ impl WireClient {
         Ok(WireClient { inner, runtime, _refresher: Arc::new(TopologyRefresher(refresher)) })
     }
 
-    /// What was done.
+    /// Returns the counters of what was done.
     pub fn counters(&self) -> &WireCounters {
         &self.inner.counters
     }
@@ -626,7 +626,7 @@ impl WireCore {
         Ok(PartitionImages { number, writer: self.writer(writer), images })
     }
 
-    /// Who wrote last: a node, and its number. What is none of that is nobody that is known.
+    /// Returns the last writer: a node, and its number. What is none of that is nobody that is known.
     fn writer(&self, value: &Value) -> LastWriter {
         let parts = match value {
             Value::BulkString(text) => text.split_first_chunk::<16>(),

@@ -20,10 +20,10 @@ use crate::remote::{Partition, PartitionCount, RemoteCell};
 /// Longest prefix, in bytes.
 pub(crate) const PREFIX_BYTES_MAX: usize = 64;
 
-/// What the name of a cell says.
+/// The content of a cell's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CellName {
-    /// Whose, with [`Cell::PAIR`] in the kind of pairs.
+    /// The key of the cell, with [`Cell::PAIR`] in the kind of pairs.
     pub(crate) key: Key,
     /// Of which form.
     pub(crate) form: u32,
@@ -63,7 +63,7 @@ impl NameCodec {
         self.named(partition, CellName { key: cell.key, form: cell.form.id })
     }
 
-    /// The same of what it says.
+    /// Returns the name of a cell from what the name says.
     pub(crate) fn named(&self, partition: Partition, CellName { key, form }: CellName) -> Vec<u8> {
         let Key { space, kind, shingle } = key;
         let mut name = self.start(partition, 16);
@@ -74,7 +74,7 @@ impl NameCodec {
         name
     }
 
-    /// What the name of a cell says, with its partition; `None` for any other name.
+    /// Reads what the name of a cell says, with its partition; `None` for any other name.
     pub(crate) fn read(&self, name: &[u8]) -> Option<(Partition, CellName)> {
         let rest = name.strip_prefix(self.prefix.as_slice())?.strip_prefix(b"{")?;
         let at = rest.iter().position(|byte| *byte == b'}')?;
@@ -89,7 +89,7 @@ impl NameCodec {
         (self.tags.of(partition) == tag).then_some((partition, name))
     }
 
-    /// What the names of all cells match, as `SCAN` takes it.
+    /// Returns the pattern that the names of all cells match, as `SCAN` takes it.
     pub(crate) fn pattern(&self) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(self.prefix.len() + 2);
         for byte in &self.prefix {

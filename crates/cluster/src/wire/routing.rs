@@ -45,7 +45,7 @@ enum CommandRoute {
     Asking(ServerAddress),
 }
 
-/// What an error that a server answered means.
+/// The meaning of an error that a server answered.
 enum ErrorMeaning {
     Route(CommandRoute, Option<u16>),
     Unknown,

@@ -224,7 +224,7 @@ impl WireCore {
     }
 }
 
-/// What a master says of itself.
+/// The description that a master gives of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MasterSlots {
     /// Its name, its epoch and its slots: another epoch may have had other slots in between.

@@ -30,7 +30,7 @@ use super::diagnosis::ServerFault;
 use super::settings::WireSettings;
 use super::topology::ServerAddress;
 
-/// How servers are connected to.
+/// The connector by which servers are connected to.
 #[derive(Clone)]
 pub(super) struct ServerConnector {
     pub(super) settings: Arc<WireSettings>,
@@ -51,7 +51,7 @@ pub(super) enum ConnectionClass {
 pub(super) enum ExchangeError {
     /// The circuit is open: nothing was sent. This is what was lost last.
     Open(ConnectionLoss),
-    /// It did not come in time, or the connection broke.
+    /// The answer did not come in time, or the connection broke.
     Lost(ConnectionLoss),
 }
 

@@ -12,16 +12,16 @@ use crate::remote::PartitionCount;
 pub struct WireSettings {
     /// Some of its servers, each `host:port`. The others are found by asking these.
     pub nodes: Vec<String>,
-    /// Who asks, where servers have users.
+    /// The user that asks, where servers have users.
     pub username: Option<String>,
     /// Their password.
     pub password: Option<String>,
-    /// Whether connections are encrypted.
+    /// The encryption of connections, if they are encrypted.
     pub tls: Option<ClusterTls>,
-    /// What the names of all keys begin with, so that several installations can share a cluster. At most 64 bytes,
+    /// The prefix that the names of all keys begin with, so that several installations can share a cluster. At most 64 bytes,
     /// without braces.
     pub prefix: String,
-    /// How many replicas must have a write before it counts as made. Zero waits for none: what a failing master had
+    /// The number of replicas that must have a write before it counts as made. Zero waits for none: what a failing master had
     /// not passed on is then sent again, as long as the node has it.
     pub replicas: u8,
     /// Into how many parts keys are divided, if the cluster is new; one that is in use must have as many.
@@ -31,17 +31,17 @@ pub struct WireSettings {
     pub secret: Option<[u8; 8]>,
     /// Which node this is. Two that run at once must differ; one that comes back must be the same.
     pub node: [u8; 16],
-    /// How long to wait for a connection.
+    /// The time to wait for a connection.
     pub connect_within: Duration,
-    /// How long [`super::Wire::open`] goes on trying to reach the cluster.
+    /// The time for which [`super::Wire::open`] goes on trying to reach the cluster.
     pub open_within: Duration,
-    /// How often it is asked where slots are, when nothing else gives a reason.
+    /// The time after which it is asked again where slots are, when nothing else gives a reason.
     pub refresh_every: Duration,
-    /// How many round trips to a server, each of one call, may be under way.
+    /// The number of round trips to a server, each of one call, that may be under way.
     pub in_flight_max: usize,
     /// After so many failures in a row a server is not asked for a while.
     pub failures_max: u32,
-    /// How long it is not asked. Then one call tries.
+    /// The time for which the server is not asked. Then one call tries.
     pub pause: Duration,
     /// Where to connect to instead of an announced `host:port`: for networks that translate addresses.
     pub reach: Vec<(String, String)>,

@@ -6,7 +6,7 @@
 
 use crate::remote::{Partition, PartitionCount};
 
-/// How many slots a cluster has.
+/// The number of slots that a cluster has.
 pub const SLOTS: u16 = 1 << 14;
 
 /// CRC-16/XMODEM: polynomial 1021, from zero, nothing reflected.

@@ -48,12 +48,12 @@ pub(super) struct SlotTopology {
 }
 
 impl SlotTopology {
-    /// Who has a slot.
+    /// Returns the master that has a slot.
     pub(super) fn master(&self, slot: u16) -> Option<&Arc<ServerAddress>> {
         self.masters.get(self.place(slot).checked_sub(1)?)
     }
 
-    /// The same as a number; zero is nobody.
+    /// Returns the master that has a slot as a number; zero is nobody.
     pub(super) fn place(&self, slot: u16) -> usize {
         self.slots.get(usize::from(slot)).copied().unwrap_or(0).into()
     }

@@ -14,7 +14,7 @@ use event::{Key, Kind, Time};
 use stats::random::Random;
 use stats::{CellPlan, ObservationContext, Origin};
 
-/// What happens to a call's part for one partition.
+/// The fate of a call's part for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Well,
@@ -41,7 +41,7 @@ struct Part {
 
 struct State {
     parts: Vec<Part>,
-    /// What replicas have.
+    /// The parts as replicas have them.
     replicas: Vec<Part>,
     plans: HashMap<u32, CellPlan>,
     /// One call's part in so many fares badly; zero is none.
@@ -107,7 +107,7 @@ impl Cloud {
         (state.reads, state.writes)
     }
 
-    /// What is kept of a key, whatever its form: the sum of a counter over all its buckets.
+    /// Returns what is kept of a key, whatever its form: the sum of a counter over all its buckets.
     pub(crate) fn total(&self, key: Key, counter: usize) -> u64 {
         let state = self.state();
         let part = &state.parts[usize::from(self.partitions.of(key.shingle).0)];
@@ -272,7 +272,7 @@ impl State {
     }
 }
 
-/// Who wrote last, as a node is told.
+/// Returns the last writer, as a node is answered.
 fn writer(last: Option<(u64, u64)>, node: u64) -> LastWriter {
     match last {
         None => LastWriter::Unknown,

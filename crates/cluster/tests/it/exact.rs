@@ -31,10 +31,10 @@ const BUCKET: Kind = Kind(8);
 /// Most that a key may have in the tests of nodes.
 const MOST: u64 = 40;
 
-/// What is asked of a limit of some window.
+/// The shape of what is asked of a limit of some window.
 struct Shape {
     measure: Measure,
-    /// How far times are apart.
+    /// The distances between times.
     steps: &'static [i64],
 }
 
@@ -256,7 +256,7 @@ fn one() -> WindowTake {
     WindowTake { cost: 1, limit: MOST, counts_all: false, interpolated: false }
 }
 
-/// What became of a take.
+/// The outcome of a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     Within,
@@ -398,7 +398,7 @@ fn lost_answers_are_asked_for_again() {
     assert_eq!(used(&nodes[0], user), MOST);
 }
 
-/// What was not answered may have been counted; what was answered was, once, and the replica that takes over knows it.
+/// A take that was not answered may have been counted; what was answered was, once, and the replica that takes over knows it.
 #[test]
 fn a_killed_master_lets_nothing_through_twice() {
     let Some(mut cluster) = Cluster::start() else { return };

@@ -75,7 +75,7 @@ impl Load {
         failures
     }
 
-    /// What the cluster has of each key, in one call.
+    /// Returns the count that the cluster has of each key, in one call.
     fn counts(&self, within: Duration) -> Vec<Result<u64, RemoteError>> {
         let read =
             |cell: &RemoteCell| PartitionRead { partition: self.wired.of(cell), cells: vec![cell.clone()] };

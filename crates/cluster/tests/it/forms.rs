@@ -13,7 +13,7 @@ use stats::{CellPlan, Evidence, Measure, StatisticChange};
 use crate::servers::Cluster;
 use crate::support::{Random, WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
 
-/// What a cell would be in memory.
+/// The model of what a cell would be in memory.
 #[derive(Default, Clone)]
 struct Model {
     words: Vec<u64>,

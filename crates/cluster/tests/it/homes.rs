@@ -17,7 +17,7 @@ use stats::{Catalog, Ledger};
 use crate::cloud::Cloud;
 use crate::servers::{self, wait};
 
-/// How a node comes to its cluster, once for each opening.
+/// The way in which a node comes to its cluster, once for each opening.
 type Connect = Box<dyn Fn(&ThreadedEnvironment) -> Arc<dyn RemoteCluster>>;
 
 pub(crate) struct Home {

@@ -29,10 +29,10 @@ use crate::servers::{Cluster, wait};
 const KEYS: u64 = 300;
 /// Keys of one event.
 const EACH: u64 = 5;
-/// How long nodes work before a fault, and after it.
+/// The time for which nodes work before a fault, and after it.
 const QUIET: Duration = Duration::from_millis(1200);
 
-/// How long nodes wait for the cluster.
+/// The time for which nodes wait for the cluster.
 const WITHIN: Duration = Duration::from_millis(250);
 
 fn now() -> Time {
@@ -106,7 +106,7 @@ fn say(line: &str) {
     let _ = out.flush();
 }
 
-/// What is known of additions.
+/// The record of what is known of additions.
 #[derive(Default)]
 struct Oracle {
     tried: BTreeMap<u64, u64>,
@@ -131,7 +131,7 @@ struct Process {
     reader: Option<std::thread::JoinHandle<()>>,
 }
 
-/// What all nodes of a fault have in common.
+/// The things that all nodes of a fault have in common.
 struct Field<'a> {
     cluster: &'a mut Cluster,
     directory: PathBuf,
@@ -215,7 +215,7 @@ impl Field<'_> {
     }
 }
 
-/// What happens while nodes add.
+/// The fault that happens while nodes add.
 struct Fault {
     name: &'static str,
     happens: fn(&mut Field<'_>),
@@ -317,7 +317,7 @@ const FAULTS: &[Fault] = &[
     },
 ];
 
-/// What the cluster has of each key.
+/// Returns the counts that the cluster has of each key.
 fn counted(field: &Field<'_>) -> BTreeMap<u64, u64> {
     let directory = field.directory.join("reader");
     let node = open(&field.cluster.addresses().join(","), "", &field.prefix, &directory, 20 * WITHIN);

@@ -21,7 +21,7 @@ use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
 
 const CLUSTER_PAGE: &str = include_str!("../../../../docs/operating/cluster.md");
 
-/// What opening ends with; not in an hour.
+/// Returns the error that opening ends with; not in an hour.
 fn refusal(settings: WireSettings) -> String {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let opening = WireClient::open(settings, runtime.handle().clone());

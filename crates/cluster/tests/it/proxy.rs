@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// What happens to bytes.
+/// The fate of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Network {
     /// They arrive.
     Whole = 0,
-    /// What the server answers is lost.
+    /// The server's answers are lost.
     Deaf = 1,
     /// Connections end.
     Cut = 2,

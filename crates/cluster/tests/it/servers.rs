@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long servers may take to become what they are asked to be.
+/// The time that servers may take to become what they are asked to be.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// After so long without a word a server counts as down, in milliseconds.
 pub(crate) const NODE_TIMEOUT: u64 = 2000;
 
-/// Whether servers can be started; says so if not.
+/// Returns true if servers can be started; says so if not.
 pub(crate) fn are_there() -> bool {
     let there = ["redis-server", "redis-cli"].iter().all(|program| {
         let output = Command::new(program).arg("--version").output();
@@ -25,7 +25,7 @@ pub(crate) fn are_there() -> bool {
     there
 }
 
-/// What is started where nothing else is named.
+/// The program that is started where nothing else is named.
 const PROGRAM: &str = "redis-server";
 
 /// A server process.
@@ -78,7 +78,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// What the server says to a command.
+    /// Returns the server's answer to a command.
     pub(crate) fn cli(&self, arguments: &[&str]) -> String {
         // A paused server takes connections and says nothing.
         let output = Command::new("timeout")
@@ -134,7 +134,7 @@ impl Cluster {
         Some(Cluster::single_of(Path::new(PROGRAM), options))
     }
 
-    /// The same of another program.
+    /// Starts one master with all slots and no replica, of another program.
     pub(crate) fn single_of(program: &Path, options: &[&str]) -> Cluster {
         let directory = TempDir::new().expect("a directory");
         let server = Server::start(program, directory.path().join("0"), options);
@@ -149,7 +149,7 @@ impl Cluster {
         Some(Cluster::start_of(Path::new(PROGRAM)))
     }
 
-    /// The same of another program.
+    /// Starts three masters with a replica each, of another program.
     pub(crate) fn start_of(program: &Path) -> Cluster {
         let directory = TempDir::new().expect("a directory");
         let start = |number: usize| Server::start(program, directory.path().join(number.to_string()), &[]);

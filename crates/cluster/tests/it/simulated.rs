@@ -49,7 +49,7 @@ impl Simulated {
         Arc::new(Simulated { state: Mutex::new(state) })
     }
 
-    /// What one owner of tasks is run by.
+    /// Returns the environment that one owner of tasks is run by.
     pub(crate) fn of(self: &Arc<Simulated>, owner: u64) -> Arc<Owner> {
         Arc::new(Owner { simulated: self.clone(), owner })
     }

@@ -50,7 +50,7 @@ fn forms() -> Catalog {
     builder.build()
 }
 
-/// What may be kept of a key at least, and at most.
+/// The least and the most that may be kept of a key.
 #[derive(Default)]
 struct Oracle {
     counts: BTreeMap<Key, (u64, u64)>,

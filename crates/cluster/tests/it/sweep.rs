@@ -31,7 +31,7 @@ fn pass(wired: &Wired, forms: &HashMap<u32, Arc<CellForm>>, horizon: Time) -> Sw
     all
 }
 
-/// What a cell's windows hold at a time.
+/// Returns what a cell's windows hold at a time.
 fn reading(wired: &Wired, plan: &CellPlan, cell: &RemoteCell, now: Time) -> Option<Vec<u64>> {
     let found = wired.read_one(wired.of(cell), std::slice::from_ref(cell)).unwrap();
     found.images[0].as_ref().map(|CellImage { first, last, content }| {

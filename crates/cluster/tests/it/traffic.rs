@@ -64,7 +64,7 @@ struct Workload {
 struct Draws {
     all: Arc<Vec<u32>>,
     at: usize,
-    /// How often the most frequent key was among them.
+    /// The number of times that the most frequent key was among them.
     first: u64,
 }
 
@@ -77,7 +77,7 @@ impl Draws {
     }
 }
 
-/// What one way of counting took.
+/// The cost of one way of counting.
 struct Run {
     name: &'static str,
     events: f64,
@@ -254,7 +254,7 @@ impl Bench {
         run
     }
 
-    /// How often the most frequent key was counted, as a node says that has never asked before.
+    /// Returns the number of times that the most frequent key was counted, as a node says that has never asked before.
     fn hot(&self, nodes: &[Opened]) -> u64 {
         let asking = self.open(100 + nodes.len() as u8);
         let timeline = pollster::block_on(asking.node.timeline(key(0))).unwrap();
@@ -288,7 +288,7 @@ impl Bench {
         self.run("one command at a time", events as f64 / share as f64, callers, || 0)
     }
 
-    /// The same, but all commands of a call in one pipeline to each master.
+    /// Runs one read and one write a key, but with all commands of a call in one pipeline to each master.
     fn pipelined(&mut self) -> Run {
         let Workload { keys, events, callers } = self.workload;
         let each = (0..callers).map(|caller| {

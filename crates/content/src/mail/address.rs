@@ -13,7 +13,7 @@ pub const NULL_SENDER: &str = "<>";
 pub struct MailAddress {
     /// The whole address, lower case, its domain as A-labels; [`NULL_SENDER`] for the null sender.
     pub full: String,
-    /// What follows the last `@`; empty for the null sender and for a bare local name such as `root`.
+    /// The part after the last `@`; empty for the null sender and for a bare local name such as `root`.
     pub domain: String,
     /// The address without the tag after `+` in its local part (RFC 5233), if it has one. An extra, not a
     /// replacement: not every server reads `+` as the start of a tag.

@@ -22,7 +22,7 @@ const BOUNDARY_BYTES_MAX: usize = 70;
 /// Most recipients that are taken from a report.
 const RECIPIENTS_MAX: usize = 100;
 
-/// What a report says of a mail (RFC 5965, section 7.3; RFC 6591; RFC 6650).
+/// The type that a report gives a mail (RFC 5965, section 7.3; RFC 6591; RFC 6650).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackType {
     /// Unwanted mail, or mail that abuses otherwise.
@@ -31,7 +31,7 @@ pub enum FeedbackType {
     Fraud,
     /// A virus is in it.
     Virus,
-    /// It was called unwanted and is not.
+    /// The mail was called unwanted and is not.
     NotSpam,
     /// Anything else: authentication that failed, a wish to be sent no more, what later documents define.
     Other,
@@ -40,7 +40,7 @@ pub enum FeedbackType {
 /// A report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedbackReport<'x> {
-    /// What it says.
+    /// The type of feedback that the report gives.
     pub feedback_type: FeedbackType,
     /// The envelope of the mail, as far as the report tells it.
     pub envelope: Envelope,
@@ -58,7 +58,7 @@ pub enum ReportedMail<'x> {
 }
 
 impl<'x> ReportedMail<'x> {
-    /// What it holds, by value.
+    /// Returns the bytes that the mail holds, by value.
     pub fn into_bytes(self) -> Cow<'x, [u8]> {
         match self {
             ReportedMail::Message(bytes) | ReportedMail::Header(bytes) => bytes,
@@ -138,7 +138,7 @@ pub fn fields(raw: &[u8], name: &str) -> Vec<String> {
     header.all(name).take(PARTS_MAX).map(|field| field.unstructured()).collect()
 }
 
-/// What the part for programs says; `None` without a type, which every report has.
+/// Reads the part for programs; `None` without a type, which every report has.
 fn report_fields(content: &[u8]) -> Option<(FeedbackType, Envelope)> {
     let (header, _) = MailHeader::read(content, &mut Defects::default());
     let value = |name: &str| header.get(name).map(|field| field.text());
@@ -188,7 +188,7 @@ fn media_type(text: &str) -> (String, Vec<(String, String)>) {
     (kind, parameters.collect())
 }
 
-/// What lies between the delimiter lines of a boundary; the last part may be unclosed.
+/// Returns the parts between the delimiter lines of a boundary; the last part may be unclosed.
 fn parts<'x>(body: &'x [u8], boundary: &[u8]) -> Vec<&'x [u8]> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (None, 0);

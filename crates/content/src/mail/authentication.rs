@@ -26,7 +26,7 @@ pub const WORD_BYTES_MAX: usize = 512;
 const INSTANCE_MAX: u32 = 50;
 
 event::columns! {
-    /// Who vouches for a message, and what reputation lists say of what it comes from and leads to.
+    /// The columns that tell who vouches for a message, and what reputation lists say of what it comes from and leads to.
     pub struct AuthColumns {
         source: String "auth.source" "Where the results come from: `own` checks, or a trusted `authentication-results` field",
         spf: String "auth.spf" "Whether the client may send for the envelope sender's domain (RFC 7208): `none`, `neutral`, `pass`, `fail`, `softfail`, `temperror`, `permerror`",
@@ -55,12 +55,12 @@ event::columns! {
     }
 }
 
-/// Whose word counts.
+/// The servers and sealers that are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthenticationTrust {
     /// Names by which trusted servers identify themselves in `Authentication-Results`, lower case.
     pub servers: Vec<String>,
-    /// How many `Received` fields one's own servers put on top: a field below more of them is not read.
+    /// The number of `Received` fields that one's own servers put on top: a field below more of them is not read.
     pub received: usize,
     /// Domains of trusted ARC sealers, lower case.
     pub sealers: Vec<String>,
@@ -71,7 +71,7 @@ pub struct AuthenticationTrust {
 pub struct AuthenticationResults {
     /// The server that says it, lower case.
     pub server: String,
-    /// What it says, in its order; empty where it made no check.
+    /// The results that the server gives, in its order; empty where it made no check.
     pub results: Vec<MethodResult>,
 }
 
@@ -324,7 +324,7 @@ fn domain(text: &str) -> Option<String> {
     Some(domain_to_ascii(domain.trim())).filter(|domain| !domain.is_empty())
 }
 
-/// What trusted fields say of a message. Of several that speak of a method, the topmost does.
+/// The results that trusted fields give for a message. Of several that speak of a method, the topmost does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TrustedResults {
     spf: Option<(&'static str, Option<String>)>,
@@ -661,7 +661,7 @@ mod tests {
             parse_arc(&text);
         }
 
-        /// What was written is read back.
+        /// Fields that were written are read back.
         #[test]
         fn written_fields_are_read_back(
             results in proptest::collection::vec(("[a-z]{1,8}", "[a-z]{1,8}", "[a-z]{1,8}", "[a-z@.+/0-9][a-z@.+/=0-9]{0,19}"), 0..9),

@@ -8,7 +8,7 @@ pub const ITEMS_MAX: usize = 200;
 pub const ITEM_BYTES_MAX: usize = 2_048;
 
 event::columns! {
-    /// What is known of a message before its content is looked at.
+    /// The columns of what is known of a message before its content is looked at.
     pub struct EnvelopeColumns {
         client_ip: Ip "client.ip" "Address of the client that handed the message over",
         client_net: String "client.net" "Network of the client's address in CIDR notation",
@@ -21,7 +21,7 @@ event::columns! {
 }
 
 event::columns! {
-    /// What a message's header and body say.
+    /// The columns of what a message's header and body say.
     pub struct MailColumns {
         from: String "mail.from" "First address of the From field",
         from_domain: String "mail.from_domain" "Domain of the From address",

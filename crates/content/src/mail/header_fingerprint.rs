@@ -156,7 +156,7 @@ pub(crate) fn fill(
     }
 }
 
-/// Whether a field says something of who wrote the message.
+/// Returns true if a field says something of who wrote the message.
 fn is_own(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     !IGNORED.contains(&name.as_str())
@@ -244,7 +244,7 @@ impl FingerprintMarks {
     }
 }
 
-/// How the values of well-known fields look.
+/// Returns marks of how the values of well-known fields look.
 fn shapes(header: &MailHeader<'_>) -> Vec<String> {
     let mut marks = FingerprintMarks(Vec::new());
     for field in header.fields.iter().take(FIELDS_MAX) {
@@ -323,12 +323,12 @@ fn content_type(text: &str, marks: &mut FingerprintMarks) {
 /// One server's note of what it received from whom.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ReceivedField<'t> {
-    /// What the client called itself.
+    /// The name that the client gave itself.
     helo: Option<&'t str>,
-    /// What it is called in DNS.
+    /// The name of the client in DNS.
     name: Option<&'t str>,
     ip: Option<IpAddr>,
-    /// What program received.
+    /// The program that received.
     program: Option<&'t str>,
     protocol: Option<&'t str>,
 }
@@ -384,7 +384,7 @@ fn ip(word: &str) -> Option<IpAddr> {
     inner.parse().ok()
 }
 
-/// Who handed the message on before the client did: names, networks, programs.
+/// Returns who handed the message on before the client did: names, networks, programs.
 fn relays(header: &MailHeader<'_>, client: Option<IpAddr>) -> Vec<String> {
     let texts: Vec<String> =
         header.all("Received").take(FIELDS_MAX).map(|field| unfolded(&field.text())).collect();
@@ -434,7 +434,7 @@ fn unfolded(text: &str) -> String {
     truncate(text, 512).split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a program calls itself, its version's digits as nines.
+/// Returns the name that a program gives itself, its version's digits as nines.
 fn versionless(program: &str) -> String {
     let digits = program.chars().take(30).map(|c| if c.is_ascii_digit() { '9' } else { c });
     digits.collect()

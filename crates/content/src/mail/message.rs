@@ -70,18 +70,18 @@ const STEPS_A_LINK_BYTE: u64 = 60;
 /// The fact that holds the visible text, in the form of [`crate::text::obfuscation::normalise`].
 pub const BODY_TEXT: &str = "mail.body_text";
 
-/// What the SMTP session said about a message. All of it is optional: callers know more or less.
+/// The data of the SMTP session about a message. All of it is optional: callers know more or less.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Envelope {
     /// The client's address.
     pub client_ip: Option<IpAddr>,
-    /// What the client called itself.
+    /// The name that the client gave itself.
     pub helo: Option<String>,
     /// The reverse-path; empty or `<>` for the null sender.
     pub sender: Option<String>,
     /// The recipients.
     pub recipients: Vec<String>,
-    /// Who was authenticated.
+    /// The user who was authenticated.
     pub user: Option<String>,
 }
 
@@ -443,7 +443,7 @@ impl UniqueList {
     }
 }
 
-/// What is seen and clicked of the text parts.
+/// The content of the text parts that is seen and clicked.
 struct MailBody {
     text: String,
     links: LinkFeatures,
@@ -580,7 +580,7 @@ impl LinkFeatures {
         set_list(facts, columns.wallets, wallets.items);
     }
 
-    /// Whether the text of an anchor shows another registrable domain than it leads to.
+    /// Notes whether the text of an anchor shows another registrable domain than it leads to.
     fn compare(&mut self, target: &str, shown: &str) {
         if self.mismatch || !shown.contains('.') {
             return;

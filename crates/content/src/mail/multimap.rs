@@ -12,10 +12,10 @@
 /// Longest line that is read.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// What a line says.
+/// The content of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultimapEntry {
-    /// What is sought.
+    /// The text or pattern that is sought.
     pub key: MultimapKey,
     /// The symbol that is to be added, if not the list's own.
     pub symbol: Option<String>,
@@ -23,12 +23,12 @@ pub struct MultimapEntry {
     pub weight: Option<f64>,
 }
 
-/// What is sought.
+/// The text or pattern that is sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultimapKey {
     /// This text.
     Text(String),
-    /// What a regular expression finds.
+    /// The pattern of a regular expression, for what it finds.
     Pattern {
         /// Between the slashes, with `\/` as `/`.
         pattern: String,
@@ -84,7 +84,7 @@ pub fn line(text: &str) -> Result<Option<MultimapEntry>, MultimapError> {
     Ok(Some(MultimapEntry { key, symbol, weight }))
 }
 
-/// What stands before the next unescaped delimiter, which needs its backslash no more, and what stands behind it.
+/// Returns the text before the next unescaped delimiter, which needs its backslash no more, and the text behind it.
 fn delimited(text: &str, delimiter: char) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut chars = text.char_indices();

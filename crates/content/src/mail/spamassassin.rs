@@ -21,14 +21,14 @@ use crate::mail::mime::encoded_word;
 /// The versions of the format that are read.
 pub const VERSIONS: std::ops::RangeInclusive<u64> = 2..=3;
 
-/// What a line of a backup says.
+/// The content of a line of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackupLine<'x> {
     /// The version of the format; it comes first.
     Version(u64),
-    /// How many spam messages were learned.
+    /// The number of spam messages that were learned.
     Spam(u64),
-    /// How many wanted messages were learned.
+    /// The number of wanted messages that were learned.
     Ham(u64),
     /// A token.
     Token,

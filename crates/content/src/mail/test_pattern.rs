@@ -10,7 +10,7 @@ const TAIL: &[u8] = b"JS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EM
 /// Most places that are looked at.
 const PLACES_MAX: usize = 64;
 
-/// What a test text asks for.
+/// The action that a test text asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestPattern {
     /// To be marked: Rspamd's texts for `add header` and `rewrite subject`.
@@ -35,7 +35,7 @@ impl TestPattern {
         }
     }
 
-    /// What rules call it.
+    /// Returns the name that rules use for the pattern.
     pub fn name(self) -> &'static str {
         match self {
             TestPattern::Tag => "tag",

@@ -19,7 +19,7 @@
 
 use crate::text::tokenizer::VIEWS;
 
-/// What was learned of one token, or of all messages.
+/// The evidence that was learned of one token, or of all messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TokenEvidence {
     /// Messages of the bad class that had it.
@@ -30,14 +30,14 @@ pub struct TokenEvidence {
     pub weight: f64,
 }
 
-/// What a classifier says of an event.
+/// The score that a classifier gives an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassifierScore {
     /// Log-odds that it is bad, the sum of the two that follow.
     pub score: f64,
-    /// What the counts say.
+    /// The log-odds by the counts.
     pub bayes: f64,
-    /// What the weights say.
+    /// The log-odds by the weights.
     pub linear: f64,
     /// Tokens that were learned before.
     pub known: usize,
@@ -49,13 +49,13 @@ const STRENGTH: f64 = 0.3;
 const DEVIATION_MIN: f64 = 0.3;
 /// Most tokens of a view that the counts speak by.
 const TELLING_MAX: usize = 150;
-/// What a unit of Bayes's sum is worth in log-odds.
+/// The worth of a unit of Bayes's sum in log-odds.
 const BAYES_SCALE: f64 = 0.25;
 /// The step of the regression.
 const RATE: f64 = 5.0;
 /// An error below this is not learned from.
 const MARGIN: f64 = 0.2;
-/// How far all that the regression has learned may lean to one class.
+/// The most that all that the regression has learned may lean to one class.
 pub const LEAN_MAX: f64 = 5.0;
 
 impl ClassifierScore {
@@ -74,7 +74,7 @@ impl ClassifierScore {
         judgement
     }
 
-    /// What each of the tokens adds to the score, view after view.
+    /// Returns the share that each of the tokens adds to the score, view after view.
     pub fn shares(all: TokenEvidence, views: [&[TokenEvidence]; VIEWS]) -> Vec<f64> {
         let mut shares = Vec::with_capacity(views.iter().map(|tokens| tokens.len()).sum());
         for tokens in views {
@@ -108,17 +108,17 @@ fn telling(all: TokenEvidence, tokens: &[TokenEvidence]) -> Vec<(usize, f64)> {
     telling
 }
 
-/// What the log-odds of one of so many telling tokens count.
+/// Returns the factor by which the log-odds of one of so many telling tokens count.
 fn worth(telling: usize) -> f64 {
     BAYES_SCALE * norm(telling)
 }
 
-/// What one of so many counts: as much as if they were partly dependent.
+/// Returns the factor by which one of so many counts: as much as if they were partly dependent.
 fn norm(count: usize) -> f64 {
     if count == 0 { 0.0 } else { 1.0 / (count as f64).sqrt() }
 }
 
-/// What a token's counts say; `None` if that is little.
+/// Returns the log-odds that a token's counts give; `None` if they say little.
 fn log_odds(all: TokenEvidence, token: TokenEvidence) -> Option<f64> {
     let (bad, good) = (token.bad.max(0.0), token.good.max(0.0));
     if bad + good <= 0.0 || all.bad < 1.0 || all.good < 1.0 {
@@ -133,8 +133,8 @@ fn log_odds(all: TokenEvidence, token: TokenEvidence) -> Option<f64> {
     ((probability - 0.5).abs() > DEVIATION_MIN).then(|| (probability / (1.0 - probability)).ln())
 }
 
-/// How much further an event of a class is to move the regression, given what the regression said of it and how far it
-/// leans; zero where there is nothing to learn.
+/// Returns how much further an event of a class is to move the regression, given what the regression said of it and how far
+/// it leans; zero where there is nothing to learn.
 pub fn step(linear: f64, is_bad: bool, lean: f64) -> f64 {
     let error = f64::from(u8::from(is_bad)) - logistic(linear);
     if error.abs() < MARGIN {
@@ -144,7 +144,7 @@ pub fn step(linear: f64, is_bad: bool, lean: f64) -> f64 {
     if is_bad { step.min(LEAN_MAX - lean).max(0.0) } else { step.max(-LEAN_MAX - lean).min(0.0) }
 }
 
-/// What such a step changes of the weight of each of so many tokens of a view.
+/// Returns the change that such a step makes to the weight of each of so many tokens of a view.
 pub fn of_each(step: f64, tokens: usize) -> f64 {
     step * norm(tokens)
 }

@@ -47,9 +47,9 @@ fn usual_phones(written: &str) -> HashSet<String> {
     usual
 }
 
-/// How many digit strings of a text of [`crate::text::plain`] are like numbers of payment cards: 13 to 19 digits in one
-/// group, or in groups as they are printed, with the first digits of a card and the right check digit (Luhn). The
-/// numbers themselves are not kept.
+/// Returns the number of digit strings of a text of [`crate::text::plain`] that are like numbers of payment cards: 13 to 19
+/// digits in one group, or in groups as they are printed, with the first digits of a card and the right check digit (Luhn).
+/// The numbers themselves are not kept.
 pub(crate) fn card_numbers(plain: &str) -> usize {
     let bytes = plain.as_bytes();
     let (mut count, mut at) = (0, 0);

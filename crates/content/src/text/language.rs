@@ -94,7 +94,7 @@ fn by_letters(sample: &str) -> Option<&'static str> {
     whatlang::detect(sample).filter(whatlang::Info::is_reliable).map(|info| info.lang().code())
 }
 
-/// How many letters of each script a text has, the most frequent first.
+/// The number of letters of each script that a text has, the most frequent first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptCounts {
     counts: Vec<(Script, usize)>,

@@ -66,7 +66,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// Whether an ASCII character shows nothing and is no white space.
+/// Returns true if an ASCII character shows nothing and is no white space.
 fn is_dropped_control(byte: u8) -> bool {
     byte.is_ascii_control() && !matches!(byte, b'\t'..=b'\r')
 }
@@ -208,7 +208,7 @@ fn as_cyrillic(c: char, mut emit: impl FnMut(char)) -> bool {
     looks
 }
 
-/// Whether a word of Latin and Cyrillic letters is Cyrillic in disguise.
+/// Returns true if a word of Latin and Cyrillic letters is Cyrillic in disguise.
 fn is_cyrillic_with_latin(word: &str) -> bool {
     let (mut latin, mut own) = (false, false);
     for c in word.chars() {
@@ -288,7 +288,7 @@ pub fn is_invisible(c: char) -> bool {
     }
 }
 
-/// Whether all letters are of one script and that is not Latin.
+/// Returns true if all letters are of one script and that is not Latin.
 pub(crate) fn is_of_one_other_script(word: &str) -> bool {
     let mut scripts =
         word.chars().map(|c| c.script()).filter(|s| !matches!(s, Script::Common | Script::Inherited));

@@ -19,7 +19,7 @@ const SPACED_LETTERS_MIN: (usize, usize) = (4, 5);
 /// Longest word that is read with digits for letters; what is longer is code, a sum or an identifier.
 const LEET_BYTES_MAX: usize = 24;
 
-/// How often each means of disguise was met.
+/// The number of times that each means of disguise was met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObfuscationCounts {
     /// Words that mix Latin letters with Cyrillic or Greek ones that imitate Latin letters.
@@ -118,7 +118,7 @@ impl ObfuscationCounts {
     }
 }
 
-/// Whether a character is an ASCII letter or digit in another form. Superscripts, ordinals, ligatures and letters
+/// Returns true if a character is an ASCII letter or digit in another form. Superscripts, ordinals, ligatures and letters
 /// with accents are not: texts have them.
 fn is_styled(c: char) -> bool {
     match c {
@@ -300,8 +300,8 @@ fn is_letter_byte(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte >= 0x80
 }
 
-/// What a word with digits or signs for letters says: at least three letters, at least twice as many as what stands
-/// for letters, nothing else in it, and not a number in base sixteen.
+/// Reads a word with digits or signs for letters: at least three letters, at least twice as many as what stands for letters,
+/// nothing else in it, and not a number in base sixteen.
 fn leet_word(word: &str) -> Option<String> {
     let is_edge =
         |c: char| matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | '"' | '\'' | '(' | ')' | '*' | '-');

@@ -22,7 +22,7 @@ const HINT_BYTES: usize = 24;
 pub struct PhoneNumber {
     /// Its digits, without separators, `+` and international prefix `00`.
     pub digits: String,
-    /// Whether digits were written as words or as letters, or spaced out one by one.
+    /// True if digits were written as words or as letters, or spaced out one by one.
     pub is_obfuscated: bool,
 }
 
@@ -66,12 +66,12 @@ pub fn find(plain: &str, mut emit: impl FnMut(PhoneNumber)) {
     }
 }
 
-/// Whether numbers follow letters without a blank: Han, kana, hangul, Thai.
+/// Returns true if numbers follow letters of this script without a blank: Han, kana, hangul, Thai.
 fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{E00}'..='\u{E7F}' | '\u{3000}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}')
 }
 
-/// Whether what stands right before a digit makes it part of something else.
+/// Returns true if the byte right before a digit makes it part of something else.
 fn is_inside(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'_' | b'/' | b'=' | b'&' | b'#' | b'%' | b'@' | b'$' | b'\\')
@@ -293,18 +293,18 @@ impl DigitString {
     }
 }
 
-/// Whether four digits are a month and a day.
+/// Returns true if four digits are a month and a day.
 fn is_day(digits: &[u8]) -> bool {
     (b"01"..=b"12").contains(&&[digits[0], digits[1]]) && (b"01"..=b"31").contains(&&[digits[2], digits[3]])
 }
 
-/// Whether digits begin with a trunk or international prefix, as they are dialled.
+/// Returns true if digits begin with a trunk or international prefix, as they are dialled.
 fn is_dialled(digits: &[u8]) -> bool {
     let prefix = digits.iter().take_while(|&&digit| digit == b'0').count();
     prefix == 1 && digits.len() <= 11 || prefix == 2
 }
 
-/// Whether a letter that looks like a digit has a digit, or another such letter and a digit, behind it.
+/// Returns true if a letter that looks like a digit has a digit, or another such letter and a digit, behind it.
 fn stands_for_digit(plain: &str, at: usize) -> bool {
     let mut chars = plain[at..].chars();
     let next = chars.next();
@@ -312,7 +312,7 @@ fn stands_for_digit(plain: &str, at: usize) -> bool {
         || next.is_some_and(|c| look_alike(c).is_some()) && chars.next().is_some_and(|c| c.is_ascii_digit())
 }
 
-/// Whether the words before a number say that it is a telephone number.
+/// Returns true if the words before a number say that it is a telephone number.
 fn is_announced(before: &str) -> bool {
     const HINTS: [&str; 18] = [
         "tel", "phone", "call", "fax", "mobil", "cell", "whatsapp", "sms", "text", "dial", "ring ", "viber",

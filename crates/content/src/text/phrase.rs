@@ -31,7 +31,7 @@ pub const MATCHED_MAX: usize = 20;
 pub struct PhraseEntry {
     /// Index of its class.
     pub class: usize,
-    /// What it adds to its class and its set.
+    /// The weight that the entry adds to its class and its set.
     pub weight: f64,
     /// The phrase, normalised.
     pub phrase: String,
@@ -39,14 +39,14 @@ pub struct PhraseEntry {
     pub expires: Option<Time>,
 }
 
-/// What is wrong with a file of phrases.
+/// The fault of a file of phrases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhraseError {
     /// The bytes of the file that are wrong: a field, or a line.
     pub range: Range<usize>,
-    /// What is wrong, without a full stop.
+    /// The fault, without a full stop.
     pub message: String,
-    /// What to do about it.
+    /// The advice on what to do about it.
     pub help: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl fmt::Debug for PhraseSet {
     }
 }
 
-/// What was found of a set.
+/// The matches that were found of a set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PhraseMatches {
     /// For each class the sum of weights, and the number, of the entries that were found. Each counts once.
@@ -215,7 +215,7 @@ impl PhraseSet {
         self.entries.len()
     }
 
-    /// Whether there is nothing to look for.
+    /// Returns true if there is nothing to look for.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -225,8 +225,8 @@ impl PhraseSet {
         self.automaton.as_ref().map_or(0, DoubleArrayAhoCorasick::heap_bytes)
     }
 
-    /// What is found in texts that are normalised as phrases are ([`crate::text::obfuscation::normalise`]), of entries that have
-    /// not expired at `now`. One pass over each text.
+    /// Finds entries that have not expired at `now` in texts that are normalised as phrases are
+    /// ([`crate::text::obfuscation::normalise`]). One pass over each text.
     pub fn search<'t>(&self, texts: impl IntoIterator<Item = &'t str>, now: Time) -> PhraseMatches {
         let mut found = PhraseMatches { classes: vec![(0.0, 0); self.classes], matched: Vec::new() };
         let Some(automaton) = &self.automaton else { return found };
@@ -255,7 +255,7 @@ impl PhraseSet {
     }
 }
 
-/// Whether a place in a text begins and ends where words do.
+/// Returns true if a place in a text begins and ends where words do.
 fn is_whole(text: &str, start: usize, end: usize) -> bool {
     let goes_on = |inside: Option<char>, outside: Option<char>| match (inside, outside) {
         (Some(inside), Some(outside)) => is_of_word(inside) && is_of_word(outside),
@@ -265,7 +265,7 @@ fn is_whole(text: &str, start: usize, end: usize) -> bool {
         && !goes_on(text[..end].chars().next_back(), text[end..].chars().next())
 }
 
-/// Whether a character is of a word that ends somewhere: a letter or digit of a script with blanks between words.
+/// Returns true if a character is of a word that ends somewhere: a letter or digit of a script with blanks between words.
 fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || !c.is_ascii()

@@ -36,7 +36,7 @@ const WHOLE_BYTES_MAX: usize = 64;
 /// Characters of a run.
 const RUN: usize = 4;
 
-/// How a fact is cut.
+/// The way in which a fact is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tokenization {
     /// Into words and runs.
@@ -45,14 +45,14 @@ pub enum Tokenization {
     Trait,
 }
 
-/// What a token is one of.
+/// The view that a token belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TokenView {
     /// The words of texts.
     Words,
     /// The runs of characters of texts.
     Runs,
-    /// What is known beside the texts.
+    /// The traits that are known beside the texts.
     Traits,
 }
 
@@ -156,7 +156,7 @@ impl Tokenizer<'_> {
     }
 }
 
-/// What may still be taken of a fact.
+/// The numbers of words and runs that may still be taken of a fact.
 struct TokenAllowance {
     words: usize,
     runs: usize,

@@ -31,7 +31,7 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 pub const QUERY_NAMES_MAX: usize = 100;
 
 event::columns! {
-    /// What a request says and what follows from it.
+    /// The columns of what a request says and what follows from it.
     pub struct HttpColumns {
         client_ip: Ip "client.ip" "Address of the client",
         client_net: String "client.net" "Network of the client's address in CIDR notation",
@@ -181,8 +181,8 @@ impl<'l> LineCursor<'l> {
         word
     }
 
-    /// What stands in quotes here. Some servers do not escape quotes inside: one ends the field only if a space
-    /// or the line's end follows, and `ends` agrees with what comes after.
+    /// Reads the text in quotes here. Some servers do not escape quotes inside: one ends the field only if a space or the
+    /// line's end follows, and `ends` agrees with what comes after.
     fn quoted(&mut self, ends: impl Fn(&[u8]) -> bool) -> Option<&'l [u8]> {
         self.skip_spaces();
         let inside = self.rest().strip_prefix(b"\"")?;

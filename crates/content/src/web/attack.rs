@@ -8,7 +8,8 @@ use percent_encoding::percent_decode;
 
 use crate::web::pattern::PatternList;
 
-/// What is looked at, decoded twice as attackers encode twice, in lower case, plus signs as spaces. SQL's empty comments are spaces, too.
+/// Returns the text that is looked at, decoded twice as attackers encode twice, in lower case, plus signs as spaces. SQL's
+/// empty comments are spaces, too.
 pub(crate) fn decode(text: &str) -> String {
     let once: Vec<u8> = percent_decode(text.as_bytes()).collect();
     let twice = percent_decode(&once).decode_utf8_lossy();

@@ -13,7 +13,7 @@ const WORD_BYTES_MAX: usize = 16;
 /// Longest piece of text around signs that is read.
 const TOKEN_BYTES_MAX: usize = 256;
 
-/// What was hidden.
+/// The reference that was hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObfuscatedReference {
     /// A URL, perhaps without its scheme.

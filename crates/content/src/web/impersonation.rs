@@ -13,16 +13,16 @@ const DOMAINS_MAX: usize = 8;
 const ENDINGS: [&str; 16] =
     ["com", "net", "org", "co", "de", "fr", "uk", "it", "es", "nl", "ru", "gov", "edu", "io", "us", "eu"];
 
-/// What a host imitates.
+/// The imitation by a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
     /// Domains that it may be taken for, never its own.
     pub domains: Vec<String>,
-    /// Whether its registrable domain is written in another script and reads as ASCII.
+    /// True if the host's registrable domain is written in another script and reads as ASCII.
     pub is_homograph: bool,
 }
 
-/// What a host in A-labels imitates, with the user name of its link, empty if there is none.
+/// Returns the imitation by a host in A-labels, with the user name of its link, empty if there is none.
 pub fn of(host_name: &str, user: &str) -> Impersonation {
     let mut imitation = Impersonation::default();
     let own = registrable(host_name);
@@ -66,14 +66,14 @@ pub fn of(host_name: &str, user: &str) -> Impersonation {
     imitation
 }
 
-/// Whether a text is written like the name of a host: a dot in it, and letters behind the last.
+/// Returns true if a text is written like the name of a host: a dot in it, and letters behind the last.
 fn is_name(text: &str) -> bool {
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
     text.bytes().all(is_of_name) && ending.len() >= 2 && ending.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// How a label reads; `None` where a character of it imitates no ASCII.
+/// Returns a label as it reads; `None` where a character of it imitates no ASCII.
 fn as_ascii(label: &str) -> Option<String> {
     let mut read = String::with_capacity(label.len());
     for c in label.chars() {

@@ -14,7 +14,8 @@ pub const LINK_BYTES_MAX: usize = 2_048;
 /// Longest run of text without white space in which links are looked for as a whole; a longer one is taken in
 /// pieces of this length. It bounds the finder, which looks back from every dot and colon.
 const TOKEN_BYTES_MAX: usize = 1_024;
-/// The same for a run that has more than [`SIGNS_MAX`] of the signs from which the finder looks around.
+/// Longest run of text in which links are looked for as a whole if it has more than [`SIGNS_MAX`] of the signs from which the
+/// finder looks around.
 const DENSE_TOKEN_BYTES_MAX: usize = 128;
 const SIGNS_MAX: usize = 64;
 /// Steps of a byte of a text that [`find`] looks through.
@@ -28,9 +29,9 @@ pub struct Link {
     pub url: String,
     /// Its host: a domain in A-labels without final dot, or an address without brackets.
     pub host: String,
-    /// Whether the host is a literal address.
+    /// True if the host is a literal address.
     pub is_ip: bool,
-    /// What its writing hides.
+    /// The obfuscation in the link's writing.
     pub obfuscation: LinkObfuscation,
 }
 
@@ -39,12 +40,11 @@ pub struct Link {
 pub struct LinkObfuscation {
     /// The user name before an `@`; empty if there is none.
     pub user: String,
-    /// Whether a literal address is written other than usual: as one number, in octal or hexadecimal, with parts left
-    /// out.
+    /// True if a literal address is written other than usual: as one number, in octal or hexadecimal, with parts left out.
     pub odd_ip: bool,
     /// The port, where it is neither the scheme's own nor 80, 443, 8080 or 8443.
     pub odd_port: Option<u16>,
-    /// Whether its path is percent-encoded twice.
+    /// True if the link's path is percent-encoded twice.
     pub double_encoded: bool,
 }
 
@@ -167,7 +167,7 @@ pub fn host(text: &str) -> Option<String> {
     Some(domain_to_ascii(text)).filter(|host| !host.is_empty())
 }
 
-/// What [`find`] meets in a text.
+/// The references that [`find`] meets in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextReference<'t> {
     /// A URL, perhaps without its scheme.
@@ -203,7 +203,7 @@ pub fn find<'t>(text: &'t str, mut emit: impl FnMut(TextReference<'t>) -> bool) 
     }
 }
 
-/// How many bytes of a run are looked through at once.
+/// Returns the number of bytes of a run that are looked through at once.
 fn piece_bytes(token: &str) -> usize {
     let start = &token.as_bytes()[..token.len().min(TOKEN_BYTES_MAX)];
     let signs = start.iter().filter(|byte| matches!(byte, b'.' | b':' | b'@')).count();

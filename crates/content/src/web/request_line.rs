@@ -16,7 +16,7 @@ pub const FIELD_BYTES_MAX: usize = 8 * 1024;
 pub struct AccessLogError {
     /// Where in the line, in bytes from its start.
     pub at: usize,
-    /// What should stand there.
+    /// The text that should stand there.
     pub expected: &'static str,
 }
 

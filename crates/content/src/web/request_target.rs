@@ -17,7 +17,7 @@ use crate::text::received;
 pub struct RequestTarget {
     /// The path as it was sent; `*` for a server as a whole.
     pub path: String,
-    /// What follows the question mark, as it was sent.
+    /// The text that follows the question mark, as it was sent.
     pub query: String,
 }
 
@@ -33,7 +33,7 @@ impl RequestTarget {
     }
 }
 
-/// What follows scheme and authority of an absolute URL.
+/// Returns the text that follows scheme and authority of an absolute URL.
 fn behind_authority(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_once("://")?;
     let named = scheme.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -34,7 +34,7 @@ struct Reader {
     read: Read,
 }
 
-/// What reading cost.
+/// The cost of reading.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     steps: u64,

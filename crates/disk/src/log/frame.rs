@@ -16,14 +16,14 @@ use std::io;
 use super::reader::SegmentReader;
 use crate::device::Blob;
 
-/// What stands before a content, with `E` bytes of the log's own.
+/// The head that stands before a content, with `E` bytes of the log's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead<const E: usize> {
     /// Where the frame begins.
     pub at: u64,
     /// Bytes of the content.
     pub length: u32,
-    /// What the log says of it.
+    /// The bytes in which the log describes the content.
     pub own: [u8; E],
     /// The content's checksum.
     pub crc: u32,
@@ -75,7 +75,7 @@ impl<const E: usize> FrameHead<E> {
 /// A head and its content.
 pub type Frame<const E: usize> = (FrameHead<E>, Vec<u8>);
 
-/// What comes next in a segment.
+/// The next piece of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramePiece<T, D> {
     /// Something that is as it was written.
@@ -103,17 +103,17 @@ pub struct FrameDamage<const E: usize> {
 pub struct FrameReader<const E: usize> {
     reader: SegmentReader<Box<dyn Blob>, Vec<u8>>,
     mark: [u8; 4],
-    /// Whether a head can be one of the log.
+    /// The test whether a head can be one of the log.
     is_plausible: fn(&FrameHead<E>) -> bool,
     at: u64,
 }
 
-/// How a log's frames are read.
+/// The format in which a log's frames are read.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameFormat<const E: usize> {
     /// Begins every frame.
     pub mark: [u8; 4],
-    /// Whether a head can be one of the log, so that a damaged or hostile length costs no memory.
+    /// The test whether a head can be one of the log, so that a damaged or hostile length costs no memory.
     pub is_plausible: fn(&FrameHead<E>) -> bool,
     /// Bytes that are read at once; contents of more are read by themselves.
     pub window: usize,

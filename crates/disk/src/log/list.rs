@@ -22,13 +22,13 @@ const BYTES_MAX: u64 = 64 << 20;
 /// The segments that there should be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SegmentList {
-    /// Whose they are.
+    /// The owner of the segments.
     pub owner: Option<u64>,
     /// Counts by name.
     pub segments: BTreeMap<String, u64>,
 }
 
-/// What is found where a list should be.
+/// The state of the place where a list should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmentListState {
     /// Nothing.

@@ -15,7 +15,7 @@ pub struct SegmentReader<B, V> {
     window: usize,
     /// Where in the file the window begins.
     start: u64,
-    /// How much of the buffer the window has.
+    /// The number of bytes of the buffer that the window has.
     filled: usize,
     buffer: V,
 }
@@ -27,7 +27,7 @@ impl<B: Deref<Target: Blob>, V: BorrowMut<Vec<u8>>> SegmentReader<B, V> {
         SegmentReader { blob, size, window, start: 0, filled: 0, buffer }
     }
 
-    /// How many bytes are read in all.
+    /// Returns the number of bytes that are read in all.
     pub fn size(&self) -> u64 {
         self.size
     }

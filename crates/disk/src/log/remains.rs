@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use crate::device::{Blob, Device, create_anew, read_full};
 
-/// What the name of a file ends in that has the cut off end of a segment.
+/// The ending of the name of a file that has the cut off end of a segment.
 pub const TORN: &str = ".torn";
-/// What the name of a damaged file ends in that is kept.
+/// The ending of the name of a damaged file that is kept.
 pub const DAMAGED: &str = ".damaged";
 /// Torn ends that are kept: of so many crashes back.
 const TAILS: usize = 16;

@@ -15,9 +15,9 @@ pub(super) struct LoggedVersion {
     pub(super) wanted: Vec<Option<Slot>>,
     /// The rules that can be judged of its rows.
     pub(super) selection: RuleSelection,
-    /// Whether each model can be asked.
+    /// For each model, true if it can be asked.
     models: Vec<bool>,
-    /// What was not logged, and the rules and models that need it.
+    /// The facts that were not logged, and the rules and models that need them.
     pub(super) not_logged: Vec<(String, Vec<String>)>,
 }
 
@@ -96,7 +96,7 @@ impl LoggedVersion {
         LoggedVersion { wanted, selection, models, not_logged }
     }
 
-    /// What nothing reads need not be taken from rows.
+    /// Leaves out of what is taken from rows what nothing reads.
     fn read_only_what_is_used(&mut self, pipeline: &Pipeline) {
         let mut used = vec![false; pipeline.schema.columns().len()];
         used[usize::from(pipeline.columns.event.time.0)] = true;

@@ -50,7 +50,7 @@ impl BacktestQuery {
     /// Names that classes of bad events usually have.
     pub const BAD: [&str; 5] = ["spam", "bad", "complaint", "abuse", "fraud"];
 
-    /// Whether a label says that an event should have been caught; `None` if it says neither.
+    /// Returns true if a label says that an event should have been caught; `None` if it says neither.
     fn is_bad(&self, pipeline: &Pipeline, class: &str) -> Option<bool> {
         let is_named = self.bad.iter().any(|bad| bad == class);
         match pipeline.reports.as_ref().filter(|reports| reports.has_sides()) {
@@ -80,7 +80,7 @@ pub struct Backtest {
     versions: HashMap<String, LoggedVersion>,
 }
 
-/// What a rule set said of a row.
+/// The verdict of a rule set on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RowVerdict {
     /// The score.
@@ -105,9 +105,9 @@ pub struct BlockJudgement {
     fired: HashMap<RecordId, Vec<String>>,
     /// Decision, class, when it was said, and the id of that.
     feedback: Vec<(RecordId, Option<String>, Time, RecordId)>,
-    /// How often each enforced and each shadow rule had fired.
+    /// The number of times that each enforced and each shadow rule had fired.
     before: HashMap<String, [u64; 2]>,
-    /// How often each rule of the new set fires.
+    /// The number of times that each rule of the new set fires.
     after: Vec<u64>,
     /// Rows of each version.
     versions: HashMap<String, u64>,
@@ -192,7 +192,7 @@ struct RowCollector<'a> {
     last: Option<(String, Option<&'a LoggedVersion>)>,
     /// The row whose facts are being read.
     current: Option<(RecordId, &'a LoggedVersion, bool)>,
-    /// How often each enforced and each shadow rule had fired.
+    /// The number of times that each enforced and each shadow rule had fired.
     fired: HashMap<String, [u64; 2]>,
 }
 
@@ -326,7 +326,7 @@ impl<'a> RowBatch<'a> {
     }
 }
 
-/// Whether a rule is judged at all.
+/// Returns true if a rule is judged at all.
 fn is_on(mode: Mode) -> bool {
     mode != Mode::Off
 }

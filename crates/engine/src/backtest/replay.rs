@@ -232,7 +232,7 @@ impl Replay {
         Ok(())
     }
 
-    /// What a report adds, and takes back. Of the classes that the pipeline has still.
+    /// Counts what a report adds, and takes back. Of the classes that the pipeline has still.
     async fn report(&mut self, report: &ReportRecord) -> Result<(), LedgerError> {
         let counters = |class: &str| self.backtest.pipeline.feedback.get(class).cloned();
         if let Some(counters) = report.class.as_deref().and_then(counters) {
@@ -243,7 +243,7 @@ impl Replay {
         self.answer(report.decision, &counters, (*weight, *time), true).await
     }
 
-    /// What is said of a decision.
+    /// Counts feedback on a decision.
     async fn answer(
         &mut self,
         decision: RecordId,
@@ -263,7 +263,7 @@ impl Replay {
         self.ledger.census().evictions
     }
 
-    /// What was compared, for a report.
+    /// Returns what was compared, for a report.
     pub fn finish(self) -> (Backtest, BacktestTally) {
         (self.backtest, self.tally)
     }

@@ -15,14 +15,14 @@ use plan::Pipeline;
 /// Rows that are shown.
 const EXAMPLES: usize = 20;
 
-/// How many rows have this action before and that one after.
+/// The number of rows that have this action before and that one after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ActionChange {
     /// The action as it was decided.
     pub before: Action,
     /// The action of the rules that are tried.
     pub after: Action,
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
 }
 
@@ -39,10 +39,10 @@ pub struct ConfusionMatrix {
     pub true_negatives: u64,
 }
 
-/// How well labelled rows are told apart.
+/// The quality with which labelled rows are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClassificationQuality {
-    /// What it is made of.
+    /// The counts that it is made of.
     #[serde(flatten)]
     pub counts: ConfusionMatrix,
     /// Of what is caught, the share that is bad; none if nothing is caught.
@@ -85,7 +85,7 @@ pub struct BacktestPair<T> {
     pub after: T,
 }
 
-/// How often a rule fired and fires.
+/// The number of times that a rule fired and fires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleHits {
     /// Its name.
@@ -118,11 +118,11 @@ pub struct BacktestExample {
     pub time: String,
     /// The caller's name for it.
     pub event_id: Option<String>,
-    /// What was said about it last.
+    /// The latest label of it.
     pub label: Option<String>,
-    /// What was decided.
+    /// The verdict that was decided.
     pub before: RowVerdict,
-    /// What the rules that are tried say.
+    /// The verdict of the rules that are tried.
     pub after: RowVerdict,
     /// Enforced rules that fire now and had not.
     pub fires_now: Vec<String>,
@@ -130,7 +130,7 @@ pub struct BacktestExample {
     pub fires_no_more: Vec<String>,
 }
 
-/// What a backtest tells.
+/// The report of a backtest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BacktestReport {
     /// The pipeline.
@@ -147,11 +147,11 @@ pub struct BacktestReport {
     pub actions: Vec<ActionChange>,
     /// Rows with a judgement.
     pub labelled: u64,
-    /// How well these are told apart.
+    /// The quality with which these are told apart.
     pub quality: BacktestPair<ClassificationQuality>,
     /// All rules, in the order of the set that is tried; then those that it does not have, by name.
     pub rules: Vec<RuleHits>,
-    /// What was not judged for want of facts.
+    /// The facts for want of which something was not judged.
     pub not_logged: Vec<MissingFact>,
     /// Rows whose version nobody described, which are not judged.
     pub undescribed: u64,

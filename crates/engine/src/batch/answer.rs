@@ -12,10 +12,10 @@ use plan::{KindPlan, Pipeline};
 /// Rows whose columns are filled together: their readings stay in the processor's caches from one column to the next.
 const TILE: usize = 128;
 
-/// What is known after the events of a batch, row by row.
+/// The answer to a batch: all that is known after its events, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchAnswer {
-    /// How many events.
+    /// The number of events.
     pub rows: usize,
     /// For each event whether it had been counted before.
     pub duplicate: Vec<bool>,
@@ -45,18 +45,18 @@ pub enum AnswerCells {
     Reals(Vec<f64>),
     /// Microseconds since 1970.
     Times(Vec<i64>),
-    /// Whether a label holds.
+    /// For each cell, true if a label holds.
     Bools(Vec<bool>),
-    /// How far the values of a kind can be trusted: an index of [`AnswerCells::QUALITIES`].
+    /// The trust that the values of a kind deserve: an index of [`AnswerCells::QUALITIES`].
     Qualities(Vec<u8>),
 }
 
 impl AnswerCells {
-    /// What qualities are called.
+    /// The names of qualities.
     pub const QUALITIES: [&'static str; 3] = ["exact", "estimated", "missing"];
 }
 
-/// What a column says of a reading.
+/// The part of a reading that a column gives.
 #[derive(Clone, Copy, Debug)]
 enum AnswerColumnKind {
     First,
@@ -83,7 +83,7 @@ enum AnswerValue {
     Quality(u8),
 }
 
-/// What an event added to the statistic that a reading is of.
+/// The addition of an event to the statistic that a reading is of.
 #[derive(Clone, Copy)]
 struct EventAddition {
     time: Time,
@@ -96,7 +96,7 @@ struct EventAddition {
 }
 
 impl EventAddition {
-    /// What an event adds that is no value and no pair.
+    /// Returns what an event adds that is no value and no pair.
     fn by(observed: &ObservedEvent<'_>) -> EventAddition {
         let time = observed.prepared.row.time;
         EventAddition { time, value: None, fresh: 0, counts: !observed.duplicate }
@@ -140,7 +140,7 @@ fn absent(present: &mut Option<Vec<bool>>, row: usize) {
 }
 
 impl AnswerColumnKind {
-    /// What it says of some rows.
+    /// Fills a column with what it says of some rows.
     fn fill<'v>(
         &self,
         column: &mut AnswerColumn,
@@ -171,7 +171,7 @@ impl AnswerColumnKind {
         }
     }
 
-    /// What it says after the event; `None` where that is not known.
+    /// Returns what it says after the event; `None` where that is not known.
     #[inline(always)]
     fn after(&self, seen: ReadingView<'_>, added: EventAddition) -> Option<AnswerValue> {
         let quality = seen.quality();
@@ -299,7 +299,7 @@ impl AnswerColumn {
     }
 }
 
-/// What the columns of a source say of one event.
+/// Fills in what the columns of a source say of one event.
 fn of_row(
     columns: &mut [(AnswerColumn, AnswerColumnKind)],
     pipeline: &Pipeline,
@@ -331,7 +331,7 @@ fn of_row(
     }
 }
 
-/// What columns say of one event's readings of a kind.
+/// Fills in what columns say of one event's readings of a kind.
 fn of_all<'r>(
     columns: &mut [(AnswerColumn, AnswerColumnKind)],
     seen: impl Iterator<Item = (ReadingView<'r>, EventAddition)> + Clone,
@@ -546,7 +546,7 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
     add(name("quality"), AnswerColumnKind::Quality { is_approx: false });
 }
 
-/// What is known after events that were counted row by row.
+/// Returns what is known after events that were counted row by row.
 pub(super) fn of_observed(pipeline: &Pipeline, observed: &ObservedBatch) -> BatchAnswer {
     let mut answers = BatchAnswerBuilder::new(pipeline, observed.len());
     answers.add_observed(observed);

@@ -15,7 +15,7 @@ use crate::pipeline::observe::put;
 /// the field of its name. What the pipeline has no field for is left out, and so is a value that does not fit.
 #[derive(Debug, Default)]
 pub struct EventBatch<'a> {
-    /// How many events.
+    /// The number of events.
     pub rows: usize,
     /// Names and columns. Of several of one name the last one counts.
     pub columns: Vec<(Cow<'a, str>, BatchColumn<'a>)>,
@@ -56,7 +56,7 @@ pub enum BatchCells<'a> {
 }
 
 impl BatchCells<'_> {
-    /// How many there are.
+    /// Returns the number of cells.
     pub fn len(&self) -> usize {
         match self {
             BatchCells::Texts(cells) => cells.len(),
@@ -69,7 +69,7 @@ impl BatchCells<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no cells.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -108,7 +108,7 @@ impl<'a> BatchColumn<'a> {
         }
     }
 
-    /// Whether a row has a value.
+    /// Returns true if a row has a value.
     pub(crate) fn has(&self, row: usize) -> bool {
         self.cell(row).is_some_and(|cell| match &self.cells {
             BatchCells::Values(cells) => cells.get(cell).is_some_and(Option::is_some),
@@ -147,7 +147,7 @@ impl<'a> BatchColumn<'a> {
         }
     }
 
-    /// What the row's cells make of them, each cell once.
+    /// Spreads over the rows what their cells are made into, each cell once.
     fn spread<T: Copy + Default>(&self, rows: usize, of: Vec<Option<T>>) -> RowValues<T> {
         let mut spread = RowValues { values: Vec::with_capacity(rows), missing: None };
         for row in 0..rows {
@@ -159,7 +159,7 @@ impl<'a> BatchColumn<'a> {
         spread
     }
 
-    /// Whether each row has the cell of its number, so that cells need not be spread.
+    /// Returns true if each row has the cell of its number, so that cells need not be spread.
     fn is_plain(&self) -> bool {
         self.codes.is_none() && self.present.is_none()
     }
@@ -273,7 +273,7 @@ impl<T: Copy + Default> RowValues<T> {
         RowValues { values: vec![T::default(); rows], missing: Some(vec![true; rows]) }
     }
 
-    /// What each row says.
+    /// Collects the value of each row.
     pub(super) fn of(values: impl Iterator<Item = Option<T>>, rows: usize) -> RowValues<T> {
         let mut spread = RowValues { values: Vec::with_capacity(rows), missing: None };
         values.for_each(|value| spread.push(value, rows));
@@ -312,7 +312,7 @@ impl<T: Copy + Default> RowValues<T> {
         self.values.get(row).copied()
     }
 
-    /// How many rows have a value.
+    /// Returns the number of rows that have a value.
     pub(super) fn count(&self) -> usize {
         let missing = self.missing.iter().flatten().filter(|missing| **missing).count();
         self.values.len() - missing

@@ -33,7 +33,7 @@ pub(super) struct BatchKeys<'a> {
     values: Vec<Option<RowValues<i64>>>,
     /// For each distinct count the values that are counted.
     distincts: Vec<Arc<RowValues<Shingle>>>,
-    /// The same pair's shingle, once for each row.
+    /// The shingle of the same pair, once for each row.
     pairs: Vec<Vec<Shingle>>,
     /// Events that claimed to come from too far in the future.
     pub(super) clamped: u64,
@@ -42,7 +42,7 @@ pub(super) struct BatchKeys<'a> {
     rows: usize,
 }
 
-/// What a row's observations are of, in the order in which they are asked for.
+/// The source of a row's observations, in the order in which they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObservationSource {
     Kind(usize),
@@ -55,9 +55,9 @@ struct SourceColumns<'a> {
     kind: Kind,
     /// Of the key, or of a distinct count's owner.
     shingles: &'a RowValues<Shingle>,
-    /// What every row adds, but for values.
+    /// The addition of every row, but for values.
     add: Addition,
-    /// What rows add to a track.
+    /// The values that rows add to a track.
     values: Option<&'a RowValues<i64>>,
     /// The values of a distinct count, and their pairs with the owners.
     pairs: Option<(&'a RowValues<Shingle>, &'a [Shingle])>,
@@ -143,7 +143,7 @@ impl<'a> BatchKeys<'a> {
         self.rows
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(super) fn keys(&self) -> usize {
         let counted = self.pipeline.kinds.iter().zip(&self.kinds).filter(|(plan, _)| plan.is_counted());
         counted.map(|(_, shingles)| shingles.count()).sum()
@@ -183,7 +183,7 @@ impl<'a> BatchKeys<'a> {
         }
     }
 
-    /// Whether a row has a key of a source.
+    /// Returns true if a row has a key of a source.
     #[inline]
     pub(super) fn has(&self, source: ObservationSource, row: usize) -> bool {
         self.key(source, row).is_some()
@@ -247,7 +247,7 @@ impl<'a> BatchKeys<'a> {
         ends
     }
 
-    /// What is asked of a source, and what every row adds to it.
+    /// Returns what is asked of a source, and what every row adds to it.
     fn sourced(&self, source: ObservationSource) -> SourceColumns<'_> {
         let plain = |kind: Kind, of: usize| SourceColumns {
             kind,
@@ -342,7 +342,7 @@ impl<'a> BatchKeys<'a> {
     }
 }
 
-/// What is asked of each row, in order: keys that are counted, distinct values, labels that anything asks for.
+/// Returns what is asked of each row, in order: keys that are counted, distinct values, labels that anything asks for.
 pub(super) fn sources(pipeline: &Pipeline) -> Vec<ObservationSource> {
     let kinds =
         (0..pipeline.kinds.len()).filter(|at| pipeline.kinds[*at].is_counted()).map(ObservationSource::Kind);

@@ -32,7 +32,7 @@ struct Contents {
 pub struct Missing {
     /// Its path in the data directory.
     pub file: &'static str,
-    /// What is gone with it.
+    /// The loss that comes with it.
     pub cost: &'static str,
 }
 
@@ -75,7 +75,7 @@ impl Directory {
         contents.map(Some).map_err(|error| DirectoryError::Damaged { path, why: error.to_string() })
     }
 
-    /// Whether the list itself is gone, of a directory that an engine has opened.
+    /// Returns true if the list itself is gone, of a directory that an engine has opened.
     pub(crate) fn lacks_contents(&self) -> bool {
         !self.path.join(NAME).exists() && self.path.join("rules/state.json").exists()
     }

@@ -15,7 +15,7 @@ use crate::EngineOpenError;
 use crate::ban_list::BanList;
 use plan::Plan;
 
-/// What was erased.
+/// The report of an erasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErasureReport {
     /// Keys that had statistics, labels or distinct counts.
@@ -68,8 +68,8 @@ impl Directory {
         }
     }
 
-    /// The same where statistics live elsewhere: what is here is erased, and then `elsewhere` erases those, or only counts
-    /// them if it is told so; it answers how many keys there were.
+    /// Erases as [`Directory::erase`] does where statistics live elsewhere: what is here is erased, and then `elsewhere`
+    /// erases those, or only counts them if it is told so; it answers how many keys there were.
     ///
     /// # Errors
     /// [`EraseError`].
@@ -134,7 +134,8 @@ impl Directory {
         Ok(ErasureReport { keys, records })
     }
 
-    /// Whether admission sketches may have seen keys that have no statistics yet. They go with the ledger that has them.
+    /// Returns true if admission sketches may have seen keys that have no statistics yet. They go with the ledger that has
+    /// them.
     fn has_sighted(&self, plan: &Plan, shingles: &HashSet<Shingle>) -> Result<bool, StatisticsExchangeError> {
         let (ledger, _) = self.open_ledger(Some(plan))?;
         let has = ledger.may_have_sighted(shingles);
@@ -143,7 +144,7 @@ impl Directory {
     }
 }
 
-/// What is read of a line.
+/// The part of a line that is read.
 #[derive(Deserialize)]
 struct ExportLineKey<'a> {
     #[serde(borrow)]

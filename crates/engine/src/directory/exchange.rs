@@ -31,7 +31,7 @@ use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
 use plan::Plan;
 
-/// What the header says it is.
+/// The format that the header names.
 const FORMAT: &str = "tollhouse-statistics";
 const VERSION: u32 = 1;
 /// Longest line. The longest that a cell can have is some 12 MiB, usual ones have a few hundred bytes.
@@ -46,7 +46,7 @@ const SECRET_CHECK: &[u8] = b"tollhouse-statistics: which secret is it?";
 /// zstd's own default.
 const LEVEL: i32 = 3;
 
-/// How an import treats statistics that are there already.
+/// The treatment of statistics that are there already by an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportMode {
     /// There must be none.
@@ -66,7 +66,7 @@ pub enum StatisticsExchangeError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// It cannot be opened.
+    /// The data directory cannot be opened.
     #[error(transparent)]
     Open(#[from] EngineOpenError),
     /// The ledger.
@@ -81,7 +81,7 @@ pub enum StatisticsExchangeError {
     /// Another home, which they were to go to or come from.
     #[error("{0}")]
     Elsewhere(String),
-    /// It is no export.
+    /// The text is no export.
     #[error("this is no export of statistics: {0}")]
     Format(String),
     /// A release with another format wrote it.
@@ -103,7 +103,7 @@ pub enum StatisticsExchangeError {
     Line {
         /// Its number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: String,
     },
     /// The text ends before its last line.
@@ -112,10 +112,10 @@ pub enum StatisticsExchangeError {
     /// There are statistics already.
     #[error("there are statistics already")]
     NotEmpty,
-    /// It was merged before.
+    /// The export was merged before.
     #[error("this export was added here before: its counts would be doubled")]
     Merged,
-    /// It was merged in part.
+    /// The export was merged in part.
     #[error("an import of this export was interrupted here: a part of it is counted, and nobody knows which")]
     Interrupted,
     /// Exact distinct counts that have values in common.
@@ -141,7 +141,7 @@ struct ExchangeHeader<'a> {
     definitions: Vec<DefinitionLine>,
 }
 
-/// What can be told of a header whatever its version.
+/// The part of a header that can be read whatever its version.
 #[derive(Deserialize)]
 struct ExchangeVersion {
     format: String,
@@ -451,7 +451,7 @@ impl<R: BufRead> ExchangeReader<R> {
     }
 }
 
-/// What an export's header says.
+/// The content of an export's header.
 struct DecodedHeader {
     id: u64,
     names: std::collections::HashMap<String, usize>,
@@ -478,7 +478,7 @@ fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "zst")
 }
 
-/// What merges, and what [`Directory::import_statistics`] reads from.
+/// The source that merges, and that [`Directory::import_statistics`] reads from.
 pub enum StatisticsSource<'a> {
     /// A file, which can be read twice.
     File(&'a Path),
@@ -543,7 +543,8 @@ impl Directory {
         write(home, &self.secret()?, out, tell)
     }
 
-    /// The same into a new file; one that ends in `.zst` is compressed with zstd. If it fails there is no file.
+    /// Writes what [`Directory::export_statistics`] writes into a new file; one that ends in `.zst` is compressed with zstd.
+    /// If it fails there is no file.
     ///
     /// # Errors
     /// As [`Directory::export_statistics`].

@@ -61,7 +61,7 @@ pub enum DirectoryError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and the mend.
+        /// The fault, and the mend.
         why: String,
     },
     /// The operating system said no.
@@ -69,7 +69,7 @@ pub enum DirectoryError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -111,7 +111,7 @@ pub(crate) fn read_sealed(
     Ok(Some(text.to_vec()))
 }
 
-/// What was read of a file. One that is damaged is put aside, and told: all else does not wait for it.
+/// Returns what was read of a file. One that is damaged is put aside, and told: all else does not wait for it.
 pub(crate) fn or_put_aside<T: Default>(
     read: Result<T, DirectoryError>,
     told: &mut Vec<String>,
@@ -160,7 +160,8 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Whether it is there: that it cannot be looked into, or has data and no secret, is something else than its absence.
+    /// Checks that the directory is there: that it cannot be looked into, or has data and no secret, is something else than
+    /// its absence.
     fn look(&self) -> Result<(), DirectoryError> {
         let secret = self.secret_path();
         match fs::metadata(&secret) {
@@ -223,7 +224,7 @@ impl Directory {
         Ok(opened)
     }
 
-    /// What others than its owner can read, in a sentence with the mend; nothing if they cannot enter the directory.
+    /// Returns what others than its owner can read, in a sentence with the mend; nothing if they cannot enter the directory.
     pub(crate) fn exposure(&self) -> Option<String> {
         let exposed = self.exposed();
         let ((path, mode), more) = (exposed.files.first()?, exposed.files.len() - 1);
@@ -235,7 +236,7 @@ impl Directory {
         ))
     }
 
-    /// What others than its owner can get at, as the modes are now.
+    /// Returns what others than its owner can get at, as the modes are now.
     pub(crate) fn exposed(&self) -> LooseModes {
         let mut exposed = LooseModes::default();
         exposed.look(&self.path);
@@ -263,12 +264,12 @@ impl Directory {
         self.path.join("ledger")
     }
 
-    /// What a node in front of a cluster has not sent yet.
+    /// Returns the path of what a node in front of a cluster has not sent yet.
     pub fn cluster_path(&self) -> PathBuf {
         self.path.join("cluster")
     }
 
-    /// What stands over the configuration's files, and kept versions.
+    /// Returns the path of what stands over the configuration's files, and of kept versions.
     pub fn rules_path(&self) -> PathBuf {
         self.path.join("rules")
     }
@@ -278,7 +279,7 @@ impl Directory {
         self.path.join("limits.json")
     }
 
-    /// What enforcement points are told: labels with the pieces that they are on.
+    /// Returns the path of the ban list: labels with the pieces that they are on.
     pub(crate) fn ban_list_path(&self) -> PathBuf {
         self.path.join("labels.ndjson")
     }
@@ -289,7 +290,7 @@ impl Directory {
     }
 }
 
-/// What of a data directory others than its owner can get at.
+/// The parts of a data directory that others than its owner can get at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LooseModes {
     /// Files that they can read or write, and their modes.

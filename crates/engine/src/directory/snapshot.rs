@@ -32,10 +32,10 @@ pub enum RestoreError {
     /// Parts of it cannot be read any more.
     #[error("the snapshot is damaged")]
     Damaged(Box<DirectoryVerification>),
-    /// It is no data directory, or files could not be read or written.
+    /// The directory is no data directory, or files could not be read or written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// It could not be opened to be verified.
+    /// The snapshot could not be opened to be verified.
     #[error(transparent)]
     Open(#[from] EngineOpenError),
 }
@@ -65,7 +65,8 @@ impl Directory {
         made
     }
 
-    /// The same of open parts. It ends with the error that it is told before one of them, and leaves nothing behind.
+    /// Makes a snapshot of open parts, as [`Directory::snapshot`] does. It ends with the error that it is told before one of
+    /// them, and leaves nothing behind.
     pub(crate) fn snapshot_of<E>(
         &self,
         target: &Path,

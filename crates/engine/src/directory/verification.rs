@@ -13,7 +13,7 @@ use super::{Directory, DirectoryError, LooseModes, Missing, io_error};
 use crate::EngineOpenError;
 use plan::{Config, Overrides, Plan};
 
-/// What is being read.
+/// The part of a directory that is being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectoryPart {
     /// The ledger's files.
@@ -22,12 +22,12 @@ pub enum DirectoryPart {
     Journal,
 }
 
-/// What [`Directory::verify`] found.
+/// The findings of [`Directory::verify`].
 #[derive(Debug, Default)]
 pub struct DirectoryVerification {
     /// The secret cannot be used.
     pub secret: Option<DirectoryError>,
-    /// What the ledger's files hold; `None` if it cannot be opened.
+    /// The content of the ledger's files; `None` if it cannot be opened.
     pub ledger: Option<stats::LedgerVerification>,
     /// Why the ledger cannot be opened.
     pub ledger_error: Option<LedgerError>,
@@ -35,21 +35,21 @@ pub struct DirectoryVerification {
     pub ledger_torn_bytes: u64,
     /// Files of the ledger with what was put aside, of torn tails or by a repair, and their bytes.
     pub ledger_kept: Vec<(String, u64)>,
-    /// What was skipped when the ledger was opened, and may have been tidied away since.
+    /// The losses that were skipped when the ledger was opened, and may have been tidied away since.
     pub ledger_skipped: LogLosses,
     /// Files of the ledger that only repeat what others say, and were made anew.
     pub ledger_made_anew: Vec<String>,
-    /// What the journal's files hold.
+    /// The content of the journal's files.
     pub journal: journal::JournalVerification,
     /// Other files that are not as they were written, or cannot be used, and why.
     pub settings: Vec<(PathBuf, String)>,
     /// Files that once were there.
     pub missing: Vec<Missing>,
-    /// What others than the owner can get at: nothing is lost by that.
+    /// The files that others than the owner can get at: nothing is lost by that.
     pub exposed: LooseModes,
 }
 
-/// What [`Directory::repair`] did.
+/// The work of [`Directory::repair`].
 #[derive(Debug, Default)]
 pub struct Repairs {
     /// Segments of the journal that were written anew.
@@ -60,12 +60,12 @@ pub struct Repairs {
     pub missing: Vec<String>,
     /// Keys of the ledger that were let go of, as their newest event lay ahead of the time.
     pub freed: u64,
-    /// How far ahead that was.
+    /// The distance by which that was ahead.
     pub ahead: stats::Ahead,
 }
 
 impl DirectoryVerification {
-    /// Whether nothing is lost.
+    /// Returns true if nothing is lost.
     pub fn is_sound(&self) -> bool {
         let DirectoryVerification {
             secret,

@@ -54,15 +54,15 @@ use vote::Vote;
 const KEYS_MAX: usize = 1900;
 /// Words that are taken in together: so many decisions are in memory.
 const AT_ONCE: usize = 256;
-/// How often a report is begun anew because the same reporter said something else of the same event meanwhile.
+/// The number of times that a report is begun anew because the same reporter said something else of the same event meanwhile.
 const TRIES: usize = 8;
 
-/// What somebody says of an event.
+/// The feedback of somebody on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedbackInput<'a> {
     /// One of the pipeline's feedback classes, or [`WITHDRAWN`].
     pub class: &'a str,
-    /// Who says it, e.g. an address. `None` for the node's operator, who is believed and not limited.
+    /// The reporter, e.g. an address. `None` for the node's operator, who is believed and not limited.
     pub by: Option<&'a str>,
 }
 
@@ -78,20 +78,20 @@ impl<'a> From<&'a String> for FeedbackInput<'a> {
     }
 }
 
-/// What feedback did.
+/// The outcome of feedback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedbackOutcome {
     /// Keys that were added to.
     pub keys: usize,
     /// Tokens of which classifiers know something else now.
     pub tokens: usize,
-    /// The same had been said before, and was not counted again.
+    /// True if the same feedback had been given before, and was not counted again.
     pub duplicate: bool,
-    /// How much each counter went up.
+    /// The amount by which each counter went up.
     pub weight: u8,
     /// More than a reporter may say in a day: it is taken in and counts nothing.
     pub limited: bool,
-    /// How much the reporter is believed.
+    /// The degree to which the reporter is believed.
     pub standing: ReporterStanding,
     /// The class that the same reporter had said of the same event before, which was taken back.
     pub replaced: Option<String>,
@@ -112,7 +112,7 @@ struct FeedbackSubject<'a> {
     now: Time,
 }
 
-/// What a word adds to an event's keys, or takes back.
+/// Returns what a vote adds to an event's keys, or takes back.
 pub(crate) fn counted<'a>(
     pipeline: &'a Pipeline,
     keys: &'a [Key],
@@ -310,7 +310,7 @@ impl Engine {
 }
 
 impl FeedbackOutcome {
-    /// What taking back a judgement and a signal did.
+    /// Joins the outcomes of taking back a judgement and a signal.
     fn and(self, signal: FeedbackOutcome) -> FeedbackOutcome {
         FeedbackOutcome {
             keys: self.keys + signal.keys,
@@ -337,7 +337,7 @@ impl VoteSlot {
         }
     }
 
-    /// What the names of words there begin with.
+    /// Returns the prefix of the names of votes there.
     fn prefix(self) -> &'static str {
         match self {
             VoteSlot::Judgement => "",
@@ -346,7 +346,7 @@ impl VoteSlot {
     }
 }
 
-/// What is said, by whom, and where it is kept.
+/// The vote, its reporter, and the place where it is kept.
 struct VoteRequest<'a> {
     plan: &'a ReportsPlan,
     /// `None` takes back what is there.

@@ -13,7 +13,8 @@ use crate::Engine;
 pub const ID_FIELD: &str = "X-Tollhouse-Id";
 
 impl Engine {
-    /// What a message is to carry in [`ID_FIELD`], so that a report on it finds the decision: 27 characters.
+    /// Returns the signed id that a message is to carry in [`ID_FIELD`], so that a report on it finds the decision: 27
+    /// characters.
     pub fn signed_id(&self, id: RecordId) -> String {
         format!("{id}-{}", RecordId(self.seal(id)))
     }

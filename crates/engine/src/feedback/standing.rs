@@ -20,7 +20,7 @@ const ALL: usize = 1;
 /// Reporters of a thing and side that are remembered.
 const NAMED: usize = 8;
 
-/// How much a reporter is believed.
+/// The degree to which a reporter is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReporterStanding {
     /// The node's operator, who named no reporter.
@@ -69,19 +69,19 @@ impl ReporterStanding {
         }
     }
 
-    /// Whether others are judged by agreeing.
+    /// Returns true if others are judged by agreeing.
     pub(super) fn counts(self) -> bool {
         self != ReporterStanding::Distrusted
     }
 
-    /// Whether others are judged by disagreeing, too. Not everybody may do that: a crowd of new names could talk down
+    /// Returns true if others are judged by disagreeing, too. Not everybody may do that: a crowd of new names could talk down
     /// whoever reports its mail.
     pub(super) fn decides(self) -> bool {
         matches!(self, ReporterStanding::Operator | ReporterStanding::Trusted)
     }
 }
 
-/// What a report adds to its reporter's key.
+/// Returns what a report adds to its reporter's key.
 pub(super) fn counts(class: Option<&FeedbackClass>, limited: bool, reversed: bool) -> CounterAmounts {
     let said = class.map(|class| if class.side.is_some() { REPORTS } else { OTHERS });
     let limited = limited.then_some(LIMITED);
@@ -89,12 +89,12 @@ pub(super) fn counts(class: Option<&FeedbackClass>, limited: bool, reversed: boo
     said.into_iter().chain(limited).chain(reversed).map(|counter| (counter, 1)).collect()
 }
 
-/// What being agreed with or contradicted adds.
+/// Returns what being agreed with or contradicted adds.
 pub(super) fn judged(agreed: bool) -> CounterAmounts {
     [(if agreed { AGREED } else { CONTRADICTED }, 1)].into()
 }
 
-/// How often a reporter has said something of this sort in the last day.
+/// Returns the number of times that a reporter has said something of this sort in the last day.
 pub(super) fn votes_today(reading: &Reading, side: Option<FeedbackSide>) -> u64 {
     reading.sum(DAY, usize::from(if side.is_some() { REPORTS } else { OTHERS }))
 }
@@ -105,7 +105,7 @@ pub(super) struct VoterKeys {
     pub(super) keys: Vec<Key>,
 }
 
-/// What a voice changes.
+/// The change that a vote makes.
 pub(super) enum VoteEffect {
     /// A value at a key of words.
     Voice(Option<i64>),

@@ -9,12 +9,12 @@ use plan::WEIGHT_MAX;
 /// latest word is the greatest, which is what a track keeps of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Vote {
-    /// How many words came before, and this one; 0 for none.
+    /// The number of votes that came before, with this one; 0 for none.
     pub(super) number: u16,
     seconds: u64,
     /// [`Word::tag`] of the class.
     pub(super) class: u16,
-    /// How much was added to each counter.
+    /// The amount that was added to each counter.
     pub(super) weight: u8,
 }
 

@@ -9,7 +9,7 @@ use plan::FailureMode;
 use plan::limit::interval;
 use plan::limit::{Enforcement, LIMITS, LimitAlgorithm, LimitPlan};
 
-/// What a reading says that decisions go by.
+/// The part of a reading that decisions go by.
 #[derive(Clone, Copy)]
 pub(crate) struct LimitReading {
     last: Option<Time>,
@@ -40,7 +40,7 @@ pub(crate) struct PendingTake<'a> {
     now: Time,
 }
 
-/// What was decided, and what is still to be done.
+/// The decision, and what is still to be done.
 pub(crate) struct TakeDecision {
     pub(crate) taken: TakeResult,
     /// Refused, whoever hears of it.
@@ -61,7 +61,7 @@ fn span(nanoseconds: i64) -> Span {
     Span(whole / 1000 + i64::from(whole % 1000 > 0))
 }
 
-/// What is counted in sub-windows whatever they hold.
+/// Returns the addition that is counted in sub-windows whatever they hold.
 fn counted(cost: u64) -> Addition {
     Addition::Take(WindowTake { cost, limit: u64::MAX, counts_all: true, interpolated: false })
 }
@@ -110,7 +110,7 @@ impl<'a> PendingTake<'a> {
         }
     }
 
-    /// Whether the ledger is not asked.
+    /// Returns true if the ledger is not asked.
     pub(crate) fn is_idle(&self) -> bool {
         self.exempt || self.limit.is_idle()
     }
@@ -161,7 +161,7 @@ impl<'a> PendingTake<'a> {
         all.into_iter().flatten()
     }
 
-    /// What gives back what was charged.
+    /// Returns the observation that gives back what was charged.
     pub(super) fn back(&self, amount: u64, taken: Option<Time>) -> Observation {
         let add = match self.limit.pace {
             LimitAlgorithm::Bucket { .. } => {
@@ -172,7 +172,7 @@ impl<'a> PendingTake<'a> {
         Observation { key: self.key, time: self.now, add }
     }
 
-    /// What is charged whether or not it is allowed.
+    /// Returns the observation that charges whether or not it is allowed.
     pub(super) fn charge(&self, amount: u64) -> Observation {
         let add = match self.limit.pace {
             LimitAlgorithm::Bucket { .. } => {
@@ -183,12 +183,12 @@ impl<'a> PendingTake<'a> {
         Observation { key: self.key, time: self.now, add }
     }
 
-    /// What counts a refusal.
+    /// Returns the observation that counts a refusal.
     pub(super) fn refusal(&self) -> Observation {
         Observation { key: self.refusals_key(), time: self.now, add: counted(1) }
     }
 
-    /// What makes a key as if it had used so much now.
+    /// Returns the observations that make a key as if it had used so much now.
     pub(super) fn set(&self, used: u64) -> Vec<Observation> {
         match self.limit.pace {
             LimitAlgorithm::Bucket { .. } => {
@@ -227,7 +227,7 @@ impl<'a> PendingTake<'a> {
         }
     }
 
-    /// What a limit says that was not asked, or could not be.
+    /// Returns the decision of a limit that was not asked, or could not be.
     pub(super) fn unread(&self) -> TakeDecision {
         let mut taken = self.blank();
         taken.remaining = taken.quota;
@@ -239,7 +239,7 @@ impl<'a> PendingTake<'a> {
         TakeDecision { taken, refused, by_limit: false, wants_retry: false }
     }
 
-    /// What the next readings say, in the order of [`Asked::observations`].
+    /// Returns what the next readings say, in the order of [`Asked::observations`].
     pub(crate) fn decided<S: Into<LimitReading>>(
         &self,
         readings: &mut impl Iterator<Item = S>,
@@ -253,7 +253,7 @@ impl<'a> PendingTake<'a> {
         self.decide(own.into(), ban.map(Into::into), adds)
     }
 
-    /// What the readings say: that of the limit's key, and that of its ban. `adds` is whether something was taken.
+    /// Decides by the readings: that of the limit's key, and that of its ban. `adds` is whether something was taken.
     pub(super) fn decide(&self, own: LimitReading, ban: Option<LimitReading>, adds: bool) -> TakeDecision {
         let mut taken = self.blank();
         taken.quality = own.quality;
@@ -315,7 +315,7 @@ impl<'a> PendingTake<'a> {
         (within, charged)
     }
 
-    /// The same for a bucket.
+    /// Fills in what a bucket's reading says, and answers as for a window.
     fn bucket(&self, own: &LimitReading, adds: bool, taken: &mut TakeResult) -> (bool, u64) {
         let before = own.last.map(|_| own.sums[0].cast_signed());
         let (flow, interval, now) = (self.flow(), self.interval(), nanoseconds(self.now));
@@ -385,7 +385,7 @@ fn leaves(bucket: i64, width: Span, window: Span) -> Time {
 }
 
 impl TakeDecision {
-    /// What was charged is not charged any more.
+    /// Takes what was charged back out of the result.
     pub(super) fn give_back(&mut self) {
         let TakeResult { used, remaining, charged, quota, banned_until, .. } = &mut self.taken;
         *used = used.saturating_sub(*charged);
@@ -395,7 +395,7 @@ impl TakeDecision {
         *charged = 0;
     }
 
-    /// What is told of a look: the truth.
+    /// Returns the result of a look: the truth.
     pub(super) fn looked(mut self) -> TakeResult {
         self.taken.allowed = !self.taken.over;
         self.taken

@@ -31,39 +31,40 @@ pub use plan::limit::{
 };
 pub(crate) use rules::{LimitContext, OBSERVATIONS_MAX, RuleTakes};
 
-/// Whose use of a limit is counted: the keyed hash of its values.
+/// The key under which the use of a limit is counted: the keyed hash of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LimitKey(pub(crate) Shingle);
 
-/// What is to be taken.
+/// A take that is to be made.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<'a> {
     /// From which limit.
     pub limit: &'a LimitPlan,
-    /// Whose.
+    /// The key whose use is counted.
     pub key: LimitKey,
-    /// How much; nothing is a look.
+    /// The amount; nothing is a look.
     pub cost: u64,
 }
 
-/// What came of a [`Take`].
+/// The result of a [`Take`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TakeResult {
     /// The limit's name.
     pub limit: Arc<str>,
-    /// What the caller may be told.
+    /// The answer that the caller may be given.
     pub allowed: bool,
-    /// It is over the limit, and the caller is not to hear of it.
+    /// True if the take is over the limit, and the caller is not to hear of it.
     pub silent: bool,
-    /// It is over the limit, whatever the caller hears. Never so for a shadow ban, where [`Taken::silent`] says it.
+    /// True if the take is over the limit, whatever the caller hears. Never so for a shadow ban, where [`Taken::silent`] says
+    /// it.
     pub over: bool,
     /// Most that could be taken at once.
     pub quota: u64,
     /// The limit's window.
     pub window: Span,
-    /// What is used by now, rounded up for a bucket.
+    /// The amount that is used by now, rounded up for a bucket.
     pub used: u64,
-    /// What is left.
+    /// The amount that is left.
     pub remaining: u64,
     /// When all will be left, if nothing more is taken.
     pub reset_after: Span,
@@ -73,9 +74,9 @@ pub struct TakeResult {
     pub banned_until: Option<Time>,
     /// The key is not limited.
     pub exempt: bool,
-    /// How far the numbers can be trusted; missing means that `on_error` has decided.
+    /// The trust that the numbers deserve; missing means that `on_error` has decided.
     pub quality: Quality,
-    /// What this take has counted: what may be given back.
+    /// The amount that this take has counted: what may be given back.
     pub charged: u64,
     /// When it was counted, which is later than now if the key's latest take was: what is given back is to say it.
     pub time: Time,

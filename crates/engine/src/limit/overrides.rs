@@ -24,7 +24,7 @@ const FILE_BYTES_MAX: u64 = 1 << 28;
 /// Why an exception was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitExceptionError {
-    /// It does not fit the limit.
+    /// The exception does not fit the limit.
     #[error("{0}")]
     Unfit(String),
     /// The key cannot be made.
@@ -38,7 +38,7 @@ pub enum LimitExceptionError {
     Directory(#[from] DirectoryError),
 }
 
-/// What stands for a key.
+/// The exception that stands for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ActiveException {
     pub(crate) count: Option<u64>,
@@ -75,7 +75,7 @@ impl LimitExceptions {
         all
     }
 
-    /// What stands for a key now.
+    /// Returns the exception that stands for a key now.
     #[inline]
     pub(super) fn of(&self, limit: &str, key: LimitKey, now: Time) -> Option<ActiveException> {
         if self.by_limit.is_empty() {

@@ -16,7 +16,7 @@ impl Engine {
         key(&self.secret, limit, values.iter().map(|value| value.as_bytes()))
     }
 
-    /// The same of a value of any bytes.
+    /// Returns the key of a value of any bytes.
     pub fn limit_key_of_bytes(&self, limit: &LimitPlan, value: &[u8]) -> LimitKey {
         key(&self.secret, limit, std::iter::once(value))
     }
@@ -60,8 +60,8 @@ impl Engine {
         self.run(takes, now, true, false).await
     }
 
-    /// What a take would be answered; takes nothing and makes nothing. Of a limit that bans in the shadow it tells the truth:
-    /// it is not for callers.
+    /// Returns what a take would be answered; takes nothing and makes nothing. Of a limit that bans in the shadow it tells
+    /// the truth: it is not for callers.
     pub async fn peek_limits(&self, takes: &[Take<'_>], now: Time) -> Vec<TakeResult> {
         self.run(takes, now, false, false).await
     }
@@ -299,7 +299,7 @@ impl LimitKeyBuilder {
     }
 }
 
-/// What metrics call an outcome.
+/// Returns the name that metrics have for an outcome.
 fn result(taken: &TakeResult) -> &'static str {
     match taken {
         TakeResult { quality: stats::Quality::Missing, .. } => "unknown",

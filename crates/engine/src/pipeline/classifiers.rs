@@ -10,22 +10,22 @@ use stats::{Addition, Evidence, Observation, ObserveRequest, Quality, ReadingVie
 
 use plan::{ClassifierPlan, Pipeline, TrainingLabel};
 
-/// What one unit of a stored weight is worth: a narrow cell holds weights up to 128.
+/// The worth of one unit of a stored weight: a narrow cell holds weights up to 128.
 const UNIT: f64 = 1.0 / 65_536.0;
 
 /// The name of what was learned of all events.
 const ALL: &[u8] = b"all";
 
-/// What a classifier knows of a token.
+/// The knowledge of a classifier on a token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedToken {
-    /// What it is of, how it was cut, and what was cut.
+    /// The subject of the token, how it was cut, and what was cut.
     pub token: String,
     /// Bad events that had it.
     pub bad: i64,
     /// Good events that had it.
     pub good: i64,
-    /// What it adds to the log-odds.
+    /// The amount that it adds to the log-odds.
     pub adds: f64,
 }
 
@@ -37,13 +37,13 @@ pub(crate) fn all(pipeline: &Pipeline, plan: &ClassifierPlan, secret: &Secret) -
 /// An event's keys for one classifier.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenKeys {
-    /// What was learned of all events.
+    /// The key of what was learned of all events.
     all: Key,
-    /// What was learned of this very event: of whatever has the same tokens.
+    /// The key of what was learned of this very event: of whatever has the same tokens.
     pub(crate) event: Key,
     /// View after view, each in the order of the keys.
     tokens: Vec<Key>,
-    /// How many are of each view.
+    /// The number of tokens of each view.
     counts: [usize; VIEWS],
     owner: Option<Shingle>,
 }
@@ -111,8 +111,8 @@ impl TokenKeys {
         ObserveRequest { observations, ..ObserveRequest::default() }
     }
 
-    /// What is to be added so that the event counts as what is said of it, given the answer to [`Tokens::look`]; `None`
-    /// if it does already. All of it is one request: kept or lost together in a crash.
+    /// Returns what is to be added so that the event counts as its training label says, given the answer to [`Tokens::look`];
+    /// `None` if it does already. All of it is one request: kept or lost together in a crash.
     ///
     /// What the event has taught before is taken back to the last bit: its own key keeps the step that it was, and what
     /// a token's weight was changed by follows from that.
@@ -188,7 +188,7 @@ impl TokenKeys {
     }
 }
 
-/// What was learned of tokens, view after view, apart.
+/// Splits what was learned of tokens, view after view, apart.
 fn by_view(mut all: &[TokenEvidence], counts: [usize; VIEWS]) -> [&[TokenEvidence]; VIEWS] {
     counts.map(|count| {
         let (view, rest) = all.split_at(count.min(all.len()));
@@ -197,7 +197,7 @@ fn by_view(mut all: &[TokenEvidence], counts: [usize; VIEWS]) -> [&[TokenEvidenc
     })
 }
 
-/// What a classifier knows of an event.
+/// The knowledge of a classifier on an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClassifierReading {
     pub(crate) judgement: ClassifierScore,
@@ -226,7 +226,7 @@ impl ClassifierReading {
         })
     }
 
-    /// What was said of the event last.
+    /// Returns the latest training label of the event.
     pub(crate) fn taught(&self) -> TrainingLabel {
         match self.event {
             Evidence { bad: 1.., .. } => TrainingLabel::Bad,
@@ -235,12 +235,12 @@ impl ClassifierReading {
         }
     }
 
-    /// Whether anything was said of the event.
+    /// Returns true if the event was taught anything.
     pub(crate) fn is_taught(&self) -> bool {
         self.taught() != TrainingLabel::Forget
     }
 
-    /// Whether one class, after another lesson of it, would not outnumber the other by far.
+    /// Returns true if one class, after another lesson of it, would not outnumber the other by far.
     pub(crate) fn is_balanced(&self, lesson: TrainingLabel) -> bool {
         const START: i64 = 50;
         const TIMES: i64 = 3;

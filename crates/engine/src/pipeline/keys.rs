@@ -126,8 +126,8 @@ fn of_kind<'a>(
 }
 
 impl PreparedEvent {
-    /// The same of an event each of whose kinds has at most one key: what `key`, `pair` and `label` give for the number
-    /// of a kind, a distinct count and a label.
+    /// Prepares, as [`derive`] does, an event each of whose kinds has at most one key: what `key`, `pair` and `label` give
+    /// for the number of a kind, a distinct count and a label.
     pub(crate) fn of_columns(
         row: RowDraft,
         key: impl Fn(usize) -> Option<Key>,
@@ -176,7 +176,7 @@ pub(crate) fn derive(row: RowDraft, secret: &Secret) -> PreparedEvent {
     derive_with(row, secret, |_| None)
 }
 
-/// The same, but of the kinds for which `logged` has an answer the keys are those.
+/// Cuts and hashes as [`derive`] does, but of the kinds for which `logged` has an answer the keys are those.
 pub(crate) fn derive_with(
     row: RowDraft,
     secret: &Secret,

@@ -43,7 +43,7 @@ pub const JOURNAL_UNAVAILABLE: &str = "JOURNAL_UNAVAILABLE";
 /// that fail closed.
 pub const UNDECIDED: &str = "UNDECIDED";
 
-/// What was decided about an event.
+/// The decision about an event.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// Its name, for feedback and `explain`.
@@ -274,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// What would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
+    /// Returns what would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
     ///
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
@@ -303,7 +303,7 @@ impl Engine {
     }
 }
 
-/// What verdicts ask for, to be done once all events of a batch are judged.
+/// The effects that verdicts ask for, to be done once all events of a batch are judged.
 #[derive(Default)]
 pub(crate) struct PendingEffects {
     adds: Vec<ObserveRequest>,

@@ -35,7 +35,7 @@ pub(crate) struct ObservedEvent<'a> {
 }
 
 impl ObservedBatch {
-    /// How many there are.
+    /// Returns the number of events.
     pub(crate) fn len(&self) -> usize {
         self.prepared.len()
     }
@@ -51,7 +51,7 @@ impl ObservedBatch {
         (0..self.len()).map(|at| self.event(at))
     }
 
-    /// The same without their readings, to be changed.
+    /// Returns the events without their readings, to be changed.
     pub(crate) fn prepared_mut(&mut self) -> &mut [PreparedEvent] {
         &mut self.prepared
     }
@@ -127,7 +127,7 @@ pub(crate) async fn observe(
     ask(ledger, prepared, requests, &asked, ObserveMode::Seen).await
 }
 
-/// What an event takes from limits.
+/// Returns what an event takes from limits.
 fn asked<'a>(event: &PreparedEvent, limits: Option<&LimitContext<'a>>) -> RuleTakes<'a> {
     let Some(limits) = limits.filter(|_| !event.row.pipeline.limits.is_empty()) else {
         return RuleTakes::default();
@@ -186,7 +186,7 @@ pub(crate) async fn observe_one(
     }
 }
 
-/// What an event adds.
+/// The addition of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObserveMode {
     /// Itself.
@@ -384,13 +384,13 @@ fn integer(kept: AggregateColumn, word: u64) -> Option<i64> {
     }
 }
 
-/// Whether one of the readings that are there is an estimate; `None` where none is there.
+/// Returns true if one of the readings that are there is an estimate; `None` where none is there.
 fn estimated(readings: Readings<'_>) -> Option<bool> {
     let estimates = present(readings).map(|reading| reading.quality() == Quality::Estimated);
     estimates.reduce(|one, other| one || other)
 }
 
-/// Whether one of the marks still holds; `None` where none could be looked up.
+/// Returns true if one of the marks still holds; `None` where none could be looked up.
 fn marked(readings: Readings<'_>, time: Time) -> Option<bool> {
     let holds = present(readings).map(|reading| match AggregateColumn::Max.value(reading.sum(0, 0)) {
         stats::AggregateValue::Integer(Some(until)) => until > time.0,

@@ -9,8 +9,8 @@ use super::observe::{ObservedBatch, ObservedEvent, counters};
 use crate::ban_list::NewBan;
 use plan::Pipeline;
 
-/// What the verdicts add. Events that were counted before settle nothing, and neither does one whose statistics
-/// could not be had: what was not counted as seen must not be counted as judged.
+/// Returns the requests for what the verdicts add. Events that were counted before settle nothing, and neither does one whose
+/// statistics could not be had: what was not counted as seen must not be counted as judged.
 pub(crate) fn requests(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<ObserveRequest> {
     let judged =
         observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
@@ -117,7 +117,7 @@ pub(crate) fn new_bans(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<Ne
     puts
 }
 
-/// What the action counts.
+/// Returns what the action counts.
 fn settled(observed: &ObservedEvent<'_>, action: Action) -> Vec<Observation> {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();

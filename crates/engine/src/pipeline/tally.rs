@@ -71,7 +71,7 @@ impl Engine {
     }
 }
 
-/// What metrics are told of the events of one pipeline in a batch.
+/// The counts for metrics of the events of one pipeline in a batch.
 #[derive(Default)]
 struct BatchCounts<'a> {
     pipeline: &'a str,

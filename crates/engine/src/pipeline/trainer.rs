@@ -41,17 +41,17 @@ pub(crate) struct AutoTrainingExample {
 /// A word on an event, as far as it counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TrainingFeedback<'a> {
-    /// What is said; `None` if that counts nothing.
+    /// The class of the feedback; `None` if that counts nothing.
     pub(crate) class: Option<&'a FeedbackClass>,
-    /// What the same reporter had said before and is taken back, if it counted.
+    /// The class of the same reporter's earlier feedback, which is taken back, if it counted.
     pub(crate) was: Option<&'a FeedbackClass>,
-    /// Whether a reporter says it, not the operator.
+    /// True if the feedback is from a reporter, not the operator.
     pub(crate) by: bool,
-    /// Whether the same had been said before.
+    /// True if the same feedback had been given before.
     pub(crate) again: bool,
 }
 
-/// What an event must have taught so far for a lesson of it to be learned.
+/// The condition on what an event must have taught so far for a lesson of it to be learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrainingPrecondition {
     Always,
@@ -69,8 +69,8 @@ impl TrainingPrecondition {
 }
 
 impl TrainingFeedback<'_> {
-    /// What a classifier learns of it. A reporter can take back what the event has taught only if that is what the
-    /// reporter had said; and repeating it makes up for a crash between counting and learning, no more: else anybody
+    /// Returns what a classifier learns of the feedback. A reporter can take back what the event has taught only if that is
+    /// what the reporter had said; and repeating it makes up for a crash between counting and learning, no more: else anybody
     /// could go on undoing what others said since.
     fn label(&self, plan: &ClassifierPlan) -> Option<(TrainingLabel, TrainingPrecondition)> {
         let of = |class: Option<&FeedbackClass>| class.and_then(|class| plan.training_label(&class.name));
@@ -100,7 +100,7 @@ impl Trainer {
         }
     }
 
-    /// Whether a classifier may learn one more by itself in this hour.
+    /// Returns true if a classifier may learn one more by itself in this hour.
     fn may_learn(&self, classifier: Key, arrival: Time, per_hour: u64) -> bool {
         let hour = arrival.bucket(Span::hours(1));
         let mut hours = self.hours.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,7 +125,7 @@ impl Drop for TrainingGuard<'_> {
     }
 }
 
-/// How much a classifier has learned.
+/// The amount that a classifier has learned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrainingTotal {
     /// The classifier.
@@ -194,7 +194,7 @@ impl Engine {
         Ok(tokens.len())
     }
 
-    /// What classifiers that may learn by themselves can draw from verdicts: other rules than those that ask the
+    /// Returns what classifiers that may learn by themselves can draw from verdicts: other rules than those that ask the
     /// classifier itself, or a model, are clearly of one opinion. An event that was counted before teaches nothing.
     pub(crate) fn auto_training_examples(
         &self,

@@ -29,10 +29,10 @@ use plan::{NodePlan, Pipeline, Plan};
 use version_history::PinnedVersion;
 pub(crate) use version_history::{RulesState, VersionHistory};
 
-/// What is to change.
+/// The change that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposal<'a> {
-    /// What the files say now.
+    /// The present content of the files.
     Files,
     /// A text is laid over a pipeline's file, instead of what was posted before; an empty one takes that away.
     Post {
@@ -62,18 +62,18 @@ pub enum Proposal<'a> {
     },
 }
 
-/// What a change did, or would do.
+/// The effect of a change, done or tried.
 #[derive(Clone, Debug)]
 pub struct ReloadOutcome {
     /// The pipelines that are judged otherwise.
     pub changes: Vec<PipelineChange>,
-    /// What is suspicious about the configuration.
+    /// The suspicious things about the configuration.
     pub warnings: ConfigProblems,
     /// Sections of the node whose settings have changed, and are heeded by a restart only.
     pub restart: Vec<&'static str>,
 }
 
-/// How a pipeline is judged otherwise.
+/// The change in how a pipeline is judged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PipelineChange {
     /// The pipeline.
@@ -105,7 +105,7 @@ pub struct VersionInfo {
     pub by: String,
 }
 
-/// What stands over the files of a pipeline.
+/// The overlays of a pipeline's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesInfo {
     /// The pipeline.
@@ -116,9 +116,9 @@ pub struct RulesInfo {
     pub candidate: Option<String>,
     /// The text that is laid over the file.
     pub posted: Option<String>,
-    /// Whether a kept version is in force, and neither file nor posted text.
+    /// True if a kept version is in force, and neither file nor posted text.
     pub back: bool,
-    /// What was in force, the newest first.
+    /// The versions that were in force, the newest first.
     pub versions: Vec<VersionInfo>,
 }
 
@@ -136,9 +136,9 @@ pub enum ReloadError {
     Version {
         /// The pipeline.
         pipeline: String,
-        /// What was asked for.
+        /// The version that was asked for.
         version: String,
-        /// What there is.
+        /// The versions that there are.
         help: String,
     },
     /// Nobody waited for it any more.
@@ -175,7 +175,7 @@ impl Proposal<'_> {
         }
     }
 
-    /// What the list of versions calls it.
+    /// Returns the name that the list of versions has for it.
     fn by(&self) -> &'static str {
         match self {
             Proposal::Files => "files",
@@ -254,7 +254,7 @@ fn load(
     Ok(LoadedConfig { config, plan })
 }
 
-/// What stands over the files, with the versions that were gone back to.
+/// Returns the overlays of the files, with the versions that were gone back to.
 fn kept_layers(state: &RulesState, shelf: Option<&VersionHistory>) -> Result<PipelineOverlays, ReloadError> {
     state.layers(|pipeline, back| {
         let standing = state.standing(pipeline);
@@ -383,8 +383,8 @@ impl Engine {
         self.change_unless(proposal, now, dry, &|| false)
     }
 
-    /// The same, but nothing changes once it is over: `is_over` is asked before each rule and each regular expression is
-    /// compiled, and before anything is kept.
+    /// Changes the rules as [`Engine::change`] does, but nothing changes once it is over: `is_over` is asked before each rule
+    /// and each regular expression is compiled, and before anything is kept.
     ///
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
@@ -500,7 +500,7 @@ impl Engine {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What stands over the files of a pipeline, and what can be gone back to.
+    /// Returns what stands over the files of a pipeline, and what can be gone back to.
     pub fn rules_info(&self, pipeline: &Pipeline) -> RulesInfo {
         let state = self.standing();
         let standing = state.standing(&pipeline.name).cloned().unwrap_or_default();
@@ -519,7 +519,7 @@ impl Engine {
         }
     }
 
-    /// How a pipeline's candidate compares with what is enforced; `None` if it has none.
+    /// Returns the comparison of a pipeline's candidate with what is enforced; `None` if it has none.
     pub fn comparison(&self, pipeline: &Pipeline) -> Option<CandidateComparison> {
         let candidate = pipeline.candidate.as_ref()?;
         Some(self.candidates.of(candidate).comparison(candidate, &pipeline.name, &pipeline.version))

@@ -24,13 +24,13 @@ use plan::{Document, PipelineOverlay, PipelineOverlays, VersionSnapshot};
 /// Largest state that is read.
 const STATE_BYTES_MAX: u64 = 1 << 30;
 
-/// What stands over the files.
+/// The overlays of the files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RulesState {
     pub(super) pipelines: BTreeMap<String, PipelineRulesState>,
 }
 
-/// What stands over the files of one pipeline.
+/// The overlays of the files of one pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PipelineRulesState {
     /// The text that was posted.
@@ -42,7 +42,7 @@ pub(crate) struct PipelineRulesState {
     /// The version that was gone back to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) back: Option<PinnedVersion>,
-    /// What was in force, oldest first, each once.
+    /// The versions that were in force, oldest first, each once.
     #[serde(default)]
     pub(super) versions: Vec<VersionEntry>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct PipelineRulesState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PinnedVersion {
     pub(super) version: String,
-    /// What the files and what was posted said then.
+    /// The state of the files and of what was posted at that time.
     pub(super) over: String,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct VersionEntry {
 }
 
 impl RulesState {
-    /// What is laid over the files; `read` gives a version that was gone back to.
+    /// Returns the overlays of the files; `read` gives a version that was gone back to.
     pub(super) fn layers<E>(
         &self,
         mut read: impl FnMut(&str, &PinnedVersion) -> Result<Option<VersionSnapshot>, E>,

@@ -121,7 +121,7 @@ fn decide(engine: &Engine, event: Event) -> engine::Decision {
     pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
 }
 
-/// What is known of a text without counting it.
+/// Returns what is known of a text without counting it.
 fn facts(engine: &Engine, text: &str, user: &str) -> Vec<(String, Value)> {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let prepared = engine.prepare(&pipeline, comment(text, user), NOW);

@@ -226,7 +226,7 @@ fn ids(journal: &Journal) -> Vec<u64> {
     records(journal).into_iter().map(|(id, _)| id.0).collect()
 }
 
-/// What a crash can leave at each step of a conversion. All of it is mended when the journal is opened.
+/// Tries all that a crash can leave at each step of a conversion. All of it is mended when the journal is opened.
 #[test]
 fn a_crash_at_any_step_loses_nothing() {
     let source = tempfile::tempdir().unwrap();
@@ -251,7 +251,7 @@ fn a_crash_at_any_step_loses_nothing() {
     let open_segment = fs::read(source.path().join(format!("{newest}.journal"))).unwrap();
     let rows = &rows[&name];
     let (half, whole) = (&columns[..columns.len() / 2], &columns[..]);
-    /// What it is, and the files that are there.
+    /// The name of a state, and the files that are there.
     type State<'f> = (&'f str, &'f [(&'f str, &'f [u8])]);
     let states: [State<'_>; 8] = [
         ("nothing begun", &[("journal", rows)]),
@@ -351,7 +351,7 @@ fn columns_go_by_age_and_size_as_rows_do() {
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "the open one stays, and the list");
 }
 
-/// Who reads the files beside the writer sees no damage where there is none, whatever becomes of segments meanwhile.
+/// A reader of the files beside the writer sees no damage where there is none, whatever becomes of segments meanwhile.
 #[test]
 fn files_are_read_while_segments_come_become_columns_and_go() {
     let directory = tempfile::tempdir().unwrap();
@@ -488,7 +488,7 @@ fn many_records_are_written_by_columns_and_copied_when_their_segment_is_closed()
     assert_eq!(columns[44..index], block[44..index]);
 }
 
-/// What is known of the versions can be more by the time that their segment is closed: then its columns are others.
+/// The knowledge of the versions can be more by the time that their segment is closed: then its columns are others.
 #[test]
 fn columns_are_made_anew_where_they_would_mean_something_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -602,7 +602,7 @@ fn a_torn_block_of_columns_costs_only_itself() {
     }
 }
 
-/// What a block says of its records has to be true, or copying it would lose some.
+/// The number of records that a block gives has to be true, or copying it would lose some.
 #[test]
 fn a_block_of_columns_has_as_many_records_as_it_says() {
     let directory = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ fn plan(directory: &Directory) -> Plan {
     Plan::compile(&Config::load(&directory.config_path(), &Overrides::default())).unwrap()
 }
 
-/// What is kept of the keys of a kind's values.
+/// Returns what is kept of the keys of a kind's values.
 fn known(engine: &Engine, kind: &str, values: &[String]) -> Vec<Option<stats::Timeline>> {
     let pipeline = &engine.plan().pipelines[0];
     let timeline = |value: &String| {

@@ -50,7 +50,7 @@ fn with_engine(path: &Path, act: impl FnOnce(&Engine)) {
     engine.close().unwrap();
 }
 
-/// What the writer did with a pipeline. Never change it: it tells what the stored bytes must mean.
+/// Does what the writer did with a pipeline. Never change it: it tells what the stored bytes must mean.
 fn write_pipeline(path: &Path) {
     let directory = Directory::create(path, &[]).unwrap();
     let engine = Engine::open(&directory, plan()).unwrap();
@@ -196,7 +196,7 @@ fn observe(
     outcomes.outcomes().next().unwrap().readings
 }
 
-/// What the writer did with statistics of all forms. Never change it.
+/// Does what the writer did with statistics of all forms. Never change it.
 fn write_ledger(path: &Path) {
     let written = ledger(path);
     // A cell with columns, one with a single event, one with long entries.
@@ -323,8 +323,8 @@ fn plan_with_effects() -> Plan {
     plan
 }
 
-/// What the writer did with a journal: beside rows of decisions with and without effects there are as many decisions at once as are written by columns, in a segment that
-/// was closed and in the newest one. Never change it.
+/// Does what the writer did with a journal: beside rows of decisions with and without effects there are as many decisions at
+/// once as are written by columns, in a segment that was closed and in the newest one. Never change it.
 fn write_many(path: &Path) {
     write_pipeline(path);
     let engine = Engine::open(&Directory::open(path).unwrap(), plan_with_effects()).unwrap();
@@ -346,7 +346,7 @@ fn write_many(path: &Path) {
 }
 
 const MANY_AT_ONCE: usize = 2500;
-/// What [`write_many`] wrote.
+/// The number of records that [`write_many`] wrote.
 const RECORDS: usize = 302 + 2 * (1 + MANY_AT_ONCE);
 
 #[test]

@@ -7,7 +7,7 @@ use judge::Action;
 
 use crate::corpora::{corpus, engine};
 
-/// What was judged of an address, by action, and the rules of the first that was not accepted.
+/// The judgements of an address, by action, and the rules of the first that was not accepted.
 #[derive(Default)]
 pub(crate) struct Judged {
     pub(crate) actions: BTreeMap<String, usize>,
@@ -62,7 +62,7 @@ fn line(second: usize, request: &str, status: u16, referer: &str, agent: &str) -
     format!("192.0.2.7 - - [{time}] \"{request} HTTP/1.1\" {status} 900 \"{referer}\" \"{agent}\"\n")
 }
 
-/// What is made of an address that sends these lines.
+/// Returns what is made of an address that sends these lines.
 fn verdict(lines: &[String]) -> (BTreeMap<String, usize>, Vec<String>) {
     let judged = judged(lines.concat().as_bytes()).remove("192.0.2.7").unwrap();
     (judged.actions, judged.first.map(|(_, _, rules)| rules).unwrap_or_default())

@@ -77,7 +77,7 @@ fn counted(log: &[(Time, u64)], now: Time) -> Time {
     log.iter().map(|(time, _)| *time).max().map_or(now, |latest| latest.max(now))
 }
 
-/// What of a log lies after a moment.
+/// Returns the part of a log that lies after a moment.
 fn since(log: &[(Time, u64)], moment: Time) -> u64 {
     log.iter().filter(|(time, _)| *time > moment).map(|(_, cost)| cost).sum()
 }
@@ -243,8 +243,8 @@ proptest! {
     }
 }
 
-/// How far each way of counting is off from a log, on the mean, for arrivals that are evenly spread: the strict window by
-/// half a sub-window, the interpolated by next to nothing.
+/// Each way of counting is off from a log, on the mean, for arrivals that are evenly spread: the strict window by half a
+/// sub-window, the interpolated by next to nothing.
 #[test]
 fn the_interpolated_mean_is_right_and_the_strict_one_high_by_half_a_sub_window() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

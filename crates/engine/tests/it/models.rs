@@ -72,7 +72,7 @@ impl Home {
         Engine::ephemeral(self.compile(text).unwrap_or_else(|problems| panic!("{problems}"))).unwrap()
     }
 
-    /// What is wrong with a text, without the lines before it and without the directory.
+    /// Returns what is wrong with a text, without the lines before it and without the directory.
     fn problems(&self, text: &str) -> String {
         let told = match self.compile(text) {
             Ok(plan) => plan.warnings.to_string(),
@@ -133,7 +133,7 @@ fn decide(engine: &Engine, events: &[Event]) -> Vec<Decision> {
     pollster::block_on(engine.decide(prepared)).unwrap()
 }
 
-/// What a reason of a rule saw under this name.
+/// Returns what a reason of a rule saw under this name.
 fn seen(decision: &Decision, name: &str) -> f64 {
     let reasons = decision.verdict.reasons.iter().chain(&decision.verdict.shadow);
     let value = reasons.flat_map(|reason| &reason.values).find(|(other, _)| other == name);

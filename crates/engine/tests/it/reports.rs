@@ -213,7 +213,7 @@ fn judgements_are_the_truth_that_backtests_go_by() {
     assert_eq!((counts.false_negatives, counts.true_negatives), (3, 3));
 }
 
-/// What a plan's rules would have decided, where these classes are bad.
+/// Returns what a plan's rules would have decided, where these classes are bad.
 fn backtested(forum: &Forum, plan: Plan, bad: &[&str]) -> BacktestReport {
     forum.engine.journal().unwrap().sync().unwrap();
     let archive = JournalArchive::open(&forum.directory.journal_path()).unwrap();

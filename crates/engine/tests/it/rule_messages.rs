@@ -51,7 +51,7 @@ impl Section {
         section
     }
 
-    /// What this one says, and of the other what this one does not say anew.
+    /// Returns what this one says, and of the other what this one does not say anew.
     fn over(&self, other: &Section) -> Section {
         let mut section = other.clone();
         for (name, lines) in &self.directives {
@@ -221,7 +221,7 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Whether the rule fires on a section's message, after what came before it.
+/// Returns true if the rule fires on a section's message, after what came before it.
 fn fires(engine: &Engine, rule: &str, section: &Section, case: usize) -> bool {
     let plan = engine.plan();
     let named =

@@ -174,7 +174,7 @@ fn a_journal_that_is_gone_is_missed() {
     );
 }
 
-/// What others can get at is told file by file; names alone are no more than a note.
+/// Files that others can get at are named one by one; names alone are no more than a note.
 #[test]
 fn looser_modes_are_told() {
     use std::os::unix::fs::PermissionsExt;
@@ -198,7 +198,7 @@ fn looser_modes_are_told() {
     assert_eq!(exposed().files, [(list, 0o644), (directory.limits_path(), 0o620)]);
 }
 
-/// How many decisions a segment had.
+/// Returns the number of decisions that a segment had.
 fn records(kept: &[(PathBuf, Vec<u8>)], name: &str) -> usize {
     let (_, list) = kept.iter().find(|(file, _)| file.ends_with("journal/segments")).unwrap();
     let lines = std::str::from_utf8(disk::unseal(list).unwrap()).unwrap().lines();
@@ -222,7 +222,7 @@ fn restore(path: &Path, kept: &[(PathBuf, Vec<u8>)]) {
     }
 }
 
-/// What can be had is written anew, the damaged file is kept, and nothing is missed any more.
+/// All that can be had is written anew, the damaged file is kept, and nothing is missed any more.
 #[test]
 fn a_repair_keeps_what_can_be_had() {
     let parent = tempfile::tempdir().unwrap();

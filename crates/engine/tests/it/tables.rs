@@ -11,7 +11,7 @@ use judge::{Effect, Verdict};
 
 use crate::corpora;
 
-/// What a sample's source says that it is.
+/// Returns the label that a sample's source gives it.
 pub(crate) fn label(name: &str) -> Option<&'static str> {
     if name.contains("/spam/") {
         return Some("spam");
@@ -42,7 +42,7 @@ pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decis
     (engine, decisions, labelled)
 }
 
-/// Whether a rule has set the action, whatever the score.
+/// Returns true if a rule has set the action, whatever the score.
 pub(crate) fn is_set(verdict: &Verdict) -> bool {
     verdict.effects.iter().any(|due| matches!(due.effect, Effect::Set(_)))
 }

@@ -133,7 +133,7 @@ fn rules(decision: &Decision) -> Vec<&str> {
     rules
 }
 
-/// What is known before an event, by fact and by key.
+/// Returns what is known before an event, by fact and by key.
 fn peek(engine: &Engine, event: Event, at: event::Time) -> (Vec<(String, Value)>, Vec<ExplainedKey>) {
     let prepared = engine.prepare(&Arc::clone(&engine.plan().pipelines[0]), event, at);
     let seen = pollster::block_on(engine.peek(prepared)).unwrap();

@@ -40,7 +40,7 @@ fn run(command: &mut Command) -> String {
     said
 }
 
-/// What CatBoost says of every row of an engine's journal, which is what the engine had said.
+/// Returns what CatBoost says of every row of an engine's journal, which is what the engine had said.
 fn compared(python: &Path, engine: &Engine, parent: &Path) -> Vec<f64> {
     let table = parent.join("judged.parquet");
     let journal = engine.journal().unwrap();

@@ -1,6 +1,8 @@
 //! Names of types: one meaning each in the whole workspace, and nouns.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use syn::Item;
 
@@ -94,4 +96,41 @@ fn last_word(name: &str) -> &str {
 fn words_of_names_are_told_apart() {
     assert_eq!(last_word("BanList"), "List");
     assert_eq!(last_word("Told"), "Told");
+}
+
+/// Words that do not name what a comment is about.
+const NO_SUBJECTS: &[&str] = &["How", "It", "The same", "What", "Whether", "Who", "Whose"];
+
+/// The first lines of doc comments that begin with a word that names nothing, each with its number.
+fn without_subject(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    for (number, line) in (1..).zip(text.lines().map(str::trim_start)) {
+        let doc = line.strip_prefix("///").map(str::trim_start);
+        if let Some(doc) = doc.filter(|_| !is_inside) {
+            let begins_with = |word: &&str| {
+                let rest = doc.strip_prefix(*word);
+                rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric()))
+            };
+            if NO_SUBJECTS.iter().any(|word| begins_with(&word)) {
+                found.push((number, line));
+            }
+        }
+        is_inside = doc.is_some();
+    }
+    found
+}
+
+#[test]
+fn doc_comments_name_their_subject() {
+    let text = "/// Items.\n/// What they are.\nstruct Item;\n    /// Whether.\n    it: bool,\n";
+    assert_eq!(without_subject(text), [(4, "/// Whether.")]);
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut all = Vec::new();
+    for source in sources::all() {
+        let text = fs::read_to_string(crates.join(&source.path)).unwrap();
+        let lines = without_subject(&text).into_iter();
+        all.extend(lines.map(|(number, line)| format!("{}:{number}: {line}", source.path)));
+    }
+    assert!(all.is_empty(), "doc comments begin with a word that names nothing:\n{}", all.join("\n"));
 }

@@ -26,7 +26,7 @@ pub(super) use check::check;
 pub(crate) use reader::ColumnarSegment;
 pub(super) use writer::ColumnarWriter;
 
-/// What a file of Parquet begins with.
+/// The bytes with which a file of Parquet begins.
 const PARQUET: [u8; 4] = *b"PAR1";
 const MAGIC: [u8; 8] = *b"TOLLJRNC";
 /// Our own head.
@@ -92,7 +92,7 @@ mod own {
     pub(super) const DETAIL: usize = 19;
 }
 
-/// How bytes are stored.
+/// The format in which bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnsFormat {
     /// Compressed, and what is read has to fit its checksum.
@@ -104,7 +104,7 @@ pub(super) enum ColumnsFormat {
 /// An empty list.
 const NO_EFFECTS: &[u8] = &[0];
 
-/// What `what` says.
+/// The values of `what`.
 const DECISION: &str = "decision";
 const FEEDBACK: &str = "feedback";
 const REPORT: &str = "report";
@@ -132,7 +132,7 @@ struct VersionLayout {
     slots: Vec<Option<u32>>,
 }
 
-/// What a file says about itself, for its reader.
+/// The description that a file holds of itself, for its reader.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct ColumnsIndex {
     layout: ColumnLayout,
@@ -161,7 +161,7 @@ impl RowGroup {
     }
 }
 
-/// What of a report has no column of its own.
+/// The parts of a report that have no column of their own.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct ReportDetail {
     /// The class of one that does not label its decision: `class` has only those that do.
@@ -212,12 +212,12 @@ impl ColumnLayout {
         layout
     }
 
-    /// Whether groups of another layout have the same columns, which mean the same here.
+    /// Returns true if groups of another layout have the same columns, which mean the same here.
     pub(super) fn has_all_of(&self, other: &ColumnLayout) -> bool {
         self.facts == other.facts && other.versions.iter().all(|version| self.versions.contains(version))
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub(super) fn len(&self) -> usize {
         OWN.len() + self.facts.len()
     }

@@ -31,7 +31,7 @@ pub(super) struct DecodedChunk {
     pub(super) values: DecodedValues,
     /// The entry and the value at which the first wanted row begins.
     pub(super) begin: (usize, usize),
-    /// What texts lie in.
+    /// The bytes in which texts lie.
     arena: Vec<u8>,
 }
 
@@ -144,8 +144,8 @@ impl Page<'_> {
         (raw.len() == self.head.raw).then_some(raw)
     }
 
-    /// How many rows each has but the last, as far as their heads tell: not how many of a list's entries are items of one
-    /// row. `None` if they are not as [`super::write`] makes them.
+    /// Returns the number of rows that each page has but the last, as far as their heads tell: not how many of a list's
+    /// entries are items of one row. `None` if they are not as [`super::write`] makes them.
     fn rows(pages: &[Page<'_>], kind: Type, rows: usize) -> Option<usize> {
         let entries = pages.iter().filter_map(|page| match page.head.kind {
             PageKind::Data { entries, .. } => Some(entries),
@@ -492,7 +492,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// What a page's head says, as far as it is needed.
+/// The content of a page's head, as far as it is needed.
 #[derive(Debug, PartialEq, Eq)]
 struct PageHead {
     raw: usize,
@@ -550,8 +550,8 @@ impl PageHead {
     }
 }
 
-/// What a data page's and a dictionary page's own head say: number of values, their encoding, and whether levels are
-/// encoded in the only way that there still is.
+/// Reads a data page's and a dictionary page's own head: number of values, their encoding, and whether levels are encoded in
+/// the only way that there still is.
 fn counted(bytes: &mut &[u8]) -> Option<(usize, i64, bool)> {
     let (mut count, mut encoding, mut usual) = (None, None, true);
     fields(bytes, &mut |bytes, field, form| {

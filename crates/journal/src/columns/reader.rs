@@ -28,7 +28,7 @@ const FEW: usize = 4;
 /// Memory that the columns of a group take while they are read, about.
 const BUDGET: usize = 512 << 20;
 
-/// What a file is read from.
+/// The source from which a file is read.
 pub(crate) trait ColumnarSource: Debug + Send + Sync {
     /// Its length.
     fn length(&self) -> io::Result<u64>;
@@ -66,7 +66,7 @@ pub(super) enum IndexCopy {
     Second,
 }
 
-/// What a head and its index say.
+/// The content of a head and its index.
 struct ColumnarHeader {
     index: ColumnsIndex,
     /// Where Parquet's footer begins, and its checksum.
@@ -209,7 +209,7 @@ impl ColumnarSegment {
         Ok(bytes)
     }
 
-    /// Whether a group has the same bytes as one of another file, which are here as they should be.
+    /// Returns true if a group has the same bytes as one of another file, which are here as they should be.
     pub(crate) fn is_copy(
         &self,
         number: usize,
@@ -232,7 +232,7 @@ impl ColumnarSegment {
         Ok(true)
     }
 
-    /// What columns it has.
+    /// Returns the layout of the file's columns.
     pub(crate) fn layout(&self) -> &super::ColumnLayout {
         &self.index.layout
     }
@@ -564,7 +564,7 @@ impl ColumnarSegment {
         cursors.try_into().map_err(|_| SegmentError::Damaged(group.at))
     }
 
-    /// Whether a group has signals.
+    /// Returns true if a group has signals.
     fn has_signals(&self, what: &ColumnCursor, group: &RowGroup) -> bool {
         let mut what = what.again();
         (0..group.rows).any(|_| what.next().text() == Some(super::SIGNAL))
@@ -635,14 +635,14 @@ pub(crate) struct GroupHead {
     pub(crate) bytes: u64,
 }
 
-/// What is wanted of a version's decisions.
+/// The parts of a version's decisions that are wanted.
 struct VersionProjection<'w> {
     pipeline: String,
     version: String,
     is_wanted: bool,
     /// For each fact where it goes to.
     facts: &'w [Option<Slot>],
-    /// The same for each column of facts.
+    /// For each column of facts, the slot where it goes to.
     slots: Vec<Option<Slot>>,
 }
 
@@ -667,7 +667,7 @@ impl VersionProjection<'_> {
     }
 }
 
-/// What of a decision has no column of its own, and where in its bytes.
+/// The parts of a decision that have no column of their own, and their places in its bytes.
 struct DecisionDetail<'b> {
     /// Facts, missing ones included.
     facts: u64,
@@ -705,7 +705,7 @@ impl<'b> DecisionDetail<'b> {
 }
 
 impl ColumnsIndex {
-    /// Whether all that it says may be true of a file in which it begins here.
+    /// Returns true if all that the index says may be true of a file in which it begins here.
     fn is_sound(&self, at: u64) -> bool {
         let columns = OWN.len() + self.layout.facts.len();
         let mut slots = self.layout.versions.iter().flat_map(|version| &version.slots).flatten();
@@ -734,7 +734,7 @@ struct ColumnCursor<C = DecodedChunk> {
     value: usize,
 }
 
-/// What a column has of a row.
+/// The part of a column that belongs to a row.
 #[derive(Clone, Copy)]
 struct ColumnEntry<'c> {
     kind: Type,

@@ -134,7 +134,7 @@ fn encoded(records: &[(RecordId, Record)]) -> Vec<Vec<u8>> {
 
 /// Writes down all that it is shown.
 struct Notes<'w> {
-    /// What it wants of each version.
+    /// The facts wanted of each version.
     wanted: &'w [Vec<Option<Slot>>],
     facts: Facts,
     told: Vec<String>,
@@ -291,7 +291,7 @@ fn sample() -> (Vec<Vec<Type>>, Vec<(RecordId, Record)>) {
     (types, records)
 }
 
-/// What the fuzz target begins with is what would be written. `UPDATE=1` writes it where it is missing.
+/// The bytes with which the fuzz target begins are those that would be written. `UPDATE=1` writes it where it is missing.
 #[test]
 fn the_fuzz_target_has_a_seed() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/archive");

@@ -39,10 +39,10 @@ const GROUP_ROWS: usize = 8192;
 const DICTIONARY_BYTES: usize = 64 << 10;
 /// Bytes of records of a group, above which it has fewer rows: what a reader has in memory at once.
 const GROUP_BYTES: usize = 8 << 20;
-/// The same of items of lists.
+/// Items of lists of a group, above which it has fewer rows.
 const GROUP_ITEMS: usize = 1 << 20;
 
-/// What a file is written to.
+/// The sink to which a file is written.
 pub(crate) trait ColumnarSink: Write + Send {
     /// The checksum of all from here on.
     fn checksum(&self, from: u64) -> std::io::Result<u32>;
@@ -100,12 +100,12 @@ impl ColumnarSink for Vec<u8> {
 
 /// Writes a file. What was written of it is of no use before [`Writer::finish`].
 pub(crate) struct ColumnarWriter<S: ColumnarSink = BlobSink> {
-    /// What is said to have failed.
+    /// The path that is named as having failed.
     path: PathBuf,
     file: SerializedFileWriter<S>,
     schema: SchemaDescPtr,
     properties: WriterPropertiesPtr,
-    /// The same for columns without a dictionary.
+    /// The properties for columns without a dictionary.
     plain: WriterPropertiesPtr,
     form: ColumnsFormat,
     /// Where the next group begins.
@@ -129,7 +129,7 @@ struct RowGroupBuilder {
     aside: [Vec<u8>; 2],
 }
 
-/// What a column has of a group.
+/// The part of a column that belongs to a group.
 struct ColumnBuilder {
     kind: Type,
     /// Rows of which it has an entry.
@@ -139,7 +139,7 @@ struct ColumnBuilder {
     values: PendingValues,
 }
 
-/// Whether each entry has a value, or where lists begin: mostly the same for all of a group.
+/// The levels that tell whether each entry has a value, or where lists begin: mostly the same for all of a group.
 #[derive(Default)]
 struct Levels {
     /// So many are this one.
@@ -597,7 +597,7 @@ impl ColumnBuilder {
         ColumnBuilder { kind, rows: 0, levels: Levels::default(), repeats: Levels::default(), values }
     }
 
-    /// Whether a value has its place here.
+    /// Returns true if a value has its place here.
     #[inline]
     fn takes(&self, value: &ValueRef<'_>) -> bool {
         match value {
@@ -819,7 +819,7 @@ impl PendingValues {
         }
     }
 
-    /// Whether those that differ fit into a dictionary.
+    /// Returns true if the values that differ fit into a dictionary.
     fn are_few(&self) -> bool {
         // Of numbers a group has too few for more.
         let PendingValues::Texts(TextArena { arena, ends }) = self else { return true };

@@ -12,7 +12,7 @@ use stats::Durability;
 const DIRECTORY: &str = "TOLLHOUSE_TEST_FULL";
 const NOW: Time = Time::from_seconds(1_700_000_000);
 
-/// Whether segments are so small that there are many.
+/// Returns true if segments are so small that there are many.
 fn is_small() -> bool {
     std::env::var_os("TOLLHOUSE_TEST_SMALL").is_some()
 }
@@ -33,7 +33,7 @@ fn limit(bytes: Option<u64>) {
     setrlimit(Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
 }
 
-/// What the process does whose files may not grow.
+/// Does the work of the process whose files may not grow.
 fn child(directory: &std::path::Path) {
     let journal = Journal::open(directory, plan(), Durability::Sync, 7).unwrap();
     let append = |number| pollster::block_on(journal.append(&[record(number)]));

@@ -37,7 +37,8 @@ struct JournalSimulation {
     next: u64,
     /// The disk lacks something, or has failed.
     is_suspect: bool,
-    /// It has since the journal was opened: a segment may wait for its turn to become columns.
+    /// True if the disk has lacked something, or has failed, since the journal was opened: a segment may wait for its turn to
+    /// become columns.
     was_suspect: bool,
     /// The medium itself has failed, so that the journal may stop.
     is_broken: bool,
@@ -149,7 +150,7 @@ impl JournalSimulation {
         self.device.set_lack(None);
     }
 
-    /// What was lacking is there again: unless the medium has failed the journal goes on by itself, and keeps what it has taken.
+    /// Brings back what was lacking: unless the medium has failed the journal goes on by itself, and keeps what it has taken.
     fn mend(&mut self) -> StepResult {
         self.note("heal".to_owned());
         self.heal();
@@ -288,7 +289,7 @@ impl JournalSimulation {
         Ok(())
     }
 
-    /// How often each record is there, and what is damaged.
+    /// Counts how often each record is there, and collects what is damaged.
     fn found(&self) -> Result<(BTreeMap<u64, u64>, SkippedData), String> {
         let mut found: BTreeMap<u64, u64> = BTreeMap::new();
         let mut other = None;

@@ -259,8 +259,8 @@ fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
     })
 }
 
-/// What rules say of a row, asked from the last to the first: those that fire, those in shadow that do, and the score.
-/// An enforced rule sees enforced ones only, one in shadow sees all.
+/// Returns what rules say of a row, asked from the last to the first: those that fire, those in shadow that do, and the
+/// score. An enforced rule sees enforced ones only, one in shadow sees all.
 fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>, Vec<u32>, f64) {
     let bounded = |score: f64| score.clamp(-1.0, 2.5);
     let mut live = World::new(schema, row);

@@ -3,7 +3,7 @@
 
 use super::{TestScope, compile};
 
-/// What is told of a condition, refused or not; each begins with a line break, for the eye.
+/// Checks the diagnostics of a condition, refused or not; each begins with a line break, for the eye.
 #[track_caller]
 fn check(source: &str, expected: &str) {
     let found = match compile(source, &mut TestScope::new()) {

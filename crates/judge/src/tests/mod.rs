@@ -65,7 +65,7 @@ const SETS: [(&str, SetType, &[&str]); 5] = [
     ("nothing", SetType::String, &[]),
 ];
 
-/// What conditions of tests may name beside the scope's facts.
+/// Returns the library of what conditions of tests may name beside the scope's facts.
 fn library(scope: &mut TestScope) -> Library {
     fn constant(node: &SyntaxNode) -> Constant {
         match &node.kind {
@@ -97,7 +97,7 @@ fn compile(source: &str, scope: &mut TestScope) -> Result<Condition, Vec<Diagnos
 
 /// A scope over the facts above, which adds a column for every reading.
 struct TestScope {
-    /// What regular expressions may still take, where it is bounded.
+    /// The bytes that regular expressions may still take, where they are bounded.
     regex_bytes: Option<usize>,
     is_over: bool,
     schema: SchemaBuilder,

@@ -11,7 +11,7 @@ use super::{CONSTANTS, EXPRESSIONS, SETS};
 use crate::SetType;
 use crate::syntax::{ArithmeticOperator, CallNode, CompareOperator, SyntaxKind, SyntaxNode, parse};
 
-/// What a condition is asked of.
+/// The data that a condition is evaluated on.
 #[derive(Clone)]
 pub(super) struct World<'a> {
     pub(super) schema: &'a Schema,
@@ -27,13 +27,13 @@ impl<'a> World<'a> {
     }
 }
 
-/// What a name is defined as.
+/// Returns the definition of a name.
 fn definition(name: &str) -> Option<SyntaxNode> {
     let (_, text) = CONSTANTS.iter().chain(&EXPRESSIONS).find(|(other, _)| *other == name)?;
     Some(parse(text).unwrap().0)
 }
 
-/// Whether a value is in a named set.
+/// Returns true if a value is in a named set.
 fn in_set(name: &str, value: &Dynamic) -> bool {
     let (_, kind, entries) = SETS.iter().find(|(other, ..)| *other == name).unwrap();
     entries.iter().any(|entry| match (kind, value) {
@@ -49,7 +49,7 @@ fn in_set(name: &str, value: &Dynamic) -> bool {
     })
 }
 
-/// Whether an address is in a network, bit by bit.
+/// Returns true if an address is in a network, bit by bit.
 fn in_network(ip: IpAddr, network: &str) -> bool {
     fn bits(ip: IpAddr) -> String {
         match ip {
@@ -64,7 +64,7 @@ fn in_network(ip: IpAddr, network: &str) -> bool {
     address.is_ipv4() == ip.is_ipv4() && address_bits[..prefix] == ip_bits[..prefix]
 }
 
-/// What a clock in a zone shows, field by field of a date and time as it prints.
+/// Returns the reading of a clock in a zone, field by field of a date and time as it prints.
 fn clock(name: &str, micros: i64, zone: &str) -> Option<Dynamic> {
     let time = jiff::Timestamp::from_microsecond(micros).ok()?;
     let shown = time.in_tz(zone).unwrap().strftime("%Y %m %d %w %j %H %M %S").to_string();
@@ -97,7 +97,7 @@ enum Dynamic {
 }
 use Dynamic::{Bool, Bytes, Duration, Float, Integer, Ip, List, String as Text};
 
-/// What a condition says of a row; readings are found by the name of their column.
+/// Returns the value of a condition for a row; readings are found by the name of their column.
 pub(super) fn condition(node: &SyntaxNode, world: &World<'_>) -> Option<bool> {
     match eval(node, world)? {
         Bool(truth) => Some(truth),
@@ -105,7 +105,7 @@ pub(super) fn condition(node: &SyntaxNode, world: &World<'_>) -> Option<bool> {
     }
 }
 
-/// What a number is in a row.
+/// Returns the value of a number in a row.
 pub(super) fn number(node: &SyntaxNode, world: &World<'_>) -> Option<f64> {
     eval(node, world).map(|number| float(&number))
 }
@@ -265,7 +265,7 @@ fn eval(node: &SyntaxNode, world: &World<'_>) -> Option<Dynamic> {
     }
 }
 
-/// Whether an operand has the type float, whatever the row holds.
+/// Returns true if an operand has the type float, whatever the row holds.
 fn is_float(node: &SyntaxNode, world: &World<'_>) -> bool {
     let schema = world.schema;
     match &node.kind {

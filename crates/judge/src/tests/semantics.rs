@@ -2,7 +2,7 @@ use event::{Facts, Span, Value};
 
 use super::{TestScope, compile, mail};
 
-/// What a condition says of the mail of the tests, where `mail.caps` and `ip` are missing.
+/// Checks the value of a condition for the mail of the tests, where `mail.caps` and `ip` are missing.
 #[track_caller]
 fn check(source: &str, expected: Option<bool>) {
     let mut scope = TestScope::new();

@@ -41,7 +41,7 @@ fn told(rules: Vec<RuleSource>, groups: Vec<GroupSource>) -> String {
     format!("[{}] ({}) {} {}", names(&verdict.reasons), names(&verdict.shadow), verdict.score, verdict.action)
 }
 
-/// What is wrong with rules: the part, and the diagnostic as people see it.
+/// Returns the problems of rules: the part, and the diagnostic as people see it.
 #[track_caller]
 fn problems(rules: Vec<RuleSource>, groups: Vec<GroupSource>) -> String {
     let sources = rules.clone();

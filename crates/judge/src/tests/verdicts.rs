@@ -116,7 +116,8 @@ fn compiled(scope: &mut TestScope, pattern: &str, count: usize) -> Result<RuleSe
     RuleSet::compile(source, scope).map_err(told)
 }
 
-/// What regular expressions are compiled to is bounded together, those included that are refused; small ones may be many.
+/// The room for compiled regular expressions is bounded for all together, those included that are refused; small ones may be
+/// many.
 #[test]
 fn regular_expressions_have_room_together() {
     const ROOM: usize = 2 << 20;

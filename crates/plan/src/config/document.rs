@@ -23,13 +23,13 @@ pub struct Document {
     pub(super) root: TomlTable,
     /// The start of the file, for what is missing from it.
     pub(super) origin: ConfigOrigin,
-    /// It is not known what the file extends or reads, or parts of it could not be read at all.
+    /// True if it is not known what the file extends or reads, or if parts of it could not be read at all.
     pub(super) broken: bool,
     /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`pattern_list_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
     /// The files of models, by the model's name.
     pub(super) models: HashMap<String, Vec<u8>>,
-    /// The same with the candidate's rules, whose models are not read again.
+    /// The document with the candidate's rules, whose models are not read again.
     pub(super) candidate: Option<Box<Document>>,
 }
 

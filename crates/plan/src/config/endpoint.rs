@@ -19,7 +19,7 @@ pub enum Endpoint {
 #[error("expected an address and a port, or `unix:` and an absolute path")]
 pub struct EndpointError;
 
-/// What stands before the path of a unix socket.
+/// The prefix before the path of a unix socket.
 const UNIX: &str = "unix:";
 /// Longest path of a socket that all systems take.
 const PATH_BYTES_MAX: usize = 103;

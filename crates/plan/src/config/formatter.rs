@@ -10,10 +10,10 @@ use super::tree::{self, TomlValue};
 
 /// Longest line, in characters, where it can be broken.
 const WIDTH: usize = 110;
-/// What the items of a list that needs several lines are indented by, in characters.
+/// The indent of the items of a list that needs several lines, in characters.
 const INDENT: usize = 4;
 
-/// Whether a key's value is a condition or an expression of the rule language.
+/// Returns true if a key's value is a condition or an expression of the rule language.
 pub(super) fn is_condition(section: &str, key: &str) -> bool {
     matches!((section, key), ("rule" | "kind" | "limit", "when") | ("rule", "share") | ("expressions", _))
 }
@@ -84,7 +84,7 @@ fn conditions(file: &tree::TomlTable) -> Vec<(&str, &ConfigOrigin)> {
     found
 }
 
-/// What a file says, without its layout and the order of keys.
+/// Returns the meaning of a file, without its layout and the order of keys.
 fn meaning(file: &tree::TomlTable) -> String {
     fn value(tree: &TomlValue, section: &str, key: &str) -> String {
         match tree {
@@ -148,7 +148,7 @@ fn in_order(table: &mut Table) {
     table.sort_values_by(|one, _, other, _| place(one).cmp(&place(other)));
 }
 
-/// What stands before a table: an empty line, and the comments as they are.
+/// Lays out what stands before a table: an empty line, and the comments as they are.
 fn header(decor: &mut Decor) {
     let prefix = format!("\n{}", lines(text(decor.prefix()), true).trim_start_matches('\n'));
     decor.set_prefix(prefix);
@@ -260,7 +260,7 @@ fn list(array: &mut Array, taken: usize, indent: usize) {
     array.set_trailing_comma(!array.is_empty());
 }
 
-/// What stands between a comma and an item on a line of its own.
+/// Lays out what stands between a comma and an item on a line of its own.
 fn before_item(between: &str, indent: usize) -> String {
     let mut pieces = between.split('\n');
     let mut laid_out = behind(pieces.next().unwrap_or_default());

@@ -114,7 +114,7 @@ impl Config {
         &self.envoy
     }
 
-    /// How all is read again.
+    /// Returns the recipe by which all is read again.
     pub(crate) fn recipe(&self) -> &Arc<ConfigRecipe> {
         &self.recipe
     }
@@ -140,7 +140,7 @@ impl Config {
         known
     }
 
-    /// What is wrong with the text, and whether it is worth compiling all the same.
+    /// Returns the problems of the text, and whether it is worth compiling all the same.
     pub fn problems(&self) -> (&ConfigProblems, bool) {
         (&self.problems, !self.broken)
     }

@@ -29,7 +29,7 @@ impl ConfigRecipe {
     }
 }
 
-/// What stands over the files of each pipeline, by its name.
+/// The overlays over the files of each pipeline, by its name.
 #[derive(Clone, Debug, Default)]
 pub struct PipelineOverlays {
     /// Overlays by the name of their pipeline.
@@ -38,7 +38,7 @@ pub struct PipelineOverlays {
     pub files_may_be_broken: bool,
 }
 
-/// What stands over the files of one pipeline.
+/// The overlay over the files of one pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct PipelineOverlay {
     /// A text that was posted: laid over the file as the file is over its preset.
@@ -65,7 +65,7 @@ pub(super) fn source(name: &str, text: &str) -> Arc<ConfigSource> {
     Arc::new(ConfigSource { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() })
 }
 
-/// What a file looked like from outside, just before it was read.
+/// The state of a file as seen from outside, just before it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     length: u64,

@@ -118,7 +118,7 @@ fn variable(path: &str) -> String {
     format!("TOLLHOUSE_{}", path.replace('.', "_").to_uppercase())
 }
 
-/// Whether a variable can have been meant to be a setting. The program's own are none, and neither are those that
+/// Returns true if a variable can have been meant to be a setting. The program's own are none, and neither are those that
 /// Kubernetes and Docker set for a service which is called `tollhouse`.
 fn is_meant(name: &str) -> bool {
     const OWN: [&str; 2] = ["DATA", "TOKEN"];
@@ -132,7 +132,7 @@ fn is_meant(name: &str) -> bool {
     !OWN.contains(&rest) && !is_of_service
 }
 
-/// Whether entries of a section can be given from outside by their name. Pipelines are what their files say.
+/// Returns true if entries of a section can be given from outside by their name. Pipelines are what their files say.
 fn is_list_of_node(section: &spec::Section) -> bool {
     section.node && matches!(section.form, SectionForm::List(_))
 }

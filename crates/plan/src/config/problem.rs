@@ -9,7 +9,7 @@ use judge::Severity;
 /// A text that values were read from.
 #[derive(Debug)]
 pub struct ConfigSource {
-    /// What kind of text it is, for `--effective`.
+    /// The kind of the text, for `--effective`.
     pub kind: SourceKind,
     /// The file's path, the preset's name, the environment variable or the flag.
     pub name: String,
@@ -98,13 +98,13 @@ fn floor_boundary(text: &str, index: usize) -> usize {
 /// One thing that is wrong, or suspicious.
 #[derive(Clone, Debug)]
 pub struct ConfigProblem {
-    /// Whether the configuration is refused for it.
+    /// The severity, which says if the configuration is refused for the problem.
     pub severity: Severity,
     /// Where.
     pub origin: ConfigOrigin,
-    /// What is wrong, naming the offending piece.
+    /// The description of the problem, naming the offending piece.
     pub message: String,
-    /// What was expected, or the mend.
+    /// The help: what was expected, or the mend.
     pub help: Option<String>,
 }
 
@@ -182,12 +182,12 @@ impl ConfigProblems {
         self.list.truncate(count);
     }
 
-    /// Whether nothing is wrong.
+    /// Returns true if nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// What is wrong, in the order of the sources.
+    /// Returns the problems, in the order of the sources.
     pub fn list(&self) -> &[ConfigProblem] {
         &self.list
     }

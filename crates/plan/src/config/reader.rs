@@ -62,7 +62,7 @@ pub(super) fn read(
 /// Reads documents.
 pub(super) struct ConfigReader<'a> {
     pub(super) layers: &'a PipelineOverlays,
-    /// What was read.
+    /// The files that were read.
     pub(super) files: FileStamps,
 }
 
@@ -221,10 +221,10 @@ impl ConfigReader<'_> {
     }
 }
 
-/// What errors call a text that was posted.
+/// The name in errors of a text that was posted.
 const POSTED: &str = "posted rules";
 
-/// What they call one that was posted as a candidate.
+/// The name in errors of a text that was posted as a candidate.
 const CANDIDATE: &str = "candidate";
 
 /// Defaults, preset and file, and whether it is worth going on.
@@ -257,7 +257,7 @@ fn of_files(source: &Arc<ConfigSource>, main: bool, problems: &mut ConfigProblem
     (root, broken)
 }
 
-/// What a pipeline without a name is called: after its preset, and without one after nothing in particular.
+/// Returns the name of a pipeline that is given none: after its preset, and without one after nothing in particular.
 fn name_of(root: &TomlTable) -> String {
     match root.get("preset") {
         Some(TomlNode { value: TomlValue::String(preset), .. }) => preset.clone(),

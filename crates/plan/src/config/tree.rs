@@ -42,7 +42,7 @@ pub(super) struct TomlEntry {
 }
 
 impl TomlValue {
-    /// What people call it.
+    /// Returns the name of the value's type, for people.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
             TomlValue::String(_) => "a string",

@@ -20,7 +20,7 @@ impl<'a> ConfigView<'a> {
         self.table.get(key).map_or(self.origin, |node| &node.origin)
     }
 
-    /// Whether somebody has given it, not only a default.
+    /// Returns true if somebody has given the key, not only a default.
     pub(crate) fn is_given(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|node| node.origin.source.kind != SourceKind::Default)
     }

@@ -18,9 +18,9 @@ use crate::limit::{FIELDS_MAX, WINDOW_MAX};
 pub struct LimitadorImport {
     /// `[[limit]]` entries, with what has to be known about each as comments.
     pub text: String,
-    /// How many there are.
+    /// The number of `[[limit]]` entries.
     pub limits: usize,
-    /// What cannot be written down in a limit, for people: one line each.
+    /// The parts that cannot be written down in a limit, for people: one line each.
     pub left: Vec<String>,
 }
 

@@ -42,7 +42,7 @@ const FIXED_WIDTHS: [Span; 7] = [
 /// Sub-windows in which refusals are counted.
 const REFUSAL_WINDOWS: u32 = 10;
 
-/// How a limit is counted.
+/// The way in which a limit is counted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitAlgorithm {
     /// Over the window before now, by sub-windows. The oldest, of which only a part still lies in the window, counts in
@@ -50,9 +50,9 @@ pub enum LimitAlgorithm {
     Sliding {
         /// The window.
         window: Span,
-        /// How many sub-windows it has.
+        /// The number of sub-windows that the window has.
         parts: u32,
-        /// Whether the oldest one counts by its part.
+        /// True if the oldest sub-window counts by its part.
         interpolated: bool,
     },
     /// From one start of a period to the next.
@@ -71,14 +71,14 @@ pub enum LimitAlgorithm {
     Bucket {
         /// The time in which as much comes in as the limit's count.
         per: Span,
-        /// What it holds: so much can be taken at once.
+        /// The capacity of the bucket: so much can be taken at once.
         burst: u64,
         /// Nanoseconds between two at that rate.
         interval: i64,
     },
 }
 
-/// What a caller hears of a limit.
+/// The information that a caller gets about a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// All of it.
@@ -100,7 +100,7 @@ impl Enforcement {
         (Enforcement::Off, "off"),
     ];
 
-    /// What configurations call it.
+    /// Returns the name in configurations.
     pub fn name(self) -> &'static str {
         Enforcement::WORDS.iter().find(|(known, _)| *known == self).map_or("", |(_, word)| word)
     }
@@ -120,13 +120,13 @@ pub struct BanPlan {
 /// A part of a limit's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitField {
-    /// What requests call it.
+    /// The name of the field in requests.
     pub name: String,
-    /// How its value is made the same for what is meant to be counted together.
+    /// The form in which the field's value is made the same for what is meant to be counted together.
     pub how: FieldForm,
 }
 
-/// How a value of a key is normalised.
+/// The form in which a value of a key is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldForm {
     /// As pieces of statistics are.
@@ -138,7 +138,7 @@ pub enum FieldForm {
 const NETWORK: &str = "network";
 
 impl FieldForm {
-    /// What configurations call them.
+    /// Returns the names of the forms in configurations.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         Normalisation::ALL.into_iter().map(Normalisation::name).chain([NETWORK])
     }
@@ -180,27 +180,27 @@ pub fn network(address: IpAddr) -> String {
 pub struct LimitPlan {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is for, for people.
+    /// The purpose of the limit, for people.
     pub description: String,
     /// The number of the kind under which it counts.
     pub kind: Kind,
-    /// Whether other limits count under this kind, too: then its name is part of each key.
+    /// True if other limits count under this kind, too: then its name is part of each key.
     pub shares_kind: bool,
-    /// What its keys are made of; for limits of other formats it says nothing.
+    /// The fields that its keys are made of; for limits of other formats it says nothing.
     pub key: Vec<LimitField>,
     /// Most that is allowed. `u64::MAX` is no limit: nothing is counted.
     pub count: u64,
-    /// How it is counted.
+    /// The way in which the limit is counted.
     pub pace: LimitAlgorithm,
-    /// What a take costs where it does not say.
+    /// The cost of a take that does not say its own.
     pub cost: u64,
-    /// Whether what is refused counts, too.
+    /// True if what is refused counts, too.
     pub counts_all: bool,
-    /// What callers hear of it.
+    /// The information that callers get about the limit.
     pub enforcement: Enforcement,
     /// When its counts cannot be had: allow, or refuse.
     pub on_error: FailureMode,
-    /// Whether nodes that share it in a cluster decide together.
+    /// True if nodes that share the limit in a cluster decide together.
     pub exact: bool,
     /// When a key is banned.
     pub ban: Option<BanPlan>,
@@ -221,7 +221,7 @@ pub enum BucketError {
     /// More than one in a nanosecond, or none at all.
     #[error("the rate is zero, or more than one in a nanosecond")]
     Rate,
-    /// It fills too slowly.
+    /// The bucket fills too slowly.
     #[error("the bucket takes more than {FILL_MAX} to fill")]
     Fill,
 }
@@ -282,7 +282,7 @@ impl LimitPlan {
         Ok(LimitPlan::shared(name, BUCKETS, count, pace, false))
     }
 
-    /// What it keeps of a key.
+    /// Returns the measure that the limit keeps of a key.
     ///
     /// # Errors
     /// If its window cannot be divided so.
@@ -326,7 +326,8 @@ impl LimitPlan {
         Kind(self.kind.0 | BANS)
     }
 
-    /// How long its window is; of a month the longest. For a bucket the time in which an empty one is full again.
+    /// Returns the length of the limit's window; of a month the longest. For a bucket the time in which an empty one is full
+    /// again.
     pub fn window(&self) -> Span {
         match &self.pace {
             LimitAlgorithm::Sliding { window, .. } | LimitAlgorithm::Fixed { window } => *window,
@@ -346,7 +347,7 @@ impl LimitPlan {
         }
     }
 
-    /// What it is called in configurations.
+    /// Returns the name of the limit's algorithm in configurations.
     pub fn mode(&self) -> &'static str {
         match self.pace {
             LimitAlgorithm::Sliding { interpolated: false, .. } => "sliding",
@@ -357,7 +358,7 @@ impl LimitPlan {
         }
     }
 
-    /// Whether nothing is counted.
+    /// Returns true if nothing is counted.
     pub fn is_idle(&self) -> bool {
         self.enforcement == Enforcement::Off || self.count == u64::MAX
     }
@@ -378,7 +379,7 @@ pub struct LimitException {
     /// Most that is allowed, instead of the limit's count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Whether the key is not limited at all.
+    /// True if the key is not limited at all.
     #[serde(default)]
     pub exempt: bool,
     /// When it ends; never without.

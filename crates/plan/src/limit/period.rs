@@ -48,7 +48,7 @@ impl Period {
     /// All of them.
     pub const ALL: [Period; 4] = [Period::Minute, Period::Hour, Period::Day, Period::Month];
 
-    /// What configurations call it.
+    /// Returns the name of the period in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Period::Minute => "minute",

@@ -23,17 +23,17 @@ const ZONE_BYTES_MAX: usize = 180;
 pub struct DnsPlan {
     /// Resolvers that are named, in order.
     pub resolvers: Vec<SocketAddr>,
-    /// Whether those of the system are asked instead.
+    /// True if the resolvers of the system are asked instead.
     pub system: bool,
     /// Longest time that one decision waits.
     pub timeout: Span,
-    /// How long an answer is kept at least.
+    /// The shortest time for which an answer is kept.
     pub ttl_min: Span,
-    /// How long an answer is kept at most.
+    /// The longest time for which an answer is kept.
     pub ttl_max: Span,
-    /// How long the answer that there is nothing is kept at most.
+    /// The longest time for which the answer that there is nothing is kept.
     pub negative_max: Span,
-    /// How long after that an answer may stand in for one that cannot be had.
+    /// The time after that for which an answer may stand in for one that cannot be had.
     pub stale: Span,
     /// Bytes of all answers.
     pub memory: u64,
@@ -42,7 +42,7 @@ pub struct DnsPlan {
 }
 
 impl DnsPlan {
-    /// Whether anything may be looked up at all.
+    /// Returns true if anything may be looked up at all.
     pub fn is_on(&self) -> bool {
         self.system || !self.resolvers.is_empty()
     }
@@ -116,11 +116,11 @@ pub struct DnsListPlan {
     pub zone: String,
     /// The facts that are asked for.
     pub of: Vec<Slot>,
-    /// Whether hosts are asked for as they stand.
+    /// True if hosts are asked for as they stand.
     pub whole_hosts: bool,
     /// Most names that one message is asked for.
     pub names_max: usize,
-    /// What answers mean, with the word for it; empty where every answer means the same.
+    /// The meanings of answers, each with the word for it; empty where every answer means the same.
     pub answers: Vec<(DnsListMeaning, String)>,
 }
 
@@ -138,7 +138,7 @@ impl DnsListPlan {
         fitting.map(|(_, word)| word.as_str()).collect()
     }
 
-    /// Whether an answer says that the list does not serve us, as `127.255.255.0/24` does for Spamhaus, and
+    /// Returns true if an answer says that the list does not serve us, as `127.255.255.0/24` does for Spamhaus, and
     /// `127.0.0.1` for the URI lists.
     pub fn is_refusal(&self, answer: Ipv4Addr) -> bool {
         answer == Ipv4Addr::LOCALHOST || answer.octets()[..3] == [127, 255, 255]

@@ -22,7 +22,7 @@ pub struct ClassifierPlan {
     pub per: Option<usize>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
     pub classes: [Vec<String>; 3],
-    /// How long a token is kept after it was last learned.
+    /// The time for which a token is kept after it was last learned.
     pub keep: Span,
     /// When it learns from verdicts.
     pub auto: Option<AutoPlan>,
@@ -37,7 +37,7 @@ pub struct AutoPlan {
     pub bad_at: f64,
     /// The score of other rules down to which an event is good.
     pub good_at: f64,
-    /// How many other rules must say so.
+    /// The number of other rules that must say so.
     pub rules: usize,
     /// Most events in an hour.
     pub per_hour: u64,
@@ -45,7 +45,7 @@ pub struct AutoPlan {
     pub partial: Vec<String>,
 }
 
-/// What a classifier says of an event.
+/// The columns of a classifier's result for an event.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassifierColumns {
     pub probability: Slot,
@@ -56,19 +56,19 @@ pub struct ClassifierColumns {
     pub good: Slot,
 }
 
-/// What is said of an event to a classifier.
+/// The label that a classifier is given for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrainingLabel {
-    /// It is bad.
+    /// The event is bad.
     Bad,
-    /// It is good.
+    /// The event is good.
     Good,
     /// Nothing is known of it.
     Forget,
 }
 
 impl ClassifierPlan {
-    /// What a feedback class teaches it.
+    /// Returns the label that a feedback class teaches the classifier.
     pub fn training_label(&self, class: &str) -> Option<TrainingLabel> {
         let lessons = [TrainingLabel::Bad, TrainingLabel::Good, TrainingLabel::Forget];
         let taught =

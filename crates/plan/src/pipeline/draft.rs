@@ -39,9 +39,9 @@ pub(crate) struct PipelineDraft<'a> {
     pub(crate) tested: Vec<RuleTestResult>,
     /// No column is added any more: a candidate sees what the enforced rules can see.
     pub(crate) frozen: bool,
-    /// What regular expressions may still be compiled to.
+    /// The number of bytes that regular expressions may still be compiled to.
     pub(crate) regex_bytes: usize,
-    /// Whether nobody waits for it any more.
+    /// The check that is true if nobody waits for the pipeline any more.
     pub(crate) is_over: CancellationCheck<'a>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> PipelineDraft<'a> {
         }
     }
 
-    /// Whether a kind's or distinct count's name and number are still free; if not, says so.
+    /// Returns true if a kind's or distinct count's name and number are still free; if not, says so.
     pub(crate) fn claim(
         &self,
         view: ConfigView<'_>,
@@ -378,7 +378,7 @@ impl<'a> PipelineDraft<'a> {
         }
     }
 
-    /// What events, verdicts and feedback add.
+    /// Reads what events, verdicts and feedback add.
     fn adds(&mut self, problems: &mut ConfigProblems) {
         let counters: Vec<&str> =
             self.statistics.iter().flat_map(StatisticDraft::counters).map(String::as_str).collect();

@@ -34,7 +34,7 @@ use crate::aggregate;
 use crate::failure_mode::FailureMode;
 use crate::preset::Preset;
 
-/// What a pipeline reads.
+/// The input that a pipeline reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipelineInput {
     /// RFC 5322 messages.
@@ -50,7 +50,7 @@ impl PipelineInput {
     pub const ALL: [PipelineInput; 3] =
         [PipelineInput::Message, PipelineInput::AccessLog, PipelineInput::Json];
 
-    /// What configurations call it.
+    /// Returns the name of the input in configurations.
     pub fn name(self) -> &'static str {
         match self {
             PipelineInput::Message => "message",
@@ -60,7 +60,7 @@ impl PipelineInput {
     }
 }
 
-/// What to do with an event that has a field which the pipeline does not know, or none that it knows.
+/// The handling of an event that has a field which the pipeline does not know, or none that it knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownFieldPolicy {
     /// Refuse it.
@@ -72,7 +72,7 @@ pub enum UnknownFieldPolicy {
 }
 
 event::columns! {
-    /// What every event has.
+    /// The columns that every event has.
     pub struct EventColumns {
         time: Time "event.time" "When the event happened, clamped to its arrival and the allowed skew",
         arrival: Time "event.arrival" "When the event arrived",
@@ -86,7 +86,7 @@ pub struct Pipeline {
     pub name: String,
     /// The space its keys count in.
     pub space: Space,
-    /// What it reads.
+    /// The input that the pipeline reads.
     pub input: PipelineInput,
     /// When statistics cannot be had.
     pub on_error: FailureMode,
@@ -94,7 +94,7 @@ pub struct Pipeline {
     pub unknown: UnknownFieldPolicy,
     /// Hash of everything that its verdicts depend on: 16 hexadecimal digits.
     pub version: String,
-    /// What [`Pipeline::version`] is the hash of, one setting a line.
+    /// The text that [`Pipeline::version`] is the hash of, one setting a line.
     pub canonical: String,
     /// The preset that it changes, if there is one.
     pub preset: Option<&'static Preset>,
@@ -122,19 +122,19 @@ pub struct Pipeline {
     pub candidate: Option<Arc<Candidate>>,
     /// The columns that the observe stage fills.
     pub readings: Vec<ReadingColumn>,
-    /// Whether a server is to check SPF, DKIM, DMARC and ARC itself.
+    /// True if a server is to check SPF, DKIM, DMARC and ARC itself.
     pub checks: bool,
-    /// Whose `Authentication-Results` and ARC seals count.
+    /// The parties whose `Authentication-Results` and ARC seals count.
     pub trust: AuthenticationTrust,
     /// DNS lists to ask.
     pub lists: Vec<DnsListPlan>,
     /// The lengths of the prefixes that make an address a network.
     pub prefixes: PrefixLengths,
-    /// How far ahead of its arrival an event may be dated.
+    /// The longest time by which an event may be dated ahead of its arrival.
     pub skew_max: Span,
-    /// What may be said of an event afterwards: the class, and the counters that it adds to.
+    /// The feedback that may be given on an event afterwards: the class, and the counters that it adds to.
     pub feedback: BTreeMap<String, Vec<String>>,
-    /// How that is counted; `None` where nothing may be said.
+    /// The way in which feedback is counted; `None` where none may be given.
     pub reports: Option<ReportsPlan>,
 }
 
@@ -143,12 +143,12 @@ pub struct Pipeline {
 pub struct RuleLimit {
     /// Its name.
     pub name: String,
-    /// What must hold for an event to take from it, and the source of that.
+    /// The condition that must hold for an event to take from the limit, and the source of that.
     pub when: Option<(Condition, String)>,
 }
 
 impl RuleLimit {
-    /// Whether an event takes from it, by what is known of the event before its statistics are read.
+    /// Returns true if an event takes from the limit, by what is known of the event before its statistics are read.
     pub fn applies(&self, facts: &Facts) -> bool {
         self.when.as_ref().is_none_or(|(condition, _)| condition.fires(facts))
     }
@@ -161,7 +161,7 @@ pub struct InputColumns {
     /// Declared IP fields and the column of each one's network.
     pub networks: Vec<(Slot, Slot)>,
     pub content: ContentColumns,
-    /// How many there are: what lies behind them no event can bring.
+    /// The number of these columns: what lies behind them no event can bring.
     pub count: usize,
 }
 
@@ -170,16 +170,16 @@ pub struct InputColumns {
 pub enum ContentColumns {
     /// Of mail.
     Message {
-        /// What SMTP said.
+        /// The columns of what SMTP said.
         envelope: content::mail::message::EnvelopeColumns,
-        /// What the message shows.
+        /// The columns of what the message shows.
         mail: Box<content::mail::message::MailColumns>,
-        /// What its authentication came to.
+        /// The columns of the result of the message's authentication.
         auth: Box<AuthColumns>,
     },
     /// Of requests.
     AccessLog {
-        /// What the request shows.
+        /// The columns of what the request shows.
         columns: Box<content::web::access_log::HttpColumns>,
         /// The lists that it is searched by.
         patterns: Box<RequestPatterns>,
@@ -197,9 +197,9 @@ pub struct KindPlan {
     pub name: String,
     /// The fact that its pieces are taken from.
     pub slot: Slot,
-    /// How a piece is normalised.
+    /// The way in which a piece is normalised.
     pub normalise: Normalisation,
-    /// What must hold for an event to have keys of this kind.
+    /// The condition that must hold for an event to have keys of this kind.
     pub when: Option<Arc<Condition>>,
     /// Names of the counters, empty for a kind that has none.
     pub counters: Vec<String>,
@@ -207,7 +207,7 @@ pub struct KindPlan {
     pub taken: Vec<(u8, u8)>,
     /// Trailing windows that its readings carry.
     pub windows: Vec<Span>,
-    /// What its track keeps, in the order of a reading's values; empty for a kind that has none.
+    /// The columns that its track keeps, in the order of a reading's values; empty for a kind that has none.
     pub aggregate: Vec<stats::AggregateColumn>,
     /// The fact that the track's values are taken from.
     pub value: Option<Slot>,
@@ -256,15 +256,16 @@ pub struct LabelPlan {
     pub kind: Kind,
     /// Its name.
     pub name: String,
-    /// What it says of a key, for people.
+    /// The description of what the label says of a key, for people.
     pub description: String,
     /// Index of the kind whose keys can have it.
     pub of: usize,
-    /// How long it can hold.
+    /// The longest time for which the label can hold.
     pub keep: Span,
-    /// What enforcement points are told to do with keys that have it; `None` for a label that they are not told of.
+    /// The decision that enforcement points are given for keys that have the label; `None` for a label that they are not
+    /// given.
     pub decision: Option<String>,
-    /// Whether anything asks for it.
+    /// True if anything asks for the label.
     pub is_read: bool,
 }
 
@@ -283,7 +284,7 @@ pub struct ReadingColumn {
     pub source: ReadingSource,
 }
 
-/// What a reading column holds, over all keys of its kind in an event.
+/// The content of a reading column, over all keys of its kind in an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReadingSource {
     /// The largest count.
@@ -335,24 +336,24 @@ pub enum ReadingSource {
         /// The trailing window.
         window: Span,
     },
-    /// What a limit says; by its place among those of the pipeline.
+    /// The value of a limit; by its place among those of the pipeline.
     Limit {
         /// The place of the limit.
         limit: usize,
         /// The value of the limit.
         value: judge::LimitValue,
     },
-    /// Whether a key has a label.
+    /// True if a key has a label.
     Marked {
         /// The place of the label.
         label: usize,
     },
-    /// Whether the statistics of a key are an estimate.
+    /// True if the statistics of a key are an estimate.
     Estimated {
         /// The place of the kind among those of the pipeline.
         kind: usize,
     },
-    /// Whether a number of distinct values is an estimate.
+    /// True if a number of distinct values is an estimate.
     EstimatedDistinct {
         /// The place of the distinct count.
         distinct: usize,
@@ -403,7 +404,7 @@ impl Pipeline {
 }
 
 impl KindPlan {
-    /// What the values that are kept of its keys are called, in order: those of its track, or the last value.
+    /// Returns the names of the values that are kept of its keys, in order: those of its track, or the last value.
     pub fn aggregate_names(&self) -> Vec<String> {
         match self.last {
             Some(_) => vec![aggregate::LAST_VALUE.to_owned()],
@@ -411,7 +412,7 @@ impl KindPlan {
         }
     }
 
-    /// Whether it has a statistic. The keys of one that has none can still own distinct values and labels.
+    /// Returns true if the kind has a statistic. The keys of one that has none can still own distinct values and labels.
     pub fn is_counted(&self) -> bool {
         !self.counters.is_empty() || !self.aggregate.is_empty() || self.last.is_some()
     }

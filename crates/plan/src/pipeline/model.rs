@@ -15,14 +15,14 @@ use crate::entries;
 pub struct ModelPlan {
     /// Its name.
     pub name: String,
-    /// What it says, for people.
+    /// The description of what the model says, for people.
     pub description: String,
-    /// How seriously it is taken.
+    /// The mode, which says how seriously the model is taken.
     pub mode: Mode,
     /// The model, with the columns of its features.
     pub bound: BoundModel,
-    /// What rules call each value that it gives, and its column: one under the model's own name, or one for each class
-    /// or target.
+    /// The name in rules of each value that the model gives, and its column: one under the model's own name, or one for each
+    /// class or target.
     outputs: Vec<(String, Slot)>,
 }
 
@@ -30,7 +30,7 @@ pub struct ModelPlan {
 const ROWS: usize = 256;
 
 impl ModelPlan {
-    /// What rules call the values that it gives, as in `model('spam')`, in order.
+    /// Returns the names in rules of the values that the model gives, as in `model('spam')`, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().map(|(name, _)| name.as_str())
     }
@@ -45,7 +45,7 @@ impl ModelPlan {
         self.bound.model()
     }
 
-    /// The same, knowing the facts and readings that it takes.
+    /// Returns the model, bound to the facts and readings that it takes.
     pub fn bound(&self) -> &BoundModel {
         &self.bound
     }
@@ -78,7 +78,7 @@ impl ModelPlan {
         }
     }
 
-    /// What raw values mean: see `docs/guides/models.md`.
+    /// Turns raw values into what they mean: see `docs/guides/models.md`.
     pub fn predict(&self, raw: &[f64], said: &mut [f64]) {
         let model = self.model();
         if raw.len() > 1

@@ -17,7 +17,7 @@ const BUILT_IN: [(&str, &str); 5] = [
     ("robots", include_str!("../../../../presets/lists/robots.txt")),
 ];
 
-/// What a pipeline's version has of the files that replace lists, one line each.
+/// Returns the part of a pipeline's version that comes from the files that replace lists, one line each.
 pub(crate) fn canonical(document: &Document) -> String {
     let mut text = String::new();
     for name in PATTERN_LISTS {

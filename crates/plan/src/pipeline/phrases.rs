@@ -68,7 +68,7 @@ impl PhrasePlan {
     }
 }
 
-/// What a pipeline's version has of the files of its sets of phrases, one line each.
+/// Returns the part of a pipeline's version that comes from the files of its sets of phrases, one line each.
 pub(crate) fn canonical(document: &Document) -> String {
     let mut text = String::new();
     for view in document.list("phrases") {

@@ -13,14 +13,14 @@ use crate::config::{ConfigProblems, ConfigView, expected};
 pub const REPORTER: Kind = Kind(stats::Catalog::KINDS - 1);
 /// Kind of what reporters said last.
 pub const REPORT: Kind = Kind(stats::Catalog::KINDS - 2);
-/// What the kind of reporters is called.
+/// The name of the kind of reporters.
 const REPORTER_NAME: &str = "reporter";
 /// The class that takes back what was said.
 pub const WITHDRAWN: &str = "none";
 /// Counters of a reporter's key, in order.
 pub(crate) const REPORTER_COUNTERS: [&str; 6] =
     ["reports", "others", "limited", "agreed", "contradicted", "reversed"];
-/// How long standing and words are kept.
+/// The time for which standing and feedback are kept.
 const KEEP: Span = Span::days(90);
 
 /// Of what a class speaks.
@@ -52,34 +52,34 @@ impl FeedbackSide {
     }
 }
 
-/// What a word is. Judgements and retractions stand in one place, of which the last is kept, and signals in another: what
-/// somebody does with an event does not unsay what the same reporter has called it.
+/// The kind of a piece of feedback. Judgements and retractions stand in one place, of which the last is kept, and signals in
+/// another: what somebody does with an event does not unsay what the same reporter has called it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackKind {
-    /// What the event was. Only this is ground truth.
+    /// The judgement of what the event was. Only this is ground truth.
     Judgement,
     /// Takes back what was said, and what classifiers were taught by it.
     Retraction,
-    /// What was done with the event, such as `read`.
+    /// The signal of what was done with the event, such as `read`.
     Signal,
 }
 
-/// What may be said of an event afterwards.
+/// A class of feedback that may be given on an event afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedbackClass {
     /// Its name.
     pub name: String,
     /// Counters that it adds to.
     pub counters: Vec<String>,
-    /// Whether it says that an event was wanted, or not; `None` for what says neither.
+    /// The side of the class, which says that an event was wanted, or not; `None` for what says neither.
     pub side: Option<FeedbackSide>,
-    /// What it is beside other words of the same reporter.
+    /// The kind of the feedback beside other feedback of the same reporter.
     pub sort: FeedbackKind,
     /// By which a stored word names it.
     pub tag: u16,
 }
 
-/// What may be said, and how much who says it is believed.
+/// The feedback that may be given, and how much those who give it are believed.
 #[derive(Debug)]
 pub struct ReportsPlan {
     /// The classes, by name.
@@ -107,18 +107,18 @@ pub struct ReportsPlan {
 }
 
 impl ReportsPlan {
-    /// How many reports of one reporter count in a day.
+    /// Returns the number of reports of one reporter that count in a day.
     pub fn per_day(&self, side: Option<FeedbackSide>) -> u64 {
         if side.is_some() { self.per_day } else { self.others_per_day }
     }
 
-    /// Whether the configuration says which classes are for and which are against an event; without that all of them are
-    /// judgements.
+    /// Returns true if the configuration says which classes are for and which are against an event; without that all of them
+    /// are judgements.
     pub fn has_sides(&self) -> bool {
         self.classes.iter().any(|class| class.side.is_some())
     }
 
-    /// What a class says of an event.
+    /// Returns the side that a class takes on an event.
     pub fn side_of(&self, class: &str) -> Option<FeedbackSide> {
         self.classes.iter().find(|known| known.name == class)?.side
     }
@@ -146,7 +146,7 @@ impl ReportsPlan {
         })
     }
 
-    /// Whether an envelope sender may report by mail.
+    /// Returns true if an envelope sender may report by mail.
     pub fn may_report(&self, sender: &str) -> bool {
         MailAddress::parse(sender).is_some_and(|sender| {
             let listed = |it: &String| *it == sender.full || !it.contains('@') && *it == sender.domain;
@@ -154,7 +154,7 @@ impl ReportsPlan {
         })
     }
 
-    /// What is kept: kind, name of the kind, and how.
+    /// Returns the measures that are kept: kind, name of the kind, and how.
     pub(crate) fn measures() -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
         let counters = REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect();
         let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];

@@ -254,7 +254,7 @@ impl PipelineDraft<'_> {
         self.pipeline.candidate = Some(Arc::new(Candidate { version, rules }));
     }
 
-    /// How seriously a model is taken: by a candidate, as it says, unless nobody asks the model.
+    /// Returns how seriously a model is taken: by a candidate, as it says, unless nobody asks the model.
     pub(crate) fn model_mode(&self, model: &ModelPlan) -> Mode {
         if !self.frozen || model.mode == Mode::Off {
             return model.mode;

@@ -11,7 +11,7 @@ use super::statistic::DraftMeasure;
 use super::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
 use crate::config::{ConfigOrigin, ConfigProblems, expected, inside};
 
-/// What rules can name: facts of the schema, and readings, which get a column when first asked for.
+/// The names that rules can use: facts of the schema, and readings, which get a column when first asked for.
 pub(crate) struct PlanScope<'d, 'a, 'b> {
     pub(crate) draft: &'d mut PipelineDraft<'a>,
     pub(crate) builder: &'b mut SchemaBuilder,
@@ -224,7 +224,7 @@ impl PlanScope<'_, '_, '_> {
         })
     }
 
-    /// What a reading is taken from.
+    /// Returns the source that a reading is taken from.
     fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource, ScopeError> {
         Ok(match request {
             ReadingRequest::Count { kind, counter, window } => {
@@ -411,7 +411,7 @@ pub(crate) fn scope_error(error: ScopeError) -> String {
     }
 }
 
-/// What is wrong with the condition of a rule or a kind.
+/// Reports what is wrong with the condition of a rule or a kind.
 pub(crate) fn report(
     diagnostics: Vec<Diagnostic>,
     origin: &ConfigOrigin,

@@ -19,7 +19,7 @@ pub(crate) struct StatisticDraft<'a> {
     pub(crate) admit: Option<Admission>,
 }
 
-/// What is kept per key.
+/// The measure that is kept per key.
 pub(crate) enum DraftMeasure {
     /// Counters; their windows are known once all rules have asked.
     ///
@@ -85,7 +85,7 @@ impl<'a> StatisticDraft<'a> {
         taken.collect()
     }
 
-    /// What is kept, with readings over these windows.
+    /// Returns the measure that is kept, with readings over these windows.
     pub(crate) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
         match &self.kept {
             DraftMeasure::Windows { counters, tiers, keep, .. } => {

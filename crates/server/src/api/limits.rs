@@ -12,7 +12,7 @@ use super::Timestamp;
 /// The values of a limit's key by the names of its fields. Numbers count as their text.
 pub type LimitValues = BTreeMap<String, serde_json::Value>;
 
-/// What is to be taken, or looked at.
+/// A take: what is to be taken, or looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitTake {
@@ -20,12 +20,12 @@ pub struct LimitTake {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, String>)]
     pub key: LimitValues,
-    /// How much; the limit's own cost where it is not said.
+    /// The amount; the limit's own cost where it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<u64>,
 }
 
-/// What is given back.
+/// A refund: what is given back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitRefund {
@@ -33,14 +33,14 @@ pub struct LimitRefund {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, String>)]
     pub key: LimitValues,
-    /// How much; never more than is used.
+    /// The amount that is given back; never more than is used.
     pub amount: u64,
     /// `time` of the answer by which it was taken. Without it the oldest is given back first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<Timestamp>,
 }
 
-/// What a reservation came to.
+/// A settlement: what a reservation came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitSettle {
@@ -48,15 +48,15 @@ pub struct LimitSettle {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, String>)]
     pub key: LimitValues,
-    /// What was taken beforehand.
+    /// The amount that was taken beforehand.
     pub reserved: u64,
-    /// What it came to: more is charged, whatever is left, and less given back.
+    /// The cost that it came to: more is charged, whatever is left, and less given back.
     pub cost: u64,
     /// `time` of the answer by which it was taken.
     pub taken: Timestamp,
 }
 
-/// What a key is to have used.
+/// A reset: what a key is to have used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitReset {
@@ -64,7 +64,7 @@ pub struct LimitReset {
     #[serde(default)]
     #[schema(value_type = BTreeMap<String, String>)]
     pub key: LimitValues,
-    /// How much it is to have used by now; nothing where it is not said. Its ban is lifted.
+    /// The amount that it is to have used by now; nothing where it is not given. Its ban is lifted.
     #[serde(default)]
     pub used: u64,
 }
@@ -80,7 +80,7 @@ pub struct LimitOverride {
     /// Most that this key may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Whether this key is not limited.
+    /// True if this key is not limited.
     #[serde(default)]
     pub exempt: bool,
     /// When it ends; never without.
@@ -88,13 +88,13 @@ pub struct LimitOverride {
     pub until: Option<Timestamp>,
 }
 
-/// What limits say.
+/// The answer of limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitAnswer {
-    /// What the caller may be told.
+    /// True if the caller may be given the answer that it is allowed.
     pub allowed: bool,
-    /// It is over a limit that bans in the shadow: the application does not do what was asked, and says it did. Nothing
-    /// else here tells that apart.
+    /// True if it is over a limit that bans in the shadow: the application does not do what was asked, and says it did.
+    /// Nothing else here tells that apart.
     pub silent: bool,
     /// When this was counted, to be named where something is given back or settled.
     pub time: Timestamp,
@@ -102,22 +102,22 @@ pub struct LimitAnswer {
     pub limits: Vec<LimitState>,
 }
 
-/// What one limit says.
+/// The answer of one limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitState {
     /// Its name.
     pub limit: String,
-    /// Whether it allows it, as callers are told.
+    /// True if the limit allows it, in the answer for callers.
     pub allowed: bool,
-    /// Whether it is over the limit: with `observe` it is allowed all the same.
+    /// True if it is over the limit: with `observe` it is allowed all the same.
     pub over: bool,
     /// Most that can be taken at once.
     pub quota: u64,
     /// Its window in seconds.
     pub window: f64,
-    /// What is used by now.
+    /// The amount that is used by now.
     pub used: u64,
-    /// What is left.
+    /// The amount that is left.
     pub remaining: u64,
     /// Seconds until all is left again, if nothing more is taken.
     pub reset_after: f64,
@@ -129,7 +129,7 @@ pub struct LimitState {
     pub banned_until: Option<Timestamp>,
     /// The key is not limited.
     pub exempt: bool,
-    /// What this has counted.
+    /// The amount that this has counted.
     pub charged: u64,
     /// `exact`, or `missing` where counts could not be had and `on_error` has decided.
     pub quality: String,
@@ -140,7 +140,7 @@ pub struct LimitState {
 pub struct LimitInfo {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// The purpose of the limit.
     pub description: String,
     /// Fields of its key.
     pub key: Vec<String>,
@@ -157,7 +157,7 @@ pub struct LimitInfo {
     pub when: Option<String>,
     /// Limits that are taken with it.
     pub also: Vec<String>,
-    /// How many overrides were posted.
+    /// The number of overrides that were posted.
     pub overrides: usize,
 }
 
@@ -168,16 +168,16 @@ pub struct LimitProblem {
     /// `#temporary-reduced-capacity` where counts cannot be had.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it is.
+    /// The title of the problem.
     pub title: String,
     /// The status.
     pub status: u16,
-    /// What is wrong.
+    /// The description of what is wrong.
     pub detail: String,
     /// The limits that refuse.
     #[serde(rename = "violated-policies")]
     pub violated_policies: Vec<String>,
-    /// What each limit says.
+    /// The answer of each limit.
     #[serde(flatten)]
     pub answer: LimitAnswer,
 }
@@ -194,7 +194,7 @@ fn seconds(span: Span) -> f64 {
 }
 
 impl LimitAnswer {
-    /// What takes or looks have said, at least one.
+    /// Returns the answer of takes or looks, of which there is at least one.
     pub fn new(taken: &[engine::limit::TakeResult]) -> LimitAnswer {
         let time = taken.iter().map(|taken| taken.time).max().unwrap_or(event::Time::EPOCH);
         LimitAnswer {

@@ -13,11 +13,11 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 #[derive(Clone, Copy)]
 struct ColumnBuffers {
     widths: &'static [usize],
-    /// Whether as many buffers of values follow as the batch says.
+    /// True if as many buffers of values follow as the batch says.
     is_variadic: bool,
 }
 
-/// What a schema says of the buffers of batches.
+/// The buffers of batches, as a schema describes them.
 struct SchemaBuffers {
     columns: Vec<ColumnBuffers>,
     /// Those of values, by the dictionary's number.

@@ -21,7 +21,7 @@ pub use writer::{BatchOutcome, write};
 /// The media type.
 pub const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
 
-/// What a stream may have.
+/// The limits of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrowLimits {
     /// Rows of all record batches together.

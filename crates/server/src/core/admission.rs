@@ -30,7 +30,7 @@ const AGAIN: &str = "send it again after the time in Retry-After";
 /// A few places, and a few that wait for them.
 #[derive(Debug)]
 pub(crate) struct AdmissionQueue {
-    /// What passes it: one of it, several.
+    /// The names of what passes it: of one, and of several.
     what: [&'static str; 2],
     places: Arc<Semaphore>,
     waiting: AtomicUsize,

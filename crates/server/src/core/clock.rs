@@ -77,7 +77,7 @@ impl ClockSource for SystemClock {
 enum DoubtReason {
     /// The wall clock was set while the server ran.
     Jump,
-    /// It is not near the newest decision on disk: that is at so much, were it counted in time that has passed.
+    /// The wall clock is not near the newest decision on disk: that is at so much, were it counted in time that has passed.
     Start { newest: i64 },
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct ClockDoubt {
     offset: i64,
     /// By how much it is ahead of what is believed.
     ahead: Span,
-    /// What had passed when it began to run evenly.
+    /// The time that had passed when it began to run evenly.
     since: i64,
 }
 
@@ -117,11 +117,11 @@ fn rough(span: Span) -> Span {
     unit.times(micros / unit.0)
 }
 
-/// What is added to the time that has passed. Pure: it is told what the clocks say.
+/// The offset that is added to the time that has passed. Pure: it is told what the clocks say.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockDiscipline {
     offset: i64,
-    /// What had passed at the last look.
+    /// The time that had passed at the last look.
     looked: i64,
     doubt: Option<ClockDoubt>,
 }
@@ -279,14 +279,14 @@ mod tests {
     const START: i64 = 1_790_000_000_000_000;
     const DAY: i64 = Span::days(1).0;
 
-    /// What happens to a wall clock in the time until the next look, which is in seconds.
+    /// The behaviour of a wall clock in the time until the next look, which is in seconds.
     #[derive(Clone, Debug)]
     enum Happening {
-        /// It goes on, a little too fast or too slow, in millionths.
+        /// The clock goes on, a little too fast or too slow, in millionths.
         Runs(i64, i64),
         /// Somebody sets it: so much off the truth.
         Set(i64),
-        /// It is right again.
+        /// The clock is right again.
         Right,
     }
 

@@ -122,7 +122,7 @@ mod tests {
         done.notified().await;
     }
 
-    /// Who goes away ends the work that looks whether anybody waits, long before its time is over.
+    /// Checks that a client that goes away ends the work that looks whether anybody waits, long before its time is over.
     #[tokio::test]
     async fn work_hears_that_its_client_has_gone() {
         let (begin, begun) = tokio::sync::oneshot::channel();

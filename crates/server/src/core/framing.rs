@@ -53,7 +53,7 @@ impl SharedFault {
     }
 }
 
-/// What the next byte belongs to.
+/// The part to which the next byte belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FramingStep {
     /// A line of a head.
@@ -74,7 +74,7 @@ pub struct RequestFraming {
     step: FramingStep,
     /// The line that has not ended, as much of it as is looked at.
     line: Vec<u8>,
-    /// How long it is.
+    /// The length of the line.
     length: usize,
     /// The last byte of it was a carriage return.
     returned: bool,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is found does not hang on how the bytes come, and nothing panics.
+        /// Checks that what is found does not depend on how the bytes come, and that nothing panics.
         #[test]
         fn pieces_do_not_matter(
             bytes in prop::collection::vec(prop::sample::select(b"\r\n0a:; Content-Length:3Transfer-Encoding:chunked".to_vec()), 0..200),

@@ -37,7 +37,7 @@ pub enum ServeError {
     Listen {
         /// The address.
         listen: Endpoint,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// Not everything could be written at the end.

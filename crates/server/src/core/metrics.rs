@@ -46,7 +46,7 @@ struct ListenerLabel {
     listener: String,
 }
 
-/// What a listener answered about a message: an action, or what was made of one that was not decided on.
+/// The answer of a listener about a message: an action, or the outcome of one that was not decided on.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct AnswerLabel {
     listener: String,
@@ -81,7 +81,7 @@ struct EnvoyLabel {
     result: &'static str,
 }
 
-/// What came of a take from a limit of Envoy's configuration.
+/// The result of a take from a limit of Envoy's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvoyResult {
     Within,
@@ -309,7 +309,7 @@ fn encode(encoder: &mut MetricEncoder<'_>, figure: &LedgerMetric) -> fmt::Result
     }
 }
 
-/// What ledger and journal hold, asked for when it is shown.
+/// The collector of what ledger and journal hold, asked for when it is shown.
 struct EngineCollector(Arc<Engine>);
 
 impl fmt::Debug for EngineCollector {

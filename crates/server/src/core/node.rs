@@ -28,7 +28,7 @@ use crate::core::reading_pool::ReadingPool;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::tokens::{Tokens, names_token};
 
-/// How many largest bodies may be in memory at once.
+/// The number of largest bodies that may be in memory at once.
 const BODIES: u64 = 8;
 /// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
 const STREAMS_MAX: usize = 64;
@@ -37,19 +37,19 @@ const STREAMS_MAX: usize = 64;
 const SNAPSHOTS_MAX: usize = 4;
 const SNAPSHOTS_IN: Duration = Duration::from_secs(60);
 
-/// What a running server knows.
+/// The state of a running server.
 pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Clock,
     pub(crate) metrics: ServerMetrics,
-    /// What is looked up about messages, if anything is.
+    /// The lookups about messages, if anything is looked up.
     pub(crate) checks: Option<MessageChecks>,
     /// Its settings, as at the start.
     settings: ServerPlan,
     listeners: Vec<ListenerPlan>,
     /// Places for requests.
     places: Shares,
-    /// What those are told that find no place.
+    /// The refusal for those that find no place.
     crowded: Refusal,
     /// And those whose batch could not even wait.
     queued: Refusal,
@@ -68,9 +68,9 @@ pub(crate) struct Node {
     pub(crate) lookups: AdmissionQueue,
     /// The place for a page of metrics.
     pub(crate) pages: AdmissionQueue,
-    /// What connections may take of the process's descriptors.
+    /// The descriptors of the process that connections may take.
     pub(crate) descriptors: Arc<DescriptorBudget>,
-    /// Who has named wrong tokens and passwords.
+    /// The callers that have named wrong tokens and passwords.
     guesses: AuthFailures,
     /// Free bytes for requests of gRPC that are not whole yet.
     pub(crate) intake: Arc<Shares>,

@@ -16,7 +16,7 @@ pub(crate) struct SubmittedEvent {
     /// The caller's name for it.
     pub(crate) id: Option<String>,
     pub(crate) prepared: PreparedEvent,
-    /// What its answer has to warn of.
+    /// The warnings that its answer has to give.
     pub(crate) warnings: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ const RESERVED: usize = 4;
 /// So many times what it leaves to others one address may hold.
 const SHARE: usize = 3;
 
-/// Who asks, as far as its connection and its head show.
+/// The caller, as far as its connection and its head show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// A caller of the API: it has shown a token, or none is needed.
@@ -49,11 +49,11 @@ pub(crate) struct Shares {
     open: Arc<Semaphore>,
     reserved: Arc<Semaphore>,
     holders: Arc<Holders>,
-    /// How much of both parts there is.
+    /// The sizes of both parts.
     all: [usize; 2],
 }
 
-/// What other hosts hold.
+/// The amounts that other hosts hold.
 #[derive(Debug, Default)]
 struct Holders(Mutex<HashMap<IpAddr, usize>>);
 

@@ -21,7 +21,7 @@ use crate::protocol::input::{self, BodyFormat, DurabilityParam, EventMetadata};
 /// Most rows of an Arrow stream, whatever `batch_max` says.
 const ROWS_MAX: usize = 65_536;
 
-/// What is done with a batch.
+/// The operation on a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchOperation {
     Observe,
@@ -37,7 +37,7 @@ pub(crate) struct IncomingBatch {
     pub(crate) id: Option<String>,
     pub(crate) body: Bytes,
     pub(crate) asked: BatchOperation,
-    /// What the answer waits for.
+    /// The durability that the answer waits for.
     pub(crate) durability: Option<DurabilityParam>,
 }
 

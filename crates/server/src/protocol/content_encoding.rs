@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use content::budget::{Budget, Cancellation};
 use content::deflate::{self, DeflateFormat, StreamEnd, inflate_pieces};
 
-/// How a message is packed.
+/// The packing of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageEncoding {
     /// RFC 1950, as SPAMC's `Compress: zlib`.
@@ -24,7 +24,7 @@ pub enum DecompressError {
     /// There is more in them than is allowed.
     #[error("the message is too large when it is unpacked")]
     TooLarge,
-    /// It took too long.
+    /// The unpacking took too long.
     #[error("the message could not be unpacked in time")]
     Slow,
     /// Unpacking them takes more work than a message of that size may cost: they were made for that.
@@ -93,7 +93,7 @@ fn zlib(
     }
 }
 
-/// How many frames of zstd are unpacked.
+/// The number of frames of zstd that are unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frames {
     /// One, with nothing behind it.
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Who stops waiting while pieces come out ends it at the next one, in either packing.
+    /// Checks that a caller that stops waiting while pieces come out ends the unpacking at the next one, in either packing.
     #[test]
     fn unpacking_ends_where_nobody_waits() {
         let plain = vec![7; 8 << 20];

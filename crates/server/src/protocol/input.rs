@@ -32,7 +32,7 @@ pub(crate) const MESSAGE: &str = "message/rfc822";
 /// An access log's line, or lines.
 pub(crate) const LOG: &str = "text/plain";
 
-/// How an event is read.
+/// The format in which an event is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
     Json,
@@ -53,7 +53,7 @@ pub(crate) enum EnvelopeSource {
     Headers,
 }
 
-/// How a message is to be understood.
+/// The options that say how a message is to be understood.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageReadOptions {
     /// At the time that it says it was received.
@@ -193,7 +193,7 @@ pub(crate) fn checked_batch_id(id: &str) -> Result<Option<String>, HttpFailure> 
     Ok((!id.is_empty()).then(|| id.to_owned()))
 }
 
-/// What a request's answer waits for, beside what the node's configuration says.
+/// The durability that a request's answer waits for, beside what the node's configuration says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DurabilityParam {
@@ -243,7 +243,7 @@ pub(crate) fn envelope(headers: &HeaderMap) -> Result<Envelope, HttpFailure> {
     Ok(EventMetadata::of(headers, BodyFormat::Message, MessageReadOptions::default())?.envelope)
 }
 
-/// What the request says about the event beside its body.
+/// The metadata of the event that the request gives beside its body.
 #[derive(Debug, Default)]
 pub(crate) struct EventMetadata {
     reading: MessageReadOptions,

@@ -199,7 +199,8 @@ fn each_name_is_asked_for_once() {
     });
 }
 
-/// What `docs/guides/authentication.md` says of costs: `cargo test -p tollhouse-server --test it -- what_lookups_cost --nocapture`.
+/// Measures what `docs/guides/authentication.md` says of costs: `cargo test -p tollhouse-server --test it --
+/// what_lookups_cost --nocapture`.
 #[test]
 fn what_lookups_cost() {
     const TAKES: Duration = Duration::from_millis(250);

@@ -345,7 +345,7 @@ impl Exim {
         paths.map(|path| path.join("libnss_wrapper.so")).find(|path| path.exists())
     }
 
-    /// What Exim answers to the message.
+    /// Returns Exim's answer to the message.
     fn say(&self, message: &str) -> String {
         let path = self.directory.path();
         let dialogue = format!(

@@ -361,7 +361,7 @@ fn every_protocol_says_or_refuses_fields_that_nobody_knows() {
     }
 }
 
-/// What the schema of an answer warns of, or what a refusal says.
+/// Returns what the schema of an answer warns of, or what a refusal says.
 fn warned_of(answer: &[u8], is_stream: bool) -> String {
     if !is_stream {
         return String::from_utf8_lossy(answer).into_owned();

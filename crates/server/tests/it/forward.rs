@@ -62,7 +62,7 @@ pub(crate) fn assert_later(answer: &Answer) {
     assert!(later.is_some_and(|seconds| (1..=3660).contains(&seconds)), "{}", answer.head);
 }
 
-/// What is said where `per_ip` is used up.
+/// Checks the answer that is given where `per_ip` is used up.
 #[track_caller]
 pub(crate) fn assert_refused(answer: &Answer) {
     let kind = answer.header("content-type");

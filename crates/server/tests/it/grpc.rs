@@ -60,7 +60,7 @@ pub(crate) fn once(address: &str, decides: bool, body: Vec<u8>) -> Result<Vec<u8
     })
 }
 
-/// What is sent when it is sent.
+/// Returns what is sent when it is sent.
 fn received(receiver: mpsc::Receiver<BatchRequest>) -> impl Stream<Item = BatchRequest> {
     futures_util::stream::unfold(receiver, |mut receiver| async move {
         receiver.recv().await.map(|batch| (batch, receiver))
@@ -162,7 +162,7 @@ fn streams_carry_a_token_where_there_are_tokens() {
     });
 }
 
-/// Who reads no answers is read no further, and hears all of them once it does.
+/// Checks that a client that reads no answers is read no further, and gets all of them once it does.
 #[test]
 fn a_client_that_does_not_read_is_held_back() {
     const ROWS: usize = 200;

@@ -26,7 +26,7 @@ pub(crate) const JSON_LINES: &str = "Content-Type: application/x-ndjson";
 pub(crate) const MESSAGE: &str = "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: The minutes of Monday\r\n\
     Date: Sun, 17 May 2026 09:59:00 +0000\r\nMessage-ID: <1@example.org>\r\n\r\nDear Bob,\r\nhere they are: https://example.org/minutes\r\n";
 
-/// The same, longer than the smallest `body_max`.
+/// Returns [`MESSAGE`], made longer than the smallest `body_max`.
 pub(crate) fn long_message() -> String {
     format!("{MESSAGE}{}", "They are long.\r\n".repeat(100))
 }

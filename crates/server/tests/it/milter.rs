@@ -32,7 +32,7 @@ fn opening(version: u32, actions: u32, steps: u32) -> Vec<u8> {
     frame(b'O', &[version, actions, steps].map(u32::to_be_bytes).concat())
 }
 
-/// What Postfix 3.7 opens with.
+/// Returns the opening of Postfix 3.7.
 fn postfix_opening() -> Vec<u8> {
     opening(6, 0x1ff, 0x1f_ffff)
 }
@@ -68,7 +68,7 @@ fn half_a_message() -> Vec<u8> {
     bytes
 }
 
-/// What is answered to these bytes, written in pieces of these lengths, until the server closes.
+/// Returns the answers to these bytes, written in pieces of these lengths, until the server closes.
 fn answers(server: &Running, bytes: &[u8], mut piece: impl FnMut() -> usize) -> Vec<Frame> {
     let mut stream = server.connect_to("m");
     let mut rest = bytes;
@@ -359,7 +359,7 @@ fn a_client_has_its_limits() {
     });
 }
 
-/// What Postfix 3.7.11 sent, with the name of the capture.
+/// Returns what Postfix 3.7.11 sent, with the name of the capture.
 fn captures() -> Vec<(String, Vec<u8>)> {
     let names = (1..=9).map(|number| format!("postfix-milter.0{number}.client"));
     names.map_while(|name| capture(&name).map(|bytes| (name, bytes))).collect()
@@ -425,7 +425,7 @@ fn check_decision(server: &Running, name: &str, commands: &[Frame], told: &[Stri
     assert!(event_id.starts_with(&queue_id.unwrap_or_default()), "{name}: {event_id}");
 }
 
-/// What a mail server makes of a message by what it was told: fields taken away, and fields put in.
+/// Returns what a mail server makes of a message by the replies that it was given: fields taken away, and fields put in.
 fn changed(fields: &[(&str, &str)], told: &[String]) -> String {
     let brought = fields.iter().filter(|(name, _)| !told.contains(&format!("m\0\0\0\u{1}{name}\0\0")));
     let mut message: String = brought.map(|(name, value)| format!("{name}:{value}\n")).collect();

@@ -13,7 +13,7 @@ use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, PTR, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 
-/// What it says of a name.
+/// The answer of the name server about a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Say {
     Txt(String),
@@ -39,7 +39,7 @@ pub(crate) struct NameServer {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// How long a wait lasts before the end is looked for.
+/// The time that a wait lasts before the end is looked for.
 const TICK: Duration = Duration::from_millis(20);
 
 impl NameServer {
@@ -79,7 +79,7 @@ impl NameServer {
         format!("[\"{}\"]", self.address)
     }
 
-    /// What it was asked, in order.
+    /// Returns the questions that it was asked, in order.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().iter().map(|(name, kind)| format!("{name} {kind}")).collect()
     }

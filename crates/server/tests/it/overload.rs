@@ -128,7 +128,7 @@ fn decisions_that_find_no_place_follow_on_error() {
     }
 }
 
-/// What a busy node is asked about itself is answered on a connection that has just been refused, too.
+/// Checks that a question to a busy node about itself is answered on a connection that has just been refused, too.
 #[test]
 fn probes_are_answered_by_a_full_server() {
     with_full_server(|server, _| {

@@ -30,7 +30,7 @@ fn answers(server: &Running, requests: &[u8], piece: usize) -> Vec<String> {
     text.split_terminator("\n\n").map(|answer| answer.strip_prefix("action=").unwrap().to_owned()).collect()
 }
 
-/// How many events were counted.
+/// Returns the number of events that were counted.
 fn counted(server: &Running) -> usize {
     let page = server.get("/metrics").body;
     let lines =

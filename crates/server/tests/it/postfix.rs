@@ -184,7 +184,7 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Whether Postfix is there and may be started.
+/// Returns true if Postfix is there and may be started.
 fn can_run() -> bool {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     if Path::new(DAEMONS).join("master").exists() && is_root {

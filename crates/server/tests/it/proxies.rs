@@ -17,7 +17,7 @@ use crate::limits::unfinished;
 use crate::python::environment;
 use crate::quotas::with_limits;
 
-/// How long something may take that is done in a moment, on a machine that does other things.
+/// The time that something may take that is done in a moment, on a machine that does other things.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A proxy of its own; killed when it is dropped.
@@ -183,12 +183,12 @@ fn ask(mut stream: TcpStream, path: &str, headers: &str) -> Answer {
     answer(&mut stream)
 }
 
-/// What a client writes that would be counted by another path, and not be silenced.
+/// Returns the header lines of a client that would be counted by another path, and not be silenced.
 fn forged(path: &str) -> String {
     format!("X-Forwarded-Method: PUT\r\nX-Forwarded-Uri: /{path}\r\nTollhouse-Silent: 0\r\n")
 }
 
-/// Whether the application was told, in the request that it answered with, to do nothing and say it did.
+/// Returns true if the application was instructed, in the request that it answered with, to do nothing and say it did.
 fn is_silent(page: &Answer) -> bool {
     assert!(page.status == 200 && page.body.starts_with("GET /"), "{} {}", page.status, page.body);
     page.body.to_ascii_lowercase().contains("\r\ntollhouse-silent: 1\r\n")
@@ -410,7 +410,8 @@ fn middlewares(block: &str) -> &str {
     block.strip_prefix("http:\n  middlewares:\n").unwrap()
 }
 
-/// What hands requests on, by the middlewares above it. `/ready` answers before all others as soon as they are in force.
+/// The routers that hand requests on, by the middlewares above them. `/ready` answers before all others as soon as they are
+/// in force.
 const TRAEFIK_ROUTERS: &str = "
   routers:
     first: { entryPoints: [first], rule: PathPrefix(`/`), middlewares: [tollhouse], service: app }

@@ -391,7 +391,7 @@ fn a_client_cannot_cost_too_much() {
     });
 }
 
-/// Whether a program is there.
+/// Returns true if a program is there.
 fn has(program: &str) -> bool {
     let there = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let there = there.is_ok_and(|status| status.success());
@@ -456,7 +456,7 @@ fn redis_benchmark_is_a_client() {
     });
 }
 
-/// What the client library of Python does.
+/// The script of what the client library of Python does.
 const PYTHON: &str = r#"
 import sys
 import redis

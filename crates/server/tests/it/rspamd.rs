@@ -48,7 +48,7 @@ fn post(running: &Running, url: &str, headers: &str, message: &str) -> Answer {
     ask(running, &format!("POST {url} HTTP/1.0\r\nContent-Length: {length}\r\n{headers}\r\n{message}"))
 }
 
-/// What `rspamc` and mail servers read of an answer to `/checkv2`.
+/// Checks what `rspamc` and mail servers read of an answer to `/checkv2`.
 fn check_scan(answer: &Value) {
     let actions = ["no action", "greylist", "add header", "rewrite subject", "soft reject", "reject"];
     assert!(actions.contains(&answer["action"].as_str().unwrap()), "{answer}");
@@ -113,7 +113,7 @@ fn recorded_requests_are_answered_in_kind() {
     });
 }
 
-/// What Exim reads of an answer, as its `sscanf` does: score, threshold and action.
+/// Returns what Exim reads of an answer, as its `sscanf` does: score, threshold and action.
 fn as_exim_reads(answer: &[u8]) -> (f64, f64, String) {
     let text = String::from_utf8(answer.to_vec()).unwrap();
     let mut lines = text.split("\r\n");

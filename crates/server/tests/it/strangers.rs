@@ -153,7 +153,7 @@ fn raw(server: &Running, request: &str) -> Answer {
     answer(&mut stream)
 }
 
-/// What another program could read as two requests is none, and ends the connection.
+/// Checks that what another program could read as two requests is none, and ends the connection.
 #[test]
 fn requests_that_can_be_read_in_two_ways_are_refused() {
     with_server(&[], |server| {

@@ -31,7 +31,7 @@ pub fn catalog(exact: bool) -> Catalog {
     builder.build()
 }
 
-/// What of a key over windows is used, by sub-window, and the time of its latest take.
+/// The amounts of a key over windows that are used, by sub-window, and the time of its latest take.
 #[derive(Default)]
 struct TakeLog {
     used: BTreeMap<i64, u64>,

@@ -13,7 +13,7 @@ use super::*;
 
 /// A home under test, which has the [`catalog`] and is empty.
 pub trait HomeUnderTest {
-    /// It.
+    /// Returns the ledger.
     fn ledger(&self) -> &dyn Ledger;
 
     /// Closes it and opens it again; false if it cannot be.
@@ -25,17 +25,17 @@ pub trait HomeUnderTest {
     /// Waits until everything is where it is kept: what has expired is then told by what is there.
     fn settle(&self);
 
-    /// Whether a crash loses nothing that was answered. What it may lose otherwise is all since the last time that it
+    /// Returns true if a crash loses nothing that was answered. What it may lose otherwise is all since the last time that it
     /// was maintained or opened, and requests as wholes.
     fn keeps_every_answer(&self) -> bool;
 
-    /// Whether what has expired is gone at one moment, whatever was added to it meanwhile. If not, histories let nothing
-    /// expire.
+    /// Returns true if what has expired is gone at one moment, whatever was added to it meanwhile. If not, histories let
+    /// nothing expire.
     fn expires_at_once(&self) -> bool {
         true
     }
 
-    /// Whether marks of requests expire by [`Ledger::maintain`].
+    /// Returns true if marks of requests expire by [`Ledger::maintain`].
     fn marks_expire(&self) -> bool;
 }
 
@@ -65,7 +65,7 @@ fn shape(kind: Kind) -> (CellShape, Vec<String>) {
     (shape, measure.counters())
 }
 
-/// What each kind's readings sum: tier, bucket width, window, and whether whole periods are counted.
+/// Returns what each kind's readings sum: tier, bucket width, window, and whether whole periods are counted.
 fn readings(kind: Kind) -> Vec<(usize, i64, i64, bool)> {
     match kind {
         MASS => vec![(0, 10, 20, false), (0, 10, 60, false), (1, 60, 300, false)],
@@ -251,7 +251,7 @@ fn universe() -> Vec<Key> {
         .collect()
 }
 
-/// Whether a ledger holds what the model holds.
+/// Checks that a ledger holds what the model holds.
 fn agrees(ledger: &dyn Ledger, model: &mut HistoryOracle) -> Result<(), String> {
     for key in universe() {
         let (found, expected) = (pollster::block_on(ledger.timeline(key)).unwrap(), model.timeline(key));

@@ -183,7 +183,7 @@ pub struct LedgerVerification {
     pub keys_lost: u64,
     /// Keys whose image is no cell of its definition.
     pub unsound: u64,
-    /// What lies ahead of the time.
+    /// The report of what lies ahead of the time.
     pub ahead: Ahead,
 }
 
@@ -197,16 +197,16 @@ impl LedgerVerification {
     }
 }
 
-/// What lies ahead of the time, as a clock leaves it that was ahead for a while: limits that refuse until then, counts that the
-/// present cannot be added to.
+/// The report of what lies ahead of the time, as a clock leaves it that was ahead for a while: limits that refuse until then,
+/// counts that the present cannot be added to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ahead {
     /// Keys that had their latest event after the time.
     pub keys: u64,
     /// The farthest of those events.
     pub most: Span,
-    /// How far the moment is ahead up to which statistics have been forgotten: until it has passed nothing that expires before
-    /// it is kept.
+    /// The span by which the moment is ahead up to which statistics have been forgotten: until it has passed nothing that
+    /// expires before it is kept.
     pub forgotten: Span,
 }
 

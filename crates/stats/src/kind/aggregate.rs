@@ -183,7 +183,7 @@ impl StatisticForm for AggregateLayout {
         "track"
     }
 
-    /// It has none, it has columns.
+    /// Returns no counters: the statistic has none, it has columns.
     fn counters(&self) -> Vec<String> {
         Vec::new()
     }

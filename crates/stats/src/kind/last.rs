@@ -71,7 +71,7 @@ impl StatisticForm for LastValueForm {
         "last"
     }
 
-    /// It has none, it has a value.
+    /// Returns no counters: the statistic has none, it has a value.
     fn counters(&self) -> Vec<String> {
         Vec::new()
     }

@@ -48,7 +48,7 @@ use limit::WindowTake;
 use mark::MarkForm;
 use windows::{CounterAmounts, Layout, TimelineBucket, WindowsPlan};
 
-/// What is configured of a statistic.
+/// The configuration of a statistic.
 pub(crate) trait StatisticForm {
     /// The number of its form in stored definitions.
     const NUMBER: u8;
@@ -126,7 +126,7 @@ pub(crate) trait StatisticForm {
         self.windows().iter().map(|window| self.trail(*window)).collect()
     }
 
-    /// How much longer a cell may be kept than is needed of it, where that saves work.
+    /// Returns how much longer a cell may be kept than is needed of it, where that saves work.
     fn slack(&self) -> Span;
 
     /// Checks that an addition is one of this statistic's, and fits.
@@ -141,9 +141,9 @@ pub(crate) trait StatisticForm {
         Self: Sized;
 }
 
-/// What is done with the cells of a statistic. No allocation and no virtual call, except where said.
+/// The operations on the cells of a statistic. No allocation and no virtual call, except where said.
 pub(crate) trait CellOperations {
-    /// How far the last event of a cell may be ahead of the clock.
+    /// The span by which the last event of a cell may be ahead of the clock.
     const AHEAD: Span = Span::ZERO;
 
     /// Values that a reading has for each window.
@@ -387,7 +387,7 @@ macro_rules! statistics {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::times(plan, words),)* }
             }
 
-            /// How far behind a time the latest event of a cell lies, if it does. The moment of a bucket that is
+            /// Returns how far behind a time the latest event of a cell lies, if it does. The moment of a bucket that is
             /// refilled may be ahead by as much as the bucket holds: it counts as ahead beyond [`CellPlan::REFILL_MAX`].
             pub fn ahead(&self, words: &[u64], latest: Time) -> Option<Span> {
                 let allowed = match &self.0 { $(CellPlanKind::$name(_) => <$cells as CellOperations>::AHEAD,)* };
@@ -506,9 +506,9 @@ statistics! {
     Last: LastValueForm, RegisterPlan;
 }
 
-/// What a form that does not take an addition says.
+/// The message of a form that does not take an addition.
 pub(crate) const OTHER_ADDITION: &str = "it takes another kind of addition";
-/// What a content that is none of its definition's is.
+/// The description of a content that is none of its definition's.
 pub(crate) const OTHER_CONTENT: &str = "it is of another form than its definition";
 
 impl Measure {
@@ -600,7 +600,7 @@ impl CellPlan {
     }
 }
 
-/// What was there before an addition.
+/// The state that was there before an addition.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservationContext<'a> {
     /// When the event happened.
@@ -611,11 +611,11 @@ pub struct ObservationContext<'a> {
     pub values: &'a [u64],
     /// Why it is added.
     pub origin: Origin,
-    /// How often a sketch has seen the key while it had no cell.
+    /// The number of times that a sketch has seen the key while it had no cell.
     pub sightings: u32,
 }
 
-/// What an addition comes to in one cell. It is decided: it depends on what is there no more.
+/// The change that an addition comes to in one cell. It is decided: it depends on what is there no more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StatisticChange<'a> {
     /// Nothing, and no cell is made.
@@ -664,14 +664,14 @@ pub enum Origin {
     Event,
     /// The verdict on an event that was sighted before: it is added to keys that have a cell.
     Verdict,
-    /// What somebody says of an event: the key gets a cell at once, so that nothing that is said is lost.
+    /// The feedback on an event: the key gets a cell at once, so that nothing that is said is lost.
     Report,
     /// A look: nothing is added, and read is what an event that added this would read.
     Look,
 }
 
 impl Origin {
-    /// Whether a key that was seen so often before this gets a cell by an addition of this origin.
+    /// Returns true if a key that was seen so often before this gets a cell by an addition of this origin.
     pub fn admits(self, sightings: u32, after: u32) -> bool {
         match self {
             Origin::Event => sightings.saturating_add(1) >= after,

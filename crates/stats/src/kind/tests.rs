@@ -150,7 +150,7 @@ fn value(event: &Seen) -> String {
     event.value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// What a classifier would learn of an event: mostly little.
+/// Returns the evidence that a classifier would learn of an event: mostly little.
 fn evidence(event: &Seen) -> Evidence {
     let value = event.value.unwrap_or(0);
     Evidence { bad: value % 3, good: (value >> 3) % 2, weight: value.wrapping_mul(1000) }
@@ -224,7 +224,7 @@ fn kept(shape: &CellShape, counters: usize, events: &[Seen]) -> [BTreeMap<i128, 
     tiers
 }
 
-/// What a windowed cell must answer.
+/// Returns the sums that a windowed cell must answer.
 fn sums(measure: &Measure, events: &[Seen], now: i64) -> Vec<u64> {
     let (shape, counters) = (measure.shape().unwrap(), measure.counters().len());
     let kept = kept(&shape, counters, events);
@@ -248,7 +248,7 @@ fn sums(measure: &Measure, events: &[Seen], now: i64) -> Vec<u64> {
     all
 }
 
-/// What a track must answer.
+/// Returns the values that a track must answer.
 fn values(columns: &[AggregateColumn], events: &[Seen], now: i64) -> Vec<(AggregateValue, f64)> {
     let last = events.iter().map(|event| event.time).max();
     let given = || events.iter().filter_map(|event| event.value);
@@ -774,8 +774,8 @@ fn with_taken(tiers: &[Tier], windows: &[i64]) -> Measure {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What is taken back at the time of what was added leaves every window as if neither had been, in whatever order
-    /// all comes and however it is spread over cells that are merged.
+    /// Taking back at the time of what was added leaves every window as if neither had been, in whatever order all comes and
+    /// however it is spread over cells that are merged.
     #[test]
     fn what_is_taken_back_was_never_counted(
         kept in proptest::collection::vec((0i64..3000, 0u8..3, 1u64..40), 0..60),

@@ -364,7 +364,7 @@ const CODES: usize = 16;
 #[derive(Clone, Debug)]
 pub(crate) struct WindowsPlan {
     shape: CellShape,
-    /// Whether a bucket may go into a longer one.
+    /// True if a bucket may go into a longer one.
     multiples: bool,
     counters: usize,
     /// Counters that readings have: the first ones.

@@ -39,7 +39,7 @@ fn a_failed_write_refuses_additions_and_serves_readings() {
     }
 }
 
-/// What shards without keys take, and the pages that are not full: some kilobytes for each of 512.
+/// The bytes that shards without keys take, and the pages that are not full: some kilobytes for each of 512.
 const FIXED_BYTES: u64 = 2 << 20;
 
 #[test]

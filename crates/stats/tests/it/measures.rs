@@ -188,7 +188,7 @@ fn a_key_gets_a_cell_after_some_sightings_also_over_a_restart() {
     assert_eq!(see(&ledger, 50), (Quality::Exact, 4, Some(at(40))), "the count goes on from the estimate");
 }
 
-/// What a crash costs of a sketch: what was sighted since its shard was written, and that is said.
+/// A crash costs a sketch what was sighted since its shard was written, and that is said.
 #[test]
 fn a_sketch_survives_a_crash_and_says_what_it_may_have_forgotten() {
     let device = MemoryDevice::new();

@@ -12,7 +12,7 @@ pub enum StoreError {
     /// The device failed; the message names the file.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done, with the file's name.
+        /// The operation that was under way, with the file's name.
         what: String,
         /// The device's answer.
         error: io::Error,
@@ -21,7 +21,7 @@ pub enum StoreError {
     /// as if it had never been begun; later ones may succeed.
     #[error("{what}: {error}")]
     Full {
-        /// What was being done, with the file's name.
+        /// The operation that was under way, with the file's name.
         what: String,
         /// The device's answer.
         error: io::Error,
@@ -89,7 +89,7 @@ pub struct DamagedRange {
     pub to: u64,
 }
 
-/// What a reading had to leave out.
+/// The parts that a reading had to leave out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLosses {
     /// Where, for at most [`LogLosses::RANGES_MAX`] stretches.
@@ -108,7 +108,7 @@ impl LogLosses {
     /// Most stretches that are listed.
     pub const RANGES_MAX: usize = 1000;
 
-    /// Whether nothing was left out.
+    /// Returns true if nothing was left out.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0 && self.records == 0 && self.missing.is_empty()
     }

@@ -79,7 +79,7 @@ impl Position {
     }
 }
 
-/// What a record is found by. Plain numbers: the log knows no meaning of them.
+/// The key by which a record is found. Plain numbers: the log knows no meaning of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey {
     /// Which tenant or stream.
@@ -205,7 +205,7 @@ fn segment_crc(bytes: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What a frame says about itself.
+/// The content of a frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) group: u64,
@@ -221,7 +221,7 @@ pub(crate) struct FrameHeader {
     pub(crate) sequence: u64,
     /// Records that expire at or before this are gone.
     pub(crate) floor: i64,
-    /// What lies before this address was durable when the frame was written.
+    /// The address before which everything was durable when the frame was written.
     pub(crate) durable: u64,
     /// Where the frame lies.
     pub(crate) address: u64,
@@ -280,7 +280,7 @@ impl FrameHeader {
     }
 }
 
-/// What a record says besides its words.
+/// The content of a record besides its words.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordHeader {
     pub(crate) key: RecordKey,
@@ -326,7 +326,7 @@ pub(crate) fn push_record(frame: &mut Vec<u8>, header: &RecordHeader, words: &[u
     frame[start..start + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// How long the record at the start of `bytes` says it is; `None` if `bytes` does not hold all of it.
+/// Returns the length that the record at the start of `bytes` states; `None` if `bytes` does not hold all of it.
 pub(crate) fn record_length(bytes: &[u8]) -> Option<usize> {
     let header: &[u8; RECORD_HEADER_BYTES] = bytes.first_chunk()?;
     let length = record_bytes(usize::from(u16_at(header, 4)));

@@ -196,7 +196,7 @@ impl HintWriter {
     }
 }
 
-/// What a hint keeps of a record.
+/// The part of a record that a hint keeps.
 pub(crate) type HintEntry = [u8; RECORD_ENTRY_BYTES];
 
 /// A finished hint that fits its segment.
@@ -235,7 +235,7 @@ impl Hint {
         Ok(fits.then_some(Hint { blob, size, end }))
     }
 
-    /// How much of its segment a finished hint covers, whether it fits or not: so much was once there, durably.
+    /// Returns how much of its segment a finished hint covers, whether it fits or not: so much was once there, durably.
     pub(crate) fn covered(device: &dyn Device, id: u32) -> io::Result<Option<u64>> {
         let blob = device.open(&hint_name(id))?;
         let Some(size) = blob.size()?.checked_sub(END_BYTES as u64) else { return Ok(None) };
@@ -246,12 +246,12 @@ impl Hint {
         Ok(HintTrailer::decode(&tail).filter(|_| head == header(id)).map(|end| end.covers))
     }
 
-    /// How much of the segment it covers. All of that is durable.
+    /// Returns how much of the segment the hint covers. All of that is durable.
     pub(crate) fn covers(&self) -> u64 {
         self.end.covers
     }
 
-    /// Whether a group ends where it does.
+    /// Returns true if a group ends where the hint does.
     pub(crate) fn ends_group(&self) -> bool {
         self.end.group_end == self.end.covers
     }

@@ -48,7 +48,7 @@ use hint::Hint;
 use reader::{RecordSink, WalkSummary, read_segment, walk};
 use writer::WriterState;
 
-/// How a log is kept.
+/// The settings by which a log is kept.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// A segment that has reached this length is sealed, synced and followed by a new one. At most
@@ -71,13 +71,13 @@ impl Default for LogOptions {
 /// A record without its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VisitedRecord {
-    /// What it is found by.
+    /// The key by which the record is found.
     pub key: RecordKey,
     /// As it was pushed.
     pub tag: u16,
     /// Where it lies.
     pub position: Position,
-    /// How many words it has, zero words at the end left out.
+    /// The number of words of the record, zero words at the end left out.
     pub words: usize,
     /// When it may be forgotten, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_minutes: u32,
@@ -95,7 +95,7 @@ impl VisitedRecord {
 /// A record that was read and checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// What it is found by.
+    /// The key by which the record is found.
     pub key: RecordKey,
     /// As it was pushed.
     pub tag: u16,
@@ -105,7 +105,7 @@ pub struct LogRecord {
     pub words: Vec<u64>,
 }
 
-/// What [`Log::open`] found.
+/// The findings of [`Log::open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Segments in use, the active one included.
@@ -120,7 +120,7 @@ pub struct Recovery {
     pub truncated_bytes: u64,
     /// Files beside the segments with what was cut off, by name, and their lengths.
     pub torn: Vec<(String, u64)>,
-    /// What was skipped; everything else is served.
+    /// The parts that were skipped; everything else is served.
     pub losses: LogLosses,
     /// Hints that were used instead of what they cover.
     pub hints: usize,
@@ -130,14 +130,14 @@ pub struct Recovery {
     pub manifest_made_anew: bool,
 }
 
-/// What [`Log::verify`] found.
+/// The findings of [`Log::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
     /// Segments read.
     pub segments: usize,
     /// Intact records, superseded ones included.
     pub records: u64,
-    /// What is damaged.
+    /// The parts that are damaged.
     pub losses: LogLosses,
     /// Hints read.
     pub hints: usize,
@@ -146,7 +146,7 @@ pub struct Verification {
     pub hints_ignored: Vec<String>,
 }
 
-/// What a segment holds.
+/// The content of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentUsage {
     /// Its slot in positions.
@@ -179,7 +179,7 @@ impl SegmentUsage {
     }
 }
 
-/// What a log takes up.
+/// The space that a log takes up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogUsage {
     /// Segment files.
@@ -305,8 +305,8 @@ impl Log {
         LogWriter::new(self, lock(&self.state))
     }
 
-    /// Whether a record that was pushed can be read already. Positions of groups that were not committed may be
-    /// given again.
+    /// Returns true if a record that was pushed can be read already. Positions of groups that were not committed may be given
+    /// again.
     pub fn is_written(&self, position: Position) -> bool {
         self.segment(position.slot())
             .is_some_and(|segment| position.offset() < segment.size.load(Ordering::Acquire))
@@ -351,7 +351,7 @@ impl Log {
         self.live.of(position.slot()).fetch_add(delta, Ordering::Relaxed);
     }
 
-    /// What each segment holds, in the order of their ids.
+    /// Returns the content of each segment, in the order of their ids.
     pub fn segments(&self) -> Vec<SegmentUsage> {
         let mut segments: Vec<SegmentUsage> =
             read(&self.slots).iter().flatten().map(|segment| self.usage_of(segment)).collect();
@@ -373,7 +373,7 @@ impl Log {
         }
     }
 
-    /// What the log takes up.
+    /// Returns the space that the log takes up.
     pub fn usage(&self) -> LogUsage {
         self.segments().iter().fold(LogUsage::default(), |sum, segment| LogUsage {
             segments: sum.segments + 1,

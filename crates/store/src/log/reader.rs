@@ -38,7 +38,7 @@ pub(crate) fn next_frame(
     reader.next_head(FRAME_MARK, (FRAME_HEADER_BYTES, 8), offset, read)
 }
 
-/// Whether a frame's records are all there and intact.
+/// Returns true if a frame's records are all there and intact.
 pub(crate) fn is_whole(reader: &mut LogReader<'_>, offset: u64, header: &FrameHeader) -> io::Result<bool> {
     let frame = reader.at(offset, header.bytes() as usize)?;
     let body = frame.get(FRAME_HEADER_BYTES..).unwrap_or_default();
@@ -50,7 +50,7 @@ pub(crate) fn is_whole(reader: &mut LogReader<'_>, offset: u64, header: &FrameHe
     Ok(at as u64 == u64::from(header.length) && count == header.count)
 }
 
-/// What a [`walk`] finds.
+/// The receiver of the things that a [`walk`] finds.
 pub(crate) trait RecordSink {
     /// An intact record; `words` are the bytes of its words.
     fn record(&mut self, position: Position, header: &RecordHeader, words: &[u8]);
@@ -58,7 +58,7 @@ pub(crate) trait RecordSink {
     fn frame(&mut self, _header: &FrameHeader, _frame: &[u8]) {}
 }
 
-/// What was learned on the way through one segment or several.
+/// The facts learned on the way through one segment or several.
 #[derive(Debug)]
 pub(crate) struct WalkSummary {
     pub(crate) records: u64,

@@ -305,7 +305,7 @@ fn remove_unborn(
 
 /// Where the log ends.
 struct LogEnd {
-    /// How many segments there are, and the index of the one in which it ends.
+    /// The number of segments, and the index of the one in which the log ends.
     segments: usize,
     segment: usize,
     offset: u64,

@@ -18,7 +18,7 @@ use super::{Log, Segment};
 use disk::log::SEGMENT_LIST;
 use disk::{Blob, Device, is_lack};
 
-/// What only the holder of the writer's lock may see.
+/// The state that only the holder of the writer's lock may see.
 pub(crate) struct WriterState {
     active: Arc<Segment>,
     /// Bytes of the active segment that are written.
@@ -44,7 +44,7 @@ pub(crate) struct WriterState {
     sequence: u64,
     /// The floor that the newest frame or segment header carries.
     floor: i64,
-    /// What lies before this address is durable.
+    /// The address before which everything is durable.
     durable: u64,
     unsynced: bool,
     next_id: u32,
@@ -82,7 +82,7 @@ impl GroupStart {
     }
 }
 
-/// What recovery hands on to the writer.
+/// The state that recovery hands on to the writer.
 pub(crate) struct ResumePoint {
     pub(crate) active: Arc<Segment>,
     pub(crate) hint: HintWriter,

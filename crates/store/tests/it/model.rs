@@ -17,7 +17,7 @@ struct Place {
     expires: u32,
 }
 
-/// What a user of the log has to do, in short.
+/// The duties of a user of the log, in short.
 struct Store {
     log: Log,
     places: BTreeMap<RecordKey, Place>,

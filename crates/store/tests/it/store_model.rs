@@ -17,13 +17,13 @@ struct History {
     options: Options,
     device: MemoryDevice,
     store: Store,
-    /// What there is, flushed or not.
+    /// The contents that there are, flushed or not.
     now: Contents,
-    /// What was flushed last.
+    /// The contents that were flushed last.
     flushed: Contents,
-    /// What a crash may leave: each state that was flushed since the last sync.
+    /// The contents that a crash may leave: each state that was flushed since the last sync.
     may: Vec<Contents>,
-    /// What expires up to here may be there or not.
+    /// The time up to which anything that expires may be there or not.
     floor: i64,
     clock: i64,
     keys: u64,
@@ -32,7 +32,7 @@ struct History {
     seen: Seen,
 }
 
-/// What the histories have come by.
+/// The counts of the events that the histories have come by.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     evictions: u64,

@@ -36,7 +36,7 @@ fn filled(close: bool) -> (MemoryDevice, BTreeMap<RecordKey, String>) {
     (device, files.collect())
 }
 
-/// What can become of a file: its bytes, or none if it is removed.
+/// Returns the damages that a file can suffer: its bytes, or none if it is removed.
 fn damages(bytes: &[u8]) -> Vec<(String, Option<Vec<u8>>)> {
     let mut all: Vec<(String, Option<Vec<u8>>)> = vec![
         ("removed".into(), None),

@@ -26,7 +26,7 @@ pipeline, and every decision on an event that had one, with its feedback. No ser
 directory. Snapshots keep what they have: remove those that are older. Of a cluster the statistics
 go there, and the decisions here: erase on every node.")]
 pub(crate) struct EraseArgs {
-    /// Whose keys: a kind of the configuration, and a value as events have it
+    /// Keys to erase: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
     key: Vec<KeyArgument>,
     /// Pipeline that has the kinds, by default the first one

@@ -37,7 +37,7 @@ pub(crate) struct ExportArgs {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
     ledger: bool,
-    /// How rows are written
+    /// Format in which rows are written
     #[arg(long, value_enum, default_value_t = ExportFormat::Ndjson, value_name = "FORMAT")]
     format: ExportFormat,
     /// Only events at this time or later

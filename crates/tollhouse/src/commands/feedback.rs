@@ -31,13 +31,13 @@ pub(crate) struct FeedbackArgs {
     /// The decision's id, 13 characters
     #[arg(value_name = "ID", required_unless_present = "file", requires = "class")]
     id: Option<RecordId>,
-    /// What it was: one of the pipeline's feedback classes; none takes back what was said
+    /// Class of the event: one of the pipeline's feedback classes; none takes back what was said
     #[arg(value_name = "CLASS")]
     class: Option<String>,
     /// File of labels; - is standard input
     #[arg(short, long, value_name = "FILE|-", conflicts_with_all = ["id", "class"])]
     file: Option<PathBuf>,
-    /// Who says it, such as an address; without it the operator. In a file its own `by` goes first
+    /// Author of the feedback, such as an address; without it the operator. In a file its own `by` goes first
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     #[command(flatten)]
@@ -80,7 +80,7 @@ struct LabelLine {
     said: FeedbackJson,
 }
 
-/// What came of labels.
+/// The tally of the outcomes of labels.
 struct FeedbackTally {
     out: Output,
     taken: u64,

@@ -26,8 +26,8 @@ learned as the first. Classifiers learn it, too: once, however often it is said;
 class, it is taken back first, and `--class forget` or `--class none` takes it back altogether.
 For a message that was decided here, feedback on the decision's id is more exact.")]
 pub(crate) struct LearnArgs {
-    /// What they are: one of the pipeline's feedback classes, such as spam or ham; none takes back
-    /// what was said of them
+    /// Class of the messages: one of the pipeline's feedback classes, such as spam or ham; none takes back what was said of
+    /// them
     #[arg(long, value_name = "CLASS")]
     class: String,
     #[command(flatten)]
@@ -48,7 +48,7 @@ struct LearnLine<'a> {
     said: &'a FeedbackOutcomeJson,
 }
 
-/// What was learned so far.
+/// The tally of the messages that were learned so far.
 #[derive(Default)]
 struct LearnTally {
     messages: u64,

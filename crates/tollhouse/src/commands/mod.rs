@@ -159,7 +159,7 @@ mod tests {
         told
     }
 
-    /// Whether a command has a flag.
+    /// Returns true if a command has a flag.
     fn has(command: &clap::Command, flag: &str) -> bool {
         let own = command.get_arguments().any(|argument| argument.get_long() == Some(flag));
         own || ["help", "version"].contains(&flag)

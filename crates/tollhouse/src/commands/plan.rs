@@ -23,7 +23,7 @@ pub(crate) struct PlanArgs {
     /// Additions a second
     #[arg(long, value_name = "UPDATES")]
     updates_per_second: u64,
-    /// How long a key is kept after its last event, such as `14d`
+    /// Time that a key is kept after its last event, such as `14d`
     #[arg(long, value_name = "SPAN", value_parser = crate::options::span)]
     keep: Span,
     /// Copies of all, that of the masters among them

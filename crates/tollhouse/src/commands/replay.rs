@@ -41,7 +41,7 @@ pub(crate) struct ReplayArgs {
     /// NDJSON events or an access log in combined format; - is standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// How lines are read; `auto` looks at the first one
+    /// Format in which lines are read; `auto` looks at the first one
     #[arg(long, value_enum, default_value_t = ReplayFormat::Auto, value_name = "FORMAT")]
     format: ReplayFormat,
     /// Pipeline that judges, instead of the first that reads such lines
@@ -149,7 +149,7 @@ pub(super) fn open(
     Ok((Box::new(reader), form))
 }
 
-/// What is done with decisions, wherever they are made.
+/// The run that decisions go through, wherever they are made.
 struct ReplayRun {
     out: Output,
     progress: Progress,
@@ -288,7 +288,7 @@ pub(super) type PreparedBatch = Vec<(u64, Result<Ready, String>)>;
 /// An event that can be decided.
 pub(super) struct Ready {
     pub(super) prepared: PreparedEvent,
-    /// What there is to warn of its fields.
+    /// The warnings about the event's fields.
     warnings: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct ServeArgs {
     /// Address and port to listen on, instead of the configured ones
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// How log lines are written to standard error
+    /// Format in which log lines are written to standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
 }

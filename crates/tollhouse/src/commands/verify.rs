@@ -238,7 +238,7 @@ pub(crate) fn progress() -> impl FnMut(DirectoryPart, u64, u64) {
     }
 }
 
-/// What was found, a line each, for a command that refuses to go on.
+/// Prints the damage that was found, a line each, for a command that refuses to go on.
 pub(crate) fn say_damage(verified: &DirectoryVerification) {
     damage(verified).iter().for_each(|damage| say(shown(damage)));
 }

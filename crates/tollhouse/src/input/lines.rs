@@ -8,7 +8,7 @@ use content::json::JSON_BYTES_MAX;
 pub(crate) enum InputLine {
     /// Its bytes, without the line end.
     Bytes(Vec<u8>),
-    /// It is longer than any event may be.
+    /// The line is longer than any event may be.
     TooLong,
 }
 

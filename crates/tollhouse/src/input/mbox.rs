@@ -33,7 +33,7 @@ impl StoredMessage {
         self.bytes.get(self.envelope..).unwrap_or_default()
     }
 
-    /// Who sent it and where it was stored, as its mailbox says: the second word of the line.
+    /// Returns the sender of the message and where it was stored, as its mailbox says: the second word of the line.
     pub(crate) fn origin(&self) -> Option<&str> {
         std::str::from_utf8(self.bytes.get(..self.envelope)?).ok()?.split_whitespace().nth(1)
     }
@@ -45,7 +45,7 @@ impl StoredMessage {
     }
 }
 
-/// Whether a file of these first bytes is a mailbox.
+/// Returns true if a file of these first bytes is a mailbox.
 pub(crate) fn is_mbox(start: &[u8]) -> bool {
     start.starts_with(b"From ")
 }
@@ -122,7 +122,7 @@ impl<R: BufRead> Iterator for MboxIter<R> {
     }
 }
 
-/// Whether a line parts two messages: `From`, somebody, and a date with a time and a year.
+/// Returns true if a line parts two messages: `From`, somebody, and a date with a time and a year.
 fn is_envelope(line: &[u8]) -> bool {
     let Some(rest) = line.strip_prefix(b"From ") else { return false };
     let digits = |word: &[u8]| word.iter().all(u8::is_ascii_digit);

@@ -33,7 +33,7 @@ impl InputMessage {
         message::time(&self.stored.bytes)
     }
 
-    /// What its fields and its mailbox tell of the session in which it came.
+    /// Returns the envelope of the session in which the message came, as its fields and its mailbox give it.
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope::from_headers(self.stored.with_sender())
     }
@@ -155,7 +155,7 @@ impl Iterator for InputMessageIter {
     }
 }
 
-/// What is in a directory, by name: directories and regular files. Links to directories are not followed, so no
+/// Returns the content of a directory, by name: directories and regular files. Links to directories are not followed, so no
 /// circle is walked for ever.
 fn listing(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut names: Vec<OsString> = Vec::new();
@@ -172,8 +172,8 @@ fn listing(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
 
-/// How many files there are to read, for a progress bar: exact where all arguments are directories of messages,
-/// unknown where a mailbox or standard input is among them.
+/// Returns the number of files that there are to read, for a progress bar: exact where all arguments are directories of
+/// messages, unknown where a mailbox or standard input is among them.
 pub(crate) fn count_files(paths: &[PathBuf]) -> Option<u64> {
     const FILES_MAX: u64 = 10_000_000;
     let mut count = 0;

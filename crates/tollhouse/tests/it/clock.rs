@@ -19,7 +19,7 @@ fn library() -> Option<String> {
     found
 }
 
-/// What the clock of a process is off by is in a file, which can be written anew while it runs.
+/// Returns the environment of a process whose clock is off by what is in a file, which can be written anew while it runs.
 fn environment(library: &str, file: &Path) -> Vec<(String, String)> {
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     vec![
@@ -56,7 +56,7 @@ fn decide(server: &Server, agent: &ureq::Agent) {
     assert_eq!(answer.status().as_u16(), 200);
 }
 
-/// Whether `/readyz` lists the condition.
+/// Returns true if `/readyz` lists the condition.
 fn doubts(server: &Server, agent: &ureq::Agent) -> bool {
     let text = agent.get(format!("{}/readyz", server.url)).call().unwrap();
     text.into_body().read_to_string().unwrap().contains("clock-jump")

@@ -28,7 +28,7 @@ fn log(lines: std::ops::Range<usize>) -> String {
         .collect()
 }
 
-/// What was decided of each line, but for the names of the decisions.
+/// Returns the decisions on each line, but for the names of the decisions.
 fn decided(server: &Server, lines: &str) -> Vec<Value> {
     let sent = ureq::post(format!("{}/v1/decide/batch", server.url)).content_type("text/plain").send(lines);
     let text = sent.unwrap().body_mut().read_to_string().unwrap();

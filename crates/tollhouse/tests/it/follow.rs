@@ -29,7 +29,7 @@ fn append(path: &Path, text: &str) {
     File::options().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// How often the address was seen on that day.
+/// Returns the number of times that the address was seen on that day.
 pub(crate) fn seen(server: &Server) -> u64 {
     let ran = run(["stats", "--json", "ip", "192.0.2.7", "--server", &server.url], "");
     let known = ran.expect(0).json();

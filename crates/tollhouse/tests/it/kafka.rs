@@ -20,7 +20,7 @@ use crate::program::{Data, Ran, Server, run};
 use crate::python::python;
 
 const TOPIC: &str = "logs";
-/// How long is waited for what must come.
+/// The time to wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Broker {

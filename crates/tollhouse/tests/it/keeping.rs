@@ -25,14 +25,14 @@ fn again(name: &str) -> String {
     MESSAGE.replace("1@example.com", name)
 }
 
-/// How often the message's sender was seen, which is told once he was admitted.
+/// Returns the number of times that the message's sender was seen, which is given once he was admitted.
 fn seen(known: &serde_json::Value) -> u64 {
     let buckets = known["tiers"].as_array().unwrap().iter().take(1);
     let buckets = buckets.flat_map(|tier| tier["buckets"].as_array().unwrap());
     buckets.map(|bucket| bucket["counts"]["seen"].as_u64().unwrap()).sum()
 }
 
-/// What is known of keys that the samples have.
+/// Returns the answers on what is known of keys that the samples have.
 fn answers(path: &Path) -> Vec<serde_json::Value> {
     let mut answers = Vec::new();
     for kind in ["from", "from_domain", "link_domain", "client_ip", "subject"] {

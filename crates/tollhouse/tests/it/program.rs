@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a run left behind.
+/// The results that a run left behind.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -43,7 +43,7 @@ pub(crate) fn command(args: &[&OsStr]) -> Command {
     command_of(Command::new(PROGRAM), args)
 }
 
-/// The same of what runs the program.
+/// Returns the command that runs the program, without the settings of this environment; its three streams are pipes.
 fn command_of(mut command: Command, args: &[&OsStr]) -> Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TOLLHOUSE_") {
@@ -133,7 +133,7 @@ impl Data {
 pub(crate) struct Server {
     child: Child,
     pub(crate) url: String,
-    /// What it has said on standard error since it came up.
+    /// The text that the server has written to standard error since it came up.
     said: Arc<Mutex<String>>,
 }
 
@@ -149,14 +149,15 @@ impl Server {
         Server::start_by(Command::new(PROGRAM), data, address, args)
     }
 
-    /// The same of a process whose files may be limited: a write beyond the limit fails, and no signal comes with it.
+    /// Starts `serve` on a free port by a process whose files may be limited: a write beyond the limit fails, and no signal
+    /// comes with it.
     pub(crate) fn start_limitable(data: &Path, args: &[&str]) -> Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", PROGRAM]);
         Server::start_by(shell, data, "127.0.0.1:0", args)
     }
 
-    /// The same of a process that may have so many files open.
+    /// Starts `serve` on a free port by a process that may have so many files open.
     pub(crate) fn start_with_files(data: &Path, files: u32, args: &[&str]) -> Server {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PROGRAM]);
@@ -195,7 +196,7 @@ impl Server {
         server
     }
 
-    /// What it has said on standard error since it came up.
+    /// Returns the text that the server has written to standard error since it came up.
     pub(crate) fn said(&self) -> String {
         self.said.lock().unwrap().clone()
     }

@@ -113,7 +113,7 @@ fn the_demo_shows_what_it_learned_and_five_verdicts_and_ends() {
     assert!(ran.stdout.contains("learned"), "what the classifier knows: {}", ran.stdout);
 }
 
-/// What is printed is pasted.
+/// The commands that are printed are pasted.
 #[test]
 fn each_command_that_the_demo_prints_works() {
     if Command::new("curl").arg("--version").output().is_err() {

@@ -26,7 +26,7 @@ fn misuse_is_told_apart_from_trouble_with_data() {
     run(["--version"], "").expect(0);
 }
 
-/// What a command says: its code, and all of these words.
+/// Checks the result of a command: its code, and all of these words.
 #[track_caller]
 fn says(args: &[&str], code: i32, words: &[&str]) {
     let ran = run(args, "").expect(code);

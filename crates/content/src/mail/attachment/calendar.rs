@@ -10,7 +10,7 @@ const BYTES_MAX: usize = 256 * 1024;
 const LINE_STEPS: u64 = 40;
 const LINKS_STEPS: u64 = 600;
 
-/// What an invitation says.
+/// The content of an invitation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CalendarInvitation {
     /// Such as `request`, lower case.

@@ -66,11 +66,11 @@ const DOCUMENT_ENDINGS: [&str; 17] = [
 pub(crate) struct FileName {
     /// In lower case, without the folders before it.
     pub(crate) text: String,
-    /// It ends like a program's.
+    /// True if the name ends like a program's.
     pub(crate) runs: bool,
-    /// It poses as a document and ends otherwise, such as `a.pdf.exe`.
+    /// True if the name poses as a document's and ends otherwise, such as `a.pdf.exe`.
     pub(crate) is_double: bool,
-    /// It turns the direction of writing around, or pushes its ending out of sight.
+    /// True if the name turns the direction of writing around, or pushes its ending out of sight.
     pub(crate) is_obfuscated: bool,
 }
 
@@ -91,7 +91,7 @@ impl FileName {
         FileName { runs, is_double, is_obfuscated: is_turned || is_padded && runs, text: shown }
     }
 
-    /// What stands behind the last dot.
+    /// Returns the text behind the last dot.
     pub(crate) fn ending(&self) -> &str {
         self.text.trim_end_matches(['.', ' ']).rsplit_once('.').map_or("", |(_, ending)| ending.trim())
     }

@@ -191,7 +191,7 @@ impl FileType {
         }
     }
 
-    /// Whether opening it runs what its author wrote.
+    /// Returns true if opening a file of this kind runs what its author wrote.
     pub(crate) fn runs(self) -> bool {
         matches!(
             self,
@@ -207,7 +207,7 @@ impl FileType {
         )
     }
 
-    /// Whether it holds other files.
+    /// Returns true if a file of this kind holds other files.
     pub(crate) fn packs(self) -> bool {
         matches!(
             self,
@@ -231,9 +231,9 @@ impl FileType {
         matches!(self, FileType::Gif | FileType::Jpeg | FileType::Png | FileType::OtherImage)
     }
 
-    /// Whether a file of this kind is not what its name or its declared type promises a reader: a program or an
-    /// archive in the name of a document, a page in the name of an image. Kinds that programs write under each
-    /// other's names are not told apart.
+    /// Returns true if a file of this kind is not what its name or its declared type promises a reader: a program or an
+    /// archive in the name of a document, a page in the name of an image. Kinds that programs write under each other's names
+    /// are not told apart.
     pub(crate) fn belies(self, ending: &str, media_type: &str) -> bool {
         let promised = match ending {
             "pdf" => FileType::Pdf,

@@ -42,7 +42,8 @@ pub const INFLATED_BYTES_MAX: usize = 8 * 1024 * 1024;
 const FILE_INFLATED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most bytes of a page, a calendar or a list of relations that are read.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
-/// What inflates to more than this many times its size, and to more than a megabyte, is packed to do harm.
+/// The ratio above which a file is packed to do harm: it inflates to more than this many times its size, and to more than a
+/// megabyte.
 const RATIO_MAX: usize = 100;
 /// Steps of a file: its name, its kind, its place in lists.
 const FILE_STEPS: u64 = 5_000;
@@ -65,7 +66,7 @@ struct QueuedFile<'f> {
     depth: usize,
 }
 
-/// What the attachments of a message are.
+/// The findings about the attachments of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Attachments {
     count: usize,
@@ -91,7 +92,7 @@ pub(crate) struct Attachments {
     inflatable: usize,
 }
 
-/// What is packed into archives.
+/// The findings about the files that are packed into archives.
 #[derive(Debug, Default)]
 struct ArchiveFindings {
     names: Vec<String>,
@@ -103,13 +104,13 @@ struct ArchiveFindings {
     is_unread: bool,
 }
 
-/// What attached pages do.
+/// The findings about what attached pages do.
 #[derive(Debug, Default)]
 struct HtmlFindings {
     is_there: bool,
     runs: bool,
     asks: bool,
-    /// It makes a file out of its own text, which no filter on the way has seen.
+    /// True if a page makes a file out of its own text, which no filter on the way has seen.
     builds: bool,
 }
 

@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::zip::ZipArchive;
 
-/// What was found in a document.
+/// The findings about a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OfficeFindings {
     pub(super) macros: bool,
@@ -19,7 +19,7 @@ pub(super) struct OfficeFindings {
     pub(super) object: bool,
     /// A template, frame or object that is fetched when the document is opened.
     pub(super) fetches: bool,
-    /// It installs programs.
+    /// True if the document installs programs.
     pub(super) installs: bool,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn package(archive: &ZipArchive<'_>) -> Option<OfficeFindings> {
     })
 }
 
-/// Whether a part of a package is one whose content matters here.
+/// Returns true if a part of a package is one whose content matters here.
 pub(super) fn is_telling(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.ends_with(".rels") || name == "[content_types].xml" || name.ends_with(".bin")
@@ -132,7 +132,7 @@ pub(super) fn relations(xml: &[u8], found: &mut OfficeFindings, mut link: impl F
     }
 }
 
-/// Whether a rich text document holds another program's object, and whether it is fetched or run on opening.
+/// Finds out whether a rich text document holds another program's object, and whether it is fetched or run on opening.
 pub(super) fn rich_text(content: &[u8]) -> OfficeFindings {
     let has = |mark: &[u8]| memmem::find(content, mark).is_some();
     let fetches = has(b"\\objupdate") || has(b"\\objautlink") || has(b"\\*\\template http");

@@ -8,7 +8,7 @@ use memchr::{memchr, memmem};
 use crate::budget::Budget;
 use crate::deflate::{DeflateFormat, inflate};
 
-/// What was found in a document.
+/// The findings about a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PdfFindings {
     pub(super) script: bool,

@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: usize = 2_048;
 /// Steps to read an entry, and for each byte of its name.
 const ENTRY_STEPS: u64 = 300;
 const STEPS_A_NAME_BYTE: u64 = 2;
-/// How far from its end an archive's directory is looked for: the longest comment and the record itself.
+/// The distance from its end within which an archive's directory is looked for: the longest comment and the record itself.
 const END_BYTES_MAX: usize = 65_557;
 
 /// A file in an archive.
@@ -34,7 +34,7 @@ pub(super) struct ZipEntry<'z> {
     is_over_another: bool,
 }
 
-/// What was read of an archive.
+/// The part of an archive that was read.
 #[derive(Debug, Default)]
 pub(super) struct ZipArchive<'z> {
     pub(super) entries: Vec<ZipEntry<'z>>,

@@ -59,7 +59,7 @@ impl<'x> HeaderField<'x> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MailHeader<'x> {
     pub(crate) fields: Vec<HeaderField<'x>>,
-    /// How many there are, those that were not kept included.
+    /// The number of fields, those that were not kept included.
     pub(crate) count: usize,
     /// The `From ` line of an mbox that stood before them.
     pub(crate) mbox: Option<&'x [u8]>,

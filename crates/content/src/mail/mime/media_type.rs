@@ -14,9 +14,9 @@ const PARAMETERS_MAX: usize = 64;
 /// A type and its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MediaType {
-    /// What stands before the slash, lower case.
+    /// The type before the slash, lower case.
     pub(crate) main: String,
-    /// What stands behind it, lower case; empty where there is no slash.
+    /// The subtype behind the slash, lower case; empty where there is no slash.
     pub(crate) sub: String,
     parameters: Vec<(String, String)>,
 }

@@ -47,7 +47,7 @@ const PART_STEPS: u64 = 2_000;
 /// Steps of a byte that is decoded.
 const STEPS_A_DECODED_BYTE: u64 = 3;
 
-/// What is wrong with a message's form. Each is said once.
+/// The faults of a message's form. Each is said once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
     BadEncoding,

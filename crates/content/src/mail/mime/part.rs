@@ -9,7 +9,7 @@ use super::header::MailHeader;
 use super::media_type::MediaType;
 use super::{Defect, Defects};
 
-/// How a part's bytes are wrapped.
+/// The encoding that wraps a part's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransferEncoding {
     Identity,
@@ -34,7 +34,7 @@ impl TransferEncoding {
     }
 }
 
-/// What a part is for.
+/// The purpose of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartRole {
     Plain,

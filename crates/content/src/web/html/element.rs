@@ -20,7 +20,7 @@ pub(super) struct OpenElement {
     pub(super) ground: Paint,
 }
 
-/// What is around everything: black on white.
+/// The element around everything: black on white.
 pub(super) const PAGE: OpenElement = OpenElement {
     name: ElementName([0; 12]),
     group: ElementGroup(0),
@@ -60,7 +60,7 @@ impl ElementName {
     }
 }
 
-/// What an element is to the start tags that close others: a bit for each. All open ones are looked through for it at
+/// The role of an element for the start tags that close others: a bit for each. All open ones are looked through for it at
 /// each start tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ElementGroup(u16);
@@ -225,7 +225,7 @@ impl StartTag {
         self.attribute = HtmlAttribute::Other;
     }
 
-    /// What is said of the element: by attributes, then by rules, then by its own style.
+    /// Returns the declarations for the element: by attributes, then by rules, then by its own style.
     pub(super) fn declared(&self, sheet: &StyleSheet) -> StyleDeclarations {
         let mut declared = StyleDeclarations::default();
         if !self.color.is_empty() {
@@ -251,7 +251,7 @@ impl StartTag {
     }
 }
 
-/// What an element passes on, by what is around it and said of it.
+/// Returns the state that an element passes on, by what is around it and said of it.
 pub(super) fn within(
     around: &OpenElement,
     name: ElementName,
@@ -280,7 +280,7 @@ pub(super) fn within(
     }
 }
 
-/// Whether an image is fetched from somewhere when it is shown.
+/// Returns true if an image is fetched from somewhere when it is shown.
 pub(super) fn is_remote(target: &str) -> bool {
     let target = target.trim_start();
     let starts = |scheme: &str| target.get(..scheme.len()).is_some_and(|s| s.eq_ignore_ascii_case(scheme));

@@ -57,7 +57,7 @@ pub(crate) struct PageReference {
     pub(crate) text: String,
 }
 
-/// What was read of a page.
+/// The content that was read of a page.
 #[derive(Debug, Default)]
 pub(crate) struct HtmlPage {
     /// The visible text; block elements begin new lines.
@@ -72,7 +72,7 @@ pub(crate) struct HtmlPage {
     limits: PageLimits,
 }
 
-/// How much is kept of a page; the rest is read over.
+/// The limits of what is kept of a page; the rest is read over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageLimits {
     pub(crate) text_bytes: usize,
@@ -121,7 +121,7 @@ pub(crate) fn read(html: &str, limits: PageLimits, budget: &Budget) -> HtmlPage 
 }
 
 impl HtmlPage {
-    /// What an event costs beyond the bytes that it was cut from.
+    /// Returns the steps that an event costs beyond the bytes that it was cut from.
     fn steps(&self, event: &CallbackEvent<'_>) -> u64 {
         let tag = &self.reader.tag;
         match event {
@@ -207,7 +207,7 @@ impl HtmlPage {
         }
     }
 
-    /// What is worth telling of an element by itself.
+    /// Notes the marks of an element that matter by themselves.
     fn mark(&mut self, name: ElementName, declared: &StyleDeclarations) {
         let tag = &self.reader.tag;
         let marks = &mut self.marks;

@@ -3,7 +3,7 @@
 use super::HIDDEN_BYTES_MAX;
 use crate::text::truncate;
 
-/// What was noted of a page, or of all pages of a message.
+/// The features that were noted of a page, or of all pages of a message.
 #[derive(Debug, Default)]
 pub(crate) struct PageFeatures {
     pub(crate) images: usize,

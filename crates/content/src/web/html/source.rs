@@ -101,7 +101,7 @@ mod tests {
         std::thread::Builder::new().stack_size(1 << 20).spawn(read).unwrap().join().unwrap();
     }
 
-    /// What is put between attributes changes nothing, wherever the tag ends and whatever holds quotes.
+    /// Text that is put between attributes changes nothing, wherever the tag ends and whatever holds quotes.
     #[test]
     fn pages_are_read_as_they_are() {
         for count in 0..40 {

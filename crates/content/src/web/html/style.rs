@@ -13,7 +13,7 @@ pub(super) const CLASSES_MAX: usize = 16;
 /// Most selectors whose rules are kept.
 const RULES_MAX: usize = 1_000;
 
-/// What a box is painted on.
+/// The paint that a box is painted on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Paint {
     /// Red, green, blue.
@@ -24,7 +24,7 @@ pub(super) enum Paint {
     Unknown,
 }
 
-/// How high letters are.
+/// The height of letters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum FontSize {
     Pixels(f32),
@@ -32,7 +32,7 @@ pub(super) enum FontSize {
     Factor(f32),
 }
 
-/// What declarations say; `None` where they say nothing.
+/// The content of declarations; `None` where they say nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct StyleDeclarations {
     /// Not shown in a way that no element within can undo: not displayed, transparent, moved off the page.
@@ -136,7 +136,7 @@ impl StyleDeclarations {
         self.height = other.height.or(self.height);
     }
 
-    /// Whether neither the element nor anything in it can be seen.
+    /// Returns true if neither the element nor anything in it can be seen.
     pub(super) fn is_gone(&self) -> bool {
         self.gone
             || self.displayed == Some(false)
@@ -178,12 +178,12 @@ impl StyleSheet {
         }
     }
 
-    /// Whether there is nothing to apply.
+    /// Returns true if there is nothing to apply.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// What the rules say of an element: those for its type, then its classes, then its id.
+    /// Returns the declarations that the rules have for an element: those for its type, then its classes, then its id.
     pub(super) fn of(&self, name: &str, classes: &str, id: &str) -> StyleDeclarations {
         let mut declared = StyleDeclarations::default();
         let mut apply = |selector: &str| {
@@ -204,14 +204,14 @@ impl StyleSheet {
     }
 }
 
-/// Whether a selector is of one type, class or id, or a type with a class.
+/// Returns true if a selector is of one type, class or id, or a type with a class.
 fn is_single(selector: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let dots = selector.matches(['.', '#']).count();
     !selector.is_empty() && dots <= 1 && selector.chars().all(|c| is_part(c) || matches!(c, '.' | '#'))
 }
 
-/// What follows the block that `css` is in, blocks within it included.
+/// Returns the text that follows the block that `css` is in, blocks within it included.
 fn behind_block(css: &str) -> &str {
     let mut depth = 1usize;
     for (at, byte) in css.bytes().enumerate() {
@@ -332,7 +332,7 @@ const NAMED: [(&str, [u8; 3]); 24] = [
     ("lightgrey", [211, 211, 211]),
 ];
 
-/// Whether letters of one colour on the other cannot be told from it.
+/// Returns true if letters of one colour on the other cannot be told from it.
 pub(super) fn are_near(letters: [u8; 3], behind: [u8; 3]) -> bool {
     letters.iter().zip(behind).all(|(a, b)| a.abs_diff(b) <= 20)
 }

@@ -54,12 +54,12 @@ pub(in crate::config) fn check(root: &TomlTable, main: bool, problems: &mut Conf
     }
 }
 
-/// What a text says that is laid over a pipeline's file at run time.
+/// The kind of a text that is laid over a pipeline's file at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::config) enum OverlayKind {
-    /// It may change all but what the pipeline is.
+    /// The text may change all but what the pipeline is.
     Posted,
-    /// It may change what is judged, and nothing that is counted.
+    /// The text may change what is judged, and nothing that is counted.
     Candidate,
 }
 
@@ -232,7 +232,7 @@ fn excerpt(text: &str) -> String {
     if cut.len() < text.len() { format!("{cut:?}...") } else { format!("{cut:?}") }
 }
 
-/// Whether a value has a shape; if not, what was expected.
+/// Checks that a value has a shape; if not, returns what was expected.
 fn fit(value: &TomlValue, shape: SettingType) -> Result<(), String> {
     let text = match value {
         TomlValue::String(text) => Some(text.as_str()),

@@ -11,11 +11,11 @@ const MESSAGES: &[&str] = &["milter", "rspamd", "spamc"];
 const REPLYING: &[&str] = &["milter", "policy", "rspamd"];
 const ENVELOPES: &[&str] = &["milter", "policy"];
 
-/// What a mail server can be asked to do.
+/// The choice of what a mail server can be asked to do.
 const REPLY: SettingType =
     SettingType::Choice(&["pass", "tag", "quarantine", "redirect", "reject", "defer", "discard"]);
 
-/// What a mail server is asked to do for each action.
+/// The settings of what a mail server is asked to do for each action.
 const REPLIES: &[SettingSpec] = &[
     setting(
         "accept",

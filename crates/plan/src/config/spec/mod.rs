@@ -19,7 +19,7 @@ pub(crate) use limits::LIMIT_NUMBER_MAX;
 pub(crate) use value::file_mode;
 pub(super) use value::{fact_value, parse_size, print_size, time};
 
-/// What a value must look like.
+/// The shape that a value must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SettingType {
     /// Any text.
@@ -52,7 +52,7 @@ pub(super) enum SettingType {
     FileMode,
     /// An address, or a network in CIDR notation.
     Network,
-    /// How often a key is to be seen before it is admitted: what a sketch can count to.
+    /// The number of times that a key is to be seen before it is admitted: what a sketch can count to.
     Sightings,
     /// A list of values of another shape.
     List(&'static SettingType),
@@ -90,14 +90,14 @@ pub(super) struct SettingCondition {
 }
 
 impl SettingSpec {
-    /// The same, which applies only where another key has one of these values.
+    /// Returns the setting so that it applies only where another key has one of these values.
     const fn only(mut self, key: &'static str, words: &'static [&'static str]) -> SettingSpec {
         self.only = Some(SettingCondition { key, values: words });
         self
     }
 }
 
-/// How a section is written.
+/// The form in which a section is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum SectionForm {
     /// Keys at the top of the file.

@@ -2,7 +2,7 @@
 
 use super::{ACTIONS, KIND_MAX, Section, SectionForm, SettingSpec, SettingType, required, setting};
 
-/// What a track keeps, but for decayed sums.
+/// The columns that a track keeps, but for decayed sums.
 const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
 
 /// Most keys that a sketch is made for.

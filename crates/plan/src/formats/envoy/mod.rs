@@ -67,7 +67,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// What counts it: a window that begins where the unit does, in which what is refused counts, too.
+    /// Returns the limit that counts the rate: a window that begins where the unit does, in which what is refused counts,
+    /// too.
     pub fn limit(self, name: &str) -> LimitPlan {
         let count = u64::from(self.requests);
         let fixed = |window| LimitPlan::fixed(name, count, window);
@@ -91,25 +92,25 @@ impl Rate {
 pub struct EnvoyRule {
     /// Domain, keys and values of the descriptors down to it, as the peer names it in metrics: `domain.key_value.subkey`.
     pub path: String,
-    /// How much; `None` for any number.
+    /// The rate that is allowed; `None` for any number.
     pub rate: Option<Rate>,
-    /// What counts it.
+    /// The limit that counts it.
     pub limit: Arc<LimitPlan>,
     /// Its name, in answers and for others to replace it.
     pub name: String,
     /// Names of limits that do not count where this one is among a request's limits.
     pub replaces: Vec<String>,
-    /// Whether it counts, and refuses nothing.
+    /// True if the limit counts, and refuses nothing.
     pub shadow_mode: bool,
-    /// Whether it is a quota: it refuses only where all quotas of a request are over.
+    /// True if the limit is a quota: it refuses only where all quotas of a request are over.
     pub quota_mode: bool,
-    /// Whether metrics tell each value apart.
+    /// True if metrics tell each value apart.
     pub detailed_metric: bool,
-    /// What the answer's metadata tell of it where it is not over.
+    /// The metadata of the limit in the answer where it is not over.
     pub metadata: Option<serde_json::Value>,
 }
 
-/// What is meant by a descriptor of a request.
+/// The meaning of a descriptor of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescriptorMatch<'a> {
     /// Its limit.
@@ -170,12 +171,12 @@ impl Domains {
         domains
     }
 
-    /// Whether there is a domain of this name.
+    /// Returns true if there is a domain of this name.
     pub fn has(&self, domain: &str) -> bool {
         self.domains.contains_key(domain)
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no domain.
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty()
     }
@@ -230,7 +231,7 @@ impl DescriptorLevel {
     }
 }
 
-/// Whether a text is made of these parts, with anything between them.
+/// Returns true if a text is made of these parts, with anything between them.
 fn matches(parts: &[String], text: &str) -> bool {
     let [first, middle @ .., last] = parts else { return parts.iter().any(|part| part == text) };
     let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };

@@ -12,7 +12,7 @@ use super::{DescriptorLevel, EnvoyDescriptor, EnvoyRule, Rate, RateUnit};
 use crate::config::{ConfigProblems, ConfigSource, expected};
 use crate::limit::LimitPlan;
 
-/// What a file, a descriptor, a limit and an item of `replaces` may have.
+/// The keys that a file, a descriptor, a limit and an item of `replaces` may have.
 const ROOT: &[&str] = &["domain", "descriptors"];
 const DESCRIPTOR: &[&str] = &[
     "key",
@@ -156,7 +156,7 @@ fn rule(descriptor: &YamlMapping<'_>, path: &str, problems: &mut ConfigProblems)
     })
 }
 
-/// How much a limit allows: outer `None` for what is wrong, inner for any number.
+/// Reads how much a limit allows: outer `None` for what is wrong, inner for any number.
 fn rate(limit: &YamlMapping<'_>, problems: &mut ConfigProblems) -> Option<Option<Rate>> {
     let source = limit.source;
     let unlimited = limit.flag("unlimited", problems);

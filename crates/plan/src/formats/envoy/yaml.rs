@@ -12,7 +12,7 @@ use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource};
 /// Deepest nesting that is read.
 const DEPTH_MAX: usize = 32;
 
-/// What a node is.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum YamlValue {
     Null,
@@ -37,7 +37,7 @@ impl YamlNode {
         ConfigOrigin { source: Arc::clone(source), range: self.at.clone() }
     }
 
-    /// What stands in the text for a scalar. `on`, `5` and `0.10` are texts, too, where a text is wanted.
+    /// Returns what stands in the text for a scalar. `on`, `5` and `0.10` are texts, too, where a text is wanted.
     pub(crate) fn text(&self, source: &ConfigSource) -> Option<String> {
         match &self.value {
             YamlValue::Text(text) => Some(text.clone()),
@@ -48,7 +48,7 @@ impl YamlNode {
         }
     }
 
-    /// What kind of thing it is, for messages.
+    /// Returns the kind of the node, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self.value {
             YamlValue::Null => "nothing",
@@ -87,7 +87,7 @@ pub(crate) fn parse(source: &Arc<ConfigSource>, problems: &mut ConfigProblems) -
     None
 }
 
-/// Whether a tree has at most so many levels.
+/// Returns true if a tree has at most so many levels.
 fn depth(node: &YamlNode, left: usize) -> bool {
     match &node.value {
         YamlValue::List(items) => left > 0 && items.iter().all(|item| depth(item, left - 1)),

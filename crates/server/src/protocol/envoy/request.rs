@@ -31,7 +31,7 @@ pub(super) struct EnvoyRequest {
     pub(super) meant: Vec<DescriptorLimit>,
 }
 
-/// What a descriptor means.
+/// The meaning of a descriptor.
 #[derive(Debug)]
 pub(super) enum DescriptorLimit {
     /// Nothing: it has no limit, or another one replaces it.
@@ -50,9 +50,9 @@ pub(super) struct LimitedDescriptor {
     plan: Arc<LimitPlan>,
     key: LimitKey,
     cost: u64,
-    /// Whether it is given back instead of taken.
+    /// True if it is given back instead of taken.
     back: bool,
-    /// What metrics call it.
+    /// The name that metrics use for it.
     metric: String,
     detailed: bool,
 }

@@ -36,7 +36,7 @@ pub(crate) struct IntakeBudget {
     gauge: Gauge,
     message_timeout: Duration,
     pace: Pace,
-    /// Whether requests are one message each, which has to come at once.
+    /// True if requests are one message each, which has to come at once.
     is_unary: bool,
 }
 

@@ -31,7 +31,7 @@ const HEAD_BYTES_MAX: u32 = 16 << 10;
 /// Time between two looks whether a silent client is still there.
 const ALIVE: Duration = Duration::from_secs(60);
 
-/// What a connection may do.
+/// The settings for what a connection may do.
 pub(crate) struct GrpcConnectionSettings {
     /// Requests at once; others wait at the client.
     pub(crate) streams_max: u32,
@@ -41,7 +41,7 @@ pub(crate) struct GrpcConnectionSettings {
     pub(crate) unfinished_bytes: usize,
     /// Time in which a request, or a message of a stream, has to be whole.
     pub(crate) message_timeout: Duration,
-    /// Whether requests are one message each.
+    /// True if requests are one message each.
     pub(crate) is_unary: bool,
     /// Names by which the health of its services is asked for.
     pub(crate) names: &'static [&'static str],

@@ -57,7 +57,7 @@ impl BanFeeds {
     }
 }
 
-/// How far each client has read each stream.
+/// The positions up to which each client has read each stream.
 #[derive(Debug, Default)]
 struct StreamPositions(Mutex<HashMap<[u8; 32], u64>>);
 
@@ -103,14 +103,14 @@ pub(super) struct BanEntry {
     id: u64,
     pipeline: String,
     label: String,
-    /// What is to be done, as the label's `decision` says, such as `ban`.
+    /// The measure to take, as the label's `decision` says, such as `ban`.
     #[serde(rename = "type")]
     decision: String,
     /// The kind of the key.
     kind: String,
     /// The address, network, or other piece.
     value: String,
-    /// What put the label on: a rule's name, or `API`.
+    /// The origin of the label: a rule's name, or `API`.
     by: String,
     /// When it ends.
     until: Timestamp,
@@ -430,12 +430,12 @@ pub(super) struct LabelRequest {
     label: String,
     /// The value, as it stands in events.
     value: String,
-    /// How long it is to hold, such as `4h`; at most the label's `keep`.
+    /// The time for which it is to hold, such as `4h`; at most the label's `keep`.
     #[serde(rename = "for")]
     lasts: Length,
 }
 
-/// What came of it.
+/// The outcome of putting a label on.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LabelOutcome {
     /// Until when it holds.
@@ -481,10 +481,10 @@ pub(super) struct LiftParams {
     value: String,
 }
 
-/// What was taken off.
+/// The bans that were taken off.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct LiftOutcome {
-    /// How many bans; enforcement points get it when they next ask.
+    /// The number of bans that were lifted; enforcement points get it when they next ask.
     lifted: usize,
 }
 

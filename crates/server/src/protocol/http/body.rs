@@ -19,7 +19,7 @@ const AHEAD_BYTES_MAX: usize = 1 << 20;
 /// Most bytes that one packed byte may become, beyond the first MiB.
 const RATIO_MAX: usize = 200;
 
-/// What is to be done about a body with more in it than one packed stream.
+/// The advice about a body with more in it than one packed stream.
 const ALONE: &str = "send one member, and nothing behind it";
 
 /// A reason for which zstd is not unpacked.
@@ -34,7 +34,7 @@ impl From<DecompressError> for BodyRejection {
     }
 }
 
-/// How a body is packed.
+/// The packing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyEncoding {
     Gzip,
@@ -252,7 +252,8 @@ mod tests {
         )
     }
 
-    /// What is taken from the node's room is what the body takes of its memory, at each step; `moves` is how often it moves.
+    /// Checks that what is taken from the node's room is what the body takes of its memory, at each step; `moves` is how
+    /// often it moves.
     fn check(announced: usize, length: usize, piece: usize, moves: usize) {
         let node = node("8MiB");
         let (max, all) = (8 << 20, node.room().free());

@@ -56,14 +56,14 @@ pub(super) struct BouncerDecision {
     id: u64,
     /// Always `tollhouse`.
     origin: &'static str,
-    /// What is to be done, as the label's `decision` says, such as `ban`.
+    /// The measure to take, as the label's `decision` says, such as `ban`.
     #[serde(rename = "type")]
     kind: String,
     /// `Ip`, `Range`, or the name of the key's kind.
     scope: String,
     /// The address, network, or other piece.
     value: String,
-    /// How long it holds, such as `3599s`; negative where it holds no longer.
+    /// The time for which it holds, such as `3599s`; negative where it holds no longer.
     duration: String,
     /// `PIPELINE/LABEL`, and behind a colon what put it on.
     scenario: String,
@@ -141,7 +141,7 @@ pub(super) async fn stream(
     changes(node, feeds, "crowdsec", params, is_startup, &headers)
 }
 
-/// Whose decisions.
+/// The parameters that say whose decisions are asked for.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct BouncerLookupParams {

@@ -26,7 +26,7 @@ use crate::protocol::input::{
 /// Lines of a batch that are decided as one batch of the engine.
 const CHUNK: usize = 256;
 
-/// How an event is to be understood.
+/// The parameters that say how an event is to be understood.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

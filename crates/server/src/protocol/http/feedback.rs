@@ -70,7 +70,7 @@ pub(super) async fn feedback(
     Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), said.class, outcome.await??)))
 }
 
-/// How a batch of feedback is taken in.
+/// The parameters that say how a batch of feedback is taken in.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -146,7 +146,7 @@ pub(super) async fn feedback_batch(
     Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
 }
 
-/// What a line of a batch says.
+/// The content of a line of a batch.
 struct FeedbackItem {
     id: RecordId,
     class: String,
@@ -177,14 +177,14 @@ fn reporter(by: Option<String>) -> Result<Option<String>, HttpFailure> {
     }
 }
 
-/// What is said, and how the event is to be understood.
+/// The parameters that give the feedback and say how the event is to be understood.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct LearnParams {
-    /// What is said: one of the pipeline's feedback classes; `none` takes back what was said.
+    /// The feedback: one of the pipeline's feedback classes; `none` takes back earlier feedback.
     class: String,
-    /// Who says it, e.g. an address; without one it is the operator.
+    /// The reporter, e.g. an address; without one it is the operator.
     by: Option<String>,
     /// The pipeline; the first of the configuration if none is named.
     pipeline: Option<String>,

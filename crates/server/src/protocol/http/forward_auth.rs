@@ -26,11 +26,11 @@ use crate::core::preparation::LookupMode;
 use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, MEDIA_TYPE, NOT_FOUND, shown};
 use crate::core::trusted_proxies::client;
 
-/// Who has opened the connection.
+/// The address that has opened the connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerAddress(pub(crate) IpAddr);
 
-/// What begins the URLs that proxies ask: tokens are the clients' there.
+/// The prefix of the URLs that proxies ask: tokens are the clients' there.
 pub(crate) const PREFIX: &str = "/v1/auth/";
 
 /// Tells the application, through the proxy, that a request that passes is to be done silently nothing about.

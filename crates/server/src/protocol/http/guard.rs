@@ -29,9 +29,9 @@ use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
 use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
 
-/// What metrics call the route of a request that has none, or was refused before it was looked for.
+/// The name in metrics for the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
-/// What the log and metrics call the listener of HTTP.
+/// The name of the listener of HTTP in the log and metrics.
 const HTTP: &str = "http";
 /// Answers without a token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];

@@ -28,7 +28,7 @@ use crate::core::problem::{HttpFailure, NOT_APPLICABLE, ProblemResponses, shown}
 use crate::core::reading_pool::PooledReading;
 use crate::protocol::input::{self, BodyFormat, EventHeaders};
 
-/// Whose mail it is.
+/// The parameters that say whose mail it is.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

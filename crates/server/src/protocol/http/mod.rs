@@ -67,7 +67,7 @@ struct ApiDescription;
 #[openapi(paths(forward_auth::auth))]
 struct ForwardDescription;
 
-/// What routes have at hand: most of them the node alone.
+/// The state that routes have at hand: for most of them the node alone.
 #[derive(Clone)]
 struct HttpState {
     node: Arc<Node>,

@@ -32,7 +32,7 @@ fn health(conditions: Vec<api::ConditionJson>) -> Json<api::HealthJson> {
     Json(api::HealthJson { status: status.to_owned(), version, conditions })
 }
 
-/// Whether the process is alive. Never needs a token.
+/// Returns whether the process is alive. Never needs a token.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -64,7 +64,8 @@ pub(super) async fn snapshot(
     Ok((StatusCode::CREATED, Json(api::SnapshotJson { name })))
 }
 
-/// Whether the node takes requests; if not, why. Never needs a token. The conditions say what is wrong with a node that still takes them.
+/// Returns whether the node takes requests; if not, why. Never needs a token. The conditions say what is wrong with a node
+/// that still takes them.
 #[utoipa::path(
     get,
     path = "/readyz",

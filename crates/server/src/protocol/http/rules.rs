@@ -23,7 +23,7 @@ pub(super) struct RulesParams {
     pipeline: Option<String>,
 }
 
-/// What is to be done with rules.
+/// The parameters that say what is to be done with rules.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -38,7 +38,7 @@ pub(super) struct PostParams {
     candidate: bool,
 }
 
-/// Whether only to answer what would change.
+/// The parameters that say whether only to answer what would change.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

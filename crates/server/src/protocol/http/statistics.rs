@@ -57,7 +57,7 @@ pub(super) async fn timeline(
     Ok(Json(api::TimelineJson::new(&pipeline.name, &kind, &known)))
 }
 
-/// What is hot.
+/// The parameters of a request for what is hot.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -23,7 +23,7 @@ const LINE_CHARS: usize = 72;
 /// Most stars of `X-Spam-Level`.
 const STARS_MAX: usize = 50;
 
-/// What becomes of [`ID_FIELD`], by which a report on a message finds the decision.
+/// The treatment of [`ID_FIELD`], by which a report on a message finds the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IdFieldAction {
     /// This one is written, and those that the message brings are taken away.

@@ -13,9 +13,9 @@ pub(crate) struct MessageBody {
     cut: bool,
     /// Memory for bodies, shared by all that is at work.
     bodies: Arc<Shares>,
-    /// Who sends it.
+    /// The caller that sends it.
     caller: Caller,
-    /// How fast it comes.
+    /// The meter of how fast it comes.
     pub(crate) paced: PaceMeter,
     room: Option<Share>,
     /// There was no room, and nothing is kept.

@@ -20,7 +20,7 @@ pub const HEADERS_MAX: usize = 2048;
 /// The line that a request begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLine {
-    /// What is asked for, in capitals: `CHECK`.
+    /// The command that is asked for, in capitals: `CHECK`.
     pub command: String,
     /// The protocol's name, in capitals: `SPAMC`.
     pub protocol: String,
@@ -32,7 +32,7 @@ pub struct RequestLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderLines(Vec<(String, String)>);
 
-/// What was read, and how many bytes it takes; `None` while it is not whole.
+/// The result of reading: what was read, and how many bytes it takes; `None` while it is not whole.
 pub type HeadResult<T> = Result<Option<(T, usize)>, HeadError>;
 
 /// Why a head was refused.

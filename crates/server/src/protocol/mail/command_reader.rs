@@ -29,7 +29,7 @@ pub(crate) enum CommandReadError {
     /// The client ended before the message did.
     #[error("the message ends before its Content-length")]
     Short,
-    /// It comes too slowly.
+    /// The head comes too slowly.
     #[error("the message: {0}")]
     Slow(#[from] TooSlow),
     /// The client ended before the head did, or the connection broke.

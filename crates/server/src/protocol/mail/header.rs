@@ -52,7 +52,7 @@ fn value(field: &RawHeaderField<'_>) -> String {
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What an answer says of a message's id: without its angle brackets, of printable ASCII only, at most this long.
+/// The most bytes that an answer gives of a message's id: without its angle brackets, of printable ASCII only.
 const MESSAGE_ID_BYTES_MAX: usize = 256;
 
 /// The id of a message, fit for any answer.

@@ -10,7 +10,7 @@ use super::MailListener;
 /// The field whose values come one by one.
 const RECIPIENT: &str = "mail.recipients";
 
-/// How much of an envelope is known.
+/// The part of an envelope that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnvelopePart {
     /// Client and sender.

@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 10;
 /// Characters of a name that somebody else has chosen.
 const CHARS_MAX: usize = 200;
 
-/// What is known of a message before it is judged.
+/// The facts that are known of a message before it is judged.
 pub(crate) struct MailLogLine {
     id: String,
     client: String,

@@ -50,18 +50,18 @@ pub(crate) struct MailMessage {
     pub(crate) id: Option<String>,
 }
 
-/// What came of a message.
+/// The outcome of a message.
 #[derive(Debug)]
 pub(crate) enum MessageOutcome {
-    /// It was decided on.
+    /// The message was decided on.
     Decided(Box<Decision>),
-    /// It could not be decided on, and is to pass.
+    /// The message could not be decided on, and is to pass.
     FailOpen(DecisionFailure),
-    /// It could not be decided on, and its client is to come again.
+    /// The message could not be decided on, and its client is to come again.
     FailClosed(DecisionFailure),
 }
 
-/// What is thought of an envelope.
+/// The verdict on an envelope.
 #[derive(Debug)]
 pub(crate) struct EnvelopeVerdict {
     pub(crate) verdict: Verdict,
@@ -82,7 +82,7 @@ impl MessageOutcome {
 /// Why nothing was learned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LearnError {
-    /// It could not be done now.
+    /// The learning could not be done now.
     #[error(transparent)]
     Failure(DecisionFailure),
     /// The pipeline has no such class.

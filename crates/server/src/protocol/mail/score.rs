@@ -10,7 +10,7 @@ use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply, Pipeline};
 /// and not the score, the score is moved to where its action begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PrintedScore {
-    /// Whether the score reaches the threshold.
+    /// True if the score reaches the threshold.
     pub(crate) over: bool,
     pub(crate) score: f64,
     pub(crate) threshold: f64,
@@ -34,9 +34,10 @@ impl PrintedScore {
 pub(crate) struct FiredSymbol<'d> {
     pub(crate) name: &'d str,
     pub(crate) score: f64,
-    /// What the configuration says of it; empty if it says nothing.
+    /// The description that the configuration gives of it; empty if it gives none.
     pub(crate) description: &'d str,
-    /// What it saw, e.g. `mail.link_count=12`; on one line each, without control characters, cut where they are long.
+    /// The values that it saw, e.g. `mail.link_count=12`; on one line each, without control characters, cut where they are
+    /// long.
     pub(crate) options: Vec<String>,
 }
 

@@ -22,21 +22,21 @@ pub enum FrameError {
     /// No command has this byte.
     #[error("an unknown command, byte {0}")]
     Unknown(u8),
-    /// What belongs to the command of this byte is not as it should be.
+    /// The content that belongs to the command of this byte is not as it should be.
     #[error("a malformed frame of the command {}", char::from(*.0))]
     Malformed(u8),
 }
 
-/// What a mail server says.
+/// A command of a mail server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MilterCommand<'a> {
-    /// What it can do.
+    /// The abilities of the mail server.
     OptNeg {
         /// Version of the protocol.
         version: u32,
-        /// What a filter may do to messages, bits of [`actions`].
+        /// The actions that a filter may take on messages, bits of [`actions`].
         actions: u32,
-        /// What can be left out, bits of [`steps`].
+        /// The steps that can be left out, bits of [`steps`].
         steps: u32,
     },
     /// Values of macros, for the command that follows.
@@ -118,7 +118,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 #[derive(Debug, Default)]
 pub struct MilterDecoder {
     buffer: Vec<u8>,
-    /// What was read of it.
+    /// The position in the buffer up to which it was read.
     at: usize,
 }
 
@@ -208,7 +208,7 @@ pub fn address_of(text: &[u8]) -> Option<IpAddr> {
     literal.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// What a filter may do to a message.
+/// The actions that a filter may take on a message.
 pub mod actions {
     /// Add and insert header fields.
     pub const ADD_FIELDS: u32 = 0x01;
@@ -222,7 +222,7 @@ pub mod actions {
     pub const QUARANTINE: u32 = 0x20;
 }
 
-/// What mail server and filter can leave out or do otherwise.
+/// The steps that mail server and filter can leave out or do otherwise.
 pub mod steps {
     /// No reply to a header field.
     pub const NO_REPLY_HEADER: u32 = 0x80;
@@ -248,10 +248,10 @@ pub mod steps {
     pub const LEADING_BLANKS: u32 = 0x10_0000;
 }
 
-/// What a filter says.
+/// A reply of a filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MilterReply<'a> {
-    /// What it wants of what the mail server can do.
+    /// The abilities of the mail server that the filter wants.
     OptNeg {
         /// Version of the protocol.
         version: u32,

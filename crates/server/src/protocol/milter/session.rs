@@ -13,7 +13,7 @@ use crate::protocol::mail::answer::OWN_FIELDS;
 
 /// The versions that are spoken.
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=6;
-/// What saves replies, and tells how header fields were written.
+/// The steps that save replies, and tell how header fields were written.
 const STEPS: u32 = steps::NO_REPLY_HEADER
     | steps::SKIP
     | steps::NO_REPLY_CONNECT
@@ -41,7 +41,7 @@ pub enum MilterProtocolError {
     Order,
 }
 
-/// What a command asks for.
+/// The step that a command asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MilterStep {
     /// Nothing is said.
@@ -56,7 +56,7 @@ pub enum MilterStep {
     End,
 }
 
-/// What of an envelope is known since the last command.
+/// The part of an envelope that is known since the last command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnvelopeProgress {
     /// Client and sender.
@@ -65,12 +65,12 @@ pub enum EnvelopeProgress {
     Recipient,
 }
 
-/// What was agreed on.
+/// The options that were agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NegotiatedOptions {
     /// Version of the protocol.
     pub version: u32,
-    /// What may be done to messages, bits of [`super::codec::actions`].
+    /// The actions that may be taken on messages, bits of [`super::codec::actions`].
     pub actions: u32,
     /// Bits of [`steps`].
     pub steps: u32,
@@ -121,7 +121,7 @@ struct MailTransaction {
     forged: [u32; OWN_FIELDS.len()],
 }
 
-/// What is known of a message beside its bytes.
+/// The facts that are known of a message beside its bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageContext {
     /// The envelope.
@@ -132,16 +132,16 @@ pub struct MessageContext {
     pub daemon: Option<String>,
     /// The mail server's name.
     pub host: Option<String>,
-    /// How many fields it has of each of the names that we write.
+    /// The number of fields that it has of each of the names that we write.
     pub forged: [u32; OWN_FIELDS.len()],
 }
 
 /// A conversation.
 #[derive(Debug)]
 pub struct MilterSession {
-    /// What is wanted to be done to messages.
+    /// The actions that are wanted on messages.
     wanted: u32,
-    /// Whether replies hang on envelopes.
+    /// True if replies depend on envelopes.
     asks: bool,
     agreed: Option<NegotiatedOptions>,
     stage: MilterStage,

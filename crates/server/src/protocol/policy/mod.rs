@@ -59,7 +59,7 @@ pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>
     }
 }
 
-/// What was answered last, and to what.
+/// The last answer, and what it was an answer to.
 struct LastPolicyAnswer {
     instance: String,
     state: String,

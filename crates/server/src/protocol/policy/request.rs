@@ -20,19 +20,19 @@ pub enum PolicyRequestError {
     /// A line that is no attribute.
     #[error("a line without `=`")]
     Line,
-    /// It asks for something else.
+    /// The request asks for something else.
     #[error("a request for something else than an access policy")]
     Kind,
 }
 
-/// What Postfix asks about.
+/// The subject of a request of Postfix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRequest {
     /// When in the SMTP conversation it is asked: `CONNECT`, `EHLO`, `MAIL`, `RCPT`, `DATA`, `END-OF-MESSAGE`, ...
     pub state: String,
-    /// The same in all requests about one message; empty where Postfix is older than 2.1.
+    /// The instance, equal in all requests about one message; empty where Postfix is older than 2.1.
     pub instance: String,
-    /// What is known of the envelope by then.
+    /// The envelope, as far as it is known by then.
     pub envelope: Envelope,
     /// Postfix's name for the message, empty before the first recipient.
     pub queue_id: String,
@@ -82,7 +82,7 @@ fn text(value: &[u8]) -> String {
 #[derive(Debug, Default)]
 pub struct PolicyDecoder {
     buffer: Vec<u8>,
-    /// What was read of it.
+    /// The position in the buffer up to which it was read.
     at: usize,
     /// Up to where no end was found yet.
     searched: usize,

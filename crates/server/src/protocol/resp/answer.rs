@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct ReplyBuffer {
     bytes: Vec<u8>,
-    /// Whether the client speaks RESP3, which has maps, booleans, floats and a null of their own.
+    /// True if the client speaks RESP3, which has maps, booleans, floats and a null of their own.
     pub(super) resp3: bool,
 }
 
@@ -90,8 +90,8 @@ impl ReplyBuffer {
         self.end();
     }
 
-    /// What HTTP answers as JSON: objects as maps, and all else as what comes closest. RESP2 has booleans as 0 and 1, and
-    /// floats as text. As deep as the value, which is one of ours.
+    /// Writes what HTTP answers as JSON: objects as maps, and all else as what comes closest. RESP2 has booleans as 0 and 1,
+    /// and floats as text. As deep as the value, which is one of ours.
     pub(super) fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.null(),

@@ -18,12 +18,12 @@ const LENGTH_BYTES_MAX: usize = 24;
 /// An empty buffer above this is given back.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// What a client may send.
+/// The limits of what a client may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RespLimits {
     /// Bytes of one command, its framing included.
     pub command_bytes_max: usize,
-    /// Whether it has said its password, or needs none.
+    /// True if the client has given its password, or needs none.
     pub known: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct RespDecoder {
     buffer: Vec<u8>,
     /// Where the command that is being read begins.
     start: usize,
-    /// How far it was read.
+    /// The position up to which it was read.
     at: usize,
     /// Words that are still to come; none while no array is being read.
     missing: Option<usize>,

@@ -35,12 +35,12 @@ thread_local! {
 struct TakeBatch {
     /// Only conversations of one listener decide together: they have its patience in common.
     listener: Arc<RespContext>,
-    /// What is to be taken, until somebody decides.
+    /// The takes that are to be made, until somebody decides.
     asked: Mutex<Option<Vec<TakeRequest>>>,
     decided: OnceCell<Result<DecidedTakes, String>>,
 }
 
-/// What was to be taken, and what came of each.
+/// The takes that were to be made, and the outcome of each.
 #[derive(Debug)]
 struct DecidedTakes {
     asked: Vec<TakeRequest>,
@@ -204,10 +204,10 @@ mod tests {
         }
     }
 
-    /// How a client's part ends while the ledger is being asked.
+    /// The end of a client's part while the ledger is being asked.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum End {
-        /// It closes its connection.
+        /// The client closes its connection.
         Closed,
         /// Its conversation is given up, as by a defect.
         GivenUp,

@@ -145,7 +145,7 @@ async fn write(session: &mut RespSession<'_>, stream: &mut ListenerStream) -> Co
     ControlFlow::Continue(())
 }
 
-/// What a long command that is not whole yet takes of the node, and how fast it comes.
+/// The share of the node that a long command takes that is not whole yet, and how fast it comes.
 struct HeldCommand {
     room: Share,
     paced: PaceMeter,

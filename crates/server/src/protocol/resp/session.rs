@@ -50,7 +50,7 @@ pub(super) struct RespSession<'f> {
     /// Its number among all connections since the start.
     pub(super) id: i64,
     pub(super) name: Vec<u8>,
-    /// Whether it has said its password, or needs none.
+    /// True if the client has given its password, or needs none.
     known: bool,
     limits: RespLimits,
     /// Takes that are to be answered next. Either these or `events` wait, never both.

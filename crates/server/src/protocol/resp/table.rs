@@ -2,7 +2,7 @@
 
 use super::answer::ReplyBuffer;
 
-/// What a command does.
+/// The operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CommandName {
     Throttle,
@@ -62,7 +62,7 @@ pub(super) struct CommandSpec {
     pub(super) name: CommandName,
     /// As it is written in lower case.
     pub(super) word: &'static str,
-    /// How many words it has; negative for at least so many.
+    /// The number of words that it has; negative for at least so many.
     arity: i64,
     flags: &'static [&'static str],
     /// The first and last word that are keys, and how far they are apart.

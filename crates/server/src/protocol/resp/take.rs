@@ -12,7 +12,7 @@ use super::answer::{ReplyBuffer, quoted};
 use super::codec::RespCommand;
 use super::session::integer;
 
-/// What is to be taken, until it is.
+/// The take that is to be made, until it is.
 #[derive(Debug)]
 pub(super) struct TakeRequest {
     limit: Arc<LimitPlan>,
@@ -21,22 +21,22 @@ pub(super) struct TakeRequest {
     form: TakeReplyForm,
 }
 
-/// How a take is answered.
+/// The form of the answer to a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TakeReplyForm {
     /// As redis-cell does: five numbers.
     Cell,
-    /// The same and three more.
+    /// The numbers of redis-cell and three more.
     Toll,
 }
 
-/// What a command on a configured limit asks.
+/// The arguments of a command on a configured limit.
 #[derive(Debug)]
 pub(super) struct TakeArguments {
     pub(super) limit: Arc<LimitPlan>,
     pub(super) key: LimitKey,
     pub(super) amount: u64,
-    /// Whether that was said, and is not the limit's own cost.
+    /// True if the amount was given, and is not the limit's own cost.
     pub(super) given: bool,
     pub(super) peek: bool,
     /// Limits that are taken with it, and their keys.
@@ -47,7 +47,7 @@ pub(super) struct TakeArguments {
 #[derive(Debug, Default)]
 pub(super) struct BucketCache(Vec<(BucketParameters, Arc<LimitPlan>)>);
 
-/// What a call says of its limit: burst, count, seconds.
+/// The parameters that a call gives of its limit: burst, count, seconds.
 type BucketParameters = (i64, i64, i64);
 
 /// Limits that a connection keeps.

@@ -40,9 +40,9 @@ struct RspamdSymbol {
     options: Vec<String>,
 }
 
-/// What came of a message, in Rspamd's terms.
+/// The outcome of a message, in Rspamd's terms.
 pub(crate) struct RspamdResult {
-    /// It was not decided on.
+    /// True if the message was not decided on.
     skipped: bool,
     pub(crate) action: &'static str,
     score: f64,
@@ -51,7 +51,7 @@ pub(crate) struct RspamdResult {
     symbols: Vec<RspamdSymbol>,
     id_field: IdFieldAction,
     message_id: Option<String>,
-    /// What the mail server is to say when it refuses.
+    /// The reply that the mail server is to give when it refuses.
     smtp_message: Option<String>,
     own: Value,
 }

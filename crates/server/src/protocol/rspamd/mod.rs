@@ -177,7 +177,7 @@ fn misframed(fault: FramingFault) -> RspamdResponse {
     answer
 }
 
-/// What a URL asks for.
+/// The endpoint that a URL asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RspamdEndpoint {
     /// To scan; whether the answer is of the older shape.
@@ -213,7 +213,7 @@ impl RspamdEndpoint {
     }
 }
 
-/// Who asks.
+/// The client that asks.
 #[derive(Clone, Copy, Debug)]
 struct RspamdClient {
     address: Option<IpAddr>,

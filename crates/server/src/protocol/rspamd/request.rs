@@ -5,7 +5,7 @@ use content::mail::message::Envelope;
 use crate::protocol::content_encoding::MessageEncoding;
 use crate::protocol::mail::header::{addresses, ip};
 
-/// What a request says beside the message.
+/// The content of a request beside the message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct RspamdRequest {
     pub(crate) envelope: Envelope,
@@ -13,7 +13,7 @@ pub(crate) struct RspamdRequest {
     pub(crate) queue_id: Option<String>,
     /// The settings it wants, which here is a pipeline's name.
     pub(crate) settings_id: Option<String>,
-    /// How the message is packed, and with what header that was said, in which the answer is to say the same.
+    /// The packing of the message, and the header that named it, in which the answer is to name the same.
     pub(crate) encoding: Option<(MessageEncoding, &'static str)>,
     /// The controller's password.
     pub(crate) password: Option<String>,

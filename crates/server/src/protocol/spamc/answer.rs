@@ -17,7 +17,7 @@ pub(super) const STALE: [&str; 2] = ["X-Spam-", ID_FIELD];
 /// The threshold of a pipeline that has no bands: SpamAssassin's own.
 const THRESHOLD: f64 = 5.0;
 
-/// What is asked for.
+/// The command that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpamcCommand {
     Check,
@@ -71,7 +71,7 @@ pub(crate) fn pong() -> Vec<u8> {
     b"SPAMD/1.5 0 PONG\r\n".to_vec()
 }
 
-/// What was judged, in the terms of spamd.
+/// The judgement, in the terms of spamd.
 pub(crate) struct SpamdResult {
     scored: PrintedScore,
     symbols: Vec<SpamdReportLine>,

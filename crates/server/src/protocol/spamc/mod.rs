@@ -64,7 +64,7 @@ pub(super) async fn converse(stream: ListenerStream, face: Arc<MailListener>, mu
 
 /// A request that was read.
 enum SpamcRequest {
-    /// It needs no message.
+    /// The request needs no message.
     Answered(Vec<u8>),
     Message(Box<MessageRequest>),
 }

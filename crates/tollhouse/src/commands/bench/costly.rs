@@ -52,7 +52,7 @@ pub(super) struct CostlyBenchArgs {
 struct CostlyMeasurement {
     bench: &'static str,
     message: &'static str,
-    /// What the message repeats, where it is of a family.
+    /// The text that the message repeats, where it is of a family.
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<String>,
     /// Messages that were learned before.
@@ -65,7 +65,7 @@ struct CostlyMeasurement {
     #[serde(skip_serializing_if = "Option::is_none")]
     peak_mib: Option<f64>,
     action: String,
-    /// Whether reading ended before the message did.
+    /// True if reading ended before the message did.
     is_cut_short: bool,
 }
 

@@ -309,7 +309,7 @@ fn encode(rows: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, CommandError> {
     Ok(Arc::new(stream))
 }
 
-/// What a connection sends next.
+/// The source of what a connection sends next.
 type NextBatch<'a> = &'a (dyn Fn(u32) -> Option<Result<Arc<Vec<u8>>, CommandError>> + Sync);
 
 /// Sends batches on all connections until there are none; answers what each took.

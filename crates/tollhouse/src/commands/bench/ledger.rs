@@ -35,7 +35,7 @@ use crate::options::JsonOption;
 const REQUEST_KEYS: usize = 40;
 /// Short segments, so that files are merged within seconds.
 const SEGMENT_BYTES: u32 = 32 << 20;
-/// How often a batch is written while single requests are measured.
+/// The time between two writes of a batch while single requests are measured.
 const BESIDE: Duration = Duration::from_millis(10);
 const SPACE: Space = Space(1);
 const KIND: Kind = Kind(1);
@@ -67,7 +67,7 @@ pub(crate) struct LedgerBenchArgs {
     /// Memory budget in MiB
     #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     memory: u32,
-    /// What is kept of a key
+    /// Statistics that are kept of a key
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchLayout::Fixed, BenchLayout::Windowed])]
     layout: Vec<BenchLayout>,
     /// Which keys come
@@ -538,7 +538,7 @@ impl<'a> ThreadCalls<'a> {
     }
 }
 
-/// What calls took.
+/// The time that calls took.
 #[derive(Default)]
 struct CallTimes {
     observes: u64,

@@ -46,7 +46,7 @@ pub(crate) struct LimitsBenchArgs {
     /// Takes of one call
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: Vec<u32>,
-    /// How limits are counted
+    /// Modes in which limits are counted
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = LimitMode::ALL)]
     mode: Vec<LimitMode>,
     /// Users of the example whose memory is measured

@@ -70,7 +70,7 @@ enum BenchCommand {
     Overload(overload::OverloadBenchArgs),
 }
 
-/// What is measured, and for how long.
+/// The input that is measured, and for how long.
 #[derive(clap::Args)]
 struct BenchInputArgs {
     /// Messages (check, http) or an access log (replay) instead of the bundled samples
@@ -360,7 +360,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// What requests took.
+/// The time that requests took.
 struct RequestLatencies {
     took: Vec<Duration>,
     wall: Duration,

@@ -37,7 +37,7 @@ use crate::tally::per_second;
 
 /// Senders of the messages; each is a key that is counted.
 const SENDERS: usize = 16;
-/// How long a client waits for an answer: longer than the server may take.
+/// The time that a client waits for an answer: longer than the server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ten times as many decisions asked as can be made, by a server in a process of its own that is killed at the end
@@ -56,7 +56,7 @@ pub(super) struct OverloadBenchArgs {
     /// Connections that ask during the overload; without it `--times` as many as places
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     connections: Option<u32>,
-    /// How many times as much is asked
+    /// Factor by which more is asked
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     times: u32,
     /// Requests that may be at work: `[server] requests_max`
@@ -208,13 +208,13 @@ struct LoadClients {
     address: String,
     /// The process of the server.
     server: u32,
-    /// How many messages were sent, so that no two are the same.
+    /// The number of messages that were sent, so that no two are the same.
     number: AtomicU64,
     /// The server is about to be killed: a connection that breaks is the end then.
     stopped: AtomicBool,
 }
 
-/// What came of one phase. Times are sorted.
+/// The results of one phase. Times are sorted.
 #[derive(Default)]
 struct LoadPhase {
     wall: Duration,

@@ -32,7 +32,7 @@ to the other filter with the same envelope, so many at once as there are --threa
 often what one does meets what the other does, the messages on which they differ most, and which
 symbols speak there. Nothing is learned on either side; without --data an engine in memory judges.")]
 pub(crate) struct CompareArgs {
-    /// What the other filter speaks
+    /// Protocol that the other filter speaks
     #[arg(value_enum, value_name = "rspamd|spamd")]
     kind: PeerKind,
     /// Where it listens: a URL, or host and port
@@ -56,14 +56,15 @@ pub(crate) struct CompareArgs {
 #[derive(Serialize)]
 struct ComparedMessage {
     file: String,
-    /// Whether both pass it, both mark it, or both refuse it; a filter that never refuses agrees by marking.
+    /// True if both pass it, both mark it, or both refuse it; a filter that never refuses agrees by marking.
     agree: bool,
     here: PeerVerdict,
     there: PeerVerdict,
 }
 
 impl ComparedMessage {
-    /// How far the sides are from each other: steps of severity, then shares of the score from which each objects most.
+    /// Returns the distance of the sides from each other: steps of severity, then shares of the score from which each objects
+    /// most.
     fn distance(&self) -> (u8, f64) {
         let steps = (self.here.severity as u8).abs_diff(self.there.severity as u8);
         let share = |said: &PeerVerdict| if said.required > 0.0 { said.score / said.required } else { 0.0 };
@@ -71,7 +72,7 @@ impl ComparedMessage {
     }
 }
 
-/// What is counted over all messages. With `--json` the last line.
+/// The counts over all messages. With `--json` the last line.
 #[derive(Serialize)]
 struct CompareSummary {
     messages: u64,
@@ -79,15 +80,15 @@ struct CompareSummary {
     /// Messages that the other filter did not answer.
     unanswered: u64,
     seconds: f64,
-    /// How often what is done here, then what is done there, met.
+    /// The number of times that an action here, then an action there, met.
     actions: BTreeMap<String, BTreeMap<String, u64>>,
     /// Symbols that spoke against messages to which only this side objects, by how often.
     only_here: Vec<(String, u64)>,
-    /// The same of the other side.
+    /// Symbols that spoke against messages to which only the other side objects, by how often.
     only_there: Vec<(String, u64)>,
 }
 
-/// What was compared so far.
+/// The tally of the messages that were compared so far.
 #[derive(Default)]
 struct CompareTally {
     kind: Option<PeerKind>,
@@ -160,7 +161,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit, CommandError> {
     Ok(if unanswered > 0 && exit == Exit::Fine { Exit::Found } else { exit })
 }
 
-/// What is said here.
+/// Returns the verdict here.
 fn here(decision: &Decision, pipeline: &Pipeline) -> PeerVerdict {
     let verdict = &decision.verdict;
     let severity = match verdict.action {
@@ -174,7 +175,7 @@ fn here(decision: &Decision, pipeline: &Pipeline) -> PeerVerdict {
     PeerVerdict::new(verdict.action.name().to_owned(), severity, verdict.score, required, symbols)
 }
 
-/// Whether both do the same. A spamd knows no refusal: what it marks it has objected to.
+/// Returns true if both do the same. A spamd knows no refusal: what it marks it has objected to.
 fn agree(kind: PeerKind, here: PeerSeverity, there: PeerSeverity) -> bool {
     match kind {
         PeerKind::Rspamd => here == there,

@@ -34,19 +34,19 @@ pub(super) enum PeerFilter {
     Spamd { address: String },
 }
 
-/// How far a filter goes.
+/// The severity of a filter's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum PeerSeverity {
     /// The message passes as it is.
     Pass,
-    /// It passes, marked or set aside.
+    /// The message passes, marked or set aside.
     Mark,
-    /// It is not taken.
+    /// The message is not taken.
     Refuse,
 }
 
-/// What a filter says of a message.
+/// The verdict of a filter on a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct PeerVerdict {
     /// In its own words.
@@ -55,7 +55,7 @@ pub(super) struct PeerVerdict {
     pub(super) score: f64,
     /// The score from which it objects most; 0 if it has none.
     pub(super) required: f64,
-    /// What it found, the weightiest first.
+    /// The symbols that the filter found, the weightiest first.
     pub(super) symbols: Vec<PeerSymbol>,
 }
 
@@ -112,7 +112,7 @@ impl PeerFilter {
         }
     }
 
-    /// Whether anything listens there, before messages are judged in vain.
+    /// Checks whether anything listens there, before messages are judged in vain.
     pub(super) fn knock(&self) -> Result<(), CommandError> {
         let address = match self {
             PeerFilter::Rspamd { url, .. } => {
@@ -129,7 +129,7 @@ impl PeerFilter {
         })
     }
 
-    /// What it says of a message. The error is for people.
+    /// Returns the filter's verdict on a message. The error is for people.
     pub(super) fn ask(&self, message: &[u8], envelope: &Envelope) -> Result<PeerVerdict, String> {
         match self {
             PeerFilter::Rspamd { agent, url } => {

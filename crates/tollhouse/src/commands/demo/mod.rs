@@ -61,7 +61,7 @@ const EXPLAINED: usize = 5;
 const OF_EACH: usize = 2;
 /// Lines of the access log that are sent at once.
 const LINES: usize = 64;
-/// How often it is tried to remove a directory to which something is added meanwhile, and how long until the next time.
+/// The number of tries to remove a directory to which something is added meanwhile, and the time until the next one.
 const REMOVALS_MAX: usize = 100;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 

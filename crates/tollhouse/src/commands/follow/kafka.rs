@@ -28,9 +28,9 @@ const SCHEME: &str = "kafka://";
 const PORT: u16 = 9092;
 /// Bytes of a topic's name in Kafka.
 const TOPIC_BYTES_MAX: usize = 249;
-/// How long a broker may take to answer.
+/// The time that a broker may take to answer.
 const WITHIN: Duration = Duration::from_secs(15);
-/// How often it is looked whether the topic is there, is the same, and has more partitions.
+/// The interval at which it is looked whether the topic is there, is the same, and has more partitions.
 const LOOK_AT_TOPIC: Duration = Duration::from_secs(10);
 /// Longest time before a broker that does not answer is asked again.
 const AGAIN_MAX: Duration = Duration::from_secs(30);
@@ -41,12 +41,12 @@ const FETCH_MAX: i32 = 1 << 20;
 const FETCH_PARTITION_MAX: i32 = 256 << 10;
 /// Largest batch of records, unpacked. Of those at most [`LINES_MAX`] and one are held.
 const UNPACKED_MAX: usize = 8 << 20;
-/// How often a batch is asked for that does not come whole: on its way it may have been damaged by chance.
+/// The number of times that a batch is asked for that does not come whole: on its way it may have been damaged by chance.
 const TRIES: u32 = 3;
-/// What Kafka's protocol calls the first and the last offset.
+/// The names of the first and the last offset in Kafka's protocol.
 const FIRST: i64 = -2;
 const END: i64 = -1;
-/// What brokers without ids of topics say: all topics would be one.
+/// The id that brokers without ids of topics give: all topics would be one.
 const NO_ID: [u8; 16] = [0; 16];
 
 /// Brokers and a topic.
@@ -57,7 +57,7 @@ pub(super) struct KafkaAddress {
 }
 
 impl KafkaAddress {
-    /// Whether a text is meant to be one.
+    /// Returns true if a text is meant to be an address.
     pub(super) fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }
@@ -93,7 +93,7 @@ impl KafkaAddress {
     }
 }
 
-/// How far a topic was taken.
+/// The offsets up to which a topic was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TopicOffsets {
     topic: String,
@@ -110,20 +110,20 @@ pub(super) enum StartOffset {
     AtEnd,
 }
 
-/// What came of a look.
+/// The records that came of a look.
 #[derive(Debug, Default)]
 pub(super) struct PolledRecords {
     pub(super) lines: Vec<NamedLine>,
     /// Why records are no lines.
     pub(super) bad: Vec<String>,
-    /// What is to be said beside it.
+    /// The notes that are to be given beside the lines.
     pub(super) notes: Vec<String>,
 }
 
 /// A topic that is read.
 pub(super) struct KafkaTopic {
     reading: TopicReader,
-    /// What connections run on, while there is something to wait for.
+    /// The runtime that connections run on, while there is something to wait for.
     runtime: Runtime,
 }
 
@@ -194,12 +194,12 @@ impl KafkaTopic {
         taken
     }
 
-    /// How far the topic is taken with what [`Topic::take`] has returned.
+    /// Returns the offsets up to which the topic is taken with what [`Topic::take`] has returned.
     pub(super) fn offsets(&self) -> &TopicOffsets {
         &self.reading.offsets
     }
 
-    /// Whether everything was taken that was there when reading began.
+    /// Returns true if everything was taken that was there when reading began.
     pub(super) fn is_at_end(&self) -> bool {
         let TopicReader { offsets, ends, .. } = &self.reading;
         ends.iter().all(|(partition, end)| offsets.next.get(partition).is_some_and(|next| next >= end))
@@ -293,7 +293,7 @@ impl TopicReader {
         assigned
     }
 
-    /// Whether records are by now of another topic of this name, as the client has learned from the broker.
+    /// Returns true if records are by now of another topic of this name, as the client has learned from the broker.
     async fn is_another(&self) -> krafka::Result<bool> {
         let known = self.consumer.fetch_metadata(None).await?;
         let topic = known.topics.iter().find(|topic| topic.name == self.offsets.topic);

@@ -65,7 +65,7 @@ pub(crate) struct FollowArgs {
     /// Where the position is kept; without it every start begins at the end of the file or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
-    /// Whether lines are of an access log, or events as JSON objects
+    /// Format of the lines: of an access log, or events as JSON objects
     #[arg(long, value_enum, default_value_t = FollowFormat::AccessLog, value_name = "FORMAT")]
     format: FollowFormat,
     /// Pipeline that judges, instead of the first one
@@ -94,7 +94,7 @@ enum FollowFormat {
 
 /// Lines of a batch.
 const LINES_MAX: usize = 256;
-/// How often a file that has not grown is looked at.
+/// The interval at which a file that has not grown is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 /// Time before a server that cannot be had is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -387,7 +387,7 @@ impl Follower<'_> {
         self.out.flush()
     }
 
-    /// What a server says of events, however long it cannot be had.
+    /// Returns the server's answers to events, however long it cannot be had.
     fn decided(&self, events: &[String], held: BatchDurability) -> Result<Vec<BatchLine>, CommandError> {
         let pipeline = self.args.pipeline.as_deref();
         loop {
@@ -442,7 +442,7 @@ impl Follower<'_> {
     }
 }
 
-/// Whether a batch was answered as a whole: an error of the server itself leaves events to be sent again.
+/// Returns true if a batch was answered as a whole: an error of the server itself leaves events to be sent again.
 fn is_whole(answers: &[BatchLine], events: usize) -> bool {
     let is_own = |answer: &BatchLine| matches!(answer, BatchLine::Error(error) if error.error.status >= 500);
     answers.len() == events && !answers.iter().any(is_own)
@@ -497,7 +497,7 @@ impl FollowedFile {
         Ok(Some(FollowedFile { reader, id: (metadata.dev(), metadata.ino()), stream, at: 0 }))
     }
 
-    /// Whether it still begins as it did.
+    /// Returns true if the file still begins as it did.
     fn is_same(&self) -> io::Result<bool> {
         Ok(stream_of(self.reader.get_ref())?.is_some_and(|stream| stream == self.stream))
     }

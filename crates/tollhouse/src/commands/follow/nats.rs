@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 const LINE_MAX: u64 = 64 << 10;
 /// Longest message that is taken.
 const MESSAGE_MAX: usize = 8 << 20;
-/// How long the server is to wait for messages before it says that there are no more.
+/// The time that the server is to wait for messages before it says that there are no more.
 const WAIT: Duration = Duration::from_millis(250);
-/// How long nothing at all may come: then the connection is given up.
+/// The time in which nothing at all may come: then the connection is given up.
 const SILENCE: Duration = Duration::from_secs(30);
 /// After so long an unacknowledged message comes again.
 const ACK_WAIT: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ pub(super) struct NatsMessage {
     reply: String,
 }
 
-/// What comes from the server.
+/// The operation that comes from the server.
 #[derive(Debug, PartialEq, Eq)]
 enum NatsOp {
     Info,
@@ -52,7 +52,7 @@ enum NatsOp {
     },
 }
 
-/// What JetStream answers, as far as it is needed.
+/// The answer of JetStream, as far as it is needed.
 #[derive(Deserialize)]
 struct JetStreamAnswer {
     error: Option<JetStreamProblem>,

@@ -35,7 +35,7 @@ the backup names each message that was learned, by a hash of it, and as what. So
 that hold the mail: what SpamAssassin knows as spam or ham is learned as that, all else is passed
 over. Repeating it counts nothing twice.")]
 pub(crate) struct BayesImportArgs {
-    /// What `sa-learn --backup` wrote; - is standard input
+    /// Backup that `sa-learn --backup` wrote; - is standard input
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     #[command(flatten)]
@@ -59,12 +59,12 @@ struct BayesLine<'a> {
 /// Longest line of a backup.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-/// What a backup says.
+/// The content of a backup.
 #[derive(Default)]
 struct BayesBackup {
     /// Messages by id, and whether each is spam.
     seen: HashMap<Box<str>, bool>,
-    /// How many messages it counts of each class; those of which it has forgotten the ids included.
+    /// The number of messages that the backup counts of each class; those of which it has forgotten the ids included.
     spam: u64,
     ham: u64,
     tokens: u64,
@@ -118,7 +118,7 @@ impl BayesBackup {
         Ok(backup)
     }
 
-    /// What a message was learned as.
+    /// Returns the class that a message was learned as.
     fn class(&self, message: &InputMessage) -> Option<&'static str> {
         let ids = spamassassin::message_ids(message.stored.message());
         let spam = ids.iter().find_map(|id| self.seen.get(id.as_str()))?;
@@ -126,7 +126,7 @@ impl BayesBackup {
     }
 }
 
-/// What was done so far.
+/// The tally of the work that was done so far.
 #[derive(Default)]
 struct BayesTally {
     spam: u64,

@@ -29,10 +29,10 @@ pub(crate) struct MultimapImportArgs {
     /// Lists, each as Rspamd reads it; several are one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// What is sought in them, as `type` says
+    /// Kind of thing that is sought in them, as `type` says
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     of: MapType,
-    /// What of it, as `filter` says: email:addr, email:domain, email:domain:tld, email:name, tld, full
+    /// Part of it that is sought, as `filter` says: email:addr, email:domain, email:domain:tld, email:name, tld, full
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
     /// The field for --type header: From, Reply-To, Subject or List-Id
@@ -72,7 +72,7 @@ fn symbol(text: &str) -> Result<String, String> {
     is_symbol.then(|| text.to_owned()).ok_or_else(|| "expected letters, digits and _".to_owned())
 }
 
-/// What a set of a list's entries holds.
+/// The content of a set of a list's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SetContent {
     Networks,
@@ -178,7 +178,7 @@ impl MatchPlace {
     }
 }
 
-/// What is sought for one symbol and score.
+/// The entries that are sought for one symbol and score.
 #[derive(Debug, Default, PartialEq)]
 struct MapEntries {
     sets: BTreeMap<SetContent, (&'static str, bool, Vec<String>)>,

@@ -18,7 +18,7 @@ use crate::options::{EngineOptions, JsonOption, stopped};
 /// Which statistics, and what becomes of those that are there.
 #[derive(clap::Args)]
 pub(super) struct StatisticsImportArgs {
-    /// What was exported; one that ends in .zst is compressed; - is standard input, not compressed
+    /// File that was exported; one that ends in .zst is compressed; - is standard input, not compressed
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
     /// Replace the statistics that are there

@@ -99,7 +99,7 @@ pub(super) fn run(args: RulesCoverageArgs) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
-/// What fired in a pipeline's decisions.
+/// The rules that fired in a pipeline's decisions.
 #[derive(Debug, Default)]
 struct FiredRules {
     decisions: u64,

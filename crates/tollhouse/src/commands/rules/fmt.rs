@@ -42,7 +42,7 @@ pub(crate) struct RulesFmtArgs {
 #[derive(Serialize)]
 struct RulesFmtLine<'a> {
     file: &'a str,
-    /// Whether its layout was another.
+    /// True if the file's layout was another.
     changed: bool,
 }
 

@@ -52,7 +52,7 @@ struct RulesListLine<'a> {
     cost: u32,
     reads: Vec<&'a str>,
     effects: Vec<String>,
-    /// How many tests say that it fires, and that it does not.
+    /// The number of tests that say that the rule fires, and that it does not.
     tests: RuleTests,
 }
 

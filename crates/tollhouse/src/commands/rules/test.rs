@@ -54,7 +54,7 @@ struct RulesTestLine<'a> {
     line: usize,
     passed: bool,
     fires: bool,
-    /// What the condition said; absent where it was missing.
+    /// The value of the condition; absent where it was missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     condition: Option<bool>,
     detail: &'a str,
