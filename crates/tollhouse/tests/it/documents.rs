@@ -159,7 +159,7 @@ fn sources(root: &Path, folder: &Path, into: &mut Vec<String>) {
 }
 
 /// The files and folders that a page names in code marks and that do not exist, with the line. One is named from the
-/// repository's root, or from a folder that the heading above names.
+/// repository's root, from a folder that the heading above names, or from the crate of another one on the line.
 fn missing_sources(page: &str, sources: &[String]) -> Vec<String> {
     let marked =
         |line: &str| -> Vec<String> { line.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
@@ -169,7 +169,11 @@ fn missing_sources(page: &str, sources: &[String]) -> Vec<String> {
         if line.starts_with('#') {
             folders = marked(line);
         }
+        let mut folders = folders.clone();
         for name in marked(line) {
+            if let Some((krate, _)) = name.strip_prefix("crates/").and_then(|rest| rest.split_once('/')) {
+                folders.push(format!("crates/{krate}"));
+            }
             let is_path = name.ends_with(".rs") || name.ends_with('/');
             if !is_path || name.contains([' ', '*', '<']) {
                 continue;
