@@ -13,7 +13,7 @@ pub fn json_value(value: &Value) -> serde_json::Value {
         Value::Bool(truth) => (*truth).into(),
         Value::Time(time) => time.to_string().into(),
         Value::Ip(ip) => ip.to_string().into(),
-        Value::Bytes(bytes) => HEXLOWER.encode(&bytes).into(),
+        Value::Bytes(bytes) => HEXLOWER.encode(bytes).into(),
         Value::List(items) => items.iter().map(|item| &**item).collect(),
     }
 }
