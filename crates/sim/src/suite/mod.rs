@@ -23,7 +23,7 @@ pub const DISTINCT: Kind = Kind(3);
 pub const ONCE: Kind = Kind(4);
 
 /// The last value of a field, kept for ten minutes.
-pub const LAST: Kind = Kind(5);
+pub const LAST: Kind = Kind(50);
 
 /// So many seconds after 1970.
 pub fn at(seconds: i64) -> Time {

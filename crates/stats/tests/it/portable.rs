@@ -11,15 +11,15 @@ use stats::{
 };
 
 use crate::support::{
-    DISTINCT, MASS, ONCE, Random, SPACE, VISITS, add, at, catalog, distinct, key, observe, once, options,
-    peek, request, statistic, windows,
+    DISTINCT, LAST, MASS, ONCE, Random, SPACE, VISITS, add, at, catalog, distinct, key, last, observe, once,
+    options, peek, request, statistic, windows,
 };
 
 const TRACK: Kind = Kind(5);
 const FULL_TRACK: Kind = Kind(6);
 const APPROX: Kind = Kind(7);
 const EVIDENCE: Kind = Kind(8);
-const KINDS: [Kind; 7] = [MASS, VISITS, DISTINCT, TRACK, FULL_TRACK, APPROX, EVIDENCE];
+const KINDS: [Kind; 8] = [MASS, VISITS, DISTINCT, TRACK, FULL_TRACK, APPROX, EVIDENCE, LAST];
 
 /// All forms of statistic.
 fn all_forms() -> Catalog {
@@ -66,6 +66,7 @@ fn event(random: &mut Random, number: u64, keys: u64, step: i64) -> ObserveReque
             MASS => add(key, time, [(0, 1), (1, random.below(1000))]),
             VISITS => add(key, time, [(0, 1 << random.below(40))]),
             DISTINCT => distinct(key, time, random.below(6)),
+            LAST => last(key, time, ["AT", "DE", "a longer value", ""][random.below(4) as usize]),
             APPROX => {
                 let pair = crate::support::pair(key, random.below(5000));
                 Observation { key, time, add: Addition::Distinct { pair } }
