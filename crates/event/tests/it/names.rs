@@ -112,7 +112,7 @@ fn without_subject(text: &str) -> Vec<(usize, &str)> {
                 let rest = doc.strip_prefix(*word);
                 rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric()))
             };
-            if NO_SUBJECTS.iter().any(|word| begins_with(word)) {
+            if NO_SUBJECTS.iter().any(begins_with) {
                 found.push((number, line));
             }
         }
