@@ -60,15 +60,17 @@ impl Reader {
         (0..3).map(|_| once()).min().unwrap_or_default()
     }
 
-    /// Fails if eight times the input cost more than eight times as much, at two lengths one after the other: a reader that
-    /// begins to look only at what is long enough costs more at once, but not for ever.
+    /// Fails if eight times the input cost more than eight times as much, at each of these lengths: a reader that begins to
+    /// look only at what is long enough costs more at once, but not for ever.
     fn check(&self, unit: &[u8]) {
-        const BYTES: usize = 4 * 1024;
+        const BYTES: [usize; 3] = [4 << 10, 32 << 10, 256 << 10];
         const TIMES: usize = 8;
-        let Some(first) = self.growth(unit, BYTES, TIMES) else { return };
-        if let Some(further) = self.growth(unit, TIMES * BYTES, TIMES) {
-            panic!("{}: {:?}: {first}; {further}", self.name, String::from_utf8_lossy(unit));
+        let mut grown = Vec::new();
+        for bytes in BYTES {
+            let Some(growth) = self.growth(unit, bytes, TIMES) else { return };
+            grown.push(growth);
         }
+        panic!("{}: {:?}: {}", self.name, String::from_utf8_lossy(unit), grown.join("; "));
     }
 
     /// The costs of an input and of one that is longer, if it costs more than its length is worth.
