@@ -51,7 +51,7 @@ pub(crate) struct Node {
     places: Shares,
     /// The refusal for those that find no place.
     crowded: Refusal,
-    /// And those whose batch could not even wait.
+    /// The refusal for those whose batch could not even wait.
     queued: Refusal,
     pub(crate) shed: LoadShedder,
     /// Bytes for bodies.
