@@ -609,6 +609,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
     let changed = [
         ("[node]", (old.watch, old.versions) != (new.watch, new.versions)),
         ("[ledger]", ledger(old) != ledger(new)),
+        ("[cluster]", old.cluster != new.cluster),
         ("[journal]", old.journal != new.journal),
         ("[dns]", old.dns != new.dns),
         ("[server]", old.server != new.server),

@@ -90,7 +90,7 @@ pub(super) const LIMIT: Section = Section {
             "exact",
             SettingType::Bool,
             Some("false"),
-            "With `home = \"cluster\"`: whether nodes decide together, by a call of the cluster for each take, so that they let no more through than one would. Where the ledger is the node's own every limit is exact",
+            "With `[cluster]`: whether nodes decide together, by a call of the cluster for each take, so that they let no more through than one would. Where the ledger is the node's own every limit is exact",
         ),
         setting("ban", SettingType::Table(BAN), None, "When a key is refused whatever it has used"),
         setting(

@@ -293,16 +293,4 @@ mod tests {
         let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
         assert_eq!(config.problems().0.list().len(), 1);
     }
-
-    #[test]
-    fn settings_of_a_cluster_need_one() {
-        let check = |text: &str, expected: usize| {
-            let text = format!("preset = \"mail\"\n[ledger]\n{text}\n");
-            let config = Config::from_text("t.toml", &text, &Overrides::default());
-            assert_eq!(config.problems().0.list().len(), expected, "{text}");
-        };
-        check("memory = \"64MiB\"", 0);
-        check("nodes = [\"a:1\"]\nflush = \"2s\"", 2);
-        check("home = \"cluster\"\nnodes = [\"a:1\"]\nflush = \"2s\"", 0);
-    }
 }

@@ -171,6 +171,7 @@ pub(super) static SECTIONS: &[Section] = &[
     limits::LIMIT,
     limits::FORWARD_AUTH,
     node::LEDGER,
+    node::CLUSTER,
     node::JOURNAL,
     node::DNS,
     listeners::SERVER,

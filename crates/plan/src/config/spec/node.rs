@@ -33,14 +33,8 @@ pub(super) const LEDGER: Section = Section {
     name: "ledger",
     form: SectionForm::Table,
     node: true,
-    doc: "Where statistics live.",
+    doc: "Statistics, wherever they live.",
     settings: &[
-        setting(
-            "home",
-            SettingType::Choice(&["embedded", "cluster"]),
-            Some("\"embedded\""),
-            "`embedded`: in the data directory; `cluster`: in a cluster of Redis, Valkey or Kvrocks, whose `nodes` are named here",
-        ),
         setting(
             "durability",
             SettingType::Durability,
@@ -57,95 +51,92 @@ pub(super) const LEDGER: Section = Section {
             "segment",
             SettingType::Size(1 << 30),
             Some("\"64MiB\""),
-            "Size at which a segment file is closed and the next begun",
+            "Size at which a segment file is closed and the next begun; only without [cluster]",
         ),
+    ],
+};
+
+pub(super) const CLUSTER: Section = Section {
+    name: "cluster",
+    form: SectionForm::Table,
+    node: true,
+    doc: "The cluster of Redis, Valkey or Kvrocks that statistics live in, if any; without it they live in the data directory.",
+    settings: &[
         setting(
             "nodes",
             SettingType::List(&SettingType::Text),
             Some("[]"),
             "Some servers of the cluster, each `host:port`; the others are found by asking these",
-        )
-        .only("home", &["cluster"]),
-        setting("user", SettingType::Text, None, "User of the cluster, where its servers have users").only("home", &["cluster"]),
-        setting("password", SettingType::Secret(1), None, "Password for the cluster").only("home", &["cluster"]),
-        setting("tls", SettingType::Bool, Some("false"), "Whether connections to the cluster are encrypted").only("home", &["cluster"]),
+        ),
+        setting("user", SettingType::Text, None, "User of the cluster, where its servers have users"),
+        setting("password", SettingType::Secret(1), None, "Password for the cluster"),
+        setting("tls", SettingType::Bool, Some("false"), "Whether connections to the cluster are encrypted"),
         setting(
             "tls_ca",
             SettingType::Text,
             None,
             "File of the authorities that the servers' certificates must lead to, in PEM; without it those of the system",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "prefix",
             SettingType::Text,
             Some("\"tollhouse:\""),
             "What the names of all keys in the cluster begin with, at most 64 bytes without braces",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "partitions",
             SettingType::Integer(1, 1 << 14),
             Some("1024"),
             "Parts that keys are divided into, a power of two; fixed once the cluster has any. More make a moving slot smaller, fewer make batches larger",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "replicas",
             SettingType::Integer(0, 16),
             Some("0"),
             "Replicas that must have a write before the node takes it as made. With 0 what a failing master had not passed on is sent again by the node that has it",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "flush",
             SettingType::Span,
             Some("\"1s\""),
             "How often each partition's sums are sent to the cluster",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "fresh",
             SettingType::Span,
             Some("\"1s\""),
             "How long what was read of a key is answered from memory, with what this node has added since",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "stale",
             SettingType::Span,
             Some("\"10s\""),
             "How long it is answered while it is being read anew; after that decisions wait for the reading",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "timeout",
             SettingType::Span,
             Some("\"250ms\""),
             "How long a decision waits for the cluster. What is not known by then is missing, and the pipeline's `on_error` decides",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "retain",
             SettingType::Span,
             Some("\"30s\""),
             "How long what the cluster has acknowledged is kept by the node, for a replica that takes over without it",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "backlog",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
             "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "sweep",
             SettingType::Integer(0, 1_000_000),
             Some("1000"),
             "Keys of the cluster a second that this node looks at, so that those which are not written any more take less; 0 for none",
-        )
-        .only("home", &["cluster"]),
+        ),
     ],
 };
 

@@ -20,7 +20,7 @@ Examples:
   tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
 
-Where `[ledger] home` is a cluster, each key becomes what it is in the export, however often that is
+Into a `[cluster]`, each key becomes what it is in the export, however often that is
 repeated; keys that the export does not have stay. --compare says what differs and changes nothing.
 
 For statistics the directory needs the secret of the one that was exported: copy the file `secret`
