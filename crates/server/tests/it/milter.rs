@@ -362,7 +362,7 @@ fn a_client_has_its_limits() {
 /// Returns what Postfix 3.7.11 sent, with the name of the capture.
 fn captures() -> Vec<(String, Vec<u8>)> {
     let names = (1..=9).map(|number| format!("postfix-milter.0{number}.client"));
-    names.map_while(|name| capture(&name).map(|bytes| (name, bytes))).collect()
+    names.map(|name| (name.clone(), capture(&name))).collect()
 }
 
 #[test]
