@@ -337,10 +337,10 @@ impl Explanation {
 
 /// The limits of a pipeline whose conditions read nothing that is not there any more.
 fn explain_limits(pipeline: &Pipeline, facts: &Facts, is_kept: impl Fn(Slot) -> bool) -> Vec<ExplainedLimit> {
-    let limits = pipeline.limits.iter().filter_map(|RuleLimit { name, when }| {
+    let limits = pipeline.limits.iter().filter_map(|RuleLimit { limit, when, .. }| {
         let (condition, source) = when.as_ref()?;
         condition.reads().iter().all(|read| is_kept(read.slot)).then(|| ExplainedLimit {
-            limit: name.clone(),
+            limit: limit.name.to_string(),
             when: source.clone(),
             unmet: condition.unmet(facts),
         })

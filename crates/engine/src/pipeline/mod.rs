@@ -117,8 +117,8 @@ impl Engine {
 
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
     pub(crate) async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
-        let (plan, exceptions) = (self.plan(), self.exceptions());
-        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let exceptions = self.exceptions();
+        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics cannot be had");
@@ -293,8 +293,8 @@ impl Engine {
         prepared: PreparedEvent,
         what: ObserveMode,
     ) -> Result<ObservedBatch, LedgerError> {
-        let (plan, exceptions) = (self.plan(), self.exceptions());
-        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let exceptions = self.exceptions();
+        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
         // Of what is only counted rules are not asked, so what they would take from limits is not taken.
         let limits = (what == ObserveMode::Nothing).then_some(&limits);
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;

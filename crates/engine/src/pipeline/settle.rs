@@ -1,13 +1,13 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
-use event::{Key, Span};
+use event::{Key, Span, TableIndex};
 use judge::{Action, Effect, Verdict};
 use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
 use super::observe::{ObservedBatch, ObservedEvent, counters};
 use crate::ban_list::NewBan;
-use plan::Pipeline;
+use plan::{KindPlan, LabelPlan, Pipeline};
 
 /// Returns the requests for what the verdicts add. Events that were counted before settle nothing, and neither does one whose
 /// statistics could not be had: what was not counted as seen must not be counted as judged.
@@ -43,25 +43,21 @@ fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut
     // A label holds from when it is put: what an event says of its own time does not shorten it.
     let arrival = prepared.row.arrival;
     let pipeline: &Pipeline = &prepared.row.pipeline;
-    let mut marks: Vec<(usize, Span)> = Vec::new();
-    let mut adds: Vec<(usize, u8, u64)> = Vec::new();
+    let mut marks: Vec<(TableIndex<LabelPlan>, Span)> = Vec::new();
+    let mut adds: Vec<(TableIndex<KindPlan>, u8, u64)> = Vec::new();
     for due in &verdict.effects {
         match &due.effect {
             Effect::Mark { kind, label, lasts } => {
-                let is_meant = |name: &str, of: usize| {
-                    name == label && pipeline.kinds.get(of).is_some_and(|plan| plan.name == *kind)
-                };
-                let Some(label) = pipeline.labels.iter().position(|plan| is_meant(&plan.name, plan.of))
-                else {
-                    continue;
-                };
+                let is_meant =
+                    |plan: &LabelPlan| plan.name == *label && pipeline.kinds[plan.of].name == *kind;
+                let Some(label) = pipeline.labels.position(is_meant) else { continue };
                 match marks.iter_mut().find(|(other, _)| *other == label) {
                     Some((_, longest)) => *longest = (*longest).max(*lasts),
                     None => marks.push((label, *lasts)),
                 }
             }
             Effect::Add { kind, counter, amount } => {
-                let Some(kind) = pipeline.kinds.iter().position(|plan| plan.name == *kind) else { continue };
+                let Some(kind) = pipeline.kinds.position(|plan| plan.name == *kind) else { continue };
                 let Some(counter) = pipeline.kinds[kind].counter(counter) else { continue };
                 match adds.iter_mut().find(|(of, other, _)| (*of, *other) == (kind, counter)) {
                     Some((.., sum)) => *sum = sum.saturating_add(*amount),
@@ -95,13 +91,12 @@ pub(crate) fn new_bans(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<Ne
         let pipeline: &Pipeline = &observed.prepared.row.pipeline;
         for due in &verdict.effects {
             let Effect::Mark { kind, label, lasts } = &due.effect else { continue };
-            let found = pipeline.labels.iter().find(|plan| {
-                plan.name == *label && pipeline.kinds.get(plan.of).is_some_and(|plan| plan.name == *kind)
-            });
+            let is_meant = |plan: &&LabelPlan| plan.name == *label && pipeline.kinds[plan.of].name == *kind;
+            let found = pipeline.labels.iter().find(is_meant);
             let Some((plan, decision)) = found.and_then(|plan| Some((plan, plan.decision.as_ref()?))) else {
                 continue;
             };
-            pieces(pipeline, plan.of, &observed.prepared.row.facts, |piece| {
+            pieces(&pipeline.kinds[plan.of], &observed.prepared.row.facts, |piece| {
                 puts.push(NewBan {
                     pipeline: pipeline.name.clone(),
                     kind: kind.clone(),
@@ -121,13 +116,13 @@ pub(crate) fn new_bans(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<Ne
 fn settled(observed: &ObservedEvent<'_>, action: Action) -> Vec<Observation> {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();
-    for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
+    for (index, plan) in prepared.row.pipeline.kinds.entries() {
         let settled = plan.settle.iter().filter(|(other, _)| *other == action);
         let add = counters(settled.map(|(_, counter)| (*counter, 1)));
         if matches!(add, Addition::Nothing) {
             continue;
         }
-        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();
+        let keys = prepared.counted_keys(index);
         observations.extend(keys.iter().map(|key| Observation {
             key: *key,
             time: prepared.row.time,
