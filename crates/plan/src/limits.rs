@@ -56,7 +56,7 @@ pub(super) fn warn_of_idle_conditions(
     for view in main.list("limit") {
         let Some(name) = view.str("name").filter(|_| view.is_given("when")) else { continue };
         let is_asked_for =
-            |draft: &PipelineDraft<'_>| draft.pipeline.limits.iter().any(|limit| limit.name == name);
+            |draft: &PipelineDraft<'_>| draft.pipeline.limits.iter().any(|asked| *asked.limit.name == *name);
         if !drafts.iter().any(is_asked_for) {
             let message =
                 format!("no rule asks for the limit `{name}`, and takes by its name do not ask for `when`");
@@ -83,7 +83,8 @@ impl PipelineDraft<'_> {
     ) {
         for view in main.list("limit") {
             let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
-            let Some(at) = self.pipeline.limits.iter().position(|limit| limit.name == name) else { continue };
+            let asked = self.pipeline.limits.position(|asked| *asked.limit.name == *name);
+            let Some(at) = asked else { continue };
             let library = self.library.clone();
             let compiled = judge::compile(when, &library, &mut EarlyScope::new(self, builder));
             let found = match &compiled {
@@ -157,10 +158,12 @@ impl PipelineDraft<'_> {
             return Vec::new();
         };
         let slots: Vec<_> = rule.reads().map(|read| read.slot).collect();
-        let read = self.pipeline.readings.iter().filter(|column| slots.contains(&column.slot));
+        let read = self.readings.iter().filter(|(slot, _)| slots.contains(slot));
         let mut limits: Vec<String> = read
-            .filter_map(|column| match column.source {
-                ReadingSource::Limit { limit, .. } => Some(self.pipeline.limits.get(limit)?.name.clone()),
+            .filter_map(|(_, source)| match source {
+                ReadingSource::Limit { limit, .. } => {
+                    Some(self.pipeline.limits[*limit].limit.name.to_string())
+                }
                 _ => None,
             })
             .collect();

@@ -180,7 +180,7 @@ fn what_is_kept_of_keys_does_not_change_under_way() {
     // A restart forgets them, and takes over what could not change.
     fs::write(home.directory.config_path(), BASE.replace("\"caught\"", "\"more\"")).unwrap();
     let plan = home.open().plan();
-    assert_eq!(plan.pipelines[0].kinds[0].windows.len(), 1);
+    assert_eq!(plan.pipelines[0].kinds.as_slice()[0].windows.len(), 1);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Classifiers: the facts whose tokens they learn, what feedback teaches them, and the columns that they fill.
 
 use content::text::tokenizer::Tokenization;
-use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
+use event::{Column, Kind, SchemaBuilder, Slot, Span, TableIndex, Type};
 use stats::Measure;
 
+use super::KindPlan;
 use super::columns::fact;
 use super::draft::PipelineDraft;
 use crate::config::{ConfigProblems, ConfigView, expected};
@@ -18,8 +19,8 @@ pub struct ClassifierPlan {
     pub name: String,
     /// The facts whose tokens it learns, and how each is cut.
     pub of: Vec<(String, Slot, Tokenization)>,
-    /// Index of the kind each of whose keys has a classifier of its own.
-    pub per: Option<usize>,
+    /// The kind each of whose keys has a classifier of its own.
+    pub per: Option<TableIndex<KindPlan>>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
     pub classes: [Vec<String>; 3],
     /// The time for which a token is kept after it was last learned.
@@ -120,7 +121,7 @@ impl PipelineDraft<'_> {
         name: &str,
         view: &ConfigView<'_>,
         problems: &mut ConfigProblems,
-    ) -> Option<usize> {
+    ) -> Option<TableIndex<KindPlan>> {
         let index = self.kind(name, view.origin("per"), problems)?;
         if !self.pipeline.kinds[index].is_counted() {
             let message = format!("nothing is counted for the kind `{name}`");

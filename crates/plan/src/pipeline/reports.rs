@@ -2,7 +2,7 @@
 
 use content::mail::address::MailAddress;
 use content::web::domain::domain_to_ascii;
-use event::{Kind, Slot, Span};
+use event::{Kind, Slot, Span, Table};
 use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};
 
 use super::KindPlan;
@@ -180,8 +180,8 @@ fn reporters() -> KindPlan {
         when: None,
         counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
-        windows: windows(),
-        aggregate: Vec::new(),
+        windows: windows().into(),
+        aggregate: Table::default(),
         value: None,
         last: None,
         observe: Vec::new(),
@@ -261,7 +261,7 @@ impl PipelineDraft<'_> {
         let mut alike = Vec::new();
         for (name, origin) in names("alike") {
             let kind = self.kind(name, origin, problems);
-            alike.extend(kind.and_then(|kind| self.pipeline.kinds.get(kind)).map(|plan| plan.kind));
+            alike.extend(kind.map(|kind| self.pipeline.kinds[kind].kind));
         }
         if classes.is_empty() {
             return;
