@@ -307,6 +307,7 @@ impl ClusterCore {
             let inner = self.clone();
             self.environment.spawn(Box::pin(async move { inner.send(outgoing).await }));
         }
+        self.share_sightings(now);
         self.recover();
         self.resolve(now);
         self.tend_journal(now);
@@ -651,7 +652,10 @@ impl ClusterCore {
     /// Returns true if all that was added is in the cluster, and every intent is settled.
     pub(crate) fn is_clean(&self) -> bool {
         self.intents.is_empty()
-            && self.shards.iter().all(|shard| lock(shard).parts.iter().all(PartitionState::is_clean))
+            && self.shards.iter().all(|shard| {
+                let shard = lock(shard);
+                shard.sightings.is_empty() && shard.parts.iter().all(PartitionState::is_clean)
+            })
     }
 
     /// Refuses additions that the journal has no room for.

@@ -25,6 +25,8 @@ mod metrics;
 mod observation;
 mod reads;
 pub mod remote;
+mod share;
+mod sighting;
 pub mod sizing;
 mod sweep;
 mod transfer;

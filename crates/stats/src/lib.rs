@@ -48,4 +48,4 @@ pub use ledger::{
     Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading, ReadingHead, ReadingView,
     Readings, Timeline,
 };
-pub use sketch::{Sketch, SketchOptions};
+pub use sketch::{Sketch, SketchOptions, SketchPlace};

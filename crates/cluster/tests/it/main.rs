@@ -16,6 +16,7 @@ mod proxy;
 mod python;
 mod reshard;
 mod servers;
+mod sightings;
 mod simulated;
 mod simulation;
 mod support;
