@@ -18,13 +18,13 @@ pub(super) const NODE: Section = Section {
             "watch",
             SettingType::Interval,
             Some("\"2s\""),
-            "Interval at which a server looks for changes of the configuration's files, to take them over; or `off`",
+            "How often a server checks the configuration's files for changes; or `off`",
         ),
         setting(
             "versions",
             SettingType::Integer(1, 1000),
             Some("20"),
-            "Versions of each pipeline that are kept to be gone back to",
+            "Versions of each pipeline that are kept for rollback",
         ),
     ],
 };
@@ -45,13 +45,13 @@ pub(super) const LEDGER: Section = Section {
             "durability",
             SettingType::Durability,
             Some("\"1s\""),
-            "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash, as long as the disk takes no more than a quarter of it for a flush; `none`: written, never waited for",
+            "`sync`: on disk before the answer; a length of time: a crash loses at most that much, while a flush takes at most a quarter of it; `none`: written, never waited for",
         ),
         setting(
             "memory",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit are on disk alone; keys that do not fit into two thirds of it are only estimated",
+            "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit stay on disk; keys that do not fit into two thirds of it are only estimated",
         ),
         setting(
             "segment",
@@ -63,38 +63,38 @@ pub(super) const LEDGER: Section = Section {
             "nodes",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Some servers of the cluster, each `host:port`; the others are found by asking these",
+            "Some servers of the cluster, each `host:port`; they name the others",
         )
         .only("home", &["cluster"]),
-        setting("user", SettingType::Text, None, "User of the cluster, where its servers have users").only("home", &["cluster"]),
+        setting("user", SettingType::Text, None, "User name for the cluster").only("home", &["cluster"]),
         setting("password", SettingType::Secret(1), None, "Password for the cluster").only("home", &["cluster"]),
         setting("tls", SettingType::Bool, Some("false"), "Whether connections to the cluster are encrypted").only("home", &["cluster"]),
         setting(
             "tls_ca",
             SettingType::Text,
             None,
-            "File of the authorities that the servers' certificates must lead to, in PEM; without it those of the system",
+            "File of trusted authorities in PEM; default: the system's",
         )
         .only("home", &["cluster"]),
         setting(
             "prefix",
             SettingType::Text,
             Some("\"tollhouse:\""),
-            "What the names of all keys in the cluster begin with, at most 64 bytes without braces",
+            "Prefix of all key names in the cluster, at most 64 bytes without braces",
         )
         .only("home", &["cluster"]),
         setting(
             "partitions",
             SettingType::Integer(1, 1 << 14),
             Some("1024"),
-            "Parts that keys are divided into, a power of two; fixed once the cluster has any. More make a moving slot smaller, fewer make batches larger",
+            "Parts of the key space, a power of two, fixed once the cluster has keys. More make moving slots smaller, fewer make batches larger",
         )
         .only("home", &["cluster"]),
         setting(
             "replicas",
             SettingType::Integer(0, 16),
             Some("0"),
-            "Replicas that must have a write before the node takes it as made. With 0 what a failing master had not passed on is sent again by the node that has it",
+            "Replicas that must confirm a write. With 0, nodes send again what a failed master had not passed on",
         )
         .only("home", &["cluster"]),
         setting(
@@ -108,42 +108,42 @@ pub(super) const LEDGER: Section = Section {
             "fresh",
             SettingType::Span,
             Some("\"1s\""),
-            "How long what was read of a key is answered from memory, with what this node has added since",
+            "How long a reading is answered from memory, with what this node has added since",
         )
         .only("home", &["cluster"]),
         setting(
             "stale",
             SettingType::Span,
             Some("\"10s\""),
-            "How long it is answered while it is being read anew; after that decisions wait for the reading",
+            "How long a reading is answered while it is read anew; after that decisions wait",
         )
         .only("home", &["cluster"]),
         setting(
             "timeout",
             SettingType::Span,
             Some("\"250ms\""),
-            "How long a decision waits for the cluster. What is not known by then is missing, and the pipeline's `on_error` decides",
+            "How long a decision waits for the cluster. Later readings are missing, and the pipeline's `on_error` decides",
         )
         .only("home", &["cluster"]),
         setting(
             "retain",
             SettingType::Span,
             Some("\"30s\""),
-            "How long what the cluster has acknowledged is kept by the node, for a replica that takes over without it",
+            "How long a node keeps what the cluster acknowledged, for a replica that takes over without it",
         )
         .only("home", &["cluster"]),
         setting(
             "backlog",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
+            "Bytes on the node's disk that wait for the cluster; beyond it additions are refused",
         )
         .only("home", &["cluster"]),
         setting(
             "sweep",
             SettingType::Integer(0, 1_000_000),
             Some("1000"),
-            "Keys of the cluster a second that this node looks at, so that those which are not written any more take less; 0 for none",
+            "Keys a second that this node compacts in the cluster once nobody writes them; 0 for none",
         )
         .only("home", &["cluster"]),
     ],
@@ -186,7 +186,7 @@ pub(super) const DNS: Section = Section {
     name: "dns",
     form: SectionForm::Table,
     node: true,
-    doc: "Name service, for authentication and DNS lists. Nothing is ever looked up unless resolvers are named.",
+    doc: "Name service, for authentication and DNS lists. Without resolvers nothing is ever looked up.",
     settings: &[
         setting(
             "resolvers",
@@ -198,14 +198,9 @@ pub(super) const DNS: Section = Section {
             "timeout",
             SettingType::Span,
             Some("\"3s\""),
-            "Longest time that one decision waits for name service, at most half of the `timeout` of `[server]`. What is not known by then is decided without",
+            "Longest time that one decision waits for name service, at most half of the `timeout` of `[server]`. Decisions go on without later answers",
         ),
-        setting(
-            "ttl_min",
-            SettingType::Span,
-            Some("\"10s\""),
-            "Shortest time for which an answer is kept, whatever it says",
-        ),
+        setting("ttl_min", SettingType::Span, Some("\"10s\""), "Shortest time for which an answer is kept"),
         setting(
             "ttl_max",
             SettingType::Span,
@@ -216,20 +211,20 @@ pub(super) const DNS: Section = Section {
             "negative_max",
             SettingType::Span,
             Some("\"15m\""),
-            "Longest time for which the answer that there is nothing is kept",
+            "Longest time for which an empty answer is kept",
         ),
         setting(
             "stale",
             SettingType::Span,
             Some("\"1h\""),
-            "Time after that for which an answer still stands in where the resolvers fail or are too slow",
+            "How much longer an answer is used while resolvers fail or are too slow",
         ),
         setting("memory", SettingType::Size(1 << 40), Some("\"16MiB\""), "Memory for answers"),
         setting(
             "queries_max",
             SettingType::Integer(1, 65_536),
             Some("512"),
-            "Most queries under way at once; what would need more fails",
+            "Most queries at once; further ones fail",
         ),
     ],
 };
