@@ -61,7 +61,7 @@ impl ClusterPlan {
         }
         if nodes.is_empty() {
             let help = "name some of its servers: nodes = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]".to_owned();
-            problems.add(view.origin("home"), "it is not said where the cluster is", Some(help));
+            problems.add(view.origin("home"), "`home` is a cluster without `nodes`", Some(help));
         }
         for (node, origin) in view.strings("nodes") {
             let port = node.rsplit_once(':').and_then(|(host, port)| {
