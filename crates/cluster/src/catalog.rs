@@ -132,8 +132,7 @@ impl ClusterCatalog {
             let statistic = &self.plans[usize::from(place)].statistic;
             statistic.check(observation)?;
             if let Addition::Lower(_) = observation.add {
-                let why =
-                    "what was said of a key cannot be taken back in a cluster, it ends by itself".to_owned();
+                let why = "a label cannot be lifted in a cluster: it ends by itself".to_owned();
                 return Err(LedgerError::Unfit { statistic: statistic.name.clone(), why });
             }
             plans.push(place);

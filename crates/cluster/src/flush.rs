@@ -640,7 +640,7 @@ impl ClusterCore {
             let full = inner.wal.bytes() > inner.settings.journal_bytes_max;
             if full && !inner.is_full.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
-                    "the journal is full of what the cluster does not take: nothing is added for now"
+                    "the journal is full, as the cluster takes nothing: additions are refused for now"
                 );
             }
             // Not at once again: it would be as large.

@@ -124,7 +124,11 @@ impl ClusterMetrics {
             ("waiting_partitions", "Partitions of which not all is acknowledged", self.waiting_partitions),
             ("undecided", "Requests of which it is not known whether they are the first", self.undecided),
             ("journal_bytes", "Length of the node's journal of additions under way", self.journal_bytes),
-            ("full", "1 if nothing is added for now since the node's journal is full", u64::from(self.full)),
+            (
+                "full",
+                "1 while additions are refused because the node's journal is full",
+                u64::from(self.full),
+            ),
         ];
         let figure =
             |is_sum| move |(name, help, value)| LedgerMetric { name, help, is_sum, shard: None, value };

@@ -96,7 +96,7 @@ pub enum EngineError {
     #[error("there is nothing to make a snapshot of: this engine was started without a data directory")]
     NoDirectory,
     /// A reporter said several things of one event at once, or far too many.
-    #[error("the same reporter says more of the same event than can be taken in")]
+    #[error("too much feedback of one reporter on one event")]
     ReportBusy,
     /// Statistics are kept by the cluster.
     #[error(

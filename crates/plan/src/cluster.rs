@@ -58,7 +58,7 @@ impl ClusterPlan {
         let nodes: Vec<String> = view.strings("nodes").into_iter().map(|(node, _)| node.to_owned()).collect();
         if nodes.is_empty() {
             let help = "name some of its servers: nodes = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]".to_owned();
-            problems.add(view.first_origin(), "[cluster] does not say where its servers are", Some(help));
+            problems.add(view.first_origin(), "[cluster] has no `nodes`", Some(help));
         }
         if let Some(ledger) = document.section("ledger").filter(|ledger| ledger.is_given("segment")) {
             let help = "take it out: statistics that live in a cluster have no segments here".to_owned();

@@ -228,8 +228,12 @@ fn limit(view: &ConfigView<'_>, name: &str, number: i64, problems: &mut ConfigPr
             problems.add(view.origin("key"), message, Some("give them in the order of its `key`".to_owned()));
         }
         if exception.exempt == exception.count.is_some() {
-            let help = "give `count`, or `exempt = true`, one of both".to_owned();
-            problems.add(view.origin(""), "it is not said what is excepted", Some(help));
+            let help = "give either `count` or `exempt = true`".to_owned();
+            problems.add(
+                view.origin(""),
+                "the exception has neither `count` nor `exempt`, or both",
+                Some(help),
+            );
         }
     }
     let plan = LimitPlan {
@@ -266,7 +270,7 @@ fn pace(view: &ConfigView<'_>, count: u64, problems: &mut ConfigProblems) -> Opt
     let mode = view.str("mode").unwrap_or(if period.is_some() { "calendar" } else { "sliding" });
     let mut only = |key: &str, modes: &[&str]| {
         if view.is_given(key) && !modes.contains(&mode) {
-            let message = format!("`{key}` says nothing of a limit whose mode is `{mode}`");
+            let message = format!("`{key}` has no meaning for a limit of mode `{mode}`");
             let help = format!("leave it out, or let `mode` be `{}`", modes.join("` or `"));
             problems.add(view.origin(key), message, Some(help));
         }

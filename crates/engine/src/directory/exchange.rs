@@ -107,7 +107,7 @@ pub enum StatisticsExchangeError {
         what: String,
     },
     /// The text ends before its last line.
-    #[error("the export ends after line {0}, before its end: a part of it is missing")]
+    #[error("the export ends after line {0}: its last part is missing")]
     Torn(u64),
     /// There are statistics already.
     #[error("there are statistics already")]
@@ -116,7 +116,7 @@ pub enum StatisticsExchangeError {
     #[error("this export was added here before: its counts would be doubled")]
     Merged,
     /// The export was merged in part.
-    #[error("an import of this export was interrupted here: a part of it is counted, and nobody knows which")]
+    #[error("an import of this export was interrupted here: an unknown part of it is counted")]
     Interrupted,
     /// Exact distinct counts that have values in common.
     #[error(

@@ -121,7 +121,7 @@ impl Engine {
         let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
-            tracing::error!(%error, "statistics cannot be had");
+            tracing::error!(%error, "statistics are unavailable");
         }
         ranges::fill(&self.ban_list, observed.prepared_mut());
         observed
@@ -158,7 +158,7 @@ impl Engine {
         let mut verdict = pipeline.rules.verdict(outcome);
         pipeline.rules.explain(&mut verdict, row);
         if observed.failed {
-            fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics cannot be had");
+            fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics are unavailable");
         }
         verdict
     }

@@ -625,7 +625,7 @@ fn the_condition_of_a_limit_is_checked_where_it_stands() {
     assert!(told(&unasked).contains("no rule asks for the limit `logins`"), "{}", told(&unasked));
     let forward = "[[limit]]\nname = \"x\"\nnumber = 9\nkey = [\"client.ip\"]\ncount = 1\nper = \"1m\"\nwhen = \"failed\"\n[[forward_auth]]\nname = \"site\"\nlimits = [\"x\"]\n";
     let found = told(&format!("{LOGINS}{forward}"));
-    assert!(found.contains("`when` of the limit `x` says nothing of a request"), "{found}");
+    assert!(found.contains("`when` of the limit `x` has no meaning for a request"), "{found}");
 }
 
 #[test]
@@ -693,14 +693,17 @@ fn what_is_wrong_with_a_limit_is_said_where_it_stands() {
             problems(&format!("{}mode = \"gcra\"\n", SLIDING.replace("count = 3", "count = 60000000001"))),
             "the rate is zero, or more than one in a nanosecond",
         ),
-        (with("burst = 3\n"), "`burst` says nothing of a limit whose mode is `sliding`"),
-        (with("zone = \"UTC\"\n"), "`zone` says nothing of a limit whose mode is `sliding`"),
+        (with("burst = 3\n"), "`burst` has no meaning for a limit of mode `sliding`"),
+        (with("zone = \"UTC\"\n"), "`zone` has no meaning for a limit of mode `sliding`"),
         (with("mode = \"interpolated\"\nwindows = 1\n"), "one sub-window has no share"),
         (with("mode = \"calendar\"\n"), "`1m` is no time of a limit"),
         (with("enforcement = \"shadow_ban\"\ncounts = \"allowed\"\n"), "a ban in the shadow counts all"),
         (with("also = [\"hour\"]\n"), "there is no other limit `hour`"),
         (with("[[limit.override]]\nkey = []\ncount = 1\n"), "the key of `calls` has 1 values"),
-        (with("[[limit.override]]\nkey = [\"a\"]\n"), "it is not said what is excepted"),
+        (
+            with("[[limit.override]]\nkey = [\"a\"]\n"),
+            "the exception has neither `count` nor `exempt`, or both",
+        ),
         (with(SLIDING), "limit `calls` is defined twice"),
         (per("10ms"), "`10ms` is no time of a limit"),
         (per("2y"), "`2y` is no time of a limit"),

@@ -230,13 +230,16 @@ impl PipelineDraft<'_> {
             let Some(counters) = self.pipeline.feedback.get(name) else { continue };
             if name == WITHDRAWN {
                 let help = "call the class something else".to_owned();
-                problems.add(origin, format!("`{WITHDRAWN}` takes back what was said"), Some(help));
+                problems.add(
+                    origin,
+                    format!("`{WITHDRAWN}` is reserved: it takes feedback back"),
+                    Some(help),
+                );
                 continue;
             }
             let tag = tag(name);
             if let Some(other) = classes.iter().find(|other| other.tag == tag) {
-                let message =
-                    format!("`{name}` and `{}` cannot be told apart where words are kept", other.name);
+                let message = format!("`{name}` and `{}` cannot be told apart in storage", other.name);
                 problems.add(origin, message, Some("call one of them something else".to_owned()));
             }
             let side = if is_of("bad", name) {

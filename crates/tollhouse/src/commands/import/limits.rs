@@ -16,15 +16,15 @@ Examples:
   tollhouse import limits limits.yaml >> data/tollhouse.toml
   tollhouse import limits --first-number 20 --output more.toml limits.yaml
 
-What cannot be written down in a limit, such as conditions, is said, and stands as comments beside it.")]
+What a limit cannot express, such as conditions, is reported and kept as comments.")]
 pub(super) struct LimitsImportArgs {
     /// Limitador's limits file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Number of the first limit; each of the others has the next
+    /// Number of the first limit; the others follow
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     first_number: u16,
-    /// Write to this file, which must not be there yet, instead of standard output
+    /// Write to this new file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -54,7 +54,7 @@ pub(super) fn run(args: StatisticsImportArgs) -> Result<Exit, CommandError> {
     let plan = args.engine.plan(&directory)?;
     if let Some(of) = &plan.node.cluster {
         if args.merge {
-            return Err(CommandError::new("nothing is added up in a cluster").help(
+            return Err(CommandError::new("a cluster takes no --merge").help(
                 "without --merge each key of the export becomes what it is there; add up in a data directory before",
             ));
         }
