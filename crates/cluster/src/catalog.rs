@@ -72,7 +72,7 @@ impl ClusterCatalog {
             let definition = CellDefinition::new(space, kind, statistic);
             for known in forms.values().map(|known| &known.form.definition) {
                 let other = (known.space, known.kind) == (space, kind);
-                if other && known.meaning() != definition.meaning() {
+                if other && !known.has_form_of(&definition) {
                     return Err(CatalogError::Meaning {
                         space,
                         kind,

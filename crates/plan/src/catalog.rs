@@ -197,7 +197,7 @@ fn add_limits(
     let views = config.main().list("limit");
     for limit in limits {
         let view = views.iter().find(|view| view.str("name") == Some(&*limit.name));
-        let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("number"));
+        let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("name"));
         // What cannot be kept was told of.
         for (kind, name, measure) in limit.measures().into_iter().flatten() {
             // Refusals and bans are counted like other statistics.

@@ -5,36 +5,41 @@ use std::sync::Arc;
 
 use event::{Kind, SchemaBuilder, Span};
 use judge::{Conjunct, Severity, conjuncts};
+use stats::{NumberRegister, NumberedSection, RegisteredName};
 
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected, inside};
 use crate::entries;
 use crate::failure_mode::FailureMode;
 use crate::limit::{
-    BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LimitAlgorithm, LimitException, LimitField,
-    LimitPlan, Period, WINDOW_MAX, Zone, interval,
+    BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LIMITS, LimitAlgorithm, LimitException,
+    LimitField, LimitPlan, Period, WINDOW_MAX, Zone, interval,
 };
 use crate::pipeline::ReadingSource;
 use crate::pipeline::draft::PipelineDraft;
 use crate::pipeline::scope::EarlyScope;
 
 /// The limits of the main file.
-pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Vec<Arc<LimitPlan>> {
-    let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
+pub(super) fn compile(
+    document: &Document,
+    numbers: &mut NumberRegister,
+    problems: &mut ConfigProblems,
+) -> Vec<Arc<LimitPlan>> {
+    let mut names = HashSet::new();
     let mut limits = Vec::new();
     let views = entries(document, "limit", problems);
     for view in &views {
         // What is absent here failed its check, and the limit is never used.
-        let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+        let Some(name) = view.str("name") else { continue };
         if !names.insert(name) {
             problems.add(view.origin("name"), format!("limit `{name}` is defined twice"), None);
             continue;
         }
-        if !numbers.insert(number) {
-            let help = Some("give another number".to_owned());
-            problems.add(view.origin("number"), format!("number {number} is that of another limit"), help);
-            continue;
+        let registered =
+            RegisteredName { space: LIMITS, section: NumberedSection::Limit, name: name.to_owned() };
+        match numbers.allot(registered) {
+            Ok(kind) => limits.extend(limit(view, name, kind, problems).map(Arc::new)),
+            Err(error) => problems.add(view.origin("name"), error.to_string(), None),
         }
-        limits.extend(limit(view, name, number, problems).map(Arc::new));
     }
     for view in &views {
         for (other, origin) in view.strings("also") {
@@ -173,7 +178,7 @@ impl PipelineDraft<'_> {
     }
 }
 
-fn limit(view: &ConfigView<'_>, name: &str, number: i64, problems: &mut ConfigProblems) -> Option<LimitPlan> {
+fn limit(view: &ConfigView<'_>, name: &str, kind: Kind, problems: &mut ConfigProblems) -> Option<LimitPlan> {
     let before = problems.list().len();
     let count = u64::try_from(view.integer("count")?).ok()?;
     let pace = pace(view, count, problems)?;
@@ -239,7 +244,7 @@ fn limit(view: &ConfigView<'_>, name: &str, number: i64, problems: &mut ConfigPr
     let plan = LimitPlan {
         name: name.into(),
         description: view.str("description").unwrap_or_default().to_owned(),
-        kind: Kind(u16::try_from(number).ok()?),
+        kind,
         shares_kind: false,
         key,
         count,

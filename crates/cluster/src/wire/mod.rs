@@ -27,6 +27,7 @@ mod generation;
 pub mod image;
 mod message_pack;
 mod name;
+mod numbers;
 mod routing;
 mod scan;
 mod script;

@@ -10,9 +10,10 @@
 //! probe     <prefix> {tag} '#?'
 //! layout    <prefix> {tag of partition 0} '#'
 //! changed   <prefix> {tag of partition 0} '#' 'g'
+//! numbers   <prefix> {tag of partition 0} '#' 'n'
 //! ```
 //!
-//! What follows the braces tells them by its length, and `#!`, `#?` and `#g` from each other.
+//! What follows the braces tells them by its length, and `#!`, `#?`, `#g` and `#n` from each other.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -173,6 +174,13 @@ impl NameCodec {
         name.extend_from_slice(b"#g");
         name
     }
+
+    /// The name of the register of numbers.
+    pub(crate) fn numbers(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#n");
+        name
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +200,7 @@ mod tests {
         for name in [
             names.layout(),
             names.changed(),
+            names.numbers(),
             names.number(Partition(3)),
             names.writer(Partition(3)),
             names.sighter(Partition(3), &[7; 16]),

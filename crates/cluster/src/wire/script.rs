@@ -49,6 +49,7 @@ pub(super) struct LuaScripts {
     pub(super) claim: LuaScript,
     pub(super) take: LuaScript,
     pub(super) sweep: LuaScript,
+    pub(super) allot: LuaScript,
     /// Not one of those that are loaded where they are missed: it is run when a node is opened.
     pub(super) probe: LuaScript,
 }
@@ -62,12 +63,13 @@ impl LuaScripts {
             claim: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/claim.lua"))),
             take: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
             sweep: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
+            allot: LuaScript::new(include_str!("lua/allot.lua")),
             probe: LuaScript::new(include_str!("lua/probe.lua")),
         }
     }
 
     /// All that nodes work with, to be loaded.
-    pub(super) fn all(&self) -> [&LuaScript; 6] {
-        [&self.read, &self.sight, &self.apply, &self.claim, &self.take, &self.sweep]
+    pub(super) fn all(&self) -> [&LuaScript; 7] {
+        [&self.read, &self.sight, &self.apply, &self.claim, &self.take, &self.sweep, &self.allot]
     }
 }

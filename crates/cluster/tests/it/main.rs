@@ -8,6 +8,7 @@ mod figures;
 mod forms;
 mod homes;
 mod nodes;
+mod numbers;
 mod opening;
 mod promises;
 mod proxy;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use catboost::ModelScratch;
-use event::{Facts, Key, Secret, Shingle, Slot, Table, TableIndex, Time, Value};
+use event::{Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Value};
 use journal::{
     Block, DecisionHead, DecisionOutcome, DecisionRow, Feedback, Record, RecordId, RecordVisitor,
     ReplacedReport, ReportRecord, SegmentError, VersionDescription,
@@ -78,8 +78,8 @@ impl<'w> RecordVisitor<'w> for FeedbackCollector {
 enum ReplayKeySource {
     /// The row's fact.
     Fact,
-    /// The row's keys.
-    Keys,
+    /// The row's keys of the kind that had this number then.
+    Keys(Kind),
     /// Neither is there.
     Nowhere,
 }
@@ -184,11 +184,10 @@ impl Replay {
             return Ok(());
         };
         let logged = |kind: TableIndex<KindPlan>| -> Option<Vec<Shingle>> {
-            let number = pipeline.kinds[kind].kind;
-            match kinds[kind] {
+            match &kinds[kind] {
                 ReplayKeySource::Fact => None,
-                ReplayKeySource::Keys => {
-                    Some(row.keys.iter().filter(|key| key.kind == number).map(|key| key.shingle).collect())
+                ReplayKeySource::Keys(number) => {
+                    Some(row.keys.iter().filter(|key| key.kind == *number).map(|key| key.shingle).collect())
                 }
                 ReplayKeySource::Nowhere => Some(Vec::new()),
             }
@@ -302,13 +301,15 @@ fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Table<KindP
         if asks && is_there(plan.slot) {
             return ReplayKeySource::Fact;
         }
-        let was = description.kinds.iter().find(|kind| kind.kind == plan.kind);
-        let same = was.and_then(|kind| kind.piece.as_ref()).is_some_and(|(slot, normalise)| {
-            let column = description.columns.get(usize::from(slot.0));
-            column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
-                && *normalise == plan.normalise.to_string()
+        let was = description.kinds.iter().find(|kind| kind.name == plan.name);
+        let same = was.filter(|kind| {
+            kind.piece.as_ref().is_some_and(|(slot, normalise)| {
+                let column = description.columns.get(usize::from(slot.0));
+                column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
+                    && *normalise == plan.normalise.to_string()
+            })
         });
-        if same { ReplayKeySource::Keys } else { ReplayKeySource::Nowhere }
+        same.map_or(ReplayKeySource::Nowhere, |kind| ReplayKeySource::Keys(kind.kind))
     };
     pipeline.kinds.map(of)
 }

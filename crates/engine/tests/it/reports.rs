@@ -26,12 +26,10 @@ name = "post.text"
 type = "string"
 [[kind]]
 name = "mail"
-number = 1
 of = "user.mail"
 normalise = "address"
 [[kind]]
 name = "text"
-number = 2
 of = "post.text"
 [[statistic]]
 name = "counts"
@@ -490,7 +488,7 @@ fn settings_are_checked() {
     check("[report_addresses]\nspma = [\"spam@example.org\"]", "[feedback] has no class `spma`");
     check("[report_addresses]\nspam = [\"a@b.c\", \"A@b.c\"]", "`A@b.c` is there twice");
     check(
-        "[[kind]]\nname = \"reporter\"\nnumber = 900\nof = \"mail.subject\"",
+        "[[kind]]\nname = \"reporter\"\nof = \"mail.subject\"",
         "the kind `reporter` has the name of the kind of reporters",
     );
 }

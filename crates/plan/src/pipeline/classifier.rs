@@ -2,7 +2,7 @@
 
 use content::text::tokenizer::Tokenization;
 use event::{Column, Kind, SchemaBuilder, Slot, Span, TableIndex, Type};
-use stats::Measure;
+use stats::{Measure, NumberedSection};
 
 use super::KindPlan;
 use super::columns::fact;
@@ -86,11 +86,8 @@ impl PipelineDraft<'_> {
     /// Compiles the classifiers and gives them their columns.
     pub(crate) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "classifier", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Classifier, problems) else { continue };
             let mut of: Vec<(String, Slot, Tokenization)> = Vec::new();
             for (key, cut) in [("of", Tokenization::Text), ("traits", Tokenization::Trait)] {
                 for (name, origin) in view.strings(key) {

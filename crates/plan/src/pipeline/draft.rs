@@ -8,7 +8,7 @@ use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Table, TableIndex, Type};
 use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
-use stats::{CancellationCheck, LayoutError, Tier};
+use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier};
 
 use super::columns::{columns, fact};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
@@ -33,6 +33,8 @@ const PRECISION: u8 = 12;
 pub(crate) struct PipelineDraft<'a> {
     pub(crate) pipeline: Pipeline,
     pub(crate) limits: &'a [Arc<LimitPlan>],
+    /// The numbers of all names.
+    pub(crate) numbers: NumberRegister,
     pub(crate) statistics: Table<StatisticDraft<'a>>,
     /// For each kind the statistic that it has.
     pub(crate) statistic_of: Table<KindPlan, Option<TableIndex<StatisticDraft<'a>>>>,
@@ -55,6 +57,7 @@ impl<'a> PipelineDraft<'a> {
         document: &'a Document,
         main: &Document,
         limits: &'a [Arc<LimitPlan>],
+        numbers: &mut NumberRegister,
         is_over: CancellationCheck<'a>,
         problems: &mut ConfigProblems,
     ) -> PipelineDraft<'a> {
@@ -78,6 +81,7 @@ impl<'a> PipelineDraft<'a> {
         let time = document.section("time");
         let mut draft = PipelineDraft {
             limits,
+            numbers: std::mem::take(numbers),
             pipeline: Pipeline {
                 name: document.name().to_owned(),
                 space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
@@ -149,16 +153,14 @@ impl<'a> PipelineDraft<'a> {
         draft.wide_limits(&mut builder, problems);
         draft.candidate(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
+        *numbers = std::mem::take(&mut draft.numbers);
         draft
     }
 
     fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "kind", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Kind, problems) else { continue };
             let of = view.str("of").unwrap_or_default();
             let slot = fact(builder.schema(), of, view.origin("of"), problems);
             let when = view.str("when").and_then(|when| {
@@ -192,35 +194,27 @@ impl<'a> PipelineDraft<'a> {
         }
     }
 
-    /// Returns true if a kind's or distinct count's name and number are still free; if not, says so.
+    /// Returns the number of what has a name; `None` if the name is taken, or there is no number, which is then said.
     pub(crate) fn claim(
-        &self,
+        &mut self,
         view: ConfigView<'_>,
         name: &str,
-        kind: Kind,
+        section: NumberedSection,
         problems: &mut ConfigProblems,
-    ) -> bool {
-        let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
-        let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
-        let labels = self.pipeline.labels.iter().map(|other| (other.kind, &other.name));
-        let classifiers = self.pipeline.classifiers.iter().map(|other| (other.kind, &other.name));
-        for (other_kind, other_name) in kinds.chain(distincts).chain(labels).chain(classifiers) {
-            if other_name == name {
-                let message = format!("`{name}` is defined twice");
-                problems.add(
-                    view.origin("name"),
-                    message,
-                    Some("names of kinds, distinct counts, labels and classifiers are given once".into()),
-                );
-                return false;
-            }
-            if other_kind == kind {
-                let message = format!("number {} is already that of `{other_name}`", kind.0);
-                problems.add(view.origin("number"), message, Some("give another number".into()));
-                return false;
-            }
+    ) -> Option<Kind> {
+        let pipeline = &self.pipeline;
+        let is_taken = pipeline.kinds.iter().any(|other| other.name == name)
+            || pipeline.distincts.iter().any(|other| other.name == name)
+            || pipeline.labels.iter().any(|other| other.name == name)
+            || pipeline.classifiers.iter().any(|other| other.name == name);
+        if is_taken {
+            let help = "names of kinds, distinct counts, labels and classifiers are given once".to_owned();
+            problems.add(view.origin("name"), format!("`{name}` is defined twice"), Some(help));
+            return None;
         }
-        true
+        let name = RegisteredName { space: pipeline.space, section, name: name.to_owned() };
+        let number = self.numbers.allot(name);
+        number.map_err(|error| problems.add(view.origin("name"), error.to_string(), None)).ok()
     }
 
     fn statistics(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
@@ -269,11 +263,8 @@ impl<'a> PipelineDraft<'a> {
 
     fn distincts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         for view in entries(self.document, "distinct", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Distinct, problems) else { continue };
             let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
             let of = fact(schema, view.str("of").unwrap_or_default(), view.origin("of"), problems);
             let text = view.str("window").unwrap_or_default();
@@ -316,11 +307,8 @@ impl<'a> PipelineDraft<'a> {
     /// The last values of facts. What keeps one has the keys of its kind, under a number of its own.
     fn lasts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         for view in entries(self.document, "last", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Last, problems) else { continue };
             let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
             let of_name = view.str("of").unwrap_or_default();
             let of = fact(schema, of_name, view.origin("of"), problems);

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use event::{Kind, SchemaBuilder};
+use event::SchemaBuilder;
 use judge::{
     Band, Bands, Constant, DefinitionProblem, Effect, GroupSource, Library, LibrarySource, Mode, RuleProblem,
     RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, Set, SetType,
 };
 use sha2::{Digest, Sha256};
+use stats::NumberedSection;
 
 use super::candidate::Candidate;
 use super::draft::PipelineDraft;
@@ -181,15 +182,8 @@ impl PipelineDraft<'_> {
 
     pub(crate) fn labels(&mut self, problems: &mut ConfigProblems) {
         for view in entries(self.document, "label", problems) {
-            let (Some(name), Some(number), Some(keep)) =
-                (view.str("name"), view.integer("number"), view.span("keep"))
-            else {
-                continue;
-            };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let (Some(name), Some(keep)) = (view.str("name"), view.span("keep")) else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Label, problems) else { continue };
             let of = view.str("of").and_then(|of| self.kind(of, view.origin("of"), problems));
             let Some(of) = of else { continue };
             let description = view.str("description").unwrap_or_default().to_owned();

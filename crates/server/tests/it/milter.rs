@@ -492,13 +492,11 @@ fn mail_to_addresses_for_reports_keeps_its_ticket() {
 const LIMITS: &str = r#"
 [[limit]]
 name = "by_client"
-number = 1
 key = ["client.ip:network"]
 count = 2
 per = "1m"
 [[limit]]
 name = "by_recipient"
-number = 2
 key = ["mail.sender:address", "mail.recipients:address"]
 count = 1
 per = "1m"

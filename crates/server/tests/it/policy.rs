@@ -129,13 +129,11 @@ fn a_captured_conversation_is_answered() {
 const LIMITS: &str = r#"
 [[limit]]
 name = "by_client"
-number = 1
 key = ["client.ip:network"]
 count = 2
 per = "1m"
 [[limit]]
 name = "quiet"
-number = 2
 key = ["mail.recipients:address"]
 count = 2
 per = "1m"

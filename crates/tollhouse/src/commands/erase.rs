@@ -96,9 +96,9 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         progress.add(cells.saturating_sub(told));
         told = cells;
     };
-    let erased = match &plan.node.cluster {
+    let erased = match &plan.node.cluster.clone() {
         Some(of) => directory.erase_over(&shingles, args.dry_run, |shingles, pretend| {
-            ledger_home::erase(&directory, &plan, of, shingles, pretend, &mut tell)
+            ledger_home::erase(&directory, plan, of, shingles, pretend, &mut tell)
         }),
         None => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
     };

@@ -109,7 +109,7 @@ fn ledger(args: &ExportArgs) -> Result<Exit, CommandError> {
     };
     let (exported, others) = match cluster_plan(args, &directory)? {
         Some((plan, of)) => {
-            let statistics = ledger_home::ClusterStatistics::open(&directory, &plan, &of);
+            let statistics = ledger_home::ClusterStatistics::open(&directory, plan, &of);
             let mut statistics = statistics.map_err(CommandError::new)?;
             let exported = write_statistics(args, &directory, &mut statistics, &mut tell);
             (exported, statistics.others)

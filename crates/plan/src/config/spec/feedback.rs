@@ -1,6 +1,6 @@
 //! What is learned of what people say of events afterwards.
 
-use super::{KIND_MAX, Section, SectionForm, SettingType, required, setting};
+use super::{Section, SectionForm, SettingType, required, setting};
 
 /// The greatest weight of what somebody says.
 pub const WEIGHT_MAX: u8 = 7;
@@ -12,11 +12,6 @@ pub(super) const CLASSIFIER: Section = Section {
     doc: "A statistical classifier that learns from feedback which tokens mark bad and good events. Its results are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](../guides/classifier.md).",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `NAME.probability > 0.99`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which its tokens are stored, beside those of the kinds. It must never change its meaning",
-        ),
         required(
             "of",
             SettingType::List(&SettingType::Name),

@@ -2,9 +2,6 @@
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
-/// The greatest number of a limit.
-pub(crate) const LIMIT_NUMBER_MAX: u16 = 0x1fff;
-
 /// When a key is refused whatever it has used.
 const BAN: &[SettingSpec] = &[
     required("after", SettingType::Integer(1, 1_000_000), "Refusals that ban a key"),
@@ -31,11 +28,6 @@ pub(super) const LIMIT: Section = Section {
     doc: "How much of something a key may have in a time. See [limits.md](../guides/limits.md).",
     settings: &[
         required("name", SettingType::Name, "Its name in requests and metrics"),
-        required(
-            "number",
-            SettingType::Integer(1, LIMIT_NUMBER_MAX as i64),
-            "Number under which its keys are stored. It must never change its meaning",
-        ),
         setting("description", SettingType::Text, Some("\"\""), "Purpose, for people"),
         required(
             "key",

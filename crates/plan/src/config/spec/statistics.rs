@@ -1,6 +1,6 @@
 //! What is counted of events, and what is kept of each key.
 
-use super::{ACTIONS, KIND_MAX, Section, SectionForm, SettingSpec, SettingType, required, setting};
+use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 /// The columns that a track keeps, but for decayed sums.
 const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
@@ -46,11 +46,6 @@ pub(super) const KIND: Section = Section {
     doc: "A kind of piece that is counted.",
     settings: &[
         required("name", SettingType::Name, "Name by which statistics and rules call it"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which its keys are stored. It must never change its meaning",
-        ),
         required("of", SettingType::Name, "Fact whose value, or each of whose values, is a piece"),
         setting(
             "normalise",
@@ -138,11 +133,6 @@ pub(super) const DISTINCT: Section = Section {
     doc: "A count of distinct values for each key of a kind.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `distinct('rcpts', '1d')`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which it is stored, beside those of the kinds",
-        ),
         required("per", SettingType::Name, "Kind for each of whose keys values are counted"),
         required("of", SettingType::Name, "Fact whose values are counted"),
         required(
@@ -172,11 +162,6 @@ pub(super) const LAST: Section = Section {
     doc: "The value of a field in the last event of each key of a kind. It is kept in the clear, not as a hash.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `last('country')`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which it is stored, beside those of the kinds",
-        ),
         required("per", SettingType::Name, "Kind for each of whose keys the value is kept"),
         required(
             "of",
@@ -194,11 +179,6 @@ pub(super) const LABEL: Section = Section {
     doc: "A label that rules put on keys for a time, and that later events of the key show.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `ip.marked('scanner')`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which it is stored, beside those of the kinds",
-        ),
         required("of", SettingType::Name, "Kind whose keys can have it"),
         required("keep", SettingType::Span, "Longest time for which a key can have it"),
         setting(
