@@ -486,7 +486,7 @@ fn raise(words: &[AtomicU64; WORDS], places: u32, to: u32) {
     let to = u64::from(to.min(Sketch::COUNT_MAX));
     for (word, shift) in counters(places) {
         let (before, count) = (words[word].load(Relaxed), count(&words[word], shift));
-        words[word].store(before + (to.max(count) - count << shift), Relaxed);
+        words[word].store(before + ((to.max(count) - count) << shift), Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Admission over nodes: what each has seen of a key, all know after a flush. In simulated time, and over real servers.
 
 use std::collections::BTreeMap;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -370,13 +371,10 @@ fn scripts_count_as_sketches_do() {
 }
 
 /// Nodes over real servers, each with a runtime of its own.
-fn over(cluster: &servers::Cluster, prefix: &str, number: u8) -> Cluster {
+fn over(addresses: Vec<String>, prefix: &str, number: u8) -> Cluster {
     let partitions = PartitionCount::new(64).unwrap();
-    let wires = cluster::wire::WireSettings {
-        prefix: prefix.to_owned(),
-        partitions,
-        ..settings(cluster.addresses(), number)
-    };
+    let wires =
+        cluster::wire::WireSettings { prefix: prefix.to_owned(), partitions, ..settings(addresses, number) };
     let threads = Arc::new(ThreadedEnvironment::new(1).unwrap());
     let runtime = threads.handle().unwrap();
     let wire = runtime.block_on(cluster::wire::WireClient::open(wires, runtime.clone())).unwrap();
@@ -389,37 +387,69 @@ fn over(cluster: &servers::Cluster, prefix: &str, number: u8) -> Cluster {
     Cluster::open(Arc::new(wire), Arc::new(MemoryDevice::new()), rare(AFTER), settings, threads).unwrap()
 }
 
+fn keys() -> impl Iterator<Item = Key> {
+    (0..40).map(|number| key(RARE, number))
+}
+
+fn sightings() -> Vec<Observation> {
+    keys().map(|key| add(key, at(START), [(0, 1)])).collect()
+}
+
+/// How often all nodes have seen each of the keys, as a node knows it that has asked for none.
+fn known(node: &Cluster) -> Vec<u64> {
+    let readings = observe_one(node, look(sightings())).readings;
+    readings.iter().map(|reading| reading.sum(0, 0)).collect()
+}
+
 #[test]
 fn nodes_over_real_servers_share_what_they_have_seen() {
     let Some(cluster) = servers::Cluster::start() else { return };
     let prefix = prefix();
-    let nodes = [1, 2].map(|number| over(&cluster, &prefix, number));
-    let keys = || (0..40).map(|number| key(RARE, number));
+    let open = |number| over(cluster.addresses(), &prefix, number);
+    let nodes = [1, 2].map(open);
     for seen in 0..7 {
         for node in &nodes {
-            let observations = keys().map(|key| add(key, at(START), [(0, 1)])).collect();
-            let readings = observe_one(node, request(observations)).readings;
+            let readings = observe_one(node, request(sightings())).readings;
             assert!(readings.iter().all(|reading| reading.quality == Quality::Estimated));
             assert!(readings.iter().all(|reading| reading.sum(0, 0) >= seen));
         }
     }
-    // One that was not there, and one that has forgotten what it saw.
     let [one, other] = nodes;
     [&one, &other].iter().for_each(|node| node.close().unwrap());
     drop(one);
-    let nodes = [1, 3].map(|number| over(&cluster, &prefix, number));
-    for node in &nodes {
-        let looks = keys().map(|key| add(key, at(START), [(0, 1)])).collect();
-        let readings = observe_one(node, look(looks)).readings;
-        assert!(readings.iter().all(|reading| reading.sum(0, 0) == 14), "{readings:?}");
-    }
-    let see = |node: &Cluster| {
-        let observations = keys().map(|key| add(key, at(START), [(0, 1)])).collect();
-        observe_one(node, request(observations));
-    };
-    (0..2).for_each(|_| see(&nodes[0]));
+    // One that has forgotten what it saw, and one that was not there.
+    let nodes = [1, 3].map(open);
+    nodes.iter().for_each(|node| assert_eq!(known(node), [14; 40]));
+    (0..2).for_each(|_| drop(observe_one(&nodes[0], request(sightings()))));
     nodes[0].close().unwrap();
-    let fresh = over(&cluster, &prefix, 4);
+    let fresh = open(4);
     let has_cell = |key| pollster::block_on(fresh.timeline(key)).unwrap().is_some();
     assert!(keys().all(has_cell), "with the sixteenth sighting");
+}
+
+/// A node's process: sees each key seven times, and waits to be killed.
+#[test]
+#[ignore = "is started by the test of a kill"]
+fn node() {
+    let Ok(addresses) = std::env::var("NODE_SERVERS") else { return };
+    let node =
+        over(addresses.split(',').map(str::to_owned).collect(), &std::env::var("NODE_PREFIX").unwrap(), 1);
+    (0..7).for_each(|_| drop(observe_one(&node, request(sightings()))));
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
+#[test]
+fn a_kill_leaves_what_was_flushed() {
+    let Some(cluster) = servers::Cluster::start() else { return };
+    let prefix = prefix();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["sightings::node", "--exact", "--ignored", "--test-threads", "1"]);
+    command.env("NODE_SERVERS", cluster.addresses().join(",")).env("NODE_PREFIX", &prefix);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut process = command.spawn().unwrap();
+    let fresh = || known(&over(cluster.addresses(), &prefix, 2));
+    servers::wait("the node has flushed", || fresh().iter().all(|seen| *seen == 7));
+    process.kill().unwrap();
+    process.wait().unwrap();
+    assert_eq!(fresh(), [7; 40]);
 }
