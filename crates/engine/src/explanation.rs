@@ -278,10 +278,10 @@ impl Explanation {
         self.closest = rules
             .nearest(verdict, facts, CLOSEST, is_known)
             .into_iter()
-            .filter_map(|miss| {
-                let rule = rules.rules().get(miss.rule)?;
+            .map(|miss| {
+                let rule = &rules.rules()[miss.rule];
                 self.descriptions.insert(rule.name.clone(), rule.description.clone());
-                Some(ExplainedNearMiss { rule: rule.name.clone(), mode: rule.mode, score: rule.score, miss })
+                ExplainedNearMiss { rule: rule.name.clone(), mode: rule.mode, score: rule.score, miss }
             })
             .collect();
         self.counted = Some(rules.counted(verdict));

@@ -138,6 +138,12 @@ impl<T, V> Table<T, V> {
         self.values.iter_mut()
     }
 
+    /// The index of the entry that has so many before it; `None` if there are not so many.
+    #[inline]
+    pub fn index(&self, number: usize) -> Option<TableIndex<T>> {
+        (number < self.values.len()).then(|| TableIndex::new(number))
+    }
+
     /// The indices of all entries, in order.
     pub fn indices(&self) -> impl ExactSizeIterator<Item = TableIndex<T>> + use<T, V> {
         (0..self.values.len()).map(TableIndex::new)
@@ -235,6 +241,7 @@ mod tests {
         assert_eq!((&*names[one], &*names[two], two.get(), names.len()), ("one", "two", 1, 2));
         assert_eq!(names.position(|name| name == "two"), Some(two));
         assert_eq!(names.position(|name| name == "three"), None);
+        assert_eq!((names.index(1), names.index(2)), (Some(two), None));
         assert!(names.indices().eq([one, two]) && one < two);
         let lengths: Table<String, usize> = names.map(String::len);
         assert!(lengths.entries().eq([(one, &3), (two, &3)]));

@@ -57,7 +57,7 @@ pub use pipeline::reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, repo
 pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
-    DistinctPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+    DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
 };
 pub use reference::reference;
 

@@ -138,7 +138,7 @@ impl Replay {
     /// If the block is damaged, or statistics cannot be had.
     pub async fn take(&mut self, block: &Block) -> Result<(), ReplayError> {
         let mut judgement = BlockJudgement {
-            after: vec![0; self.backtest.pipeline.rules.rules().len()],
+            after: self.backtest.pipeline.rules.rules().map(|_| 0),
             ..BlockJudgement::default()
         };
         judgement.bytes = block.disk_bytes();
@@ -209,13 +209,13 @@ impl Replay {
             pipeline.rules.evaluate_selected(&version.selection, facts, &mut self.outcome);
         }
         let outcome = &self.outcome;
-        let adds = settle::requests(&observed, &[pipeline.rules.verdict(outcome)]);
+        let adds = settle::requests(&observed.event(0), outcome.action(), outcome.fired());
         settle::settle(&self.ledger, &adds).await?;
         if !question.takes(row.time) {
             return Ok(());
         }
         for index in outcome.fired().iter().chain(outcome.shadow()) {
-            judgement.after[*index as usize] += 1;
+            judgement.after[*index] += 1;
         }
         for (reasons, shadow) in [(&row.verdict.reasons, 0), (&row.verdict.shadow, 1)] {
             for reason in reasons {

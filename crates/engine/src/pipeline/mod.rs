@@ -138,12 +138,14 @@ impl Engine {
 
     /// Stage 5. What verdicts ask for is put behind what is due.
     pub(crate) fn judge_all(&self, observed: &ObservedBatch, due: &mut PendingEffects) -> Vec<Verdict> {
-        let mut outcome = Evaluation::default();
-        let verdicts: Vec<Verdict> =
-            observed.events().map(|observed| self.judge(&observed, &mut outcome)).collect();
+        let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
+        for observed in observed.events() {
+            let verdict = self.judge(&observed, &mut outcome);
+            due.adds.extend(settle::requests(&observed, verdict.action, outcome.fired()));
+            due.bans.extend(settle::new_bans(&observed, outcome.fired()));
+            verdicts.push(verdict);
+        }
         self.count_verdicts(observed, &verdicts);
-        due.adds.extend(settle::requests(observed, &verdicts));
-        due.bans.extend(settle::new_bans(observed, &verdicts));
         due.training_examples.extend(self.auto_training_examples(observed, &verdicts));
         verdicts
     }

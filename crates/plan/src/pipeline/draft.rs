@@ -97,6 +97,7 @@ impl<'a> PipelineDraft<'a> {
                 preset: top.str("preset").and_then(preset::find),
                 schema: Arc::default(),
                 rules: RuleSet::default(),
+                effects: Table::default(),
                 kinds: Table::default(),
                 distincts: Table::default(),
                 labels: Table::default(),
@@ -142,6 +143,7 @@ impl<'a> PipelineDraft<'a> {
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
+        draft.effects();
         draft.partial_rules();
         draft.limit_conditions(main, &mut builder, problems);
         draft.wide_limits(&mut builder, problems);

@@ -21,7 +21,7 @@ use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use content::web::pattern::RequestPatterns;
 use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex};
-use judge::{Action, Condition, RuleSet};
+use judge::{Action, Condition, Rule, RuleSet};
 use stats::{AggregateColumn, AggregateLayout, LayoutError, Measure, Tier};
 
 use self::authentication::DnsListPlan;
@@ -103,6 +103,8 @@ pub struct Pipeline {
     pub schema: Arc<Schema>,
     /// Rules and bands.
     pub rules: RuleSet,
+    /// The effects of each rule that are more than its verdict.
+    pub effects: Table<Rule, Vec<EffectPlan>>,
     /// Kinds of pieces, in the order of the configuration.
     pub kinds: Table<KindPlan>,
     /// Distinct counts.
@@ -276,6 +278,27 @@ impl LabelPlan {
     pub(crate) fn measure(&self) -> Result<Measure, LayoutError> {
         AggregateLayout::new(vec![AggregateColumn::Max], self.keep).map(Measure::Aggregate)
     }
+}
+
+/// An effect of a rule that adds to statistics, its names resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffectPlan {
+    /// The event's keys of a label's kind have the label from now on.
+    Mark {
+        /// The label.
+        label: TableIndex<LabelPlan>,
+        /// The time for which it holds.
+        lasts: Span,
+    },
+    /// A counter of the event's keys of a kind goes up.
+    Add {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The counter, by its number in the ledger.
+        counter: u8,
+        /// By how much.
+        amount: u64,
+    },
 }
 
 /// A column that the observe stage fills.

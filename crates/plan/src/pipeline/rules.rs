@@ -5,16 +5,16 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use event::{Kind, SchemaBuilder};
 use judge::{
-    Band, Bands, Constant, DefinitionProblem, GroupSource, Library, LibrarySource, Mode, RuleProblem,
+    Band, Bands, Constant, DefinitionProblem, Effect, GroupSource, Library, LibrarySource, Mode, RuleProblem,
     RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, Set, SetType,
 };
 use sha2::{Digest, Sha256};
 
-use super::LabelPlan;
 use super::candidate::Candidate;
 use super::draft::PipelineDraft;
 use super::model::ModelPlan;
 use super::scope::{PlanScope, report};
+use super::{EffectPlan, LabelPlan, Pipeline};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
 use crate::limit::LimitPlan;
 use crate::{RuleTestResult, entries};
@@ -237,6 +237,30 @@ impl PipelineDraft<'_> {
             self.tested.push(RuleTestResult { pipeline: self.pipeline.name.clone(), rule, origin, run });
         }
         self.pipeline.rules = set;
+    }
+
+    /// Resolves the names in the effects of the enforced rules. Those of a candidate are never carried out.
+    ///
+    /// # Panics
+    /// If a name means nothing: each was looked up when its rule was compiled.
+    pub(crate) fn effects(&mut self) {
+        let Pipeline { rules, kinds, labels, .. } = &self.pipeline;
+        let resolve = |effect: &Effect| match effect {
+            Effect::Mark { kind, label, lasts } => {
+                let is_meant = |plan: &LabelPlan| plan.name == *label && kinds[plan.of].name == *kind;
+                let label = labels.position(is_meant).expect("rules compile only with labels that there are");
+                Some(EffectPlan::Mark { label, lasts: *lasts })
+            }
+            Effect::Add { kind, counter, amount } => {
+                let kind = kinds.position(|plan| plan.name == *kind);
+                let found = kind.and_then(|kind| Some((kind, kinds[kind].counter(counter)?)));
+                let (kind, counter) = found.expect("rules compile only with counters that there are");
+                Some(EffectPlan::Add { kind, counter, amount: *amount })
+            }
+            Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => None,
+        };
+        let effects = rules.rules().map(|rule| rule.effects.iter().filter_map(resolve).collect());
+        self.pipeline.effects = effects;
     }
 
     /// Compiles the rules that are judged beside the enforced ones, on the same row.
