@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
-use stats::CancellationCheck;
+use journal::JournalError;
+use stats::{CancellationCheck, LedgerError};
 
 use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
-use crate::{CandidateComparison, Engine, EngineError, EngineOpenError};
+use crate::{CandidateComparison, Engine, EngineOpenError};
 use plan::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
 use plan::{NodePlan, Pipeline, Plan};
 use version_history::PinnedVersion;
@@ -153,9 +154,12 @@ pub enum ReloadError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The ledger or the journal.
+    /// The ledger.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }
 
 impl From<ConfigProblems> for ReloadError {
@@ -471,11 +475,11 @@ impl Engine {
         }
         if let Some(journal) = &self.journal {
             for pipeline in &new.pipelines {
-                log::describe(journal, pipeline).map_err(EngineError::from)?;
+                log::describe(journal, pipeline)?;
             }
         }
         if new.catalog != plan.catalog {
-            self.ledger.set_catalog(new.catalog.clone()).map_err(EngineError::from)?;
+            self.ledger.set_catalog(new.catalog.clone())?;
         }
         if let Some(shelf) = self.version_history.as_ref().filter(|_| state != *self.standing()) {
             shelf.save(&state)?;
