@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use engine::EngineError;
+use engine::SyncError;
 use plan::{Endpoint, ListenerPlan, Protocol};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -42,7 +42,7 @@ pub enum ServeError {
     },
     /// Not everything could be written at the end.
     #[error("not everything could be written: {0}")]
-    Close(#[from] EngineError),
+    Close(#[from] SyncError),
 }
 
 /// Returns what to do about an address that cannot be listened on.
