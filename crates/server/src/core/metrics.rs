@@ -116,7 +116,7 @@ pub(crate) struct ServerMetrics {
     pub(crate) connections: Gauge,
     /// Connections that were closed at once, as their address has enough.
     pub(crate) refused_connections: Counter,
-    /// Bytes of requests of gRPC that are not whole yet.
+    /// Bytes of incomplete gRPC requests.
     pub(crate) grpc_unfinished: Gauge,
     /// Name service.
     pub(crate) dns: DnsMetrics,
@@ -198,7 +198,7 @@ impl ServerMetrics {
             "Lines of batches that were no events",
             self.bad_lines.clone(),
         );
-        let help = "Bytes of requests of gRPC that are not whole yet";
+        let help = "Bytes of incomplete gRPC requests";
         registry.register("tollhouse_grpc_unfinished_bytes", help, self.grpc_unfinished.clone());
         let help = "Wrong tokens and passwords, by listener; `http` is that of HTTP";
         registry.register("tollhouse_wrong_tokens", help, self.wrong_tokens.clone());
@@ -355,7 +355,7 @@ impl Collector for EngineCollector {
             ),
             (
                 "journal_full",
-                "1 if no decision is logged for now since room, descriptors or memory are lacking",
+                "1 while decisions are not logged for lack of room, descriptors or memory",
                 u64::from(journal.full),
             ),
             ("journal_segments", "Files of the journal", journal.segments as u64),
@@ -395,7 +395,7 @@ impl Collector for EngineCollector {
         for condition in self.0.health().list() {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);
         }
-        let help = "1 for each condition that stands: what is wrong now, as `/readyz` says it";
+        let help = "1 for each current condition, as in `/readyz`";
         conditions.encode(encoder.encode_descriptor(
             "tollhouse_condition",
             help,
