@@ -25,7 +25,6 @@ mod metrics;
 mod observation;
 mod reads;
 pub mod remote;
-pub mod sizing;
 mod sweep;
 mod transfer;
 mod wal;
