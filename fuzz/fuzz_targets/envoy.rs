@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
         }
         Err(problems) => assert!(!problems.to_string().is_empty()),
     }
-    if let Err(problems) = plan::formats::limitador::read("a.yaml", text, 1) {
+    if let Err(problems) = plan::formats::limitador::read("a.yaml", text) {
         assert!(!problems.to_string().is_empty());
     }
 });

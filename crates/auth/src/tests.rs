@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
 use futures_util::future::BoxFuture;
 use mail_auth::AuthenticationResults;
@@ -177,27 +176,6 @@ async fn a_record_asks_ten_times_at_most() {
     }
 }
 
-fn shared(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/mail").join(name);
-    let folder = std::env::var_os("TOLLHOUSE_SHARED")
-        .map_or(folder, |shared| PathBuf::from(shared).join("data/mail").join(name));
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: authentication of {name}: the shared test data is not there");
-    None
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file())
-        .collect();
-    files.sort();
-    files
-}
-
 /// A published case: the records, who asks, and what is to come of it.
 #[derive(Clone, Debug, Default)]
 struct SpfCase {
@@ -283,9 +261,9 @@ const OTHERWISE: [(&str, &str); 6] = [
 
 #[tokio::test]
 async fn published_spf_cases_hold() {
-    let Some(folder) = shared("auth/spf") else { return };
+    let folder = corpora::folder("mail/auth/spf").unwrap();
     let (mut count, mut wrong, mut otherwise) = (0, Vec::new(), OTHERWISE.to_vec());
-    for path in files(&folder) {
+    for path in corpora::files(&folder) {
         let name = path.file_stem().unwrap().to_string_lossy();
         for case in std::fs::read_to_string(&path).unwrap().split("\n---").flat_map(spf_cases) {
             let SpfCase { zone, ip, helo, sender, expected } = case;
@@ -553,8 +531,8 @@ async fn seals_are_verified() {
 #[tokio::test]
 async fn published_signatures_and_seals_hold() {
     for kind in ["auth/dkim", "auth/arc"] {
-        let Some(folder) = shared(kind) else { return };
-        let cases = files(&folder);
+        let folder = corpora::folder(&format!("mail/{kind}")).unwrap();
+        let cases = corpora::files(&folder);
         assert!(!cases.is_empty());
         for path in cases {
             let text = std::fs::read(&path).unwrap();
@@ -582,8 +560,8 @@ async fn odd_messages_are_survived() {
     for kind in
         ["edge-spamassassin/dkim", "edge-spamassassin/nice", "edge-spamassassin/dkim/arc", "edge-rspamd"]
     {
-        let Some(folder) = shared(kind) else { continue };
-        for path in files(&folder) {
+        let Some(folder) = corpora::folder(&format!("mail/{kind}")) else { continue };
+        for path in corpora::files(&folder) {
             let raw = std::fs::read(&path).unwrap();
             let sent = signature::as_sent(&raw);
             let Some(signed) = HashedMessage::read(&sent) else { continue };

@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 use std::io::BufRead;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use catboost::{FeatureColumn, FeatureKind, FeatureValue, Model, ModelScratch, category};
@@ -95,11 +95,7 @@ fn main() {
     }
     let small = !args.iter().any(|arg| arg == "--bench");
     let rounds = if small { 1 } else { 50 };
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/model");
-    if !folder.exists() {
-        println!("skipped: {} is absent", folder.display());
-        return;
-    }
+    let Some(folder) = corpora::folder("model") else { return };
     println!("{:>16}  {:>9}  {:>9}  {:>9}  {:>9}", "ns a row", "batch", "of texts", "alone", "explained");
     for name in ["num_binary", "cat_ctr_binary", "onehot_binary", "lossguide_binary", "multiclass"] {
         let bytes = std::fs::read(folder.join(name).with_extension("cbm")).expect("the model can be read");

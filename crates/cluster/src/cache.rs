@@ -31,6 +31,7 @@ use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
 use crate::flush::{BatchItem, PartitionState};
 use crate::remote::RemoteCell;
+use crate::sighting::SightingQueue;
 
 /// A key as it is looked up, with [`Cell::PAIR`] in the kind of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -232,6 +233,7 @@ impl CacheEntry {
 /// One of the shares of the cache, with the partitions whose keys it holds.
 pub(crate) struct CacheShard {
     pub(crate) parts: Vec<PartitionState>,
+    pub(crate) sightings: SightingQueue,
     cells: HashMap<CellId, CacheEntry>,
     ring: Vec<CellId>,
     hand: usize,
@@ -241,8 +243,17 @@ pub(crate) struct CacheShard {
 }
 
 impl CacheShard {
-    pub(crate) fn new(parts: Vec<PartitionState>, budget: usize) -> CacheShard {
-        CacheShard { parts, cells: HashMap::new(), ring: Vec::new(), hand: 0, bytes: 0, budget, evictions: 0 }
+    pub(crate) fn new(parts: Vec<PartitionState>, sightings: SightingQueue, budget: usize) -> CacheShard {
+        CacheShard {
+            parts,
+            sightings,
+            cells: HashMap::new(),
+            ring: Vec::new(),
+            hand: 0,
+            bytes: 0,
+            budget,
+            evictions: 0,
+        }
     }
 
     pub(crate) fn get(&self, id: CellId) -> Option<&CacheEntry> {

@@ -6,11 +6,10 @@ use std::time::Duration;
 use event::{Kind, Space};
 use hashbrown::HashMap;
 use stats::cell_export::CellDefinition;
-use stats::{
-    Addition, Catalog, CatalogError, CellPlan, LedgerError, ObserveRequest, Sketch, SketchOptions, Statistic,
-};
+use stats::{Addition, Catalog, CatalogError, CellPlan, LedgerError, ObserveRequest, Statistic};
 
-use crate::remote::CellForm;
+use crate::remote::{CellForm, PartitionCount};
+use crate::sighting::SharedSketch;
 
 /// A form, and the operations on its cells.
 #[derive(Debug)]
@@ -38,7 +37,7 @@ pub(crate) struct ClusterStatistic {
     pub(crate) known: Arc<CompiledForm>,
     /// The operations on the cells, with the windows that are asked for now.
     pub(crate) plan: CellPlan,
-    pub(crate) sketch: Option<Arc<Sketch>>,
+    pub(crate) sketch: Option<Arc<SharedSketch>>,
     pub(crate) admit_after: u32,
     /// True if readings have values even for a new key.
     pub(crate) reads_unseen: bool,
@@ -65,7 +64,7 @@ impl ClusterCatalog {
     pub(crate) fn new(
         catalog: Catalog,
         before: Option<&ClusterCatalog>,
-        shards: usize,
+        partitions: PartitionCount,
     ) -> Result<ClusterCatalog, CatalogError> {
         let mut forms = before.map(|before| before.forms.clone()).unwrap_or_default();
         let (mut plans, mut places) = (Vec::<ClusterStatistic>::new(), HashMap::new());
@@ -73,7 +72,7 @@ impl ClusterCatalog {
             let definition = CellDefinition::new(space, kind, statistic);
             for known in forms.values().map(|known| &known.form.definition) {
                 let other = (known.space, known.kind) == (space, kind);
-                if other && known.meaning() != definition.meaning() {
+                if other && !known.has_form_of(&definition) {
                     return Err(CatalogError::Meaning {
                         space,
                         kind,
@@ -92,9 +91,8 @@ impl ClusterCatalog {
             let sketch = statistic.admit.as_ref().map(|admit| {
                 let same = |planned: &&ClusterStatistic| planned.statistic.admit == statistic.admit;
                 let kept = plans.iter().chain(before.iter().flat_map(|world| &world.plans)).find(same);
-                let options = SketchOptions { shards, bytes: admit.bytes, rotate: admit.rotate };
                 kept.and_then(|planned| planned.sketch.clone())
-                    .unwrap_or_else(|| Arc::new(Sketch::new(options)))
+                    .unwrap_or_else(|| Arc::new(SharedSketch::new(admit, partitions)))
             });
             places.insert((space, kind), plans.len() as u16);
             plans.push(ClusterStatistic {
@@ -134,8 +132,7 @@ impl ClusterCatalog {
             let statistic = &self.plans[usize::from(place)].statistic;
             statistic.check(observation)?;
             if let Addition::Lower(_) = observation.add {
-                let why =
-                    "what was said of a key cannot be taken back in a cluster, it ends by itself".to_owned();
+                let why = "a label cannot be lifted in a cluster: it ends by itself".to_owned();
                 return Err(LedgerError::Unfit { statistic: statistic.name.clone(), why });
             }
             plans.push(place);
@@ -144,10 +141,10 @@ impl ClusterCatalog {
     }
 
     pub(crate) fn sketch_bytes(&self) -> u64 {
-        let mut sketches: Vec<&Arc<Sketch>> =
+        let mut sketches: Vec<&Arc<SharedSketch>> =
             self.plans.iter().filter_map(|plan| plan.sketch.as_ref()).collect();
         sketches.sort_by_key(|sketch| Arc::as_ptr(sketch));
         sketches.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        sketches.iter().map(|sketch| sketch.memory_bytes() as u64).sum()
+        sketches.iter().map(|sketch| sketch.counters.memory_bytes() as u64).sum()
     }
 }

@@ -30,6 +30,7 @@ use crate::lock;
 use crate::metrics::{ClusterCounters, ClusterMetrics};
 use crate::reads::CacheLookup;
 use crate::remote::{Partition, PartitionCount, RemoteCell, RemoteCluster};
+use crate::sighting::SightingQueue;
 use crate::wal::{ClaimToken, WalAddition, WalOptions, WalRecord, WriteAheadLog};
 
 /// Shares of the cache, each with a lock.
@@ -111,6 +112,8 @@ pub(crate) struct ClusterCore {
     pub(crate) counts: ClusterCounters,
     pub(crate) random: Mutex<Random>,
     token: AtomicU64,
+    /// This opening of this node.
+    pub(crate) owner: [u8; 16],
     pub(crate) asking: Mutex<BatchNumberQuery>,
     pub(crate) watch: Mutex<GenerationWatch>,
     /// When the journal was last written, and trimmed.
@@ -201,7 +204,7 @@ impl Cluster {
             WriteAheadLog::open(device, surroundings.clone(), options, &mut |record| records.push(record));
         let journal = journal.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
         let shards = SHARDS.min(usize::from(count));
-        let world = ClusterCatalog::new(catalog, None, shards)?;
+        let world = ClusterCatalog::new(catalog, None, settings.partitions)?;
         let horizon = records.iter().filter_map(|record| match record {
             WalRecord::Horizon(time) => Some(time.0),
             _ => None,
@@ -226,9 +229,12 @@ impl Cluster {
         let parts: Vec<PartitionState> = (0..count).map(part).collect();
         let mut parts = parts.into_iter();
         let budget = settings.cache_bytes / shards;
-        let shards: Vec<Mutex<CacheShard>> = (0..shards)
-            .map(|_| Mutex::new(CacheShard::new(parts.by_ref().take(width).collect(), budget)))
-            .collect();
+        let shard = |_| {
+            let due = now + settings.flush_every.mul_f64(random.unit());
+            let sightings = SightingQueue::new(width, shards, due);
+            Mutex::new(CacheShard::new(parts.by_ref().take(width).collect(), sightings, budget))
+        };
+        let shards: Vec<Mutex<CacheShard>> = (0..shards).map(shard).collect();
         let inner = Arc::new(ClusterCore {
             remote,
             settings,
@@ -245,6 +251,7 @@ impl Cluster {
             running: RunningCalls::default(),
             counts: ClusterCounters::default(),
             token: AtomicU64::new(random.bits()),
+            owner,
             random: Mutex::new(random),
             asking: Mutex::default(),
             watch: Mutex::default(),
@@ -308,6 +315,7 @@ impl Cluster {
         for shard in &inner.shards {
             let shard = lock(shard);
             metrics.evictions += shard.evictions;
+            metrics.sightings_dropped += shard.sightings.dropped;
             metrics.entries += shard.iter().count() as u64;
             metrics.cache_bytes += shard.bytes() as u64;
             for part in &shard.parts {
@@ -406,7 +414,7 @@ impl ClusterCore {
                 // What is claimed and what exact limits are asked does not go through the cache.
                 entry.image = None;
             }
-            lookup.look(&mut shard, id, form, &age, run.stamp);
+            lookup.look(&mut shard, (id, form), None, &age, run.stamp);
         }
         self.read(lookup, &world).await;
         let mut shard = lock(&self.shards[shard]);
@@ -506,7 +514,7 @@ impl Ledger for Cluster {
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
         let _only = lock(&self.inner.changing);
         let before = self.inner.catalog();
-        let world = ClusterCatalog::new(catalog, Some(&before), self.inner.shards.len())?;
+        let world = ClusterCatalog::new(catalog, Some(&before), self.inner.partitions)?;
         *self.inner.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
         Ok(())
     }

@@ -101,6 +101,7 @@ impl ClusterExport {
             let read = |(partition, cells): (&Partition, &Vec<RemoteCell>)| PartitionRead {
                 partition: *partition,
                 cells: cells.clone(),
+                places: Vec::new(),
             };
             let found = self.wire.read(parts.iter().map(read).collect(), WITHIN).await;
             let mut failure = None;
@@ -140,7 +141,7 @@ impl ClusterExport {
         for cell in asked {
             let mut tries = 0;
             loop {
-                let read = PartitionRead { partition, cells: vec![cell.clone()] };
+                let read = PartitionRead { partition, cells: vec![cell.clone()], places: Vec::new() };
                 match self.wire.read(vec![read], WITHIN).await.pop() {
                     Some(Ok(found)) => {
                         let image = found.images.into_iter().next().flatten();

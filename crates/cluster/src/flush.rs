@@ -307,6 +307,7 @@ impl ClusterCore {
             let inner = self.clone();
             self.environment.spawn(Box::pin(async move { inner.send(outgoing).await }));
         }
+        self.share_sightings(now);
         self.recover();
         self.resolve(now);
         self.tend_journal(now);
@@ -639,7 +640,7 @@ impl ClusterCore {
             let full = inner.wal.bytes() > inner.settings.journal_bytes_max;
             if full && !inner.is_full.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
-                    "the journal is full of what the cluster does not take: nothing is added for now"
+                    "the journal is full, as the cluster takes nothing: additions are refused for now"
                 );
             }
             // Not at once again: it would be as large.
@@ -651,7 +652,10 @@ impl ClusterCore {
     /// Returns true if all that was added is in the cluster, and every intent is settled.
     pub(crate) fn is_clean(&self) -> bool {
         self.intents.is_empty()
-            && self.shards.iter().all(|shard| lock(shard).parts.iter().all(PartitionState::is_clean))
+            && self.shards.iter().all(|shard| {
+                let shard = lock(shard);
+                shard.sightings.is_empty() && shard.parts.iter().all(PartitionState::is_clean)
+            })
     }
 
     /// Refuses additions that the journal has no room for.

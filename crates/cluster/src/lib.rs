@@ -25,6 +25,8 @@ mod metrics;
 mod observation;
 mod reads;
 pub mod remote;
+mod share;
+mod sighting;
 mod sweep;
 mod transfer;
 mod wal;

@@ -39,6 +39,12 @@ pub struct ClusterMetrics {
     pub exact_batches: u64,
     /// The number of requests that exact limits were asked and did not answer in time.
     pub exact_failures: u64,
+    /// Places in sketches whose sightings were shared with other nodes, again or for the first time.
+    pub sightings: u64,
+    /// Calls in which they were, one a partition.
+    pub sighting_batches: u64,
+    /// Sightings that other nodes never hear of: too many waited.
+    pub sightings_dropped: u64,
     /// Batches that a failover has lost, and that could not be sent again.
     pub lost_batches: u64,
     /// Times that the journal was written anew because it was too long.
@@ -87,6 +93,21 @@ impl ClusterMetrics {
             ("exact_rounds", "Calls with requests to exact limits, one a partition", self.exact_batches),
             ("exact_failures", "Requests to exact limits without an answer in time", self.exact_failures),
             (
+                "sightings",
+                "Sightings of keys without a cell that were shared with other nodes",
+                self.sightings,
+            ),
+            (
+                "sighting_batches",
+                "Calls in which sightings were shared, one a partition",
+                self.sighting_batches,
+            ),
+            (
+                "sightings_dropped",
+                "Sightings that could not be shared: too many waited",
+                self.sightings_dropped,
+            ),
+            (
                 "lost_batches",
                 "Batches that a failover lost and that were not kept any more",
                 self.lost_batches,
@@ -103,7 +124,11 @@ impl ClusterMetrics {
             ("waiting_partitions", "Partitions of which not all is acknowledged", self.waiting_partitions),
             ("undecided", "Requests of which it is not known whether they are the first", self.undecided),
             ("journal_bytes", "Length of the node's journal of additions under way", self.journal_bytes),
-            ("full", "1 if nothing is added for now since the node's journal is full", u64::from(self.full)),
+            (
+                "full",
+                "1 while additions are refused because the node's journal is full",
+                u64::from(self.full),
+            ),
         ];
         let figure =
             |is_sum| move |(name, help, value)| LedgerMetric { name, help, is_sum, shard: None, value };
@@ -128,6 +153,8 @@ pub(crate) struct ClusterCounters {
     pub(crate) exact: AtomicU64,
     pub(crate) exact_batches: AtomicU64,
     pub(crate) exact_failures: AtomicU64,
+    pub(crate) sightings: AtomicU64,
+    pub(crate) sighting_batches: AtomicU64,
     pub(crate) lost_batches: AtomicU64,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) renewals: AtomicU64,
@@ -165,6 +192,8 @@ impl ClusterCounters {
             exact: of(&self.exact),
             exact_batches: of(&self.exact_batches),
             exact_failures: of(&self.exact_failures),
+            sightings: of(&self.sightings),
+            sighting_batches: of(&self.sighting_batches),
             lost_batches: of(&self.lost_batches),
             checkpoints: of(&self.checkpoints),
             renewals: of(&self.renewals),

@@ -26,6 +26,7 @@ use crate::intent::{MarkStatus, MarkStatuses};
 use crate::lock;
 use crate::reads::{CacheLookup, ImageAge};
 use crate::remote::TIME_MAX;
+use crate::sighting::{SharedSketch, SketchLook};
 use crate::wal::{ClaimToken, WalAddition, WalRecord};
 
 /// The number of times that images that lack what is known here are asked for again.
@@ -72,6 +73,10 @@ struct CallMoment {
 impl CallObservation {
     fn of<'a>(&self, requests: &'a [ObserveRequest]) -> Option<&'a Observation> {
         requests.get(self.request as usize)?.observations.get(self.observation as usize)
+    }
+
+    fn origin(&self, requests: &[ObserveRequest]) -> Origin {
+        requests.get(self.request as usize).map_or(Origin::Look, |request| request.origin)
     }
 }
 
@@ -165,15 +170,21 @@ impl ClusterCore {
                 let Some(first) = group.first() else { continue };
                 let mut shard = lock(&self.shards[usize::from(first.shard)]);
                 for place in group {
-                    let Some(Observation { key, add, .. }) = place.of(call.requests) else { continue };
+                    let Some(observation) = place.of(call.requests) else { continue };
+                    let Observation { key, add, .. } = observation;
                     let planned = &world.plans[usize::from(place.plan)];
                     if planned.is_exact {
                         continue;
                     }
                     let form = planned.known.form.id;
-                    lookup.look(&mut shard, CellId::of(*key), form, &age, stamp);
+                    let sketch = planned.sketch.as_ref().map(|sketch| SketchLook {
+                        sketch,
+                        time: kept(observation.time),
+                        adds: add.adds() && place.origin(call.requests) == Origin::Event,
+                    });
+                    lookup.look(&mut shard, (CellId::of(*key), form), sketch, &age, stamp);
                     if let (Addition::Distinct { pair }, true) = (add, planned.has_pairs) {
-                        lookup.look(&mut shard, CellId::pair(*key, *pair), form, &age, stamp);
+                        lookup.look(&mut shard, (CellId::pair(*key, *pair), form), None, &age, stamp);
                     }
                 }
             }
@@ -220,10 +231,8 @@ impl ClusterCore {
         let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
         for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
             let Some(first) = group.first() else { continue };
-            let number = usize::from(first.shard);
-            let mut shard = lock(&self.shards[number]);
-            let mut cells =
-                CallShard { shard: &mut shard, number, stamp, moment: &moment, added: &mut added };
+            let mut shard = lock(&self.shards[usize::from(first.shard)]);
+            let mut cells = CallShard { shard: &mut shard, stamp, moment: &moment, added: &mut added };
             for place in group {
                 let Some(observation) = place.of(requests) else { continue };
                 let planned = &world.plans[usize::from(place.plan)];
@@ -232,8 +241,7 @@ impl ClusterCore {
                     outcomes.set_reading(place.reading as usize, told, &scratch.values);
                     continue;
                 }
-                let origin =
-                    requests.get(place.request as usize).map_or(Origin::Look, |request| request.origin);
+                let origin = place.origin(requests);
                 let adds =
                     verdicts.adds(place.request as usize) && observation.add.adds() && origin != Origin::Look;
                 let told = cells.observe(planned, observation, (adds, origin), &mut scratch);
@@ -262,7 +270,6 @@ struct ObserveScratch {
 /// A shard while a call is applied to it.
 struct CallShard<'a> {
     shard: &'a mut CacheShard,
-    number: usize,
     stamp: u64,
     moment: &'a CallMoment,
     added: &'a mut Vec<WalAddition>,
@@ -305,8 +312,7 @@ impl CallShard<'_> {
         scratch: &mut ObserveScratch,
     ) -> ReadingHead {
         let Observation { key, add, .. } = observation;
-        // What the cluster can keep.
-        let time = observation.time.clamp(Time(-TIME_MAX.0), TIME_MAX);
+        let time = kept(observation.time);
         let id = CellId::of(*key);
         let plan = &planned.plan;
         let ObserveScratch { room, values } = scratch;
@@ -331,15 +337,11 @@ impl CallShard<'_> {
             && is_usable
             && let Some(sketch) = &planned.sketch
         {
-            let (shard, hash) = (self.number, id.mixed());
-            sightings = match adds && origin == Origin::Event {
-                true => sketch.see(shard, hash, time),
-                false => sketch.estimate(shard, hash, time),
-            };
+            sightings = self.sightings(sketch, id, time, adds && origin == Origin::Event);
             let admits = adds && origin.admits(sightings, planned.admit_after);
             // One that was seen more often would have a cell: a sketch that is full sees too much.
             sightings = sightings.min(planned.admit_after.saturating_sub(1));
-            // Other nodes may have seen it, and this one has forgotten what it saw before it was started.
+            // Other nodes may have seen it since they last said so.
             told.quality = Quality::Estimated;
             if sightings > 0 {
                 values.resize(plan.reading(), 0);
@@ -376,6 +378,16 @@ impl CallShard<'_> {
             }
         }
         told
+    }
+
+    /// Returns about how often a key without a cell was seen lately, and counts one more if it is seen now.
+    fn sightings(&mut self, sketch: &Arc<SharedSketch>, id: CellId, time: Time, is_seen: bool) -> u32 {
+        let at = self.shard.part_of(id);
+        let Some(partition) = self.shard.parts.get(at).map(|part| part.partition) else { return 0 };
+        match is_seen {
+            true => self.shard.sightings.see((at, partition), sketch, id.mixed(), time),
+            false => sketch.estimate(partition, id.mixed(), time),
+        }
     }
 
     /// Looks whether a value of an owner is new, and has it counted if the observation adds.
@@ -425,6 +437,11 @@ impl CallShard<'_> {
             self.added.push(WalAddition { partition, number, cell: id, form, op });
         }
     }
+}
+
+/// The nearest time that the cluster can keep.
+fn kept(time: Time) -> Time {
+    time.clamp(Time(-TIME_MAX.0), TIME_MAX)
 }
 
 /// Returns what giving back adds to the counter of what was given back, bucket by bucket.

@@ -15,6 +15,7 @@ use crate::cluster::ClusterCore;
 use crate::flush::PartitionState;
 use crate::lock;
 use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell};
+use crate::sighting::{SketchLook, SketchRead};
 
 /// The longest that an image is kept which nobody has changed. Servers let go of what is not used by a clock of their own,
 /// and people change cells by hand.
@@ -25,6 +26,8 @@ const OLDEST: Duration = Duration::from_secs(600);
 pub(crate) struct PlannedReads {
     pub(crate) flight: Arc<InFlightCall>,
     cells: BTreeMap<Partition, Vec<(CellId, u32)>>,
+    /// The places of those that have no cell, as far as is known, and stand behind a sketch.
+    places: BTreeMap<Partition, Vec<SketchRead>>,
     /// The last batch of each partition that the cluster had acknowledged before.
     acknowledged: BTreeMap<Partition, u64>,
     /// An image lacked what this node had seen acknowledged.
@@ -36,11 +39,17 @@ impl PlannedReads {
         self.cells.is_empty()
     }
 
-    fn push(&mut self, shard: &mut CacheShard, id: CellId, form: u32) {
+    fn push(&mut self, shard: &mut CacheShard, id: CellId, form: u32, sketch: Option<SketchLook<'_>>) {
+        let mut sketch = sketch;
         if let Some(entry) = shard.get_mut(id) {
             entry.flight = Some(self.flight.clone());
+            sketch = sketch.filter(|_| !entry.holds());
         }
         let Some(part) = shard.parts.get(shard.part_of(id)) else { return };
+        if let Some(look) = sketch {
+            let read = look.read(part.partition, id.mixed());
+            self.places.entry(part.partition).or_default().push(read);
+        }
         self.acknowledged.insert(part.partition, part.acknowledged);
         self.cells.entry(part.partition).or_default().push((id, form));
     }
@@ -88,8 +97,15 @@ pub(crate) struct CacheLookup {
 }
 
 impl CacheLookup {
-    /// Looks up one cell.
-    pub(crate) fn look(&mut self, shard: &mut CacheShard, id: CellId, form: u32, age: &ImageAge, stamp: u64) {
+    /// Looks up one cell, and where it is read the sketch before it.
+    pub(crate) fn look(
+        &mut self,
+        shard: &mut CacheShard,
+        (id, form): (CellId, u32),
+        sketch: Option<SketchLook<'_>>,
+        age: &ImageAge,
+        stamp: u64,
+    ) {
         let part = shard.part_of(id);
         let (entry, as_of) = shard.entry(id, form, part, stamp);
         let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
@@ -111,7 +127,7 @@ impl CacheLookup {
         } else if is_usable {
             self.soft_hits += 1;
             if flying.is_none() {
-                self.old.push(shard, id, form);
+                self.old.push(shard, id, form, sketch);
             }
         } else {
             self.misses += 1;
@@ -123,7 +139,7 @@ impl CacheLookup {
                         self.flights.push(flight);
                     }
                 }
-                None => self.missing.push(shard, id, form),
+                None => self.missing.push(shard, id, form, sketch),
             }
         }
     }
@@ -169,13 +185,14 @@ impl ClusterCore {
     }
 
     async fn fetch(&self, wanted: PlannedReads, world: &ClusterCatalog) {
-        let PlannedReads { cells, acknowledged, was_void, .. } = wanted;
+        let PlannedReads { cells, mut places, acknowledged, was_void, .. } = wanted;
         let asked = self.environment.now();
         let read = |(partition, ids): (&Partition, &Vec<(CellId, u32)>)| {
             let cell = |(id, form): &(CellId, u32)| {
                 Some(RemoteCell { key: id.key(), form: world.forms.get(form)?.form.clone() })
             };
-            PartitionRead { partition: *partition, cells: ids.iter().filter_map(cell).collect() }
+            let places = places.get(partition).into_iter().flatten().map(SketchRead::name).collect();
+            PartitionRead { partition: *partition, cells: ids.iter().filter_map(cell).collect(), places }
         };
         let reads: Vec<PartitionRead> = cells.iter().map(read).collect();
         let count: u64 = reads.iter().map(|read| read.cells.len() as u64).sum();
@@ -196,6 +213,8 @@ impl ClusterCore {
             self.met(partition, found.number);
             let (shard, at) = self.place(partition);
             let mut shard = lock(&self.shards[shard]);
+            let places = places.remove(&partition).unwrap_or_default();
+            places.iter().zip(found.sightings).for_each(|(place, counts)| place.raise(partition, counts));
             let before = acknowledged.get(&partition).copied().unwrap_or(0);
             if found.number < before {
                 was_void.store(true, Ordering::Release);

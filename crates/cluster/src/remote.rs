@@ -10,7 +10,7 @@ use std::time::Duration;
 use event::{Key, Shingle, Span, Time};
 use stats::cell_export::{CellContent, CellDefinition};
 use stats::limit::GcraOperation;
-use stats::{Addition, LedgerMetric};
+use stats::{Addition, LedgerMetric, SketchPlace};
 
 /// A future that answers later.
 pub type RemoteFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -169,6 +169,8 @@ pub struct PartitionRead {
     pub partition: Partition,
     /// Which.
     pub cells: Vec<RemoteCell>,
+    /// Places in sketches, of which it is asked how often they were sighted.
+    pub places: Vec<(SketchHalf, SketchPlace)>,
 }
 
 /// The images that were read of a partition, all at one moment.
@@ -180,6 +182,49 @@ pub struct PartitionImages {
     pub writer: LastWriter,
     /// One a cell, in order; `None` for what is not there.
     pub images: Vec<Option<CellImage>>,
+    /// One a place, in order; none at all while the partition is being moved.
+    pub sightings: Vec<SightingCounts>,
+}
+
+/// The counters of an admission sketch that nodes share, in one half of its life. Nodes whose sketches have other options
+/// share nothing with those.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SketchHalf {
+    /// The number of the sketch, see `stats::Admission::sketch_of`.
+    pub sketch: u32,
+    /// The lines of a partition.
+    pub lines: u32,
+    /// Half a life.
+    pub span: Span,
+    /// The number of the half: a time in it, divided by the span.
+    pub number: i64,
+}
+
+/// The number of times that a place was sighted in a half of a life, and in the half before; at most
+/// [`stats::Sketch::COUNT_MAX`] each.
+pub type SightingCounts = [u32; 2];
+
+/// Sightings of a partition's keys, in one half of the life of one sketch.
+#[derive(Clone, Debug)]
+pub struct HalfSightings {
+    /// Which sketch, and when.
+    pub half: SketchHalf,
+    /// The number of times that each place was sighted, from one to [`stats::Sketch::COUNT_MAX`].
+    pub places: Vec<(SketchPlace, u32)>,
+}
+
+/// Sightings of a partition's keys, counted all or not at all, and once however often they are sent.
+#[derive(Clone, Debug)]
+pub struct SightingBatch {
+    /// Where the keys are.
+    pub partition: Partition,
+    /// The owner of these batches: one opening of one node.
+    pub owner: [u8; 16],
+    /// An owner's batches of a partition are numbered from one. The partition remembers the last that it has counted, for
+    /// as long as it keeps what was counted.
+    pub number: u64,
+    /// Each half once.
+    pub halves: Arc<[HalfSightings]>,
 }
 
 /// A mark that a request wants to be the first to leave.
@@ -302,6 +347,13 @@ pub trait RemoteCluster: Send + Sync {
         rounds: Vec<ExactLimitBatch>,
         within: Duration,
     ) -> RemoteFuture<'_, Vec<Result<Vec<PriorReading>, RemoteError>>>;
+
+    /// Counts sightings. Of each partition one answer for each place, in order: what the place then has, from all nodes.
+    fn sight(
+        &self,
+        batches: Vec<SightingBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<Vec<SightingCounts>, RemoteError>>>;
 
     /// Which shard has a partition, as far as is known. Rounds for different shards are sent in calls of their own, so
     /// that none waits for a shard that does not answer.

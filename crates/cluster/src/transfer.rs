@@ -105,9 +105,11 @@ impl ClusterTransfer {
         }
         let mut tries = 0;
         while !parts.is_empty() {
-            let asked = parts
-                .iter()
-                .map(|(partition, (cells, _))| PartitionRead { partition: *partition, cells: cells.clone() });
+            let asked = parts.iter().map(|(partition, (cells, _))| PartitionRead {
+                partition: *partition,
+                cells: cells.clone(),
+                places: Vec::new(),
+            });
             let found = self.remote.read(asked.collect(), WITHIN).await;
             let (mut batches, mut failure) = (Vec::new(), None);
             for (answer, (partition, (cells, images))) in found.into_iter().zip(std::mem::take(&mut parts)) {

@@ -25,9 +25,8 @@ impl Engine {
         now: Time,
     ) -> Result<(Time, String), EngineError> {
         let plan = find_kind(pipeline, kind)?;
-        let found = pipeline.labels.iter().find(|own| {
-            own.name == label && pipeline.kinds.get(own.of).is_some_and(|kind| kind.kind == plan.kind)
-        });
+        let found =
+            pipeline.labels.iter().find(|own| own.name == label && pipeline.kinds[own.of].kind == plan.kind);
         let found = found.ok_or_else(|| {
             let help = plan::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
             EngineError::Unknown { what: "label", name: label.to_owned(), help }
@@ -80,10 +79,10 @@ impl Engine {
         for source in self.ban_list.labels_of(value) {
             // What is gone from the configuration no rule can see.
             let Some(pipeline) = plan.pipeline(Some(&source.pipeline)) else { continue };
-            let found = pipeline.labels.iter().find(|own| {
-                own.name == source.label
-                    && pipeline.kinds.get(own.of).is_some_and(|plan| plan.name == source.kind)
-            });
+            let found = pipeline
+                .labels
+                .iter()
+                .find(|own| own.name == source.label && pipeline.kinds[own.of].name == source.kind);
             observations.extend(found.map(|label| stats::Observation {
                 key: Key { space: pipeline.space, kind: label.kind, shingle },
                 time: now,

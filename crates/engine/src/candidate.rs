@@ -130,7 +130,7 @@ impl CandidateTally {
             examples.pop_front();
         }
         let fired = outcome.fired().iter().take(RULES);
-        let rules = fired.filter_map(|index| candidate.rules.rules().get(*index as usize));
+        let rules = fired.map(|index| &candidate.rules.rules()[*index]);
         let reasons = decision.verdict.reasons.iter().take(RULES);
         examples.push_back(CandidateExample {
             id: decision.id,

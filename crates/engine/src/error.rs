@@ -1,10 +1,39 @@
 //! Errors: why an engine cannot be opened, and why it cannot do what was asked.
 
+use event::Kind;
 use journal::{JournalError, RecordId};
 use plan::ConfigProblems;
-use stats::LedgerError;
+use stats::{LedgerError, NumberRegisterError, RegisteredName};
 
 use crate::directory::DirectoryError;
+
+/// Why names have no numbers.
+#[derive(Debug, thiserror::Error)]
+pub enum NumberError {
+    /// The register's files.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The register itself.
+    #[error(transparent)]
+    Register(#[from] NumberRegisterError),
+    /// The place that several nodes share.
+    #[error("names get their numbers in the cluster, and it cannot be asked: {0}")]
+    Shared(String),
+    /// The place that several nodes share says otherwise than what this node has counted by.
+    #[error(
+        "{name} has the number {number} here, and not in the cluster: counts would be mixed up. If the cluster is right, move \
+         `numbers.txt` and `numbers.copy` away", number = .number.0
+    )]
+    Changed {
+        /// The name.
+        name: RegisteredName,
+        /// Its number here.
+        number: Kind,
+    },
+    /// A plan was compiled without the numbers that names have had before.
+    #[error("the configuration was compiled with other numbers than those that its names have here")]
+    Others,
+}
 
 /// Why an engine cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +50,9 @@ pub enum EngineOpenError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The numbers of names.
+    #[error(transparent)]
+    Numbers(#[from] NumberError),
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
@@ -38,6 +70,12 @@ pub enum EngineOpenError {
     /// The operating system's random source.
     #[error("no random secret could be made: {0}")]
     Random(String),
+}
+
+impl From<ConfigProblems> for EngineOpenError {
+    fn from(problems: ConfigProblems) -> EngineOpenError {
+        EngineOpenError::Resume(problems.to_string())
+    }
 }
 
 /// Why the engine cannot do what was asked.
@@ -96,7 +134,7 @@ pub enum EngineError {
     #[error("there is nothing to make a snapshot of: this engine was started without a data directory")]
     NoDirectory,
     /// A reporter said several things of one event at once, or far too many.
-    #[error("the same reporter says more of the same event than can be taken in")]
+    #[error("too much feedback of one reporter on one event")]
     ReportBusy,
     /// Statistics are kept by the cluster.
     #[error(

@@ -278,10 +278,10 @@ impl Explanation {
         self.closest = rules
             .nearest(verdict, facts, CLOSEST, is_known)
             .into_iter()
-            .filter_map(|miss| {
-                let rule = rules.rules().get(miss.rule)?;
+            .map(|miss| {
+                let rule = &rules.rules()[miss.rule];
                 self.descriptions.insert(rule.name.clone(), rule.description.clone());
-                Some(ExplainedNearMiss { rule: rule.name.clone(), mode: rule.mode, score: rule.score, miss })
+                ExplainedNearMiss { rule: rule.name.clone(), mode: rule.mode, score: rule.score, miss }
             })
             .collect();
         self.counted = Some(rules.counted(verdict));
@@ -337,10 +337,10 @@ impl Explanation {
 
 /// The limits of a pipeline whose conditions read nothing that is not there any more.
 fn explain_limits(pipeline: &Pipeline, facts: &Facts, is_kept: impl Fn(Slot) -> bool) -> Vec<ExplainedLimit> {
-    let limits = pipeline.limits.iter().filter_map(|RuleLimit { name, when }| {
+    let limits = pipeline.limits.iter().filter_map(|RuleLimit { limit, when, .. }| {
         let (condition, source) = when.as_ref()?;
         condition.reads().iter().all(|read| is_kept(read.slot)).then(|| ExplainedLimit {
-            limit: name.clone(),
+            limit: limit.name.to_string(),
             when: source.clone(),
             unmet: condition.unmet(facts),
         })

@@ -3,7 +3,7 @@
 use event::{Key, Shingle, Span, Time, Value};
 use journal::Record;
 use plan::{KindPlan, Pipeline};
-use stats::{LedgerError, ObserveRequest, Quality, Timeline};
+use stats::{ObserveRequest, Quality, Timeline};
 
 use crate::error::EngineError;
 use crate::pipeline::keys;
@@ -64,15 +64,12 @@ impl Engine {
         let distinct = pipeline.distincts.iter().find(|distinct| distinct.name == kind);
         let (per, number, counters, windows, track) = match distinct {
             Some(plan) => {
-                let per = pipeline
-                    .kinds
-                    .get(plan.per)
-                    .ok_or(LedgerError::Unknown { space: pipeline.space, kind: plan.kind })?;
+                let per = &pipeline.kinds[plan.per];
                 (per, plan.kind, vec![plan.name.clone()], &plan.windows, Vec::new())
             }
             None => {
                 let plan = find_kind(pipeline, kind)?;
-                (plan, plan.kind, plan.counters.clone(), &plan.windows, plan.aggregate_names())
+                (plan, plan.kind, plan.counters.as_slice().to_vec(), &plan.windows, plan.aggregate_names())
             }
         };
         let (piece, shingle) = self.piece(per, value)?;

@@ -46,8 +46,8 @@ pub use directory::exchange::{
 };
 pub use directory::snapshot::RestoreError;
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
-pub use directory::{Directory, DirectoryError, LooseModes, Missing};
-pub use error::{EngineError, EngineOpenError};
+pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotment};
+pub use error::{EngineError, EngineOpenError, NumberError};
 pub use explanation::{
     ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
 };
@@ -105,6 +105,8 @@ pub struct Engine {
     watched: Mutex<FileStamps>,
     secret: Secret,
     ledger: LedgerHome,
+    /// Where nodes that share their statistics give names their numbers.
+    allotment: Option<Box<dyn NumberAllotment>>,
     /// Held where the ledger does not lock the directory.
     _lock: Option<disk::FileDevice>,
     journal: Option<Journal>,

@@ -12,7 +12,7 @@ use store::Recovery;
 use crate::ban_list::BanList;
 use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
-use crate::directory::{Directory, Missing};
+use crate::directory::{Directory, Missing, NumberAllotment};
 use crate::error::EngineOpenError;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
@@ -23,8 +23,10 @@ impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
     pub fn open(directory: &Directory, plan: Plan) -> Result<Engine, EngineOpenError> {
         let mut damage = None;
-        let engine = Engine::open_over(directory, plan, |plan| {
-            let (ledger, recovery) = open_ledger(directory, plan)?;
+        let device = directory.lock_ledger()?;
+        directory.check_no_loss(&device)?;
+        let engine = Engine::open_over(directory, plan, None, |plan| {
+            let (ledger, recovery) = open_ledger(directory, device, plan)?;
             damage = ledger_damage(directory, &recovery);
             Ok(LedgerHome::Embedded(ledger))
         })?;
@@ -33,10 +35,12 @@ impl Engine {
     }
 
     /// Opens a data directory with a ledger that the caller opens, with the plan in force: what was posted to the data
-    /// directory stands over the one given here. The directory is locked by then.
+    /// directory stands over the one given here. The directory is locked by then, and names have their numbers: by
+    /// `allotment` where several nodes share the ledger.
     pub fn open_over(
         directory: &Directory,
         plan: Plan,
+        allotment: Option<Box<dyn NumberAllotment>>,
         ledger: impl FnOnce(&Plan) -> Result<LedgerHome, EngineOpenError>,
     ) -> Result<Engine, EngineOpenError> {
         let secret = directory.secret()?;
@@ -49,6 +53,11 @@ impl Engine {
             }
             None => None,
         };
+        let faults = directory.stored_numbers()?.faults;
+        aside.extend(faults.into_iter().map(|(path, why)| format!("{} is {why}", path.display())));
+        let plan = reload::numbered::<EngineOpenError>(plan, &config, None, |wanted| {
+            directory.allot_numbers(allotment.as_deref(), wanted)
+        })?;
         let ledger = ledger(&plan)?;
         let journal = Journal::open(
             &directory.journal_path(),
@@ -93,6 +102,7 @@ impl Engine {
             changing: Mutex::default(),
             secret,
             ledger,
+            allotment,
             _lock: lock,
             journal: Some(journal),
             directory: Some(directory.clone()),
@@ -133,6 +143,7 @@ impl Engine {
             changing: Mutex::default(),
             secret,
             ledger: LedgerHome::Embedded(ledger),
+            allotment: None,
             _lock: None,
             journal: None,
             directory: None,
@@ -151,9 +162,13 @@ impl Engine {
     }
 }
 
-fn open_ledger(directory: &Directory, plan: &Plan) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
+fn open_ledger(
+    directory: &Directory,
+    device: Arc<disk::FileDevice>,
+    plan: &Plan,
+) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
     let path = directory.ledger_path();
-    let (ledger, recovery) = directory.open_ledger(Some(plan))?;
+    let (ledger, recovery) = directory.open_ledger_of(device, Some(plan))?;
     if recovery.truncated_bytes > 0 {
         let (bytes, path) = (recovery.truncated_bytes, path.display());
         tracing::warn!(bytes, %path, "the ledger's tail was torn by a crash and is cut off");

@@ -46,6 +46,10 @@ impl Directory {
             let why = "missing: whether another file is cannot be known; the next start makes it anew";
             into.push((self.path().join("contents.json"), why.to_owned()));
         }
+        match self.stored_numbers() {
+            Ok(stored) => into.extend(stored.faults),
+            Err(error) => into.push(error.parts()),
+        }
         into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
         into.extend(crate::reload::check_history(&self.rules_path()));
         let labels = self.ban_list_path();

@@ -2,17 +2,19 @@
 //!
 //! Every other crate speaks in these and siblings meet only here: `content` fills columns of a [`Facts`] row
 //! that `judge` reads, and neither knows the other. This crate does no I/O, reads no clock and knows no wire
-//! format.
+//! format. A [`Table`] is the list whose entries others point at.
 
 mod address;
 mod facts;
 mod key;
+mod table;
 mod time;
 mod value;
 
 pub use address::dotted;
 pub use facts::{Column, ColumnError, Facts, Schema, SchemaBuilder, Slot};
 pub use key::{Key, Kind, Secret, Shingle, Space};
+pub use table::{Table, TableIndex};
 pub use time::{Span, SpanError, Time, TimeError};
 pub use value::{Type, Value};
 

@@ -99,7 +99,7 @@ pub enum JournalError {
         error: SegmentError,
     },
     /// A stretch of a file cannot be read. Readers go on behind it.
-    #[error("journal/{0}; `tollhouse verify --repair` writes anew what can be had")]
+    #[error("journal/{0}; `tollhouse verify --repair` rewrites what is readable")]
     Damaged(JournalDamage),
     /// The journal that is there was written with another secret.
     #[error(
@@ -110,7 +110,7 @@ pub enum JournalError {
     #[error("the journal takes nothing for now: {0}")]
     Full(String),
     /// An earlier write failed: nothing more is accepted, as it could not be promised.
-    #[error("the journal stopped after a failed write: {0}; mend the cause and restart")]
+    #[error("the journal stopped after a failed write: {0}; remove the cause and restart")]
     Poisoned(String),
 }
 

@@ -1,6 +1,6 @@
 //! Rules that nearly fired, and what of a score is whose.
 
-use event::{Facts, Value};
+use event::{Facts, TableIndex, Value};
 
 use crate::action::{Action, Mode};
 use crate::expr::{EvalEnv, ResultView, RuleResults};
@@ -11,8 +11,8 @@ use crate::verdict::{Evaluation, Reason, Verdict, detail};
 /// A rule that did not fire, and what was missing to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NearMiss {
-    /// The rule's index in its set.
-    pub rule: usize,
+    /// The rule, of its set.
+    pub rule: TableIndex<Rule>,
     /// The fewest parts of its condition that would have to be otherwise, as its source has them, in canonical
     /// layout, and what they are; `None` is missing.
     pub parts: Vec<(String, Option<bool>)>,
@@ -43,9 +43,9 @@ impl RuleSet {
         is_known: impl Fn(&Rule) -> bool,
     ) -> Vec<NearMiss> {
         let results = self.results(verdict);
-        let mut close: Vec<(usize, usize)> = Vec::new();
-        for (index, rule) in self.rules.iter().enumerate() {
-            let fired = results.fired.get(index).is_some_and(|worlds| *worlds != 0);
+        let mut close: Vec<(usize, TableIndex<Rule>)> = Vec::new();
+        for (index, rule) in self.rules.entries() {
+            let fired = results.fired[index.get()] != 0;
             if rule.mode == Mode::Off || fired || self.has_expired(rule, row) || !is_known(rule) {
                 continue;
             }
@@ -60,7 +60,7 @@ impl RuleSet {
             a.cmp(b).then_with(|| y.score.abs().total_cmp(&x.score.abs())).then_with(|| x.name.cmp(&y.name))
         });
         close.truncate(limit);
-        let miss = |(_, index): (usize, usize)| {
+        let miss = |(_, index): (usize, TableIndex<Rule>)| {
             let rule = &self.rules[index];
             let mut parts: Vec<(String, Option<bool>)> = Vec::new();
             for (part, found) in rule.condition.changes(EvalEnv::new(row, &results)) {
@@ -83,10 +83,8 @@ impl RuleSet {
         let rules: Vec<Option<&Rule>> =
             verdict.reasons.iter().map(|reason| self.rule(&reason.rule)).collect();
         let share = |rule: &&Rule| {
-            let Some(RuleGroup { floor, cap, .. }) = rule.group.and_then(|group| self.groups.get(group))
-            else {
-                return 1.0;
-            };
+            let Some(group) = rule.group else { return 1.0 };
+            let RuleGroup { floor, cap, .. } = &self.groups[group];
             let is_of_group = |other: &Option<&Rule>| other.is_some_and(|other| other.group == rule.group);
             let all = verdict.reasons.iter().zip(&rules);
             let total: f64 =
@@ -112,9 +110,9 @@ impl RuleSet {
             let worlds: &[ResultView] =
                 if live { &[ResultView::Live, ResultView::Trial] } else { &[ResultView::Trial] };
             for world in worlds {
-                results.fired[index] |= world.bit();
+                results.fired[index.get()] |= world.bit();
                 if let Some(group) = self.rules[index].group {
-                    sums[group][*world as usize] += reason.score;
+                    sums[group.get()][*world as usize] += reason.score;
                 }
             }
         }
@@ -128,22 +126,18 @@ impl RuleSet {
         results
     }
 
-    fn had_it_fired(&self, index: usize, adds: f64, verdict: &Verdict) -> (f64, Action) {
+    fn had_it_fired(&self, index: TableIndex<Rule>, adds: f64, verdict: &Verdict) -> (f64, Action) {
         let rule = &self.rules[index];
         if rule.mode != Mode::Enforce {
             return (verdict.score, verdict.action);
         }
-        let mut fired: Vec<u32> = verdict
-            .reasons
-            .iter()
-            .filter_map(|reason| self.index(&reason.rule))
-            .map(|index| index as u32)
-            .collect();
-        fired.push(index as u32);
+        let fired = verdict.reasons.iter().filter_map(|reason| self.index(&reason.rule));
+        let mut fired: Vec<TableIndex<Rule>> = fired.collect();
+        fired.push(index);
         fired.sort_unstable();
         let is_of_group =
             |reason: &&Reason| self.rule(&reason.rule).is_some_and(|other| other.group == rule.group);
-        let added = match rule.group.and_then(|group| self.groups.get(group)) {
+        let added = match rule.group.map(|group| &self.groups[group]) {
             None => adds,
             Some(RuleGroup { floor, cap, .. }) => {
                 let without: f64 =

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
 
 use data_encoding::HEXLOWER;
-use event::{Slot, Span, Time, Type, Value};
+use event::{Slot, Span, Table, TableIndex, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
 use crate::action::{Bands, Mode};
@@ -129,8 +129,8 @@ pub struct Rule {
     pub share: Option<ScoreShare>,
     /// The mode: how seriously it is taken.
     pub mode: Mode,
-    /// The index of its group in [`RuleSet::groups`].
-    pub group: Option<usize>,
+    /// Its group, of [`RuleSet::groups`].
+    pub group: Option<TableIndex<RuleGroup>>,
     /// From this time of events on it is off.
     pub expires: Option<Time>,
     /// When it fires.
@@ -163,14 +163,14 @@ pub struct RuleGroup {
 /// Rules that are judged together, and the bands that their score falls into.
 #[derive(Debug, Default)]
 pub struct RuleSet {
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) groups: Vec<RuleGroup>,
+    pub(crate) rules: Table<Rule>,
+    pub(crate) groups: Table<RuleGroup>,
     pub(crate) bands: Bands,
     /// The rules that are judged, each behind those that it refers to.
-    pub(crate) order: Vec<u32>,
+    pub(crate) order: Vec<TableIndex<Rule>>,
     /// The column of the event's time, by which rules expire.
     pub(crate) time: Option<Slot>,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<String, TableIndex<Rule>>,
     version: String,
     warnings: Vec<RuleProblem>,
 }
@@ -178,13 +178,13 @@ pub struct RuleSet {
 /// The rules of a set that can be judged of rows in which not every column is known, see [`RuleSet::select`].
 #[derive(Clone, Debug)]
 pub struct RuleSelection {
-    pub(crate) order: Vec<u32>,
-    left_out: Vec<u32>,
+    pub(crate) order: Vec<TableIndex<Rule>>,
+    left_out: Vec<TableIndex<Rule>>,
 }
 
 impl RuleSelection {
-    /// Indices of the rules that cannot be judged, ascending. Rules that are off are not among them.
-    pub fn left_out(&self) -> &[u32] {
+    /// The rules that cannot be judged, in the order of the set. Rules that are off are not among them.
+    pub fn left_out(&self) -> &[TableIndex<Rule>] {
         &self.left_out
     }
 }
@@ -227,7 +227,7 @@ impl RuleSet {
         for (index, source) in sources.into_iter().enumerate() {
             let world = if source.mode == Mode::Enforce { ResultView::Live } else { ResultView::Trial };
             let context = ConditionContext { library: &library, siblings: Some((&siblings, world)) };
-            let rule = found.rule(index, source, context, scope);
+            let rule = found.rule(index, source, &groups, context, scope);
             if let Some(rule) = &rule
                 && rule.mode != Mode::Off
             {
@@ -250,13 +250,12 @@ impl RuleSet {
             found.add(RuleSetPart::Set, Diagnostic::new(message, 0..0).help(help));
         }
         let order = found.order(&rules, groups.len());
-        let rules: Option<Vec<Rule>> = rules.into_iter().collect();
+        let rules: Option<Table<Rule>> = rules.into_iter().collect();
         match rules {
             Some(rules) if !found.has_errors() => {
-                let by_name =
-                    rules.iter().enumerate().map(|(index, rule)| (rule.name.clone(), index)).collect();
-                let order =
-                    order.into_iter().filter(|index| rules[*index as usize].mode != Mode::Off).collect();
+                let by_name = rules.entries().map(|(index, rule)| (rule.name.clone(), index)).collect();
+                let order = order.into_iter().filter_map(|number| rules.index(number));
+                let order = order.filter(|index| rules[*index].mode != Mode::Off).collect();
                 Ok(RuleSet { rules, groups, bands, order, time, by_name, version, warnings: found.0 })
             }
             _ => Err(found.0),
@@ -264,21 +263,21 @@ impl RuleSet {
     }
 
     /// The rules, in the order given.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &Table<Rule> {
         &self.rules
     }
 
     /// The rule of this name.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
-        self.by_name.get(name).and_then(|index| self.rules.get(*index))
+        self.index(name).map(|index| &self.rules[index])
     }
 
-    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+    pub(crate) fn index(&self, name: &str) -> Option<TableIndex<Rule>> {
         self.by_name.get(name).copied()
     }
 
     /// The groups, in the order given.
-    pub fn groups(&self) -> &[RuleGroup] {
+    pub fn groups(&self) -> &Table<RuleGroup> {
         &self.groups
     }
 
@@ -300,7 +299,7 @@ impl RuleSet {
 
     /// Returns what judging a row costs at most, in the unit of [`Condition::cost`].
     pub fn cost(&self) -> u32 {
-        self.order.iter().map(|index| self.rules[*index as usize].cost()).sum()
+        self.order.iter().map(|index| self.rules[*index].cost()).sum()
     }
 
     /// The rules that can be judged where not every column is known: all but those that read one that is not `known`, or refers to a rule or a group of which that is true.
@@ -311,7 +310,7 @@ impl RuleSet {
             RuleSelection { order: Vec::with_capacity(self.order.len()), left_out: Vec::new() };
         // Each comes behind what it refers to.
         for index in &self.order {
-            let rule = &self.rules[*index as usize];
+            let rule = &self.rules[*index];
             let refers_to_left_out = rule.refers().any(|(reference, _)| match reference {
                 RuleReference::Rule(other) => rules[*other as usize],
                 RuleReference::Group(group) => groups[*group as usize],
@@ -320,9 +319,9 @@ impl RuleSet {
                 selection.order.push(*index);
                 continue;
             }
-            rules[*index as usize] = true;
+            rules[index.get()] = true;
             if let Some(group) = rule.group {
-                groups[group] = true;
+                groups[group.get()] = true;
             }
             selection.left_out.push(*index);
         }
@@ -377,8 +376,8 @@ impl ProblemCollector {
         self.0.iter().any(|problem| problem.diagnostic.severity == crate::Severity::Error)
     }
 
-    fn groups(&mut self, sources: Vec<GroupSource>, siblings: &mut Siblings) -> Vec<RuleGroup> {
-        let mut groups = Vec::with_capacity(sources.len());
+    fn groups(&mut self, sources: Vec<GroupSource>, siblings: &mut Siblings) -> Table<RuleGroup> {
+        let mut groups = Table::default();
         for (index, GroupSource { name, description, cap, floor }) in sources.into_iter().enumerate() {
             if let Some(message) = unnameable("group", &name) {
                 self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0));
@@ -425,6 +424,7 @@ impl ProblemCollector {
         &mut self,
         index: usize,
         source: RuleSource,
+        groups: &Table<RuleGroup>,
         context: ConditionContext<'_>,
         scope: &mut dyn Scope,
     ) -> Option<Rule> {
@@ -454,15 +454,15 @@ impl ProblemCollector {
             }
         };
         let group = source.group.as_ref().and_then(|name| {
-            let groups = context.siblings.map(|(siblings, _)| &siblings.groups)?;
-            let group = groups.get(name);
-            if group.is_none() {
-                let help = did_you_mean(name, groups.keys());
+            let siblings = context.siblings.map(|(siblings, _)| &siblings.groups)?;
+            let number = siblings.get(name);
+            if number.is_none() {
+                let help = did_you_mean(name, siblings.keys());
                 let help = help.unwrap_or_else(|| "define it with [[group]]".to_owned());
                 let message = format!("there is no group `{name}`");
                 self.add(RuleSetPart::GroupOf(index), Diagnostic::new(message, 0..0).help(help));
             }
-            group.map(|group| *group as usize)
+            groups.index(*number? as usize)
         });
         if source.effects.len() > RuleSet::EFFECTS_MAX {
             let message = format!("a rule has at most {} effects", RuleSet::EFFECTS_MAX);
@@ -504,7 +504,7 @@ impl ProblemCollector {
 
     /// An order in which each rule comes after those that it refers to, else in the order given. Rules that refer
     /// to each other in a circle are told of, and left out.
-    fn order(&mut self, rules: &[Option<Rule>], groups: usize) -> Vec<u32> {
+    fn order(&mut self, rules: &[Option<Rule>], groups: usize) -> Vec<usize> {
         // A group is a node of its own, behind its rules, or else large groups would make many edges.
         let count = rules.len();
         let mut needs: Vec<Vec<usize>> = vec![Vec::new(); count + groups];
@@ -515,7 +515,7 @@ impl ProblemCollector {
                 RuleReference::Group(group) => count + *group as usize,
             }));
             if let Some(group) = rule.group {
-                needs[count + group].push(index);
+                needs[count + group.get()].push(index);
             }
         }
         let mut wanted_by: Vec<Vec<usize>> = vec![Vec::new(); needs.len()];
@@ -528,7 +528,7 @@ impl ProblemCollector {
         let mut order = Vec::with_capacity(count);
         while let Some(Reverse(node)) = ready.pop() {
             if node < count {
-                order.push(node as u32);
+                order.push(node);
             }
             for wanting in &wanted_by[node] {
                 open[*wanting] -= 1;
@@ -597,7 +597,7 @@ fn unnameable(what: &str, name: &str) -> Option<String> {
 }
 
 /// Between what the score of each group lies.
-fn bounds(groups: &[RuleGroup], sources: &[RuleSource], siblings: &Siblings) -> Vec<Interval> {
+fn bounds(groups: &Table<RuleGroup>, sources: &[RuleSource], siblings: &Siblings) -> Vec<Interval> {
     /// Sums are rounded to a millionth, and in any order.
     const SLACK: f64 = 1e-3;
     let mut sums = vec![(0.0f64, 0.0f64); groups.len()];

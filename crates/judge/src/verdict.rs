@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use event::{Facts, Span, Value};
+use event::{Facts, Span, Table, TableIndex, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::action::{Action, Mode, NextBand};
@@ -63,8 +63,8 @@ pub struct Evaluation {
     pub(crate) results: RuleResults,
     /// The sums that the rules of each group add without its bounds, in either world.
     sums: Vec<[f64; 2]>,
-    fired: Vec<u32>,
-    shadow: Vec<u32>,
+    fired: Vec<TableIndex<Rule>>,
+    shadow: Vec<TableIndex<Rule>>,
     /// By rule, what it adds; of those that have fired.
     added: Vec<f64>,
     score: f64,
@@ -74,17 +74,17 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// Of these enforced rules, ascending, and a score; the action is still to be found.
-    pub(crate) fn of(fired: Vec<u32>, score: f64) -> Evaluation {
+    pub(crate) fn of(fired: Vec<TableIndex<Rule>>, score: f64) -> Evaluation {
         Evaluation { fired, score, ..Evaluation::default() }
     }
 
-    /// Indices of the enforced rules that fired, ascending.
-    pub fn fired(&self) -> &[u32] {
+    /// The enforced rules that fired, in the order of the set.
+    pub fn fired(&self) -> &[TableIndex<Rule>] {
         &self.fired
     }
 
-    /// Indices of the rules in shadow that fired, ascending.
-    pub fn shadow(&self) -> &[u32] {
+    /// The rules in shadow that fired, in the order of the set.
+    pub fn shadow(&self) -> &[TableIndex<Rule>] {
         &self.shadow
     }
 
@@ -106,12 +106,12 @@ impl RuleSet {
         self.evaluate_in_order(&self.order, row, outcome);
     }
 
-    /// Evaluates a part of the rules: those that are left out do not fire.
+    /// Evaluates a part of the rules: those that are left out do not fire. The selection is one of this set.
     pub fn evaluate_selected(&self, selection: &RuleSelection, row: &Facts, outcome: &mut Evaluation) {
         self.evaluate_in_order(&selection.order, row, outcome);
     }
 
-    fn evaluate_in_order(&self, order: &[u32], row: &Facts, outcome: &mut Evaluation) {
+    fn evaluate_in_order(&self, order: &[TableIndex<Rule>], row: &Facts, outcome: &mut Evaluation) {
         let Evaluation { results, sums, fired, shadow, added, .. } = outcome;
         added.resize(self.rules.len(), 0.0);
         results.fired.clear();
@@ -126,19 +126,18 @@ impl RuleSet {
         }
         let mut score = 0.0f64;
         for index in order {
-            // A selection of another set may name rules that are not in this one.
-            let Some(rule) = self.rules.get(*index as usize) else { continue };
+            let rule = &self.rules[*index];
             if rule.condition.evaluate_in(EvalEnv::new(row, results)) != Some(true)
                 || self.has_expired(rule, row)
             {
                 continue;
             }
             let live = rule.mode == Mode::Enforce;
-            results.fired[*index as usize] =
+            results.fired[index.get()] =
                 if live { ResultView::Live.bit() | ResultView::Trial.bit() } else { ResultView::Trial.bit() };
             if live { &mut *fired } else { &mut *shadow }.push(*index);
             let adds = rule.adds(EvalEnv::new(row, results));
-            added[*index as usize] = adds;
+            added[index.get()] = adds;
             match rule.group {
                 None if live => score = sum(score, adds),
                 None => {}
@@ -147,9 +146,9 @@ impl RuleSet {
                     let worlds: &[ResultView] =
                         if live { &[ResultView::Live, ResultView::Trial] } else { &[ResultView::Trial] };
                     for world in worlds {
-                        let raw = &mut sums[group][*world as usize];
+                        let raw = &mut sums[group.get()][*world as usize];
                         *raw = sum(*raw, adds);
-                        results.groups[group][*world as usize] = rounded(*raw).clamp(*floor, *cap);
+                        results.groups[group.get()][*world as usize] = rounded(*raw).clamp(*floor, *cap);
                     }
                 }
             }
@@ -167,7 +166,7 @@ impl RuleSet {
     pub(crate) fn act(&self, outcome: &mut Evaluation) {
         outcome.lifted = 0;
         for index in &outcome.fired {
-            for effect in &self.rules[*index as usize].effects {
+            for effect in &self.rules[*index].effects {
                 if let Effect::Lift(action) = effect {
                     outcome.lifted |= bit(*action);
                 }
@@ -175,7 +174,7 @@ impl RuleSet {
         }
         let lifted = outcome.lifted;
         let set = outcome.fired.iter().rev().find_map(|index| {
-            self.rules[*index as usize].effects.iter().rev().find_map(|effect| match effect {
+            self.rules[*index].effects.iter().rev().find_map(|effect| match effect {
                 Effect::Set(action) if lifted & bit(*action) == 0 => Some(*action),
                 _ => None,
             })
@@ -189,17 +188,14 @@ impl RuleSet {
         matches!(row.get(time), Some(Value::Time(time)) if *time >= expires)
     }
 
-    /// An outcome with names instead of numbers; the reasons' details are left to [`RuleSet::explain`].
+    /// An outcome of this set with names instead of indices; the reasons' details are left to [`RuleSet::explain`].
     pub fn verdict(&self, outcome: &Evaluation) -> Verdict {
-        let reasons = |fired: &[u32]| {
-            let rules = fired.iter().filter_map(|index| {
-                let index = *index as usize;
-                Some((self.rules.get(index)?, outcome.added.get(index)?))
-            });
+        let reasons = |fired: &[TableIndex<Rule>]| {
+            let rules = fired.iter().map(|index| (&self.rules[*index], outcome.added[index.get()]));
             let mut reasons: Vec<Reason> = rules
                 .map(|(rule, added)| Reason {
                     rule: rule.name.clone(),
-                    score: *added,
+                    score: added,
                     detail: String::new(),
                     values: Vec::new(),
                 })
@@ -208,7 +204,7 @@ impl RuleSet {
             reasons
         };
         let mut effects = Vec::new();
-        for rule in outcome.fired.iter().filter_map(|index| self.rules.get(*index as usize)) {
+        for rule in outcome.fired.iter().map(|index| &self.rules[*index]) {
             let due = rule.effects.iter();
             effects.extend(due.map(|effect| Consequence { rule: rule.name.clone(), effect: effect.clone() }));
         }
@@ -227,21 +223,19 @@ impl RuleSet {
     /// and with what a group's bounds leave of it. The set and the row are those that [`judge`] was given; a
     /// reason whose rule is not in the set stays as it is.
     pub fn explain(&self, verdict: &mut Verdict, row: &Facts) {
-        let sums: Vec<f64> = (0..self.groups.len())
-            .map(|group| {
-                let is_of_group =
-                    |reason: &&Reason| self.rule(&reason.rule).is_some_and(|rule| rule.group == Some(group));
-                let of_group = verdict.reasons.iter().filter(is_of_group);
-                of_group.fold(0.0, |total, reason| sum(total, reason.score))
-            })
-            .collect();
-        for (enforced, reason) in verdict
-            .reasons
-            .iter_mut()
-            .map(|reason| (true, reason))
-            .chain(verdict.shadow.iter_mut().map(|reason| (false, reason)))
-        {
-            let Some(rule) = self.rule(&reason.rule) else { continue };
+        let mut sums: Table<RuleGroup, f64> = self.groups.map(|_| 0.0);
+        let enforced = verdict.reasons.iter_mut().map(|reason| (true, reason));
+        let shadow = verdict.shadow.iter_mut().map(|reason| (false, reason));
+        let found = enforced
+            .chain(shadow)
+            .filter_map(|(enforced, reason)| Some((enforced, self.rule(&reason.rule)?, reason)));
+        let found: Vec<(bool, &Rule, &mut Reason)> = found.collect();
+        for (_, rule, reason) in found.iter().filter(|(enforced, ..)| *enforced) {
+            if let Some(group) = rule.group {
+                sums[group] = sum(sums[group], reason.score);
+            }
+        }
+        for (enforced, rule, reason) in found {
             (reason.values, reason.detail) = detail(rule, row);
             let mut separator = if reason.detail.is_empty() { "" } else { "; " };
             for effect in &rule.effects {

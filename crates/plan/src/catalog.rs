@@ -116,19 +116,20 @@ pub(super) fn catalog(
         let start = draft.document.top().origin("space");
         add(ONCE, "once", "once", (Measure::once(draft.dedupe), None), start);
         let mut unfit = Vec::new();
-        let owners: Vec<String> = draft.pipeline.kinds.iter().map(|kind| kind.name.clone()).collect();
+        let owners = draft.pipeline.kinds.map(|kind| kind.name.clone());
         for (kind, statistic) in draft.pipeline.kinds.iter_mut().zip(&draft.statistic_of) {
             if let Some(last) = &kind.last {
                 // As for distinct values, below.
-                let owner = owners.get(last.per).zip(draft.statistic_of.get(last.per).copied().flatten());
-                let admit = owner.and_then(|(name, index)| draft.statistics.get(index)?.admit_of(name));
+                let statistic = draft.statistic_of[last.per].map(|index| &draft.statistics[index]);
+                let admit = statistic.and_then(|statistic| statistic.admit_of(&owners[last.per]));
                 add(kind.kind, &kind.name, &kind.name, (Measure::last(last.keep), admit), start);
                 continue;
             }
-            let Some(statistic) = statistic.and_then(|index| draft.statistics.get(index)) else { continue };
-            kind.windows = windows.get(&(space, kind.kind)).cloned().unwrap_or_default();
+            let Some(statistic) = statistic.map(|index| &draft.statistics[index]) else { continue };
+            let windows = &windows[&(space, kind.kind)];
+            kind.windows = windows.clone().into();
             let origin = statistic.view.origin("keys");
-            match statistic.measure(kind.windows.clone()) {
+            match statistic.measure(windows.clone()) {
                 Ok(measure) => {
                     let admit = statistic.admit_of(&kind.name);
                     add(kind.kind, &statistic.name, &kind.name, (measure, admit), origin);
@@ -137,14 +138,13 @@ pub(super) fn catalog(
             }
         }
         for distinct in &mut draft.pipeline.distincts {
-            distinct.windows = windows.get(&(space, distinct.kind)).cloned().unwrap_or_default();
-            let measure = distinct.measure(distinct.windows.clone());
+            let windows = &windows[&(space, distinct.kind)];
+            distinct.windows = windows.clone().into();
+            let measure = distinct.measure(windows.clone());
             // Values are counted of keys that are admitted where the keys' own statistic has a sketch in front: whoever
             // can make up owners without end could make up as many counts.
-            let owner = draft.pipeline.kinds.get(distinct.per);
-            let statistic = draft.statistic_of.get(distinct.per).copied().flatten();
-            let statistic = statistic.and_then(|index| draft.statistics.get(index));
-            let admit = owner.zip(statistic).and_then(|(kind, statistic)| statistic.admit_of(&kind.name));
+            let statistic = draft.statistic_of[distinct.per].map(|index| &draft.statistics[index]);
+            let admit = statistic.and_then(|statistic| statistic.admit_of(&owners[distinct.per]));
             add(distinct.kind, &distinct.name, &distinct.name, (measure, admit), start);
         }
         for plan in &draft.pipeline.classifiers {
@@ -197,7 +197,7 @@ fn add_limits(
     let views = config.main().list("limit");
     for limit in limits {
         let view = views.iter().find(|view| view.str("name") == Some(&*limit.name));
-        let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("number"));
+        let origin = view.map_or_else(|| config.main().top().origin(""), |view| view.origin("name"));
         // What cannot be kept was told of.
         for (kind, name, measure) in limit.measures().into_iter().flatten() {
             // Refusals and bans are counted like other statistics.

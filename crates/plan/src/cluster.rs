@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use event::Span;
 
-use crate::config::{ConfigProblems, Document};
+use crate::config::{ConfigProblems, ConfigView, Document};
 
 /// The way to reach the cluster, and what a node keeps of it.
 #[derive(Clone, PartialEq)]
@@ -52,16 +52,17 @@ impl fmt::Debug for ClusterPlan {
 }
 
 impl ClusterPlan {
-    /// Reads what `[ledger]` says of the cluster; `None` if statistics live in the data directory.
+    /// Reads `[cluster]`; `None` if it is not there: statistics live in the data directory.
     pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Option<ClusterPlan> {
-        let view = document.section("ledger")?;
+        let view = document.section("cluster").filter(ConfigView::is_written)?;
         let nodes: Vec<String> = view.strings("nodes").into_iter().map(|(node, _)| node.to_owned()).collect();
-        if view.str("home") != Some("cluster") {
-            return None;
-        }
         if nodes.is_empty() {
             let help = "name some of its servers: nodes = [\"10.0.0.1:6379\", \"10.0.0.2:6379\"]".to_owned();
-            problems.add(view.origin("home"), "it is not said where the cluster is", Some(help));
+            problems.add(view.first_origin(), "[cluster] has no `nodes`", Some(help));
+        }
+        if let Some(ledger) = document.section("ledger").filter(|ledger| ledger.is_given("segment")) {
+            let help = "take it out: statistics that live in a cluster have no segments here".to_owned();
+            problems.add(ledger.origin("segment"), "`segment` does nothing beside [cluster]", Some(help));
         }
         for (node, origin) in view.strings("nodes") {
             let port = node.rsplit_once(':').and_then(|(host, port)| {
@@ -110,3 +111,24 @@ impl ClusterPlan {
 
 /// Longest prefix of keys, in bytes.
 const PREFIX_BYTES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Overrides, Plan};
+
+    #[test]
+    fn settings_of_a_cluster_need_one() {
+        let check = |text: &str, expected: usize| {
+            let text = format!("preset = \"mail\"\n{text}\n");
+            let config = Config::from_text("t.toml", &text, &Overrides::default());
+            let problems = Plan::compile(&config).err();
+            assert_eq!(problems.map_or(0, |problems| problems.list().len()), expected, "{text}");
+        };
+        check("[ledger]\nmemory = \"64MiB\"\nsegment = \"1MiB\"", 0);
+        check("[cluster]", 1);
+        check("[cluster]\nflush = \"2s\"", 1);
+        check("[cluster]\nnodes = [\"a:1\"]\nflush = \"2s\"", 0);
+        check("[ledger]\nsegment = \"1MiB\"\n[cluster]\nnodes = [\"a:1\"]", 1);
+        check("[ledger]\nnodes = [\"a:1\"]", 1);
+    }
+}

@@ -110,7 +110,7 @@ pub(super) fn named(
         let with = limits.iter().filter(|other| limit.also.iter().any(|also| **also == *other.name));
         for limit in std::iter::once(limit).chain(with) {
             if limit.when.is_some() {
-                let message = format!("`when` of the limit `{}` says nothing of {what}", limit.name);
+                let message = format!("`when` of the limit `{}` has no meaning for {what}", limit.name);
                 let help = "it is for events: ask for the limit in a rule, with `over(...)`, or name one without `when`";
                 problems.add(origin, message, Some(help.to_owned()));
             }

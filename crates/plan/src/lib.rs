@@ -26,7 +26,7 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use event::Kind;
 use judge::TestRun;
-use stats::{CancellationCheck, Catalog};
+use stats::{CancellationCheck, Catalog, NumberRegister};
 
 use crate::limit::LimitPlan;
 use catalog::{beside_sketches, catalog, fit_sketches};
@@ -57,7 +57,7 @@ pub use pipeline::reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, repo
 pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
-    DistinctPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+    DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
 };
 pub use reference::reference;
 
@@ -78,6 +78,8 @@ pub struct Plan {
     pub catalog: Catalog,
     /// The limits of Envoy.
     pub envoy: Arc<EnvoyPlan>,
+    /// The numbers of all names: those that the plan was compiled with, and those of names that were new.
+    pub numbers: NumberRegister,
     /// Limits, in the order of the configuration.
     pub limits: Vec<Arc<LimitPlan>>,
     /// The checks that proxies may ask for.
@@ -104,20 +106,26 @@ pub struct RuleTestResult {
 }
 
 impl Plan {
-    /// Compiles a configuration. All problems are found, not only the first; a rule that fails one of its tests is
-    /// one.
+    /// Compiles a configuration whose names have no numbers yet: they get them in its order. All problems are found, not
+    /// only the first; a rule that fails one of its tests is one.
     pub fn compile(config: &Config) -> Result<Plan, ConfigProblems> {
-        Plan::compile_beside(config, None, &|| false)
+        Plan::compile_with(config, &NumberRegister::default())
+    }
+
+    /// Compiles a configuration as [`Plan::compile`] does, with the numbers that its names have had before.
+    pub fn compile_with(config: &Config, numbers: &NumberRegister) -> Result<Plan, ConfigProblems> {
+        Plan::compile_beside(config, numbers, None, &|| false)
     }
 
     /// Compiles a configuration for a node that works by another plan now: what is kept of keys cannot change, windows of
     /// readings keep their order, and the node's settings stay. It ends early, refused, once it is over.
     pub fn compile_beside(
         config: &Config,
+        numbers: &NumberRegister,
         now: Option<&Plan>,
         is_over: CancellationCheck<'_>,
     ) -> Result<Plan, ConfigProblems> {
-        let (plan, tests, mut problems) = Plan::draft(config, now, is_over)?;
+        let (plan, tests, mut problems) = Plan::draft(config, numbers.clone(), now, is_over)?;
         for tested in tests.iter().filter(|tested| !tested.run.passed()) {
             problems.add(&tested.origin, format!("`{}`: {}", tested.rule, tested.run), None);
         }
@@ -127,7 +135,7 @@ impl Plan {
     /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
     /// pipelines and their rules.
     pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<RuleTestResult>), ConfigProblems> {
-        let (plan, tested, problems) = Plan::draft(config, None, &|| false)?;
+        let (plan, tested, problems) = Plan::draft(config, NumberRegister::default(), None, &|| false)?;
         Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
     }
 
@@ -135,6 +143,7 @@ impl Plan {
     /// plan is none.
     fn draft(
         config: &Config,
+        mut numbers: NumberRegister,
         now: Option<&Plan>,
         is_over: CancellationCheck<'_>,
     ) -> Result<(Plan, Vec<RuleTestResult>, ConfigProblems), ConfigProblems> {
@@ -144,10 +153,12 @@ impl Plan {
             return Err(problems.sorted());
         }
         let mut node = NodePlan::compile(config.main(), &mut problems);
-        let limits = limits::compile(config.main(), &mut problems);
+        let limits = limits::compile(config.main(), &mut numbers, &mut problems);
         let documents = config.documents().iter();
         let mut drafts: Vec<PipelineDraft> = documents
-            .map(|document| PipelineDraft::compile(document, config.main(), &limits, is_over, &mut problems))
+            .map(|document| {
+                PipelineDraft::compile(document, config.main(), &limits, &mut numbers, is_over, &mut problems)
+            })
             .collect();
         limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
@@ -160,7 +171,8 @@ impl Plan {
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
         let warnings = ConfigProblems::default();
-        let plan = Plan { node, pipelines, catalog, limits, forwards, envoy, warnings, recipe, files };
+        let plan =
+            Plan { node, pipelines, catalog, numbers, limits, forwards, envoy, warnings, recipe, files };
         Ok((plan, tested, problems))
     }
 

@@ -5,36 +5,41 @@ use std::sync::Arc;
 
 use event::{Kind, SchemaBuilder, Span};
 use judge::{Conjunct, Severity, conjuncts};
+use stats::{NumberRegister, NumberedSection, RegisteredName};
 
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected, inside};
 use crate::entries;
 use crate::failure_mode::FailureMode;
 use crate::limit::{
-    BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LimitAlgorithm, LimitException, LimitField,
-    LimitPlan, Period, WINDOW_MAX, Zone, interval,
+    BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LIMITS, LimitAlgorithm, LimitException,
+    LimitField, LimitPlan, Period, WINDOW_MAX, Zone, interval,
 };
 use crate::pipeline::ReadingSource;
 use crate::pipeline::draft::PipelineDraft;
 use crate::pipeline::scope::EarlyScope;
 
 /// The limits of the main file.
-pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Vec<Arc<LimitPlan>> {
-    let (mut names, mut numbers) = (HashSet::new(), HashSet::new());
+pub(super) fn compile(
+    document: &Document,
+    numbers: &mut NumberRegister,
+    problems: &mut ConfigProblems,
+) -> Vec<Arc<LimitPlan>> {
+    let mut names = HashSet::new();
     let mut limits = Vec::new();
     let views = entries(document, "limit", problems);
     for view in &views {
         // What is absent here failed its check, and the limit is never used.
-        let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
+        let Some(name) = view.str("name") else { continue };
         if !names.insert(name) {
             problems.add(view.origin("name"), format!("limit `{name}` is defined twice"), None);
             continue;
         }
-        if !numbers.insert(number) {
-            let help = Some("give another number".to_owned());
-            problems.add(view.origin("number"), format!("number {number} is that of another limit"), help);
-            continue;
+        let registered =
+            RegisteredName { space: LIMITS, section: NumberedSection::Limit, name: name.to_owned() };
+        match numbers.allot(registered) {
+            Ok(kind) => limits.extend(limit(view, name, kind, problems).map(Arc::new)),
+            Err(error) => problems.add(view.origin("name"), error.to_string(), None),
         }
-        limits.extend(limit(view, name, number, problems).map(Arc::new));
     }
     for view in &views {
         for (other, origin) in view.strings("also") {
@@ -56,7 +61,7 @@ pub(super) fn warn_of_idle_conditions(
     for view in main.list("limit") {
         let Some(name) = view.str("name").filter(|_| view.is_given("when")) else { continue };
         let is_asked_for =
-            |draft: &PipelineDraft<'_>| draft.pipeline.limits.iter().any(|limit| limit.name == name);
+            |draft: &PipelineDraft<'_>| draft.pipeline.limits.iter().any(|asked| *asked.limit.name == *name);
         if !drafts.iter().any(is_asked_for) {
             let message =
                 format!("no rule asks for the limit `{name}`, and takes by its name do not ask for `when`");
@@ -83,7 +88,8 @@ impl PipelineDraft<'_> {
     ) {
         for view in main.list("limit") {
             let (Some(name), Some(when)) = (view.str("name"), view.str("when")) else { continue };
-            let Some(at) = self.pipeline.limits.iter().position(|limit| limit.name == name) else { continue };
+            let asked = self.pipeline.limits.position(|asked| *asked.limit.name == *name);
+            let Some(at) = asked else { continue };
             let library = self.library.clone();
             let compiled = judge::compile(when, &library, &mut EarlyScope::new(self, builder));
             let found = match &compiled {
@@ -157,10 +163,12 @@ impl PipelineDraft<'_> {
             return Vec::new();
         };
         let slots: Vec<_> = rule.reads().map(|read| read.slot).collect();
-        let read = self.pipeline.readings.iter().filter(|column| slots.contains(&column.slot));
+        let read = self.readings.iter().filter(|(slot, _)| slots.contains(slot));
         let mut limits: Vec<String> = read
-            .filter_map(|column| match column.source {
-                ReadingSource::Limit { limit, .. } => Some(self.pipeline.limits.get(limit)?.name.clone()),
+            .filter_map(|(_, source)| match source {
+                ReadingSource::Limit { limit, .. } => {
+                    Some(self.pipeline.limits[*limit].limit.name.to_string())
+                }
                 _ => None,
             })
             .collect();
@@ -170,7 +178,7 @@ impl PipelineDraft<'_> {
     }
 }
 
-fn limit(view: &ConfigView<'_>, name: &str, number: i64, problems: &mut ConfigProblems) -> Option<LimitPlan> {
+fn limit(view: &ConfigView<'_>, name: &str, kind: Kind, problems: &mut ConfigProblems) -> Option<LimitPlan> {
     let before = problems.list().len();
     let count = u64::try_from(view.integer("count")?).ok()?;
     let pace = pace(view, count, problems)?;
@@ -225,14 +233,18 @@ fn limit(view: &ConfigView<'_>, name: &str, number: i64, problems: &mut ConfigPr
             problems.add(view.origin("key"), message, Some("give them in the order of its `key`".to_owned()));
         }
         if exception.exempt == exception.count.is_some() {
-            let help = "give `count`, or `exempt = true`, one of both".to_owned();
-            problems.add(view.origin(""), "it is not said what is excepted", Some(help));
+            let help = "give either `count` or `exempt = true`".to_owned();
+            problems.add(
+                view.origin(""),
+                "the exception has neither `count` nor `exempt`, or both",
+                Some(help),
+            );
         }
     }
     let plan = LimitPlan {
         name: name.into(),
         description: view.str("description").unwrap_or_default().to_owned(),
-        kind: Kind(u16::try_from(number).ok()?),
+        kind,
         shares_kind: false,
         key,
         count,
@@ -263,7 +275,7 @@ fn pace(view: &ConfigView<'_>, count: u64, problems: &mut ConfigProblems) -> Opt
     let mode = view.str("mode").unwrap_or(if period.is_some() { "calendar" } else { "sliding" });
     let mut only = |key: &str, modes: &[&str]| {
         if view.is_given(key) && !modes.contains(&mode) {
-            let message = format!("`{key}` says nothing of a limit whose mode is `{mode}`");
+            let message = format!("`{key}` has no meaning for a limit of mode `{mode}`");
             let help = format!("leave it out, or let `mode` be `{}`", modes.join("` or `"));
             problems.add(view.origin(key), message, Some(help));
         }

@@ -463,11 +463,7 @@ fn check_texts(view: &ConfigView<'_>, problems: &mut ConfigProblems) {
         let to_mailbox = Action::ALL.iter().find(|action| given.str(action.name()) == Some("redirect"));
         if let Some(action) = to_mailbox {
             let help = "add quarantine_to = \"...\" with the quarantine's mailbox".to_owned();
-            problems.add(
-                given.origin(action.name()),
-                "it is not said where `redirect` leads".to_owned(),
-                Some(help),
-            );
+            problems.add(given.origin(action.name()), "`redirect` has no address".to_owned(), Some(help));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Settings of the node: `[node]`, `[ledger]`, `[journal]`, `[server]`.
+//! Settings of the node: `[node]`, `[ledger]`, `[cluster]`, `[journal]`, `[server]`.
 
 use std::net::SocketAddr;
 

@@ -912,7 +912,7 @@ impl From<&plan::Pipeline> for PipelineJson {
             number: plan.kind.0,
             of: pipeline.schema.column(plan.slot).name.clone(),
             normalise: plan.normalise.name().to_owned(),
-            counters: plan.counters.clone(),
+            counters: plan.counters.as_slice().to_vec(),
             windows: plan.windows.iter().copied().map(Length).collect(),
             track: plan.aggregate_names(),
         });

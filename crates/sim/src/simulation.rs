@@ -163,6 +163,33 @@ enum StepKind {
     Flip,
 }
 
+/// The state of the disk since the ledger was opened, each worse than the one before. Mending the disk mends no open ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum DiskState {
+    /// All is well.
+    Sound,
+    /// The disk has lacked something, or may have: additions may be refused until there is room.
+    Lacking,
+    /// The medium itself has failed, or may have, so that the ledger may stop.
+    Broken,
+    /// Additions were refused for good, so they must be until the ledger is reopened.
+    Stopped,
+}
+
+/// The damage that flipped bits have done, each worse than the one before. None of it is ever undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum BitRot {
+    /// No bits were flipped.
+    Absent,
+    /// Bits were flipped: answers are right or said to be missing. Of what was said to be missing any part may be told from
+    /// then on, and nothing is invented.
+    Flipped,
+    /// The ledger said that it found damage when it was opened, or it is not known which state a crash left: all may be lost.
+    Doubtful,
+    /// The ledger refused to open what is left.
+    Fatal,
+}
+
 struct LedgerSimulation {
     random: Random,
     kinds: Arc<Vec<StatisticSpec>>,
@@ -185,21 +212,10 @@ struct LedgerSimulation {
     seen: BTreeSet<OracleKey>,
     /// The amounts that were ever added to a key, whatever became of them.
     ever: BTreeMap<OracleKey, [u64; COUNTERS_MAX]>,
-    /// The disk has failed, or may have: additions may be refused until the ledger is reopened.
-    suspect: bool,
-    /// The medium itself has failed, so that it may stop.
-    broken: bool,
-    /// They were refused, so they must be.
-    stopped: bool,
-    /// Bits were flipped: answers are right or said to be missing. Of what was said to be missing any part may be told
-    /// from then on, and nothing is invented.
-    flipped: bool,
+    disk: DiskState,
+    rot: BitRot,
+    /// Keys that were said to be missing.
     lost: BTreeSet<OracleKey>,
-    /// Bits were flipped, and the ledger said that it found damage when it was opened, or it is not known which state a
-    /// crash left: all may be lost.
-    doubt: bool,
-    /// The ledger refused to open what is left.
-    over: bool,
     tally: SimulationSummary,
     trace: VecDeque<String>,
 }
@@ -247,13 +263,9 @@ impl LedgerSimulation {
             maintained: i64::MIN,
             seen: BTreeSet::new(),
             ever: BTreeMap::new(),
-            suspect: false,
-            broken: false,
-            stopped: false,
-            flipped: false,
+            disk: DiskState::Sound,
+            rot: BitRot::Absent,
             lost: BTreeSet::new(),
-            doubt: false,
-            over: false,
             tally: SimulationSummary { seeds: 1, ..SimulationSummary::default() },
             trace,
         }
@@ -269,7 +281,7 @@ impl LedgerSimulation {
             self.trace.push_back(format!("{number} at {}: {step:?}", self.now));
             self.tally.steps += 1;
             self.take(step)?;
-            if self.over {
+            if self.rot == BitRot::Fatal {
                 return Ok(());
             }
         }
@@ -278,11 +290,11 @@ impl LedgerSimulation {
     }
 
     fn choose(&mut self) -> SimulationStep {
-        if self.possible.len() > POSSIBLE_MAX && !self.stopped {
+        if self.possible.len() > POSSIBLE_MAX && self.disk < DiskState::Stopped {
             return SimulationStep::Restart;
         }
         // A stopped ledger is looked at for a while.
-        if self.stopped && self.random.one_in(3) {
+        if self.disk == DiskState::Stopped && self.random.one_in(3) {
             return if self.random.one_in(2) {
                 SimulationStep::Restart
             } else {
@@ -317,7 +329,7 @@ impl LedgerSimulation {
             StepKind::Maintain => {
                 SimulationStep::Maintain(self.now + self.random.between(-100_000_000, 10_000_000))
             }
-            StepKind::Parallel if !self.suspect && !self.flipped => {
+            StepKind::Parallel if self.disk == DiskState::Sound && !self.is_rotten() => {
                 let callers = 2 + self.random.below(2);
                 SimulationStep::Parallel((0..callers).map(|_| self.share()).collect())
             }
@@ -428,22 +440,22 @@ impl LedgerSimulation {
             SimulationStep::Crash(seed) => self.crash(seed),
             SimulationStep::Fail(after) => {
                 self.device.fail_after(after);
-                (self.suspect, self.broken) = (true, true);
+                self.worsen(DiskState::Broken);
                 Ok(())
             }
             SimulationStep::Fill(room) => {
                 self.device.set_capacity(Some(self.device.used() + room));
-                self.suspect = true;
+                self.worsen(DiskState::Lacking);
                 Ok(())
             }
             SimulationStep::FailSyncs => {
                 self.device.set_sync_fails(true);
-                (self.suspect, self.broken) = (true, true);
+                self.worsen(DiskState::Broken);
                 Ok(())
             }
             SimulationStep::Lack(number) => {
                 self.device.set_lack(Some(number));
-                self.suspect = true;
+                self.worsen(DiskState::Lacking);
                 Ok(())
             }
             SimulationStep::Heal => {
@@ -452,6 +464,14 @@ impl LedgerSimulation {
             }
             SimulationStep::Flip { bits, closed } => self.flip(bits, closed),
         }
+    }
+
+    fn worsen(&mut self, disk: DiskState) {
+        self.disk = self.disk.max(disk);
+    }
+
+    fn is_rotten(&self) -> bool {
+        self.rot > BitRot::Absent
     }
 
     fn heal(&self) {
@@ -468,7 +488,7 @@ impl LedgerSimulation {
         let adds = asks.iter().any(OracleRequest::adds);
         match self.home()?.observe(asks) {
             Ok(told) => {
-                if self.stopped && adds {
+                if self.disk == DiskState::Stopped && adds {
                     return Err("it took additions after it had refused some".to_owned());
                 }
                 if told.len() != asks.len() {
@@ -480,7 +500,7 @@ impl LedgerSimulation {
                     let mut wrong = Ok(());
                     for mut model in std::mem::take(&mut self.models) {
                         // A mark that was lost cannot be said to be.
-                        let expected = model.ask_as(ask, self.flipped.then_some(told.duplicate));
+                        let expected = model.ask_as(ask, self.is_rotten().then_some(told.duplicate));
                         match self.compare(ask, told, &expected) {
                             Ok(()) => fitting.push(model),
                             Err(what) => wrong = Err(what),
@@ -504,19 +524,23 @@ impl LedgerSimulation {
                 }
                 Ok(())
             }
-            Err(refused @ (HomeRefusal::Stopped(_) | HomeRefusal::Full(_))) if adds && self.suspect => {
+            Err(refused @ (HomeRefusal::Stopped(_) | HomeRefusal::Full(_)))
+                if adds && self.disk > DiskState::Sound =>
+            {
                 self.tally.refusals += 1;
-                if !self.broken && matches!(refused, HomeRefusal::Stopped(_)) {
+                if self.disk < DiskState::Broken && matches!(refused, HomeRefusal::Stopped(_)) {
                     return Err(format!("a mere lack stopped it: {refused}"));
                 }
                 // Whatever was added before the failure is seen, and may be found after a crash.
                 let mut reached = self.models.clone();
                 let mut last = reached.clone();
-                for ask in asks.iter().filter(|_| !self.stopped) {
+                for ask in asks.iter().filter(|_| self.disk < DiskState::Stopped) {
                     last.iter_mut().for_each(|model| drop(model.ask(ask)));
                     reached.extend(last.iter().cloned());
                 }
-                self.stopped |= matches!(refused, HomeRefusal::Stopped(_));
+                if matches!(refused, HomeRefusal::Stopped(_)) {
+                    self.disk = DiskState::Stopped;
+                }
                 self.models = self.agreeing(&reached, "after a refusal")?;
                 self.possible.append(&mut reached);
                 Ok(())
@@ -602,7 +626,7 @@ impl LedgerSimulation {
         if told.reads.len() != expected.reads.len() {
             return wrong("number of readings");
         }
-        let mut lost = if self.flipped { self.lost.clone() } else { BTreeSet::new() };
+        let mut lost = if self.is_rotten() { self.lost.clone() } else { BTreeSet::new() };
         for (index, (read, expected)) in told.reads.iter().zip(&expected.reads).enumerate() {
             let look = &ask.looks[index];
             if read.missing {
@@ -622,7 +646,7 @@ impl LedgerSimulation {
         expected: &OracleReading,
         lost: &BTreeSet<OracleKey>,
     ) -> bool {
-        if !self.flipped {
+        if !self.is_rotten() {
             return read == expected;
         }
         let name = OracleKey { kind: look.kind, number: look.number, value: None };
@@ -630,7 +654,7 @@ impl LedgerSimulation {
         let counters = self.kinds[look.kind].counters();
         // Nothing is invented: at most what was ever added is told.
         let bounded = read.sums.iter().enumerate().all(|(at, sum)| *sum <= ever[at % counters]);
-        bounded && (self.doubt || lost.contains(&name) || read == expected)
+        bounded && (self.rot == BitRot::Doubtful || lost.contains(&name) || read == expected)
     }
 
     fn maintain(&mut self, now: i64) -> StepResult {
@@ -638,7 +662,9 @@ impl LedgerSimulation {
         let done = self.home()?.maintain(now);
         self.models.iter_mut().for_each(|model| model.raise(now));
         match done {
-            Ok(()) if self.stopped => Err("it was maintained after it had stopped".to_owned()),
+            Ok(()) if self.disk == DiskState::Stopped => {
+                Err("it was maintained after it had stopped".to_owned())
+            }
             Ok(())
                 if matches!(self.settings.promise, DurabilityPromise::Sync | DurabilityPromise::Interval) =>
             {
@@ -649,7 +675,7 @@ impl LedgerSimulation {
                 self.raise_possible();
                 Ok(())
             }
-            Err(HomeRefusal::Stopped(_) | HomeRefusal::Full(_)) if self.suspect => {
+            Err(HomeRefusal::Stopped(_) | HomeRefusal::Full(_)) if self.disk > DiskState::Sound => {
                 self.tally.refusals += 1;
                 self.raise_possible();
                 Ok(())
@@ -671,7 +697,7 @@ impl LedgerSimulation {
         // The ledger answers from the finest tier that can, as readings do.
         let told = self.home()?.hottest(kind, span, counter, self.now, limit);
         // Of cold keys it does not hide what expired at a later time than the one that it is asked for.
-        if self.flipped || self.now < self.maintained {
+        if self.is_rotten() || self.now < self.maintained {
             return Ok(());
         }
         let now = self.now;
@@ -694,9 +720,11 @@ impl LedgerSimulation {
 
     fn close(&mut self) -> StepResult {
         match self.home()?.close() {
-            Ok(()) if self.stopped => return Err("it was closed well after it had stopped".to_owned()),
+            Ok(()) if self.disk == DiskState::Stopped => {
+                return Err("it was closed well after it had stopped".to_owned());
+            }
             Ok(()) => self.possible.clone_from(&self.models),
-            Err(HomeRefusal::Stopped(_) | HomeRefusal::Full(_)) if self.suspect => {
+            Err(HomeRefusal::Stopped(_) | HomeRefusal::Full(_)) if self.disk > DiskState::Sound => {
                 self.possible.extend(self.models.iter().cloned())
             }
             Err(refused) => return Err(format!("closing: {refused}")),
@@ -717,7 +745,9 @@ impl LedgerSimulation {
             self.device.fail_after(self.random.below(6));
             drop(SimulatedHome::open(&self.device, &self.kinds, self.settings));
             // What it found and mended, the next start does not find again.
-            self.doubt |= self.flipped;
+            if self.is_rotten() {
+                self.rot = BitRot::Doubtful;
+            }
             self.device.heal();
             if self.random.one_in(2) {
                 self.device = self.device.crash(seed.wrapping_add(1));
@@ -731,14 +761,16 @@ impl LedgerSimulation {
     fn reopen(&mut self) -> StepResult {
         match self.open() {
             Ok(home) => self.home = Some(home),
-            Err(_) if self.flipped => {
-                self.over = true;
+            Err(_) if self.is_rotten() => {
+                self.rot = BitRot::Fatal;
                 return Ok(());
             }
             Err(why) => return Err(why),
         }
-        self.doubt |= self.flipped && self.home()?.found_damage();
-        (self.suspect, self.broken, self.stopped) = (false, false, false);
+        if self.is_rotten() && self.home()?.found_damage() {
+            self.rot = BitRot::Doubtful;
+        }
+        self.disk = DiskState::Sound;
         let possible = std::mem::take(&mut self.possible);
         self.models = self.agreeing(&possible, "after opening")?;
         self.possible.clone_from(&self.models);
@@ -769,8 +801,10 @@ impl LedgerSimulation {
                 agreeing.push(state.clone());
             }
         }
-        if agreeing.is_empty() && self.flipped {
-            self.doubt |= states.len() > 1;
+        if agreeing.is_empty() && self.is_rotten() {
+            if states.len() > 1 {
+                self.rot = BitRot::Doubtful;
+            }
             agreeing.extend(states.last().cloned());
         }
         if agreeing.is_empty() {
@@ -790,7 +824,7 @@ impl LedgerSimulation {
         let line = |name: &OracleKey| match home.line(*name) {
             Ok(line) => Ok((*name, line)),
             // What rot has hit may be said to be damaged.
-            Err(_) if self.flipped => Ok((*name, None)),
+            Err(_) if self.is_rotten() => Ok((*name, None)),
             Err(refused) => Err(format!("{name:?}: {refused}")),
         };
         self.seen.iter().map(line).collect()
@@ -821,7 +855,7 @@ impl LedgerSimulation {
             let (found, expected) = (self.home()?.line(name), self.models[0].line(name));
             match found {
                 Ok(found) if found == expected => {}
-                _ if self.flipped => {}
+                _ if self.is_rotten() => {}
                 found => return Err(format!("{name:?}: found {found:?}, expected {expected:?}")),
             }
         }
@@ -831,7 +865,7 @@ impl LedgerSimulation {
     fn check_all(&mut self) -> StepResult {
         let lines = self.lines()?;
         match self.differs(&self.models[0], &lines) {
-            Some(why) if !self.flipped => Err(format!("in the end: {why}")),
+            Some(why) if !self.is_rotten() => Err(format!("in the end: {why}")),
             _ => Ok(()),
         }
     }
@@ -843,7 +877,7 @@ impl LedgerSimulation {
             self.close()?;
         }
         self.tally.flips += 1;
-        self.flipped = true;
+        self.rot = self.rot.max(BitRot::Flipped);
         let names = self.device.list().map_err(|error| error.to_string())?;
         for _ in 0..bits {
             let name = self.random.pick(&names).clone();

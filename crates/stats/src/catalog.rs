@@ -92,7 +92,7 @@ pub enum CatalogError {
     /// The store holds something else under this kind.
     #[error(
         "kind {} of space {} is stored as {stored} and now configured as {configured}: \
-         give the new one a number of its own",
+         give the new one another name, or let go of the stored one with `tollhouse ledger names --drop`",
         kind.0, space.0
     )]
     Meaning {

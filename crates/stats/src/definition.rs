@@ -42,9 +42,14 @@ impl CellDefinition {
         CellDefinition { space, kind, statistic, kind_name, measure }
     }
 
-    /// Returns what a number of a kind must go on to mean: its form and names, as people read them.
+    /// Returns its form and names, as people read them. The number of a kind must keep its form.
     pub fn meaning(&self) -> String {
         format!("{} `{}` of `{}`", self.measure.form().1, self.statistic, self.kind_name)
+    }
+
+    /// Returns true if cells of another definition can be taken over: they have the same form.
+    pub fn has_form_of(&self, other: &CellDefinition) -> bool {
+        self.measure.form().0 == other.measure.form().0
     }
 
     /// A hash of all of it, the same on every machine and in every release.
@@ -129,7 +134,7 @@ impl DefinitionRegistry {
             if *known == definition {
                 return Ok((number, false));
             }
-            if known.meaning() != definition.meaning() {
+            if !known.has_form_of(&definition) {
                 return Err(CatalogError::Meaning {
                     space: known.space,
                     kind: known.kind,
@@ -302,7 +307,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as track `mass` of `from`: \
-             give the new one a number of its own"
+             give the new one another name, or let go of the stored one with `tollhouse ledger names --drop`"
         );
     }
 

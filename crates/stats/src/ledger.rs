@@ -534,13 +534,13 @@ pub enum LedgerError {
     #[error("a request of {0} observations is too large: at most {max}", max = ObserveRequest::OBSERVATIONS_MAX)]
     TooLarge(usize),
     /// A write or sync failed, so that later additions could be lost: none is taken until the ledger is reopened.
-    #[error("nothing is added any more, a write failed: {why}")]
+    #[error("additions are refused since a write failed: {why}")]
     Poisoned {
         /// The failure.
         why: Arc<str>,
     },
     /// The device lacks room, descriptors or memory. Readings are answered; additions are taken again when there is some.
-    #[error("nothing is added for now: {why}")]
+    #[error("additions are refused for now: {why}")]
     Full {
         /// The device's answer.
         why: Arc<str>,

@@ -22,6 +22,7 @@ mod hottest_keys;
 mod kind;
 mod layout;
 mod ledger;
+mod number_register;
 pub mod random;
 mod sketch;
 pub mod workload;
@@ -48,4 +49,5 @@ pub use ledger::{
     Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading, ReadingHead, ReadingView,
     Readings, Timeline,
 };
-pub use sketch::{Sketch, SketchOptions};
+pub use number_register::{NumberRegister, NumberRegisterError, NumberedSection, RegisteredName};
+pub use sketch::{Sketch, SketchOptions, SketchPlace};

@@ -53,6 +53,9 @@
 //! **Completeness.** A sketch that begins with nothing while keys have been seen before answers too little until it has counted
 //! for half a life: [`Sketch::is_complete`] says from when on an estimate of zero can be believed.
 //!
+//! **Sharing.** Sketches of as many shards and lines count a hash in the same places ([`SketchPlace`]), so that what several
+//! have seen can be counted elsewhere by place and half, and each be raised to it ([`Sketch::raise`]).
+//!
 //! **Images.** Each shard has its own, so that they can be written a few at a time: the number of shards, the lines of a shard
 //! and half a life in microseconds; the number of its half, the time since when it is complete; its lines. All are words of
 //! 64 bits; zeros at the end may be missing.
@@ -118,7 +121,23 @@ struct SketchShard {
     has_changed: AtomicBool,
 }
 
+/// The counters of a hash, the same in all sketches with as many lines a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SketchPlace {
+    /// The line, among those of the shard.
+    pub line: u32,
+    /// Five bits for each part of the line, the first part's lowest: which of its counters.
+    pub counters: u32,
+}
+
+impl SketchPlace {
+    /// Bits of [`SketchPlace::counters`].
+    const COUNTERS_MAX: u32 = (1 << (5 * PARTS)) - 1;
+}
+
 impl Sketch {
+    /// The bytes of one line, of both generations.
+    pub const LINE_BYTES: usize = LINE_BYTES;
     /// The largest estimate.
     pub const COUNT_MAX: u32 = 15;
 
@@ -184,7 +203,7 @@ impl Sketch {
 
     /// The line of a hash, for [`Sketch::touch`]. Shards above the last are the last.
     pub fn line(&self, shard: usize, hash: u64) -> usize {
-        self.place(shard, hash).line
+        self.line_of(self.shard(shard), self.place(hash))
     }
 
     /// Loads a line, so that it is in the cache when a hash of it is seen. To be called for a whole batch first: the
@@ -198,16 +217,16 @@ impl Sketch {
     /// Counts a sighting; answers the estimate from before it. The hash must be well mixed over its 64 bits but for
     /// leading ones that may be the shard's.
     pub fn see(&self, shard: usize, hash: u64, now: Time) -> u32 {
-        let place = self.place(shard, hash);
-        let serving = self.turn(place.shard, now);
-        let SketchShard { since, has_changed, .. } = &self.shards[place.shard];
+        let (shard, place) = (self.shard(shard), self.place(hash));
+        let serving = self.turn(shard, now);
+        let SketchShard { since, has_changed, .. } = &self.shards[shard];
         if since.load(Relaxed) == NOT_YET {
             since.store(now.0, Relaxed);
         }
         if !has_changed.load(Relaxed) {
             has_changed.store(true, Relaxed);
         }
-        let CounterLine(generations) = &self.lines[place.line];
+        let CounterLine(generations) = &self.lines[self.line_of(shard, place)];
         let (serving, warming) = (&generations[serving], &generations[1 - serving]);
         increment(warming, place.counters);
         increment(serving, place.counters)
@@ -215,25 +234,69 @@ impl Sketch {
 
     /// The estimate as of then; counts nothing.
     pub fn estimate(&self, shard: usize, hash: u64, now: Time) -> u32 {
-        let place = self.place(shard, hash);
-        let (current, now) = (self.shards[place.shard].half.load(Relaxed), self.half_of(now));
+        let (shard, place) = (self.shard(shard), self.place(hash));
+        let (current, now) = (self.shards[shard].half.load(Relaxed), self.half_of(now));
         // What has served too long reads as if it were cleared; times that go back read what there is.
         if now > current.saturating_add(1) {
             return 0;
         }
-        let CounterLine(generations) = &self.lines[place.line];
+        let CounterLine(generations) = &self.lines[self.line_of(shard, place)];
         let words = &generations[serving(now.max(current))];
         counters(place.counters).map(|(word, shift)| count(&words[word], shift)).min().unwrap_or(0) as u32
     }
 
-    fn place(&self, shard: usize, hash: u64) -> SketchPlace {
-        let shard = shard.min(self.shards.len() - 1);
+    /// Where a hash is counted, in any shard.
+    pub fn place(&self, hash: u64) -> SketchPlace {
         // Hashes of a shard may share their leading bits: a multiplication brings the others up (Fibonacci hashing,
         // Knuth, TAOCP 3, 6.4), and the upper half down to the counters.
         let mixed = (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let counters = (mixed ^ mixed >> 29) as u32;
-        let line = (((mixed >> 32) * self.lines_a_shard as u64) >> 32) as usize;
-        SketchPlace { shard, line: shard * self.lines_a_shard + line, counters }
+        let counters = (mixed ^ mixed >> 29) as u32 & SketchPlace::COUNTERS_MAX;
+        let line = (((mixed >> 32) * self.lines_a_shard as u64) >> 32) as u32;
+        SketchPlace { line, counters }
+    }
+
+    /// Returns the number of the half that a shard is in, in which the next sighting counts; of one that was never sighted
+    /// in, that of a time.
+    pub fn half(&self, shard: usize, now: Time) -> i64 {
+        match self.shards[self.shard(shard)].half.load(Relaxed) {
+            i64::MIN => self.half_of(now),
+            half => half,
+        }
+    }
+
+    /// Brings a shard to a time, as a sighting would, and returns the number of the half that it is in.
+    pub fn advance(&self, shard: usize, now: Time) -> i64 {
+        let shard = self.shard(shard);
+        self.turn(shard, now);
+        self.shards[shard].half.load(Relaxed)
+    }
+
+    /// Raises the counters of a place to what all have seen who share the sketch: in a half, and in the one before it. What
+    /// is too old to count changes nothing, and neither does what is ahead of the shard.
+    pub fn raise(&self, shard: usize, place: SketchPlace, half: i64, [now, before]: [u32; 2]) {
+        let shard = self.shard(shard);
+        let SketchShard { half: current, has_changed, .. } = &self.shards[shard];
+        if current.load(Relaxed) == i64::MIN {
+            current.store(half, Relaxed);
+        }
+        let current = current.load(Relaxed);
+        let [warmed, served] = match current.checked_sub(half) {
+            Some(0) => [now, now.saturating_add(before)],
+            Some(1) => [0, now],
+            _ => return,
+        };
+        has_changed.store(true, Relaxed);
+        let CounterLine(generations) = &self.lines[self.line_of(shard, place)];
+        raise(&generations[1 - serving(current)], place.counters, warmed);
+        raise(&generations[serving(current)], place.counters, served);
+    }
+
+    fn shard(&self, shard: usize) -> usize {
+        shard.min(self.shards.len() - 1)
+    }
+
+    fn line_of(&self, shard: usize, place: SketchPlace) -> usize {
+        shard * self.lines_a_shard + (place.line as usize).min(self.lines_a_shard - 1)
     }
 
     fn half_of(&self, time: Time) -> i64 {
@@ -294,6 +357,16 @@ impl Sketch {
 
     fn lines_of(&self, shard: usize) -> &[CounterLine] {
         &self.lines[shard * self.lines_a_shard..][..self.lines_a_shard]
+    }
+
+    /// Half the life of a generation.
+    pub fn half_life(&self) -> Span {
+        Span(self.half)
+    }
+
+    /// The lines of each shard.
+    pub fn lines_a_shard(&self) -> usize {
+        self.lines_a_shard
     }
 
     /// Number of shards.
@@ -378,14 +451,6 @@ impl CounterLine {
     }
 }
 
-/// Where a hash is counted.
-struct SketchPlace {
-    shard: usize,
-    line: usize,
-    /// Five bits for each part.
-    counters: u32,
-}
-
 /// The generation that serves in a half: the one that warmed in the half before.
 fn serving(half: i64) -> usize {
     (half & 1) as usize ^ 1
@@ -414,6 +479,15 @@ fn increment(words: &[AtomicU64; WORDS], places: u32) -> u32 {
         }
     }
     least as u32
+}
+
+/// Raises a key's counters to a sum, those that are below it.
+fn raise(words: &[AtomicU64; WORDS], places: u32, to: u32) {
+    let to = u64::from(to.min(Sketch::COUNT_MAX));
+    for (word, shift) in counters(places) {
+        let (before, count) = (words[word].load(Relaxed), count(&words[word], shift));
+        words[word].store(before + ((to.max(count) - count) << shift), Relaxed);
+    }
 }
 
 /// The formula of the module's beginning.
@@ -714,6 +788,31 @@ mod tests {
         assert!(!sketch.is_complete(1, Time(100 + LIFE / 2)), "of another shard");
         let again = restored(&sketch, options(2, 512));
         assert!(!again.is_complete(0, Time(599)) && again.is_complete(0, Time(600)));
+    }
+
+    #[test]
+    fn counters_are_raised_to_what_others_have_seen() {
+        let sketch = sketch(2, 1 << 10);
+        let (key, half) = (hash(1), LIFE / 2);
+        let place = sketch.place(key);
+        let read = |time: i64| sketch.estimate(1, key, Time(time));
+        sketch.raise(1, place, 3, [2, 4]);
+        assert_eq!((sketch.half(1, Time(0)), sketch.half(0, Time(5 * half))), (3, 5), "of one not heard of");
+        assert_eq!((read(3 * half), read(4 * half), read(5 * half)), (6, 2, 0));
+        sketch.raise(1, place, 3, [1, 1]);
+        assert_eq!(read(3 * half), 6, "nothing is lowered");
+        assert_eq!(sketch.see(1, key, Time(3 * half)), 6);
+        assert_eq!((read(3 * half), read(4 * half)), (7, 3));
+        for (old, counts) in [(1, [9, 9]), (4, [9, 9]), (i64::MIN, [9, 9]), (i64::MAX, [9, 9])] {
+            sketch.raise(1, place, old, counts);
+        }
+        assert_eq!(read(3 * half), 7, "too old, or ahead");
+        assert_eq!(sketch.advance(1, Time(4 * half)), 4);
+        sketch.raise(1, place, 3, [5, 9]);
+        assert_eq!((read(4 * half), read(5 * half)), (5, 0), "of the half before");
+        sketch.raise(1, place, 4, [15, 15]);
+        assert_eq!((read(4 * half), read(5 * half)), (15, 15), "counters saturate");
+        assert_eq!(sketch.estimate(0, key, Time(4 * half)), 0, "other shards are as they were");
     }
 
     /// The model that the sketch approximates: every sighting with the half in which it counted.

@@ -8,11 +8,14 @@ use std::time::Duration;
 use cluster::remote::{self, PartitionCount};
 use cluster::wire::{ClusterTls, WireClient};
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
-use engine::{CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, StatisticsExchangeError};
+use engine::{
+    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, NumberAllotment,
+    StatisticsExchangeError,
+};
 use event::{Shingle, Span};
 use plan::{ClusterPlan, Plan};
-use stats::LedgerExportReport;
 use stats::cell_export::CellDefinition;
+use stats::{LedgerExportReport, NumberRegister};
 
 use crate::clock::now;
 
@@ -26,24 +29,54 @@ const SECRET_CHECK: &[u8] = b"tollhouse-cluster: which secret is it?";
 ///
 /// # Errors
 /// The engine's; [`EngineOpenError::Cluster`] if the cluster cannot be reached or is another's.
-pub(crate) fn open(directory: &Directory, plan: Plan) -> Result<Engine, EngineOpenError> {
+pub(crate) fn open(
+    directory: &Directory,
+    settings: &ClusterPlan,
+    plan: Plan,
+) -> Result<Engine, EngineOpenError> {
+    let (device, connection) = connect_node(directory, settings)?;
+    let allotment = ClusterNumbers(connection.wire.clone());
     let mut damage = None;
-    let engine = Engine::open_over(directory, plan, |plan| match &plan.node.cluster {
-        Some(settings) => {
-            let node = node(directory, plan, settings)?;
-            damage = node.damage();
-            Ok(LedgerHome::Elsewhere(Box::new(node)))
-        }
-        None => Err(EngineOpenError::Cluster("what was posted takes the cluster away".to_owned())),
-    })?;
+    let engine =
+        Engine::open_over(directory, plan, Some(Box::new(allotment)), |plan| match &plan.node.cluster {
+            Some(settings) => {
+                let node = node(device, connection, plan, settings)?;
+                damage = node.damage();
+                Ok(LedgerHome::Elsewhere(Box::new(node)))
+            }
+            None => Err(EngineOpenError::Cluster("what was posted takes the cluster away".to_owned())),
+        })?;
     engine.health().set("cluster-journal-damaged", Impact::Degraded, damage);
     Ok(engine)
 }
 
-fn node(directory: &Directory, plan: &Plan, of: &ClusterPlan) -> Result<Cluster, EngineOpenError> {
+/// The register of numbers that nodes share.
+struct ClusterNumbers(WireClient);
+
+impl NumberAllotment for ClusterNumbers {
+    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
+        pollster::block_on(self.0.allot_numbers(known, wanted)).map_err(|error| error.to_string())
+    }
+}
+
+/// A node's own device, which it locks, and its way to the cluster.
+fn connect_node(
+    directory: &Directory,
+    of: &ClusterPlan,
+) -> Result<(disk::FileDevice, ClusterConnection), EngineOpenError> {
     let device = disk::FileDevice::open(directory.cluster_path()).map_err(EngineOpenError::Device)?;
     let identity = cluster::identity(&device).map_err(EngineOpenError::Device)?;
-    let ClusterConnection { wire, partitions, threads } = connect(directory, of, identity)?;
+    let connection = connect(directory, of, identity)?;
+    Ok((device, connection))
+}
+
+fn node(
+    device: disk::FileDevice,
+    connection: ClusterConnection,
+    plan: &Plan,
+    of: &ClusterPlan,
+) -> Result<Cluster, EngineOpenError> {
+    let ClusterConnection { wire, partitions, threads } = connection;
     let settings = cluster::ClusterSettings {
         durability: plan.node.durability,
         flush_every: duration(of.flush),
@@ -126,16 +159,17 @@ impl ClusterConnection {
 /// What is wrong with the export or the cluster.
 pub(crate) fn transfer(
     directory: &Directory,
-    plan: &Plan,
+    plan: Plan,
     of: &ClusterPlan,
     input: &mut dyn BufRead,
     writes: bool,
     tell: &mut dyn FnMut(u64),
 ) -> Result<ClusterTransferReport, StatisticsExchangeError> {
     let way = connect_for_command(directory, of)?;
+    let plan = &directory.numbered(plan, &ClusterNumbers(way.wire.clone()))?;
     let mut transfer = ClusterTransfer::new(Arc::new(way.wire.clone()), way.partitions, now(), writes);
     let mut keys = 0;
-    let read = directory.read_statistics(input, &mut |definitions, cells| {
+    let read = directory.read_statistics(&plan.numbers, input, &mut |definitions, cells| {
         keys += cells.len() as u64;
         let mut named = Vec::with_capacity(cells.len());
         for cell in cells {
@@ -167,11 +201,13 @@ impl ClusterStatistics {
     /// [`OpenError`] as for a node.
     pub(crate) fn open(
         directory: &Directory,
-        plan: &Plan,
+        plan: Plan,
         of: &ClusterPlan,
     ) -> Result<ClusterStatistics, EngineOpenError> {
+        let connection = connect_for_command(directory, of)?;
+        let plan = directory.numbered(plan, &ClusterNumbers(connection.wire.clone()))?;
         let definitions = ClusterExport::definitions(&plan.catalog);
-        Ok(ClusterStatistics { connection: connect_for_command(directory, of)?, definitions, others: 0 })
+        Ok(ClusterStatistics { connection, definitions, others: 0 })
     }
 }
 
@@ -198,14 +234,16 @@ impl engine::ExportableStatistics for ClusterStatistics {
 /// What is wrong with the cluster, or what this node has to send there.
 pub(crate) fn erase(
     directory: &Directory,
-    plan: &Plan,
+    plan: Plan,
     of: &ClusterPlan,
     shingles: &HashSet<Shingle>,
     pretend: bool,
     tell: &mut dyn FnMut(u64),
 ) -> Result<u64, StatisticsExchangeError> {
     // What this node has not sent yet would come back.
-    let node = node(directory, plan, of)?;
+    let (device, connection) = connect_node(directory, of)?;
+    let plan = directory.numbered(plan, &ClusterNumbers(connection.wire.clone()))?;
+    let node = node(device, connection, &plan, of)?;
     if !pollster::block_on(node.drain()) {
         let why = "the cluster has not taken all that this node has counted: nothing was erased there";
         return Err(StatisticsExchangeError::Elsewhere(why.to_owned()));

@@ -12,11 +12,13 @@ use crate::cluster_home;
 /// The engine's; [`EngineOpenError::Cluster`] if the cluster cannot be reached or is another's, or if the program was built
 /// without it.
 pub(crate) fn open(directory: &Directory, plan: Plan) -> Result<Engine, EngineOpenError> {
-    if plan.node.cluster.is_none() {
-        return Engine::open(directory, plan);
+    match plan.node.cluster.clone() {
+        None => Engine::open(directory, plan),
+        #[cfg(feature = "cluster")]
+        Some(settings) => cluster_home::open(directory, &settings, plan),
+        #[cfg(not(feature = "cluster"))]
+        Some(_) => {
+            Err(EngineOpenError::Cluster(plan::MissingFeature(plan::BuildFeature::Cluster).to_string()))
+        }
     }
-    #[cfg(feature = "cluster")]
-    return cluster_home::open(directory, plan);
-    #[cfg(not(feature = "cluster"))]
-    Err(EngineOpenError::Cluster(plan::MissingFeature(plan::BuildFeature::Cluster).to_string()))
 }

@@ -7,7 +7,7 @@ use crate::console::{error, help};
 /// Says what is damaged or missing of a journal that was read, and answers whether anything is.
 pub(crate) fn say_losses(skipped: &SkippedData, lacking: &[MissingRecords]) -> bool {
     if !skipped.is_empty() {
-        error(format_args!("{skipped} were passed over"));
+        error(format_args!("{skipped} were skipped"));
     }
     for lack in lacking {
         error(format_args!("journal: {lack}"));

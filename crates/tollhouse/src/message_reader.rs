@@ -29,14 +29,13 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Which messages, and how they are read.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MessageOptions {
-    /// Message files, directories (with all below them, in the order of names), mailboxes, or - for standard input
+    /// Message files, directories (recursive, by name), mailboxes, or - for standard input
     #[arg(required = true, value_name = "FILE|DIR|MBOX|-")]
     pub(crate) files: Vec<PathBuf>,
-    /// Take each message as arriving at the time that it says itself, not now; one that says none at that of the
-    /// message before it
+    /// Let each message arrive at its own time, not now; one without a time arrives with the message before it
     #[arg(long)]
     pub(crate) message_time: bool,
-    /// Where client, sender and recipients are taken from: the fields that one's own servers wrote, or nowhere
+    /// Source of client, sender and recipients: the fields that your own servers wrote, or none
     #[arg(long, value_enum, default_value_t = EnvelopeOption::Headers, value_name = "SOURCE")]
     pub(crate) envelope: EnvelopeOption,
     /// Pipeline that judges, instead of the first one that reads messages
@@ -49,7 +48,7 @@ pub(crate) struct MessageOptions {
 /// The number of threads that prepare events.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsOption {
-    /// Threads that read and prepare ahead of the one that decides; 1 does everything on one [default: all cores]
+    /// Threads that read and prepare ahead of the deciding one; 1: a single thread [default: all cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<NonZeroUsize>,
 }

@@ -101,7 +101,7 @@ impl EngineOptions {
     /// The plan of the data directory's configuration.
     pub(crate) fn plan(&self, directory: &Directory) -> Result<Plan, CommandError> {
         let config = self.config.clone().unwrap_or_else(|| directory.config_path());
-        Ok(Plan::compile(&Config::load(&config, &self.overrides()))?)
+        Ok(Plan::compile_with(&Config::load(&config, &self.overrides()), &directory.numbers()?)?)
     }
 
     /// The engine of the data directory, which must be named. `instead` says what can be done where a server runs on it.

@@ -46,7 +46,7 @@ struct Tollhouse {
 impl Tollhouse {
     fn new(mode: &str) -> Tollhouse {
         let text = format!(
-            "[[limit]]\nname = \"bench\"\nnumber = 1\nkey = [\"user\"]\ncount = {COUNT}\nper = \"1m\"\nmode = \"{mode}\"\n"
+            "[[limit]]\nname = \"bench\"\nkey = [\"user\"]\ncount = {COUNT}\nper = \"1m\"\nmode = \"{mode}\"\n"
         );
         let plan = Plan::compile(&Config::from_text("bench", &text, &Overrides::default()));
         let engine = Engine::ephemeral(plan.expect("the limit is sound")).expect("it needs no disk");

@@ -192,12 +192,8 @@ fn the_corpus_scores_as_catboost_does() {
 }
 
 #[test]
-fn the_shared_models_score_as_catboost_does() {
-    let folder = root().join("../shared/data/model");
-    if !folder.exists() {
-        println!("skipped: {} is absent", folder.display());
-        return;
-    }
+fn large_models_score_as_catboost_does() {
+    let Some(folder) = corpora::folder("model") else { return };
     let names = [
         "num_binary",
         "cat_ctr_binary",

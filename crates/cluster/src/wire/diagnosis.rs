@@ -47,20 +47,20 @@ impl ServerFault {
 
     fn mend(self) -> &'static str {
         match self {
-            ServerFault::Away => "Start its servers, or correct `nodes` in [ledger]",
+            ServerFault::Away => "Start its servers, or correct `nodes` in [cluster]",
             ServerFault::Slotless => "Give its servers their slots: `redis-cli --cluster create`",
             ServerFault::Alone => {
                 "A cluster is needed, of one server at least: start it with `cluster-enabled yes` and give it its slots \
                  (`redis-cli --cluster create`)"
             }
-            ServerFault::Credentials => "Correct `user` and `password` in [ledger]",
+            ServerFault::Credentials => "Correct `user` and `password` in [cluster]",
             ServerFault::Rights => "Give the user the rights that docs/operating/cluster.md names",
             ServerFault::Plain => {
                 "Leave `tls` out of [ledger], or name ports that speak TLS and let servers announce them (`tls-cluster yes`)"
             }
-            ServerFault::Encrypted => "Set `tls = true` in [ledger], or name ports that do not speak TLS",
+            ServerFault::Encrypted => "Set `tls = true` in [cluster], or name ports that do not speak TLS",
             ServerFault::Certificate => {
-                "Set `tls_ca` in [ledger] to the certificate of the authority, and name servers as their certificates do"
+                "Set `tls_ca` in [cluster] to the certificate of the authority, and name servers as their certificates do"
             }
         }
     }

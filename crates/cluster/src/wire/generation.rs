@@ -17,7 +17,7 @@ use crate::remote::{Partition, PartitionGenerations, RemoteError};
 /// The field of the last change of any partition.
 const LATEST: &str = "n";
 /// Where the hash is.
-const AT: Partition = Partition(0);
+pub(super) const AT: Partition = Partition(0);
 
 impl WireCore {
     pub(super) async fn generations(
@@ -56,7 +56,7 @@ impl WireCore {
         }
     }
 
-    async fn one(
+    pub(super) async fn one(
         &self,
         line: ConnectionClass,
         command: Cmd,

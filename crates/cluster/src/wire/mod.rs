@@ -27,11 +27,13 @@ mod generation;
 pub mod image;
 mod message_pack;
 mod name;
+mod numbers;
 mod routing;
 mod scan;
 mod script;
 mod server_link;
 mod settings;
+mod sighting;
 pub mod slot;
 mod topology;
 
@@ -65,7 +67,7 @@ use stats::LedgerMetric;
 use crate::remote::{
     CellForm, CellImage, ExactLimitBatch, LastWriter, MarkClaim, Partition, PartitionGenerations,
     PartitionImages, PartitionRead, PriorReading, RemoteCell, RemoteCluster, RemoteError, RemoteFuture,
-    WriteBatch, WriteOutcome,
+    SightingBatch, SightingCounts, WriteBatch, WriteOutcome,
 };
 
 /// The time that asking one server where slots are may take.
@@ -475,16 +477,18 @@ impl WireCore {
         asked: Vec<PartitionRead>,
         deadline: Instant,
     ) -> Vec<Result<PartitionImages, RemoteError>> {
-        let errand = |read: &PartitionRead| RoutedCommand {
-            partition: read.partition,
-            command: script(&self.scripts.read, batch::read(&self.names, read.partition, &read.cells), None),
+        let errand = |read: &PartitionRead| {
+            let partition = read.partition;
+            let mut keys = batch::read(&self.names, partition, &read.cells);
+            let places = sighting::places(&self.names, partition, read, &mut keys);
+            RoutedCommand { partition, command: script(&self.scripts.read, keys, places) }
         };
         let errands: Vec<RoutedCommand> = asked.iter().map(errand).collect();
         let answers = self.run(ConnectionClass::Reads, &errands, deadline).await;
         let mut found = Vec::with_capacity(asked.len());
         for (read, answer) in asked.iter().zip(answers) {
             found.push(match answer {
-                Ok(value) => self.found(&value, &read.cells).map_err(|why| unexpected(read.partition, why)),
+                Ok(value) => self.found(&value, read).map_err(|why| unexpected(read.partition, why)),
                 Err(CommandFailure::Apart) => self.read_apart(read, deadline).await,
                 Err(CommandFailure::Failure(failure)) => Err(failure),
             });
@@ -516,7 +520,8 @@ impl WireCore {
             let after = whole(self.run(ConnectionClass::Reads, &head, deadline).await)?;
             if before == after {
                 let value = Value::Array(before.into_iter().chain(images).collect());
-                return self.found(&value, &read.cells).map_err(|why| unexpected(partition, why));
+                let read = PartitionRead { places: Vec::new(), ..read.clone() };
+                return self.found(&value, &read).map_err(|why| unexpected(partition, why));
             }
         }
         Err(RemoteError::Moving(partition))
@@ -583,6 +588,32 @@ impl WireCore {
         answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
     }
 
+    async fn sight(
+        &self,
+        batches: Vec<SightingBatch>,
+        deadline: Instant,
+    ) -> Vec<Result<Vec<SightingCounts>, RemoteError>> {
+        let errand = |batch: &SightingBatch| {
+            let ScriptArguments { keys, argument } = sighting::batch(&self.names, batch);
+            let command = script(&self.scripts.sight, keys, Some(argument));
+            RoutedCommand { partition: batch.partition, command }
+        };
+        let errands: Vec<RoutedCommand> = batches.iter().map(errand).collect();
+        let made = self.run(ConnectionClass::Writes, &errands, deadline).await;
+        let counted = |(batch, answer): (&SightingBatch, Result<Value, CommandFailure>)| {
+            let partition = batch.partition;
+            match answer.map_err(|trouble| named(trouble, partition))? {
+                Value::Nil => Err(self.unconfirmed()),
+                Value::BulkString(text) => {
+                    let places = batch.halves.iter().map(|half| half.places.len()).sum();
+                    sighting::decode(&text, places).map_err(|why| unexpected(partition, why))
+                }
+                _ => Err(unexpected(partition, "no answer of the script that counts sightings")),
+            }
+        };
+        batches.iter().zip(made).map(counted).collect()
+    }
+
     /// Why a write that was made is not answered.
     fn unconfirmed(&self) -> RemoteError {
         let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
@@ -611,19 +642,22 @@ impl WireCore {
         }
     }
 
-    /// The node's number, who wrote last, and an image a cell.
-    fn found(&self, value: &Value, cells: &[RemoteCell]) -> Result<PartitionImages, &'static str> {
+    /// The node's number, who wrote last, an image a cell, and where it was asked for what places in sketches have.
+    fn found(&self, value: &Value, read: &PartitionRead) -> Result<PartitionImages, &'static str> {
         let Value::Array(parts) = value else { return Err("no answer of the script that reads") };
         let [first, writer, rest @ ..] = parts.as_slice() else {
             return Err("the script that reads answered too little");
         };
-        if rest.len() != cells.len() {
-            return Err("it answered not as many cells as were asked for");
-        }
+        let (images, counted) = rest.split_at_checked(read.cells.len()).unwrap_or((rest, &[]));
+        let sightings = match counted {
+            [] if read.places.is_empty() && images.len() == read.cells.len() => Vec::new(),
+            [Value::BulkString(text)] => sighting::decode(text, read.places.len())?,
+            _ => return Err("it answered not as many cells as were asked for"),
+        };
         let image = |(value, cell): (&Value, &RemoteCell)| image_of(value, &cell.form);
-        let images = rest.iter().zip(cells).map(image).collect::<Result<Vec<_>, _>>()?;
+        let images = images.iter().zip(&read.cells).map(image).collect::<Result<Vec<_>, _>>()?;
         let number = number(first).ok_or("a number of a node is none")?;
-        Ok(PartitionImages { number, writer: self.writer(writer), images })
+        Ok(PartitionImages { number, writer: self.writer(writer), images, sightings })
     }
 
     /// Returns the last writer: a node, and its number. What is none of that is nobody that is known.
@@ -787,6 +821,15 @@ impl RemoteCluster for WireClient {
     ) -> RemoteFuture<'_, Vec<Result<Vec<PriorReading>, RemoteError>>> {
         let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
         self.on_runtime(rounds.len(), async move { inner.take(rounds, deadline).await })
+    }
+
+    fn sight(
+        &self,
+        batches: Vec<SightingBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<Vec<SightingCounts>, RemoteError>>> {
+        let (inner, deadline) = (self.inner.clone(), Instant::now() + within);
+        self.on_runtime(batches.len(), async move { inner.sight(batches, deadline).await })
     }
 
     fn shard(&self, partition: Partition) -> usize {

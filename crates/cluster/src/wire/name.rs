@@ -5,17 +5,20 @@
 //! number    <prefix> {tag} '#' node (16)
 //! writer    <prefix> {tag} '#!'
 //! round     <prefix> {tag} '##' owner (16)
+//! sketch    <prefix> {tag} '#s' sketch (4) lines (4) span (8) half (8), each with the greatest byte first
+//! sighter   <prefix> {tag} '#s' owner (16)
 //! probe     <prefix> {tag} '#?'
 //! layout    <prefix> {tag of partition 0} '#'
 //! changed   <prefix> {tag of partition 0} '#' 'g'
+//! numbers   <prefix> {tag of partition 0} '#' 'n'
 //! ```
 //!
-//! What follows the braces tells them by its length, and `#!`, `#?` and `#g` from each other.
+//! What follows the braces tells them by its length, and `#!`, `#?`, `#g` and `#n` from each other.
 
 use event::{Key, Kind, Shingle, Space};
 
 use super::slot::PartitionTags;
-use crate::remote::{Partition, PartitionCount, RemoteCell};
+use crate::remote::{Partition, PartitionCount, RemoteCell, SketchHalf};
 
 /// Longest prefix, in bytes.
 pub(crate) const PREFIX_BYTES_MAX: usize = 64;
@@ -132,6 +135,25 @@ impl NameCodec {
         name
     }
 
+    /// The name of the counters of a sketch in one half of its life.
+    pub(crate) fn sketch(&self, partition: Partition, half: &SketchHalf) -> Vec<u8> {
+        let mut name = self.start(partition, 26);
+        name.extend_from_slice(b"#s");
+        name.extend_from_slice(&half.sketch.to_be_bytes());
+        name.extend_from_slice(&half.lines.to_be_bytes());
+        name.extend_from_slice(&half.span.0.to_be_bytes());
+        name.extend_from_slice(&half.number.to_be_bytes());
+        name
+    }
+
+    /// The name of the number of an owner's last batch of sightings.
+    pub(crate) fn sighter(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
+        let mut name = self.start(partition, 18);
+        name.extend_from_slice(b"#s");
+        name.extend_from_slice(owner);
+        name
+    }
+
     /// The name of what is tried out when a node is opened.
     pub(crate) fn probe(&self, partition: Partition) -> Vec<u8> {
         let mut name = self.start(partition, 2);
@@ -150,6 +172,13 @@ impl NameCodec {
     pub(crate) fn changed(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 2);
         name.extend_from_slice(b"#g");
+        name
+    }
+
+    /// The name of the register of numbers.
+    pub(crate) fn numbers(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#n");
         name
     }
 }
@@ -171,8 +200,11 @@ mod tests {
         for name in [
             names.layout(),
             names.changed(),
+            names.numbers(),
             names.number(Partition(3)),
             names.writer(Partition(3)),
+            names.sighter(Partition(3), &[7; 16]),
+            names.sketch(Partition(3), &SketchHalf { sketch: 1, lines: 2, span: event::Span(3), number: 4 }),
             Vec::new(),
         ] {
             assert_eq!(names.read(&name), None, "{name:?}");

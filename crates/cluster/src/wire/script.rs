@@ -44,10 +44,12 @@ mod tests {
 #[derive(Debug)]
 pub(super) struct LuaScripts {
     pub(super) read: LuaScript,
+    pub(super) sight: LuaScript,
     pub(super) apply: LuaScript,
     pub(super) claim: LuaScript,
     pub(super) take: LuaScript,
     pub(super) sweep: LuaScript,
+    pub(super) allot: LuaScript,
     /// Not one of those that are loaded where they are missed: it is run when a node is opened.
     pub(super) probe: LuaScript,
 }
@@ -55,17 +57,19 @@ pub(super) struct LuaScripts {
 impl LuaScripts {
     pub(super) fn new() -> LuaScripts {
         LuaScripts {
-            read: LuaScript::new(include_str!("lua/read.lua")),
+            read: LuaScript::new(concat!(include_str!("lua/sketch.lua"), include_str!("lua/read.lua"))),
+            sight: LuaScript::new(concat!(include_str!("lua/sketch.lua"), include_str!("lua/sight.lua"))),
             apply: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/apply.lua"))),
             claim: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/claim.lua"))),
             take: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
             sweep: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
+            allot: LuaScript::new(include_str!("lua/allot.lua")),
             probe: LuaScript::new(include_str!("lua/probe.lua")),
         }
     }
 
     /// All that nodes work with, to be loaded.
-    pub(super) fn all(&self) -> [&LuaScript; 5] {
-        [&self.read, &self.apply, &self.claim, &self.take, &self.sweep]
+    pub(super) fn all(&self) -> [&LuaScript; 7] {
+        [&self.read, &self.sight, &self.apply, &self.claim, &self.take, &self.sweep, &self.allot]
     }
 }

@@ -8,11 +8,12 @@ use cluster::Environment;
 use cluster::remote::{
     CellChange, CellForm, CellImage, ExactLimitBatch, ExactLimitRequest, LastWriter, MarkClaim, Partition,
     PartitionCount, PartitionGenerations, PartitionImages, PartitionRead, PriorReading, RemoteCell,
-    RemoteCluster, RemoteError, RemoteFuture, WriteBatch, WriteOutcome,
+    RemoteCluster, RemoteError, RemoteFuture, SightingBatch, SightingCounts, SketchHalf, WriteBatch,
+    WriteOutcome,
 };
 use event::{Key, Kind, Time};
 use stats::random::Random;
-use stats::{CellPlan, ObservationContext, Origin};
+use stats::{CellPlan, ObservationContext, Origin, Sketch, SketchPlace};
 
 /// The fate of a call's part for one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,32 @@ struct Part {
     told: HashMap<[u8; 16], bool>,
     /// Of each owner the number of the last round, and what was answered.
     rounds: HashMap<[u8; 16], (u64, Vec<PriorReading>)>,
+    sketches: HashMap<SketchHalf, SketchCounters>,
+    /// Of each owner the number of the last batch of sightings.
+    sighters: HashMap<[u8; 16], u64>,
+}
+
+/// The counters of a sketch: by line, part and place in the part.
+#[derive(Clone, Default)]
+pub(crate) struct SketchCounters(HashMap<(u32, u32, u32), u32>);
+
+impl SketchCounters {
+    fn of(&mut self, SketchPlace { line, counters }: SketchPlace) -> [(u32, u32, u32); 4] {
+        [0, 1, 2, 3].map(|part| (line, part, counters >> (5 * part) & 31))
+    }
+
+    pub(crate) fn count(&mut self, place: SketchPlace) -> u32 {
+        let counters = self.of(place);
+        counters.iter().map(|at| self.0.get(at).copied().unwrap_or(0)).min().unwrap()
+    }
+
+    pub(crate) fn add(&mut self, place: SketchPlace, sightings: u32) {
+        let to = (self.count(place) + sightings).min(Sketch::COUNT_MAX);
+        for at in self.of(place) {
+            let count = self.0.entry(at).or_default();
+            *count = to.max(*count);
+        }
+    }
 }
 
 struct State {
@@ -132,6 +159,14 @@ impl Cloud {
     /// A node's way to it. Calls take time where there are surroundings to take it.
     pub(crate) fn line(self: &Arc<Cloud>, node: u64, pace: Option<Arc<dyn Environment>>) -> Line {
         Line { cloud: self.clone(), node, pace }
+    }
+}
+
+impl Part {
+    /// Returns the sightings of a place in a half, and in the one before.
+    fn counts(&mut self, half: SketchHalf, place: SketchPlace) -> SightingCounts {
+        let before = SketchHalf { number: half.number - 1, ..half };
+        [half, before].map(|half| self.sketches.get_mut(&half).map_or(0, |counters| counters.count(place)))
     }
 }
 
@@ -243,6 +278,25 @@ impl State {
         }
     }
 
+    fn sight(&mut self, batch: &SightingBatch) -> Vec<SightingCounts> {
+        let part = &mut self.parts[usize::from(batch.partition.0)];
+        let has = part.sighters.get(&batch.owner).copied().unwrap_or(0);
+        if has < batch.number {
+            part.sighters.insert(batch.owner, batch.number);
+        }
+        let mut counts = Vec::new();
+        for of in batch.halves.iter() {
+            for (place, sightings) in &of.places {
+                assert!((1..=Sketch::COUNT_MAX).contains(sightings) && place.line < of.half.lines);
+                if has < batch.number {
+                    part.sketches.entry(of.half).or_default().add(*place, *sightings);
+                }
+                counts.push(part.counts(of.half, *place));
+            }
+        }
+        counts
+    }
+
     fn read(&mut self, node: u64, read: &PartitionRead) -> PartitionImages {
         self.reads += read.cells.len() as u64;
         let mut image = |RemoteCell { key, form }: &RemoteCell| {
@@ -254,7 +308,9 @@ impl State {
         let images = read.cells.iter().map(&mut image).collect();
         let number = self.parts[usize::from(read.partition.0)].numbers.get(&node).copied().unwrap_or(0);
         let writer = writer(self.parts[usize::from(read.partition.0)].last, node);
-        PartitionImages { number, writer, images }
+        let part = &mut self.parts[usize::from(read.partition.0)];
+        let sightings = read.places.iter().map(|(half, place)| part.counts(*half, *place)).collect();
+        PartitionImages { number, writer, images, sightings }
     }
 
     fn claim(&mut self, partition: Partition, MarkClaim { cell, time, token }: &MarkClaim) -> bool {
@@ -407,6 +463,31 @@ impl RemoteCluster for Line {
                     pace.spawn(Box::pin(async move {
                         late.await;
                         let _ = cloud.state().take(&round);
+                    }));
+                }
+            }
+            self.pause(within / 2).await;
+            told
+        })
+    }
+
+    fn sight(
+        &self,
+        batches: Vec<SightingBatch>,
+        within: Duration,
+    ) -> RemoteFuture<'_, Vec<Result<Vec<SightingCounts>, RemoteError>>> {
+        Box::pin(async move {
+            self.pause(within / 2).await;
+            let mut told = Vec::new();
+            for batch in batches {
+                let fate = self.cloud.state().fate();
+                told.push(self.outcome(fate, batch.partition, |state| state.sight(&batch)));
+                if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
+                    let cloud = self.cloud.clone();
+                    let late = pace.sleep(Duration::from_secs_f64(4.0 * self.cloud.state().random.unit()));
+                    pace.spawn(Box::pin(async move {
+                        late.await;
+                        cloud.state().sight(&batch);
                     }));
                 }
             }

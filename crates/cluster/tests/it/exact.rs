@@ -136,7 +136,7 @@ fn rounds_are_decided_as_stats_would_decide() {
                 if random.below(3) == 0 {
                     assert_eq!(take(&wired, &round), ours, "once more: {round:?}");
                 }
-                let read = PartitionRead { partition, cells: cells.clone() };
+                let read = PartitionRead { partition, cells: cells.clone(), places: Vec::new() };
                 let ours = pollster::block_on(line.read(vec![read], WITHIN)).remove(0).unwrap();
                 let theirs = wired.read_one(partition, &cells).unwrap();
                 let words = |image: Option<CellImage>| {

@@ -77,8 +77,11 @@ impl Load {
 
     /// Returns the count that the cluster has of each key, in one call.
     fn counts(&self, within: Duration) -> Vec<Result<u64, RemoteError>> {
-        let read =
-            |cell: &RemoteCell| PartitionRead { partition: self.wired.of(cell), cells: vec![cell.clone()] };
+        let read = |cell: &RemoteCell| PartitionRead {
+            partition: self.wired.of(cell),
+            cells: vec![cell.clone()],
+            places: Vec::new(),
+        };
         let found = pollster::block_on(self.wired.wire.read(self.cells.iter().map(read).collect(), within));
         let count = |found: cluster::remote::PartitionImages| match found.images.into_iter().next().flatten()
         {

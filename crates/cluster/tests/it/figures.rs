@@ -184,7 +184,7 @@ fn time() {
     for _ in 0..ROUNDS {
         let read = |partition: u64| {
             let cells = cells(partition);
-            PartitionRead { partition: wired.of(&cells[0]), cells }
+            PartitionRead { partition: wired.of(&cells[0]), cells, places: Vec::new() }
         };
         let found = pollster::block_on(wired.wire.read((0..PARTITIONS).map(read).collect(), WITHIN));
         assert!(found.iter().flatten().all(|found| found.number == ROUNDS), "all was written");

@@ -48,7 +48,7 @@ fn servers_that_do_not_answer_are_named() {
     let impatient =
         WireSettings { open_within: Duration::ZERO, ..settings(vec![one.clone(), other.clone()], 1) };
     let said = refusal(impatient);
-    for part in [&one, &other, "Connection refused", "Start its servers, or correct `nodes` in [ledger]"] {
+    for part in [&one, &other, "Connection refused", "Start its servers, or correct `nodes` in [cluster]"] {
         assert!(said.contains(part), "{said}");
     }
 }
@@ -73,7 +73,7 @@ fn wrong_credentials_and_missing_rights_are_refused() {
     let all = patient(cluster.addresses());
     let said = refusal(with_user(&all, "nobody", "wrong"));
     assert!(said.contains(&server.address()) && said.contains("authentication failed"), "{said}");
-    assert!(said.ends_with("Correct `user` and `password` in [ledger]"), "{said}");
+    assert!(said.ends_with("Correct `user` and `password` in [cluster]"), "{said}");
     let rights = [
         ("-hset -cluster", "NOPERM"),
         ("-hset -pexpire", "the user `weak` may not run HSET, PEXPIRE in scripts"),
@@ -91,7 +91,10 @@ fn wrong_credentials_and_missing_rights_are_refused() {
     }
     server.cli(&["CONFIG", "SET", "requirepass", "secret"]);
     let said = refusal(all);
-    assert!(said.contains("NOAUTH") && said.ends_with("Correct `user` and `password` in [ledger]"), "{said}");
+    assert!(
+        said.contains("NOAUTH") && said.ends_with("Correct `user` and `password` in [cluster]"),
+        "{said}"
+    );
 }
 
 /// Makes an authority (`authority.pem`), and a key and a certificate of it for this host (`key.pem`, `certificate.pem`).
@@ -146,7 +149,7 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     };
     let said = refusal(patient(vec![address.clone()]));
     assert!(said.contains(&address) && said.contains("it speaks TLS, and nothing else"), "{said}");
-    assert!(said.contains("Set `tls = true` in [ledger]"), "{said}");
+    assert!(said.contains("Set `tls = true` in [cluster]"), "{said}");
     let plain = cluster.servers[0].address();
     let said = refusal(by(&own, &plain));
     assert!(said.contains(&plain) && said.contains("it speaks no TLS"), "{said}");
@@ -155,7 +158,7 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     let said = refusal(by(&own, &address));
     assert!(said.contains(&plain) && said.contains("`tls-cluster yes`"), "{said}");
     let said = refusal(by(&other, &address));
-    assert!(said.contains(&address) && said.contains("Set `tls_ca` in [ledger]"), "{said}");
+    assert!(said.contains(&address) && said.contains("Set `tls_ca` in [cluster]"), "{said}");
 }
 
 /// With the very rights of the documents.

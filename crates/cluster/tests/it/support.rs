@@ -117,7 +117,7 @@ impl Wired {
         partition: Partition,
         cells: &[RemoteCell],
     ) -> Result<PartitionImages, RemoteError> {
-        let read = PartitionRead { partition, cells: cells.to_vec() };
+        let read = PartitionRead { partition, cells: cells.to_vec(), places: Vec::new() };
         pollster::block_on(self.wire.read(vec![read], WITHIN)).remove(0)
     }
 }

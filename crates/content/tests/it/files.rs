@@ -1,13 +1,13 @@
 //! Real attachments and pages of the peers' own tests: what must be seen in them is seen.
 
+use corpora::folder;
 use event::Value;
 
-use crate::shared::folder;
 use crate::story::Mail;
 
 /// Checks facts of a message by name; an empty text stands for a missing one.
 fn check(name: &str, expected: &[(&str, &str)]) {
-    let Some(path) = folder(&format!("data/mail/{name}")) else { return };
+    let Some(path) = folder(&format!("mail/{name}")) else { return };
     let mail = Mail::new();
     let row = mail.row(&std::fs::read(path).unwrap());
     for (fact, expected) in expected {

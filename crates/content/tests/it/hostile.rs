@@ -142,7 +142,7 @@ proptest! {
     #[test]
     fn damaged_files_are_read(which in any::<prop::sample::Index>(), edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12), cut in any::<prop::sample::Index>()) {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/attachment");
-        let seeds = crate::shared::files(std::path::Path::new(folder));
+        let seeds = corpora::files(std::path::Path::new(folder));
         let mut file = std::fs::read(&seeds[which.index(seeds.len())]).unwrap();
         for (at, byte) in edits {
             let at = at.index(file.len());

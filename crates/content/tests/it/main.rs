@@ -4,6 +4,5 @@ mod corpus;
 mod cost;
 mod files;
 mod hostile;
-mod shared;
 mod story;
 mod words;

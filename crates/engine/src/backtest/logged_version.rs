@@ -85,7 +85,7 @@ impl LoggedVersion {
         let known = |slot: Slot| logged.get(usize::from(slot.0)).copied().unwrap_or(false);
         let selection = pipeline.rules.select(|read| known(read.slot));
         for index in selection.left_out() {
-            let Some(rule) = pipeline.rules.rules().get(*index as usize) else { continue };
+            let rule = &pipeline.rules.rules()[*index];
             let unknown = rule.reads().filter(|read| !known(read.slot));
             let mut unknown = unknown.map(|read| read.text.as_str()).peekable();
             if unknown.peek().is_none() {

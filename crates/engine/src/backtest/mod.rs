@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use catboost::ModelScratch;
-use event::{Facts, Slot, Time};
+use event::{Facts, Slot, Table, TableIndex, Time};
 use journal::{
     Block, DecisionHead, DecisionOutcome, DecisionRow, RecordId, RecordVisitor, SegmentError,
     VersionDescription,
 };
-use judge::{Action, Evaluation, Mode};
+use judge::{Action, Evaluation, Mode, Rule};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
@@ -108,7 +108,7 @@ pub struct BlockJudgement {
     /// The number of times that each enforced and each shadow rule had fired.
     before: HashMap<String, [u64; 2]>,
     /// The number of times that each rule of the new set fires.
-    after: Vec<u64>,
+    after: Table<Rule, u64>,
     /// Rows of each version.
     versions: HashMap<String, u64>,
     /// Rows whose version nobody described.
@@ -170,9 +170,9 @@ impl Backtest {
         Some(self.names(outcome.fired()))
     }
 
-    fn names(&self, rules: &[u32]) -> Vec<String> {
+    fn names(&self, rules: &[TableIndex<Rule>]) -> Vec<String> {
         let all = self.pipeline.rules.rules();
-        rules.iter().filter_map(|index| Some(all.get(*index as usize)?.name.clone())).collect()
+        rules.iter().map(|index| all[*index].name.clone()).collect()
     }
 }
 
@@ -262,7 +262,7 @@ struct RowBatch<'a> {
 
 impl<'a> RowBatch<'a> {
     fn new(backtest: &'a Backtest, bytes: u64) -> RowBatch<'a> {
-        let after = vec![0; backtest.pipeline.rules.rules().len()];
+        let after = backtest.pipeline.rules.rules().map(|_| 0);
         RowBatch {
             backtest,
             facts: Vec::new(),
@@ -312,7 +312,7 @@ impl<'a> RowBatch<'a> {
             for (row, facts) in run.iter().zip(&facts[first..]) {
                 pipeline.rules.evaluate_selected(&row.version.selection, facts, outcome);
                 for index in outcome.fired().iter().chain(outcome.shadow()) {
-                    judgement.after[*index as usize] += 1;
+                    judgement.after[*index] += 1;
                 }
                 let mut after = RowVerdict { score: outcome.score(), action: outcome.action() };
                 if row.failed && pipeline.on_error == FailureMode::Closed {

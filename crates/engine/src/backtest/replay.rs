@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use catboost::ModelScratch;
-use event::{Facts, Key, Secret, Shingle, Slot, Time, Value};
+use event::{Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Value};
 use journal::{
     Block, DecisionHead, DecisionOutcome, DecisionRow, Feedback, Record, RecordId, RecordVisitor,
     ReplacedReport, ReportRecord, SegmentError, VersionDescription,
@@ -41,7 +41,7 @@ pub struct Replay {
     backtest: Backtest,
     ledger: EmbeddedLedger,
     secret: Secret,
-    kinds: HashMap<String, Vec<ReplayKeySource>>,
+    kinds: HashMap<String, Table<KindPlan, ReplayKeySource>>,
     tally: BacktestTally,
     /// Decisions on which there is feedback, and their keys once they are there. Some 30 bytes a key.
     answered: HashMap<RecordId, Vec<Key>>,
@@ -78,8 +78,8 @@ impl<'w> RecordVisitor<'w> for FeedbackCollector {
 enum ReplayKeySource {
     /// The row's fact.
     Fact,
-    /// The row's keys.
-    Keys,
+    /// The row's keys of the kind that had this number then.
+    Keys(Kind),
     /// Neither is there.
     Nowhere,
 }
@@ -138,7 +138,7 @@ impl Replay {
     /// If the block is damaged, or statistics cannot be had.
     pub async fn take(&mut self, block: &Block) -> Result<(), ReplayError> {
         let mut judgement = BlockJudgement {
-            after: vec![0; self.backtest.pipeline.rules.rules().len()],
+            after: self.backtest.pipeline.rules.rules().map(|_| 0),
             ..BlockJudgement::default()
         };
         judgement.bytes = block.disk_bytes();
@@ -183,12 +183,11 @@ impl Replay {
             judgement.undescribed += u64::from(question.takes(row.time));
             return Ok(());
         };
-        let logged = |kind: usize| -> Option<Vec<Shingle>> {
-            let number = pipeline.kinds.get(kind)?.kind;
-            match kinds.get(kind)? {
+        let logged = |kind: TableIndex<KindPlan>| -> Option<Vec<Shingle>> {
+            match &kinds[kind] {
                 ReplayKeySource::Fact => None,
-                ReplayKeySource::Keys => {
-                    Some(row.keys.iter().filter(|key| key.kind == number).map(|key| key.shingle).collect())
+                ReplayKeySource::Keys(number) => {
+                    Some(row.keys.iter().filter(|key| key.kind == *number).map(|key| key.shingle).collect())
                 }
                 ReplayKeySource::Nowhere => Some(Vec::new()),
             }
@@ -209,13 +208,13 @@ impl Replay {
             pipeline.rules.evaluate_selected(&version.selection, facts, &mut self.outcome);
         }
         let outcome = &self.outcome;
-        let adds = settle::requests(&observed, &[pipeline.rules.verdict(outcome)]);
+        let adds = settle::requests(&observed.event(0), outcome.action(), outcome.fired());
         settle::settle(&self.ledger, &adds).await?;
         if !question.takes(row.time) {
             return Ok(());
         }
         for index in outcome.fired().iter().chain(outcome.shadow()) {
-            judgement.after[*index as usize] += 1;
+            judgement.after[*index] += 1;
         }
         for (reasons, shadow) in [(&row.verdict.reasons, 0), (&row.verdict.shadow, 1)] {
             for reason in reasons {
@@ -294,7 +293,7 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &LoggedVersion, row: &DecisionRow)
 }
 
 /// Where each kind's keys come from in the rows of a version.
-fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Vec<ReplayKeySource> {
+fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Table<KindPlan, ReplayKeySource> {
     let journalled = journalled(description);
     let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
     let of = |plan: &KindPlan| {
@@ -302,15 +301,17 @@ fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Vec<ReplayK
         if asks && is_there(plan.slot) {
             return ReplayKeySource::Fact;
         }
-        let was = description.kinds.iter().find(|kind| kind.kind == plan.kind);
-        let same = was.and_then(|kind| kind.piece.as_ref()).is_some_and(|(slot, normalise)| {
-            let column = description.columns.get(usize::from(slot.0));
-            column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
-                && *normalise == plan.normalise.to_string()
+        let was = description.kinds.iter().find(|kind| kind.name == plan.name);
+        let same = was.filter(|kind| {
+            kind.piece.as_ref().is_some_and(|(slot, normalise)| {
+                let column = description.columns.get(usize::from(slot.0));
+                column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
+                    && *normalise == plan.normalise.to_string()
+            })
         });
-        if same { ReplayKeySource::Keys } else { ReplayKeySource::Nowhere }
+        same.map_or(ReplayKeySource::Nowhere, |kind| ReplayKeySource::Keys(kind.kind))
     };
-    pipeline.kinds.iter().map(of).collect()
+    pipeline.kinds.map(of)
 }
 
 fn journalled(description: &VersionDescription) -> HashSet<&str> {
@@ -319,21 +320,23 @@ fn journalled(description: &VersionDescription) -> HashSet<&str> {
 }
 
 /// Columns of readings that cannot be made, as rows lack keys or values.
-fn lost(pipeline: &Pipeline, description: &VersionDescription, sources: &[ReplayKeySource]) -> Vec<Slot> {
+fn lost(
+    pipeline: &Pipeline,
+    description: &VersionDescription,
+    sources: &Table<KindPlan, ReplayKeySource>,
+) -> Vec<Slot> {
     let journalled = journalled(description);
     let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
-    let is_lost = |kind: usize| sources.get(kind) == Some(&ReplayKeySource::Nowhere);
-    let has_no_value = |kind: usize| {
-        pipeline.kinds.get(kind).and_then(|plan| plan.value).is_some_and(|slot| !is_there(slot))
-    };
+    let is_lost = |kind| sources[kind] == ReplayKeySource::Nowhere;
+    let has_no_value = |kind| pipeline.kinds[kind].value.is_some_and(|slot| !is_there(slot));
     let readings = pipeline.readings.iter().filter(|column| match &column.source {
         ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
-            let lost = |plan: &plan::DistinctPlan| is_lost(plan.per) || !is_there(plan.of);
-            pipeline.distincts.get(*distinct).is_some_and(lost)
+            let plan = &pipeline.distincts[*distinct];
+            is_lost(plan.per) || !is_there(plan.of)
         }
-        ReadingSource::Marked { label } => pipeline.labels.get(*label).is_some_and(|plan| is_lost(plan.of)),
+        ReadingSource::Marked { label } => is_lost(pipeline.labels[*label].of),
         ReadingSource::Last { kind } => {
-            let of = pipeline.kinds.get(*kind).and_then(|plan| plan.last.as_ref());
+            let of = pipeline.kinds[*kind].last.as_ref();
             is_lost(*kind) || of.is_some_and(|last| !is_there(last.of))
         }
         ReadingSource::Aggregate { kind, .. } => is_lost(*kind) || has_no_value(*kind),

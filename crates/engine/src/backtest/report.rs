@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use event::Time;
+use event::{Table, Time};
 use journal::{JournalArchive, Record, RecordId};
-use judge::{Action, Mode};
+use judge::{Action, Mode, Rule};
 use serde::Serialize;
 
 use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowVerdict};
@@ -182,7 +182,7 @@ pub struct BacktestTally {
     before: ConfusionMatrix,
     after: ConfusionMatrix,
     hits_before: BTreeMap<String, u64>,
-    hits_after: Vec<u64>,
+    hits_after: Table<Rule, u64>,
     versions: HashMap<String, u64>,
     undescribed: u64,
     /// The largest changes, largest first.
@@ -191,7 +191,7 @@ pub struct BacktestTally {
 
 impl BacktestTally {
     pub(super) fn new(question: BacktestQuery, pipeline: Arc<Pipeline>) -> BacktestTally {
-        let rules = pipeline.rules.rules().len();
+        let hits_after = pipeline.rules.rules().map(|_| 0);
         BacktestTally {
             question,
             pipeline,
@@ -204,7 +204,7 @@ impl BacktestTally {
             before: ConfusionMatrix::default(),
             after: ConfusionMatrix::default(),
             hits_before: BTreeMap::new(),
-            hits_after: vec![0; rules],
+            hits_after,
             versions: HashMap::new(),
             undescribed: 0,
             largest: Vec::new(),
@@ -236,7 +236,7 @@ impl BacktestTally {
         for (rule, [enforced, shadow]) in judgement.before {
             *self.hits_before.entry(rule).or_default() += enforced + shadow;
         }
-        self.hits_after.iter_mut().zip(judgement.after).for_each(|(all, more)| *all += more);
+        self.hits_after.iter_mut().zip(&judgement.after).for_each(|(all, more)| *all += more);
         for (version, rows) in judgement.versions {
             *self.versions.entry(version).or_default() += rows;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use event::{Span, Time};
+use event::{Span, TableIndex, Time};
 use stats::{AggregateColumn as Kept, DecayWeight, ObserveOutcomes, Quality, ReadingView};
 
 use super::keys::{BatchKeys, ObservationSource, sources};
@@ -61,13 +61,13 @@ impl AnswerCells {
 enum AnswerColumnKind {
     First,
     Last,
-    Count(usize),
-    Sum(usize),
-    Min(usize),
-    Max(usize),
-    Decayed { column: usize, half_life: Span, counts: bool },
-    Counter { window: usize, counter: usize, adds: u64 },
-    Distinct { window: usize, is_exact: bool },
+    Count(TableIndex<Kept>),
+    Sum(TableIndex<Kept>),
+    Min(TableIndex<Kept>),
+    Max(TableIndex<Kept>),
+    Decayed { column: TableIndex<Kept>, half_life: Span, counts: bool },
+    Counter { window: TableIndex<Span>, counter: TableIndex<String>, adds: u64 },
+    Distinct { window: TableIndex<Span>, is_exact: bool },
     Marked,
     Quality { is_approx: bool },
 }
@@ -179,7 +179,7 @@ impl AnswerColumnKind {
             return matches!(self, AnswerColumnKind::Quality { .. }).then_some(AnswerValue::Quality(2));
         }
         let one = u64::from(added.counts);
-        let integer = |column: usize, kept: Kept| match kept.value(seen.sum(0, column)) {
+        let integer = |column: TableIndex<Kept>, kept: Kept| match kept.value(seen.sum(0, column.get())) {
             stats::AggregateValue::Integer(integer) => integer,
             _ => None,
         };
@@ -194,7 +194,9 @@ impl AnswerColumnKind {
                 let own = added.counts.then_some(added.time);
                 AnswerValue::Time(either(seen.last(), own, Time::max)?.0)
             }
-            AnswerColumnKind::Count(column) => AnswerValue::Count(seen.sum(0, *column).saturating_add(one)),
+            AnswerColumnKind::Count(column) => {
+                AnswerValue::Count(seen.sum(0, column.get()).saturating_add(one))
+            }
             AnswerColumnKind::Sum(column) => {
                 let before = integer(*column, Kept::Sum).unwrap_or(0);
                 AnswerValue::Integer(before.saturating_add(value.unwrap_or(0)))
@@ -206,21 +208,21 @@ impl AnswerColumnKind {
                 AnswerValue::Integer(either(integer(*column, Kept::Max), value, i64::max)?)
             }
             AnswerColumnKind::Decayed { column, half_life, counts } => {
-                let before = f64::from_bits(seen.sum(0, *column));
+                let before = f64::from_bits(seen.sum(0, column.get()));
                 let weight = if *counts { one as f64 } else { value.unwrap_or(0) as f64 };
                 // A sum is as of the key's last event, or as of this one if that is later.
                 let late = seen.last().map_or(0, |last| (last - added.time).0.max(0));
                 AnswerValue::Real(before + weight * (-(late as f64) / half_life.0 as f64).exp2())
             }
             AnswerColumnKind::Counter { window, counter, adds } => {
-                AnswerValue::Count(seen.sum(*window, *counter).saturating_add(if added.counts {
+                AnswerValue::Count(seen.sum(window.get(), counter.get()).saturating_add(if added.counts {
                     *adds
                 } else {
                     0
                 }))
             }
             AnswerColumnKind::Distinct { window, is_exact: true } => {
-                AnswerValue::Count(seen.sum(*window, 0).saturating_add(if added.counts {
+                AnswerValue::Count(seen.sum(window.get(), 0).saturating_add(if added.counts {
                     added.fresh
                 } else {
                     0
@@ -228,7 +230,7 @@ impl AnswerColumnKind {
             }
             // Whether the value was new is not known; that there is one is.
             AnswerColumnKind::Distinct { window, is_exact: false } => {
-                AnswerValue::Count(seen.sum(*window, 0).max(one))
+                AnswerValue::Count(seen.sum(window.get(), 0).max(one))
             }
             AnswerColumnKind::Marked => match Kept::Max.value(seen.sum(0, 0)) {
                 stats::AggregateValue::Integer(Some(until)) => AnswerValue::Bool(until > added.time.0),
@@ -393,7 +395,7 @@ impl<'a> BatchAnswerBuilder<'a> {
                 ObservationSource::Distinct(at) => {
                     let plan = &pipeline.distincts[at];
                     let is_exact = plan.precision.is_none();
-                    for (window, span) in plan.windows.iter().enumerate() {
+                    for (window, span) in plan.windows.entries() {
                         let name = format!("{}.distinct_{span}", plan.name);
                         add(name, AnswerColumnKind::Distinct { window, is_exact });
                     }
@@ -522,7 +524,7 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
     let name = |value: &str| format!("{}.{value}", plan.name);
     add(name("first"), AnswerColumnKind::First);
     add(name("last"), AnswerColumnKind::Last);
-    for (at, kept) in plan.aggregate.iter().enumerate() {
+    for (at, kept) in plan.aggregate.entries() {
         let what = match kept {
             Kept::First | Kept::Last => continue,
             Kept::Count => AnswerColumnKind::Count(at),
@@ -537,9 +539,10 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
         };
         add(name(&plan::aggregate::name(kept)), what);
     }
-    for (counter, counted) in plan.counters.iter().enumerate() {
-        let adds = plan.observe.iter().filter(|(of, _)| usize::from(*of) == counter).map(|(_, by)| *by).sum();
-        for (window, span) in plan.windows.iter().enumerate() {
+    for (counter, counted) in plan.counters.entries() {
+        let adds =
+            plan.observe.iter().filter(|(of, _)| usize::from(*of) == counter.get()).map(|(_, by)| *by).sum();
+        for (window, span) in plan.windows.entries() {
             add(name(&format!("{counted}_{span}")), AnswerColumnKind::Counter { window, counter, adds });
         }
     }

@@ -4,14 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use content::piece::Normalisation;
-use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Time, Type};
+use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Type};
+use judge::Condition;
 use stats::{Addition, DedupeMark, Observation, ObserveRequest};
 
 use super::columns::{BatchColumn, EventBatch, RowValues};
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::keys::{self, DistinctPair, PreparedEvent};
 use crate::pipeline::observe::counters;
-use plan::{ContentColumns, ONCE, Pipeline, PipelineInput};
+use plan::{ContentColumns, DistinctPlan, KindPlan, LabelPlan, ONCE, Pipeline, PipelineInput};
 
 /// Observations of a request that is for several rows: the ledger applies about so many together.
 const TOGETHER: usize = 1000;
@@ -28,13 +29,13 @@ pub(super) struct BatchKeys<'a> {
     /// The batch's name.
     id: Option<(&'a str, &'a Secret)>,
     /// For each kind the shingles of the rows.
-    kinds: Vec<Arc<RowValues<Shingle>>>,
+    kinds: Table<KindPlan, Arc<RowValues<Shingle>>>,
     /// For each kind with a track's value the values of the rows.
-    values: Vec<Option<RowValues<i64>>>,
+    values: Table<KindPlan, Option<RowValues<i64>>>,
     /// For each distinct count the values that are counted.
-    distincts: Vec<Arc<RowValues<Shingle>>>,
+    distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>>,
     /// The shingle of the same pair, once for each row.
-    pairs: Vec<Vec<Shingle>>,
+    pairs: Table<DistinctPlan, Vec<Shingle>>,
     /// Events that claimed to come from too far in the future.
     pub(super) clamped: u64,
     /// Values that the pipeline has no field for.
@@ -45,9 +46,9 @@ pub(super) struct BatchKeys<'a> {
 /// The source of a row's observations, in the order in which they are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObservationSource {
-    Kind(usize),
-    Distinct(usize),
-    Label(usize),
+    Kind(TableIndex<KindPlan>),
+    Distinct(TableIndex<DistinctPlan>),
+    Label(TableIndex<LabelPlan>),
 }
 
 /// The columns of a [`Source`].
@@ -105,19 +106,21 @@ impl<'a> BatchKeys<'a> {
             return None;
         }
         let hashed = pipeline.kinds.iter().map(|kind| hashing.of(kind.slot, kind.normalise));
-        let mut kinds: Vec<Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
+        let mut kinds: Table<KindPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
         let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(distinct.of, Normalisation::Exact));
-        let distincts: Vec<Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
-        let values = pipeline.kinds.iter().map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
-        let values = values.collect();
+        let distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
+        let values = pipeline.kinds.map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
         if pipeline.kinds.iter().any(|kind| kind.when.is_some()) {
             conditions(pipeline, &hashing.brought, &times, arrival, &mut kinds);
         }
         let pairs = pipeline.distincts.iter().zip(&distincts).map(|(plan, values)| {
-            let owners = kinds.get(plan.per);
+            let owners = &kinds[plan.per];
             let pair = |row| {
-                let owner = owners.and_then(|owners| owners.get(row));
-                owner.zip(values.get(row)).map(|(owner, value)| secret.pair(owner, value)).unwrap_or_default()
+                owners
+                    .get(row)
+                    .zip(values.get(row))
+                    .map(|(owner, value)| secret.pair(owner, value))
+                    .unwrap_or_default()
             };
             (0..rows).map(pair).collect()
         });
@@ -160,8 +163,8 @@ impl<'a> BatchKeys<'a> {
     }
 
     /// The values that rows add to a kind's track.
-    pub(super) fn values(&self, kind: usize) -> Option<&RowValues<i64>> {
-        self.values.get(kind)?.as_ref()
+    pub(super) fn values(&self, kind: TableIndex<KindPlan>) -> Option<&RowValues<i64>> {
+        self.values[kind].as_ref()
     }
 
     /// The key of a source in a row.
@@ -249,7 +252,7 @@ impl<'a> BatchKeys<'a> {
 
     /// Returns what is asked of a source, and what every row adds to it.
     fn sourced(&self, source: ObservationSource) -> SourceColumns<'_> {
-        let plain = |kind: Kind, of: usize| SourceColumns {
+        let plain = |kind: Kind, of: TableIndex<KindPlan>| SourceColumns {
             kind,
             shingles: &self.kinds[of],
             add: Addition::Nothing,
@@ -330,12 +333,12 @@ impl<'a> BatchKeys<'a> {
                 facts,
                 raw: None,
             };
-            let of_kind = |kind: usize| self.key(ObservationSource::Kind(kind), row);
-            let pair = |at: usize| {
+            let of_kind = |kind| self.key(ObservationSource::Kind(kind), row);
+            let pair = |at| {
                 let owner = self.key(ObservationSource::Distinct(at), row)?;
                 Some(DistinctPair { owner, pair: self.pairs[at][row] })
             };
-            let label = |at: usize| self.key(ObservationSource::Label(at), row);
+            let label = |at| self.key(ObservationSource::Label(at), row);
             PreparedEvent::of_columns(fielded, of_kind, pair, label, mark.or_else(of_batch))
         };
         rows.map(row).collect()
@@ -344,12 +347,13 @@ impl<'a> BatchKeys<'a> {
 
 /// Returns what is asked of each row, in order: keys that are counted, distinct values, labels that anything asks for.
 pub(super) fn sources(pipeline: &Pipeline) -> Vec<ObservationSource> {
-    let kinds =
-        (0..pipeline.kinds.len()).filter(|at| pipeline.kinds[*at].is_counted()).map(ObservationSource::Kind);
-    let distincts = (0..pipeline.distincts.len()).map(ObservationSource::Distinct);
-    let labels =
-        (0..pipeline.labels.len()).filter(|at| pipeline.labels[*at].is_read).map(ObservationSource::Label);
-    kinds.chain(distincts).chain(labels).collect()
+    let kinds = pipeline.kinds.entries().filter(|(_, plan)| plan.is_counted());
+    let labels = pipeline.labels.entries().filter(|(_, plan)| plan.is_read);
+    kinds
+        .map(|(at, _)| ObservationSource::Kind(at))
+        .chain(pipeline.distincts.indices().map(ObservationSource::Distinct))
+        .chain(labels.map(|(at, _)| ObservationSource::Label(at)))
+        .collect()
 }
 
 fn is_id(id: &str) -> bool {
@@ -440,19 +444,20 @@ fn conditions(
     brought: &[(Slot, &BatchColumn<'_>)],
     times: &[Time],
     arrival: Time,
-    kinds: &mut [Arc<RowValues<Shingle>>],
+    kinds: &mut Table<KindPlan, Arc<RowValues<Shingle>>>,
 ) {
-    let with: Vec<usize> = (0..kinds.len()).filter(|at| pipeline.kinds[*at].when.is_some()).collect();
+    let with: Vec<(TableIndex<KindPlan>, &Condition)> =
+        pipeline.kinds.entries().filter_map(|(at, plan)| Some((at, plan.when.as_deref()?))).collect();
     let mut holds = vec![vec![false; times.len()]; with.len()];
     let mut facts = pipeline.schema.empty_row();
     for (row, time) in times.iter().enumerate() {
         facts.clear_all();
         fill(pipeline, brought, row, *time, arrival, &mut facts);
-        for (at, holds) in with.iter().zip(&mut holds) {
-            holds[row] = pipeline.kinds[*at].when.as_ref().is_none_or(|when| when.fires(&facts));
+        for ((_, when), holds) in with.iter().zip(&mut holds) {
+            holds[row] = when.fires(&facts);
         }
     }
-    for (at, holds) in with.into_iter().zip(holds) {
+    for ((at, _), holds) in with.into_iter().zip(holds) {
         Arc::make_mut(&mut kinds[at]).retain(|row| holds[row]);
     }
 }

@@ -40,28 +40,23 @@ type = "bool"
 
 [[kind]]
 name = "user"
-number = 1
 of = "user"
 
 [[kind]]
 name = "net"
-number = 2
 of = "ip_net"
 
 [[kind]]
 name = "ip"
-number = 3
 of = "ip"
 
 [[kind]]
 name = "ip_failed"
-number = 4
 of = "ip"
 when = "failed"
 
 [[kind]]
 name = "card"
-number = 5
 of = "card"
 normalise = "text"
 
@@ -89,14 +84,12 @@ keep = "3000d"
 
 [[distinct]]
 name = "user_cards"
-number = 6
 per = "user"
 of = "card"
 window = "1d x 100"
 
 [[distinct]]
 name = "ip_users"
-number = 7
 per = "ip"
 of = "user"
 window = "1d x 100"
@@ -104,7 +97,6 @@ method = "approximate"
 
 [[label]]
 name = "thief"
-number = 8
 of = "user"
 keep = "1d"
 
@@ -263,7 +255,7 @@ proptest! {
     #[test]
     fn rows_are_answered_as_columns_are(events in events()) {
         // A kind whose pieces may be several takes its events row by row.
-        let by_row = "[[kind]]\nname = \"mail\"\nnumber = 9\nof = \"user\"\nnormalise = \"address\"\n";
+        let by_row = "[[kind]]\nname = \"mail\"\nof = \"user\"\nnormalise = \"address\"\n";
         let (engine, pipeline) = engine("");
         let (other, rows) = self::engine(by_row);
         let batch = EventBatch::of_events(events);
@@ -335,7 +327,7 @@ fn no_event_is_an_answer_without_rows() {
 /// A batch that nobody waits for any more is read no further, row by row or in columns, and nothing of it is counted.
 #[test]
 fn a_cancelled_batch_is_read_no_further() {
-    let by_row = "[[kind]]\nname = \"mail\"\nnumber = 9\nof = \"user\"\nnormalise = \"address\"\n";
+    let by_row = "[[kind]]\nname = \"mail\"\nof = \"user\"\nnormalise = \"address\"\n";
     for more in ["", by_row] {
         let (engine, pipeline) = engine(more);
         let batch = EventBatch::of_events((0..1000).map(|_| event("ann")).collect());

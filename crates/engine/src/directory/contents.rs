@@ -6,6 +6,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use super::numbers::NAMES;
 use super::{Directory, DirectoryError, io_error, read_sealed};
 
 /// The list's own name.
@@ -13,10 +14,11 @@ const NAME: &str = "contents.json";
 /// Largest list that is read.
 const BYTES_MAX: u64 = 64 << 10;
 /// Files that are listed once they are there, and what is gone with them.
-const LISTED: [(&str, &str); 5] = [
+const LISTED: [(&str, &str); 6] = [
     ("journal/segments", "the decisions that were logged"),
     ("labels.ndjson", "the labels that enforcement points were told of"),
     ("limits.json", "the posted exceptions from limits"),
+    (NAMES[0], "which names the stored numbers stand for"),
     ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),
     ("tollhouse.toml", "the configuration"),
 ];
@@ -50,7 +52,10 @@ impl Directory {
     pub(crate) fn missing(&self) -> Result<Vec<Missing>, DirectoryError> {
         let known = self.contents()?.unwrap_or_default();
         let listed = LISTED.into_iter().filter(|(file, _)| known.files.contains(*file));
-        let missing = listed.filter(|(file, _)| !self.path.join(file).exists());
+        let is_there = |file: &str| self.path.join(file).exists();
+        // Of the register of numbers there is a copy, which is as good.
+        let missing =
+            listed.filter(|(file, _)| !is_there(file) && !(*file == NAMES[0] && is_there(NAMES[1])));
         Ok(missing.map(|(file, cost)| Missing { file, cost }).collect())
     }
 

@@ -24,12 +24,13 @@ use stats::cell_export::{
 };
 use stats::{
     CatalogError, EmbeddedLedger, Evidence, Ledger, LedgerError, LedgerExportReport, LedgerImportReport,
-    LedgerImporter, Measure, MergeState, TimelineBucket,
+    LedgerImporter, Measure, MergeState, NumberRegister, NumberedSection, TimelineBucket,
 };
 
 use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
 use plan::Plan;
+use plan::limit::allotted_number;
 
 /// The format that the header names.
 const FORMAT: &str = "tollhouse-statistics";
@@ -107,7 +108,7 @@ pub enum StatisticsExchangeError {
         what: String,
     },
     /// The text ends before its last line.
-    #[error("the export ends after line {0}, before its end: a part of it is missing")]
+    #[error("the export ends after line {0}: its last part is missing")]
     Torn(u64),
     /// There are statistics already.
     #[error("there are statistics already")]
@@ -116,7 +117,7 @@ pub enum StatisticsExchangeError {
     #[error("this export was added here before: its counts would be doubled")]
     Merged,
     /// The export was merged in part.
-    #[error("an import of this export was interrupted here: a part of it is counted, and nobody knows which")]
+    #[error("an import of this export was interrupted here: an unknown part of it is counted")]
     Interrupted,
     /// Exact distinct counts that have values in common.
     #[error(
@@ -138,6 +139,8 @@ struct ExchangeHeader<'a> {
     version: u32,
     id: String,
     secret: String,
+    /// The names that its numbers stand for, as the register has them.
+    names: Vec<String>,
     definitions: Vec<DefinitionLine>,
 }
 
@@ -363,8 +366,13 @@ impl<R: BufRead> ExchangeReader<R> {
         StatisticsExchangeError::Line { line: self.line, what: what.into() }
     }
 
-    /// The number of the export, its definitions by name, and what makes cells of its lines.
-    fn header(&mut self, secret: &Secret) -> Result<DecodedHeader, StatisticsExchangeError> {
+    /// The number of the export, its definitions by name, and what makes cells of its lines, under the numbers that names have
+    /// here.
+    fn header(
+        &mut self,
+        secret: &Secret,
+        here: &NumberRegister,
+    ) -> Result<DecodedHeader, StatisticsExchangeError> {
         let strange = |error: &dyn std::fmt::Display| StatisticsExchangeError::Format(error.to_string());
         match self.next(HEADER_BYTES_MAX) {
             Ok(true) => {}
@@ -390,23 +398,27 @@ impl<R: BufRead> ExchangeReader<R> {
         if header.secret != secret_check(secret) {
             return Err(StatisticsExchangeError::Secret);
         }
+        let mut there = NumberRegister::default();
+        let registered = header.names.iter().try_for_each(|line| there.add_line(line));
+        registered.map_err(|error| self.wrong(format!("`names`: {error}")))?;
+        let numbers = here.with(&there).map_err(|error| self.wrong(error.to_string()))?;
         let mut names = std::collections::HashMap::new();
+        let mut kinds = std::collections::HashMap::new();
         let mut definitions = Vec::with_capacity(header.definitions.len());
         for (line, index) in header.definitions.into_iter().zip(0..) {
             let DefinitionLine { name, statistic, kind_name, space, kind, measure } = line;
-            definitions.push(CellDefinition {
-                space: Space(space),
-                kind: Kind(kind),
-                statistic,
-                kind_name,
-                measure,
-            });
+            let (space, kind) = (Space(space), Kind(kind));
+            let Some(own) = renumbered(space, kind, &there, &numbers) else {
+                return Err(self.wrong(format!("kind {} of space {} is none of `names`", kind.0, space.0)));
+            };
+            kinds.insert((space, kind), own);
+            definitions.push(CellDefinition { space, kind: own, statistic, kind_name, measure });
             if names.insert(name, index).is_some() {
                 return Err(self.wrong("two definitions have the same name"));
             }
         }
         let decoder = CellDecoder::new(definitions).map_err(StatisticsExchangeError::Definitions)?;
-        Ok(DecodedHeader { id, names, decoder })
+        Ok(DecodedHeader { id, names, numbers, kinds, decoder })
     }
 
     /// Gives all cells in batches with the number of their first line, and sees to it that the end is there.
@@ -433,7 +445,9 @@ impl<R: BufRead> ExchangeReader<R> {
             let definition = opened.names.get(line.statistic.as_ref()).copied();
             let definition =
                 definition.ok_or_else(|| self.wrong("`statistic` is none of the header's definitions"))?;
-            let cell = portable(line, definition).map_err(|what| self.wrong(what))?;
+            let mut cell = portable(line, definition).map_err(|what| self.wrong(what))?;
+            let own = opened.kinds.get(&(cell.key.space, cell.key.kind));
+            cell.key.kind = *own.ok_or_else(|| self.wrong("its kind is none of the header's definitions"))?;
             batch.push(opened.decoder.decode(&cell).map_err(|what| self.wrong(what))?);
             bytes += self.buffer.len();
             cells += 1;
@@ -455,7 +469,21 @@ impl<R: BufRead> ExchangeReader<R> {
 struct DecodedHeader {
     id: u64,
     names: std::collections::HashMap<String, usize>,
+    /// The numbers here, also of names that are new.
+    numbers: NumberRegister,
+    /// The number here of each kind there.
+    kinds: std::collections::HashMap<(Space, Kind), Kind>,
     decoder: CellDecoder,
+}
+
+/// The number that a kind of another ledger has here; `None` if nobody knows its name. Where all names have the same numbers,
+/// so have kinds without one.
+fn renumbered(space: Space, kind: Kind, there: &NumberRegister, here: &NumberRegister) -> Option<Kind> {
+    match allotted_number(space, kind) {
+        None => Some(kind),
+        Some(_) if there == here => Some(kind),
+        Some((number, more)) => here.number(there.name(space, number)?).map(|own| Kind(own.0 | more)),
+    }
 }
 
 fn secret_check(secret: &Secret) -> String {
@@ -540,7 +568,7 @@ impl Directory {
         out: &mut dyn Write,
         tell: &mut dyn FnMut(u64),
     ) -> Result<LedgerExportReport, StatisticsExchangeError> {
-        write(home, &self.secret()?, out, tell)
+        write(home, &self.secret()?, &self.numbers()?, out, tell)
     }
 
     /// Writes what [`Directory::export_statistics`] writes into a new file; one that ends in `.zst` is compressed with zstd.
@@ -599,17 +627,19 @@ impl Directory {
     }
 
     /// Reads what [`Directory::export_statistics`] wrote under this directory's secret, for whoever takes it elsewhere:
-    /// gives cells in batches with the definitions that they name. Answers how many there were.
+    /// gives cells in batches with the definitions that they name, under the numbers that names have `here`. Answers how many
+    /// there were.
     ///
     /// # Errors
     /// [`PortableError`], and what `each` says.
     pub fn read_statistics(
         &self,
+        here: &NumberRegister,
         input: &mut dyn BufRead,
         each: &mut CellBatchSink<'_>,
     ) -> Result<u64, StatisticsExchangeError> {
         let mut reader = ExchangeReader::new(input);
-        let opened = reader.header(&self.secret()?)?;
+        let opened = reader.header(&self.secret()?, here)?;
         let definitions: Vec<CellDefinition> = opened.decoder.definitions().cloned().collect();
         reader.cells(&opened, &mut |_, cells| {
             let spelled = cells.iter().filter_map(|cell| opened.decoder.spell(cell)).collect();
@@ -628,7 +658,8 @@ impl Directory {
         let input = || open(path).map(ExchangeReader::new).map_err(StatisticsExchangeError::Read);
         let (ledger, _) = self.open_ledger(Some(plan))?;
         let mut checked = input()?;
-        let opened = checked.header(secret)?;
+        let opened = checked.header(secret, &plan.numbers)?;
+        self.keep_numbers(&opened.numbers).map_err(EngineOpenError::from)?;
         match ledger.merge_state(opened.id)? {
             Some(MergeState::Ended) => return Err(StatisticsExchangeError::Merged),
             Some(MergeState::Begun) => return Err(StatisticsExchangeError::Interrupted),
@@ -645,7 +676,7 @@ impl Directory {
             Ok(())
         })?;
         let mut reader = input()?;
-        if reader.header(secret)?.id != opened.id {
+        if reader.header(secret, &plan.numbers)?.id != opened.id {
             return Err(StatisticsExchangeError::Format("it was changed while it was read".to_owned()));
         }
         ledger.set_merge_state(opened.id, MergeState::Begun)?;
@@ -666,6 +697,7 @@ impl Directory {
         tell: &mut dyn FnMut(u64),
     ) -> Result<LedgerImportReport, StatisticsExchangeError> {
         let lock = Arc::new(disk::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?);
+        let numbers = self.keep_numbers(&plan.numbers).map_err(EngineOpenError::from)?;
         if how == ImportMode::Fresh {
             let options = stats::Options {
                 memory_bytes: plan.node.ledger_memory,
@@ -680,7 +712,8 @@ impl Directory {
             }
         }
         let mut reader = ExchangeReader::new(input);
-        let opened = reader.header(secret)?;
+        let opened = reader.header(secret, &numbers)?;
+        self.keep_numbers(&opened.numbers).map_err(EngineOpenError::from)?;
         let path = self.importing_path();
         if path.exists() {
             fs::remove_dir_all(&path).map_err(io_error(&path))?;
@@ -761,6 +794,7 @@ fn fill(
 fn write(
     home: &mut dyn ExportableStatistics,
     secret: &Secret,
+    numbers: &NumberRegister,
     out: &mut dyn Write,
     tell: &mut dyn FnMut(u64),
 ) -> Result<LedgerExportReport, StatisticsExchangeError> {
@@ -769,7 +803,16 @@ fn write(
         .map_err(|error| StatisticsExchangeError::Write(io::Error::other(error.to_string())))?;
     let definitions = home.definitions();
     let names = names(&definitions);
-    let definitions = definitions.iter().zip(&names).map(|(definition, name)| DefinitionLine {
+    // What was let go of has no name any more by which another ledger would know it.
+    let is_in_use = |definition: &CellDefinition| {
+        allotted_number(definition.space, definition.kind).is_none_or(|(number, _)| {
+            let name = numbers.name(definition.space, number);
+            name.is_none_or(|name| name.section != NumberedSection::Dropped)
+        })
+    };
+    let in_use: Vec<bool> = definitions.iter().map(is_in_use).collect();
+    let named = definitions.iter().zip(&names).zip(&in_use).filter(|(_, in_use)| **in_use);
+    let definitions = named.map(|((definition, name), _)| DefinitionLine {
         name: name.clone(),
         statistic: definition.statistic.clone(),
         kind_name: definition.kind_name.clone(),
@@ -782,11 +825,15 @@ fn write(
         version: VERSION,
         id: format!("{:016x}", u64::from_le_bytes(id)),
         secret: secret_check(secret),
+        names: numbers.to_string().lines().map(str::to_owned).collect(),
         definitions: definitions.collect(),
     };
     line(out, &header)?;
     let mut cells = 0u64;
     let exported = home.export(&mut |cell| {
+        if !in_use.get(cell.definition).is_some_and(|in_use| *in_use) {
+            return Ok(());
+        }
         let name = names.get(cell.definition).map_or("", String::as_str);
         line(out, &cell_line(name, cell))?;
         cells += 1;

@@ -3,6 +3,7 @@
 mod contents;
 pub(crate) mod erasure;
 pub(crate) mod exchange;
+mod numbers;
 pub(crate) mod snapshot;
 pub(crate) mod verification;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 pub use contents::Missing;
 use disk::AtomicFile;
 use event::Secret;
+pub use numbers::NumberAllotment;
 use stats::{Catalog, Durability, EmbeddedLedger};
 use store::Recovery;
 
@@ -199,15 +201,33 @@ impl Directory {
         Secret::from_hex(&text).ok_or(DirectoryError::Secret(path))
     }
 
+    /// Locks the directory, by the device of its ledger.
+    pub(crate) fn lock_ledger(&self) -> Result<Arc<disk::FileDevice>, EngineOpenError> {
+        exchange::finish_replacing(self)?;
+        disk::FileDevice::open(self.ledger_path()).map(Arc::new).map_err(EngineOpenError::Device)
+    }
+
     /// Opens the ledger, and with it locks the directory: with the plan's statistics, or without a plan with those that
     /// are stored alone.
     pub(crate) fn open_ledger(
         &self,
         plan: Option<&Plan>,
     ) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
+        self.open_ledger_of(self.lock_ledger()?, plan)
+    }
+
+    /// Opens the ledger of a directory that is locked, as [`Directory::open_ledger`] does.
+    pub(crate) fn open_ledger_of(
+        &self,
+        device: Arc<disk::FileDevice>,
+        plan: Option<&Plan>,
+    ) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
         /// For maintenance, which goes through files from front to back.
         const MEMORY_BYTES: usize = 256 << 20;
-        exchange::finish_replacing(self)?;
+        if let Some(plan) = plan {
+            self.check_no_loss(&device)?;
+            self.keep_numbers(&plan.numbers)?;
+        }
         let options = stats::Options {
             memory_bytes: plan.map_or(MEMORY_BYTES, |plan| plan.node.ledger_memory),
             segment_bytes: plan
@@ -215,8 +235,7 @@ impl Directory {
             durability: plan.map_or(Durability::None, |plan| plan.node.durability),
         };
         let catalog = plan.map_or_else(Catalog::default, |plan| plan.catalog.clone());
-        let device = disk::FileDevice::open(self.ledger_path()).map_err(EngineOpenError::Device)?;
-        let opened = EmbeddedLedger::open(Arc::new(device), catalog, options)?;
+        let opened = EmbeddedLedger::open(device, catalog, options)?;
         // A copy that is being restored has its secret last.
         if let Ok(secret) = self.secret() {
             opened.0.claim(secret.fingerprint())?;

@@ -2,34 +2,32 @@
 
 use std::borrow::Cow;
 
-use event::{Facts, Schema, Secret, Time, Value};
+use event::{Facts, Secret, Table, TableIndex, Time, Value};
 use smallvec::SmallVec;
 use stats::{Observation, Quality, Readings};
 
 use super::decision::PendingTake;
 use super::{LimitExceptions, Take};
-use plan::limit::LimitPlan;
-use plan::{Pipeline, Plan};
+use plan::{Pipeline, RuleLimit};
 
 /// Most keys of one limit in one event.
 const KEYS_MAX: usize = 16;
 /// Most observations that limits add to those of one event.
 pub(crate) const OBSERVATIONS_MAX: usize = 128;
 
-/// Limits as rules take from them.
+/// What rules need to take from limits.
 pub(crate) struct LimitContext<'a> {
-    pub(crate) plan: &'a Plan,
     pub(crate) exceptions: &'a LimitExceptions,
     pub(crate) secret: &'a Secret,
 }
 
-/// Takes of one event from the limits that the pipeline's rules name, by index.
+/// Takes of one event from the limits that the pipeline's rules name.
 #[derive(Default)]
 pub(crate) struct RuleTakes<'a> {
     /// Each key of a limit that applies.
-    keys: Vec<(usize, PendingTake<'a>)>,
+    keys: Vec<(TableIndex<RuleLimit>, PendingTake<'a>)>,
     /// The limits that do not apply to the event.
-    idle: SmallVec<[usize; 8]>,
+    idle: SmallVec<[TableIndex<RuleLimit>; 8]>,
 }
 
 /// A limit's reading for an event: whether it is over it, and what is left where the limit applies.
@@ -37,16 +35,15 @@ pub(crate) type RuleReading = (bool, Option<u64>);
 
 impl<'a> LimitContext<'a> {
     /// Returns what an event takes at its arrival: its own time is what its sender says.
-    pub(crate) fn asked(&self, pipeline: &Pipeline, facts: &Facts, arrival: Time) -> RuleTakes<'a> {
+    pub(crate) fn asked(&self, pipeline: &'a Pipeline, facts: &Facts, arrival: Time) -> RuleTakes<'a> {
         let mut all = RuleTakes::default();
-        for (index, of) in pipeline.limits.iter().enumerate() {
-            // One that is gone from the configuration says nothing.
-            let Some(limit) = self.plan.limit(&of.name) else { continue };
+        for (index, of) in pipeline.limits.entries() {
             if !of.applies(facts) {
                 all.idle.push(index);
                 continue;
             }
-            for values in keys(limit, &pipeline.schema, facts) {
+            let limit = &*of.limit;
+            for values in keys(of, facts) {
                 let key = super::take::key(self.secret, limit, values.iter().map(String::as_bytes));
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
@@ -60,11 +57,10 @@ impl<'a> LimitContext<'a> {
 }
 
 /// The keys that a limit has in a row: one for each way to take a value of each field. None where a field is missing.
-fn keys(limit: &LimitPlan, schema: &Schema, facts: &Facts) -> Vec<Vec<String>> {
+fn keys(limit: &RuleLimit, facts: &Facts) -> Vec<Vec<String>> {
     let mut keys = vec![Vec::with_capacity(limit.key.len())];
-    for field in &limit.key {
-        let value = schema.slot(&field.name).and_then(|slot| facts.get(slot));
-        let values: Vec<String> = match value {
+    for (field, slot) in limit.limit.key.iter().zip(&limit.key) {
+        let values: Vec<String> = match facts.get(*slot) {
             Some(Value::List(items)) => {
                 let normal = items.iter().take(KEYS_MAX).filter_map(|item| field.how.normal(item));
                 normal.map(Cow::into_owned).collect()
@@ -86,15 +82,15 @@ impl RuleTakes<'_> {
         self.keys.iter().flat_map(move |(_, asked)| asked.observations(adds))
     }
 
-    /// Returns for each limit, by index, whether one of its keys is over, and the least that is left; `None` where it has no key or its
+    /// Returns for each limit whether one of its keys is over, and the least that is left; `None` where it has no key or its
     /// counts cannot be had. One that does not apply is not over.
     pub(crate) fn results(
         &self,
         readings: Readings<'_>,
         adds: bool,
-        limits: usize,
-    ) -> Vec<Option<RuleReading>> {
-        let mut told: Vec<Option<RuleReading>> = vec![None; limits];
+        limits: &Table<RuleLimit>,
+    ) -> Table<RuleLimit, Option<RuleReading>> {
+        let mut told: Table<RuleLimit, Option<RuleReading>> = limits.map(|_| None);
         for index in &self.idle {
             told[*index] = Some((false, None));
         }
@@ -105,11 +101,9 @@ impl RuleTakes<'_> {
             if taken.quality == Quality::Missing && !decided.refused {
                 continue;
             }
-            if let Some(told) = told.get_mut(*index) {
-                let (over, left) = told.unwrap_or((false, None));
-                let least = left.map_or(taken.remaining, |left| left.min(taken.remaining));
-                *told = Some((over || decided.refused, Some(least)));
-            }
+            let (over, left) = told[*index].unwrap_or((false, None));
+            let least = left.map_or(taken.remaining, |left| left.min(taken.remaining));
+            told[*index] = Some((over || decided.refused, Some(least)));
         }
         told
     }

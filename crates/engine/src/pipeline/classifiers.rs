@@ -5,10 +5,10 @@ use std::collections::HashMap;
 
 use content::text::classifier::{ClassifierScore, TokenEvidence, of_each, step};
 use content::text::tokenizer::{TOKENS_MAX, VIEWS, tokens};
-use event::{Facts, Key, Secret, Shingle, Time, Value};
+use event::{Facts, Key, Secret, Shingle, TableIndex, Time, Value};
 use stats::{Addition, Evidence, Observation, ObserveRequest, Quality, ReadingView};
 
-use plan::{ClassifierPlan, Pipeline, TrainingLabel};
+use plan::{ClassifierPlan, KindPlan, Pipeline, TrainingLabel};
 
 /// The worth of one unit of a stored weight: a narrow cell holds weights up to 128.
 const UNIT: f64 = 1.0 / 65_536.0;
@@ -89,7 +89,7 @@ impl TokenKeys {
         pipeline: &Pipeline,
         facts: &Facts,
         secret: &Secret,
-        of_kind: impl Fn(usize) -> &'k [Key],
+        of_kind: impl Fn(TableIndex<KindPlan>) -> &'k [Key],
     ) -> Vec<Option<TokenKeys>> {
         let of = |plan: &ClassifierPlan| {
             let owner = match plan.per {

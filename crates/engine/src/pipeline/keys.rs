@@ -1,14 +1,15 @@
 //! Stage 3, keys: the facts that are counted are cut into pieces and hashed with the secret.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use event::{Facts, Key, Kind, Secret, Shingle, Time};
+use event::{Facts, Key, Kind, Secret, Shingle, Table, TableIndex, Time};
 use smallvec::SmallVec;
 
 use super::classifiers::TokenKeys;
 use super::fields::RowDraft;
-use plan::{KindPlan, ONCE, Pipeline};
+use plan::{DistinctPlan, KindPlan, LabelPlan, ONCE, Pipeline};
 
 /// Most pairs of one event, over all distinct counts.
 const PAIRS_MAX: usize = 1024;
@@ -27,44 +28,48 @@ pub struct PreparedEvent {
     /// The keys of the others: they only own distinct values and labels.
     uncounted: Vec<Key>,
     /// For each kind its part of `keys`, or of the others'.
-    by_kind: KeyRanges,
+    by_kind: KeyRanges<KindPlan>,
     /// Owner and pair, distinct count by distinct count and owner by owner.
     pub(crate) pairs: Vec<DistinctPair>,
     /// For each distinct count its part of `pairs`.
-    by_distinct: KeyRanges,
+    by_distinct: KeyRanges<DistinctPlan>,
     /// Keys of marks, label by label of those that anything asks for.
     pub(crate) marks: Vec<Key>,
     /// For each label its part of `marks`.
-    by_label: KeyRanges,
+    by_label: KeyRanges<LabelPlan>,
     /// The tokens for each classifier.
     pub(crate) tokens: Vec<Option<TokenKeys>>,
     /// The mark by which the event is counted once.
     pub(crate) once: Option<Key>,
 }
 
-/// Parts of a list of keys. Those of a few kinds lie beside the rest: events have many.
-#[derive(Debug, Default)]
-struct KeyRanges(SmallVec<[Range<u16>; 12]>);
+/// The part of a list of keys for each `T` of a pipeline. Those of a few kinds lie beside the rest: events have many.
+#[derive(Debug)]
+struct KeyRanges<T> {
+    parts: SmallVec<[Range<u16>; 12]>,
+    of: PhantomData<fn() -> T>,
+}
 
 const _: () = assert!(
     stats::ObserveRequest::OBSERVATIONS_MAX <= u16::MAX as usize,
     "all keys of an event are counted in 16 bits"
 );
 
-impl KeyRanges {
+impl<T> KeyRanges<T> {
     /// For so many.
-    fn with_capacity(count: usize) -> KeyRanges {
-        KeyRanges(SmallVec::with_capacity(count))
+    fn with_capacity(count: usize) -> KeyRanges<T> {
+        KeyRanges { parts: SmallVec::with_capacity(count), of: PhantomData }
     }
 
     fn push(&mut self, part: Range<usize>) {
-        self.0.push(part.start as u16..part.end as u16);
+        self.parts.push(part.start as u16..part.end as u16);
     }
 
-    /// A part; an empty one if there are not so many.
+    /// The part of one of them.
     #[inline]
-    fn get(&self, at: usize) -> Range<usize> {
-        self.0.get(at).map_or(0..0, |part| usize::from(part.start)..usize::from(part.end))
+    fn get(&self, index: TableIndex<T>) -> Range<usize> {
+        let part = &self.parts[index.get()];
+        usize::from(part.start)..usize::from(part.end)
     }
 }
 
@@ -87,23 +92,28 @@ impl PreparedEvent {
     }
 
     /// Where in `keys` the keys of a kind are that has a statistic; of another there are none.
-    pub(crate) fn counted(&self, kind: usize) -> Range<usize> {
-        let is_counted = self.row.pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
+    pub(crate) fn counted(&self, kind: TableIndex<KindPlan>) -> Range<usize> {
+        let is_counted = self.row.pipeline.kinds[kind].is_counted();
         if is_counted { self.by_kind.get(kind) } else { 0..0 }
     }
 
+    /// The keys of a kind that has a statistic; none of another.
+    pub(crate) fn counted_keys(&self, kind: TableIndex<KindPlan>) -> &[Key] {
+        &self.keys[self.counted(kind)]
+    }
+
     /// Where in `pairs` those of a distinct count are.
-    pub(crate) fn of_distinct(&self, distinct: usize) -> Range<usize> {
+    pub(crate) fn of_distinct(&self, distinct: TableIndex<DistinctPlan>) -> Range<usize> {
         self.by_distinct.get(distinct)
     }
 
     /// Where in `marks` those of a label are.
-    pub(crate) fn of_label(&self, label: usize) -> Range<usize> {
+    pub(crate) fn of_label(&self, label: TableIndex<LabelPlan>) -> Range<usize> {
         self.by_label.get(label)
     }
 
     /// The keys of a kind.
-    pub(crate) fn of_kind(&self, kind: usize) -> &[Key] {
+    pub(crate) fn of_kind(&self, kind: TableIndex<KindPlan>) -> &[Key] {
         of_kind(&self.row.pipeline, &self.keys, &self.uncounted, &self.by_kind, kind)
     }
 
@@ -117,45 +127,45 @@ fn of_kind<'a>(
     pipeline: &Pipeline,
     keys: &'a [Key],
     uncounted: &'a [Key],
-    by_kind: &KeyRanges,
-    kind: usize,
+    by_kind: &KeyRanges<KindPlan>,
+    kind: TableIndex<KindPlan>,
 ) -> &'a [Key] {
-    let is_counted = pipeline.kinds.get(kind).is_some_and(KindPlan::is_counted);
-    let all = if is_counted { keys } else { uncounted };
-    all.get(by_kind.get(kind)).unwrap_or_default()
+    let all = if pipeline.kinds[kind].is_counted() { keys } else { uncounted };
+    &all[by_kind.get(kind)]
 }
 
 impl PreparedEvent {
     /// Prepares, as [`derive`] does, an event each of whose kinds has at most one key: what `key`, `pair` and `label` give
-    /// for the number of a kind, a distinct count and a label.
+    /// for a kind, a distinct count and a label.
     pub(crate) fn of_columns(
         row: RowDraft,
-        key: impl Fn(usize) -> Option<Key>,
-        pair: impl Fn(usize) -> Option<DistinctPair>,
-        label: impl Fn(usize) -> Option<Key>,
+        key: impl Fn(TableIndex<KindPlan>) -> Option<Key>,
+        pair: impl Fn(TableIndex<DistinctPlan>) -> Option<DistinctPair>,
+        label: impl Fn(TableIndex<LabelPlan>) -> Option<Key>,
         once: Option<Key>,
     ) -> PreparedEvent {
         let pipeline = &row.pipeline;
         let (mut keys, mut uncounted) = (Vec::with_capacity(pipeline.kinds.len()), Vec::new());
         let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
-        for (index, plan) in pipeline.kinds.iter().enumerate() {
+        for (index, plan) in pipeline.kinds.entries() {
             let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
             let start = keys.len();
             keys.extend(key(index));
             by_kind.push(start..keys.len());
         }
-        fn each<T>(count: usize, of: impl Fn(usize) -> Option<T>) -> (Vec<T>, KeyRanges) {
-            let (mut all, mut parts) = (Vec::with_capacity(count), KeyRanges::with_capacity(count));
-            for index in 0..count {
+        fn each<T, K>(table: &Table<T>, of: impl Fn(TableIndex<T>) -> Option<K>) -> (Vec<K>, KeyRanges<T>) {
+            let (mut all, mut parts) =
+                (Vec::with_capacity(table.len()), KeyRanges::with_capacity(table.len()));
+            for index in table.indices() {
                 let start = all.len();
                 all.extend(of(index));
                 parts.push(start..all.len());
             }
             (all, parts)
         }
-        let (pairs, by_distinct) = each(pipeline.distincts.len(), pair);
-        let is_read = |index: usize| pipeline.labels.get(index).is_some_and(|plan| plan.is_read);
-        let (marks, by_label) = each(pipeline.labels.len(), |index| label(index).filter(|_| is_read(index)));
+        let (pairs, by_distinct) = each(&pipeline.distincts, pair);
+        let is_read = |index| pipeline.labels[index].is_read;
+        let (marks, by_label) = each(&pipeline.labels, |index| label(index).filter(|_| is_read(index)));
         PreparedEvent {
             keys,
             uncounted,
@@ -180,12 +190,12 @@ pub(crate) fn derive(row: RowDraft, secret: &Secret) -> PreparedEvent {
 pub(crate) fn derive_with(
     row: RowDraft,
     secret: &Secret,
-    logged: impl Fn(usize) -> Option<Vec<Shingle>>,
+    logged: impl Fn(TableIndex<KindPlan>) -> Option<Vec<Shingle>>,
 ) -> PreparedEvent {
     let pipeline = &row.pipeline;
     let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
     let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
-    for (index, plan) in pipeline.kinds.iter().enumerate() {
+    for (index, plan) in pipeline.kinds.entries() {
         let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
         let start = keys.len();
         let mut add = |shingle| {
@@ -195,7 +205,7 @@ pub(crate) fn derive_with(
         };
         match logged(index) {
             Some(shingles) => shingles.into_iter().for_each(add),
-            None => pieces(pipeline, index, &row.facts, |piece| add(secret.shingle(piece.as_bytes()))),
+            None => pieces(plan, &row.facts, |piece| add(secret.shingle(piece.as_bytes()))),
         }
         by_kind.push(start..keys.len());
     }
@@ -226,15 +236,14 @@ pub(crate) fn derive_with(
         marks.extend(owners.iter().take(room).map(|owner| Key { kind: label.kind, ..*owner }));
         by_label.push(start..marks.len());
     }
-    let owners = |kind: usize| of_kind(pipeline, &keys, &uncounted, &by_kind, kind);
+    let owners = |kind| of_kind(pipeline, &keys, &uncounted, &by_kind, kind);
     let tokens = TokenKeys::derive(pipeline, &row.facts, secret, owners);
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
     PreparedEvent { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
 }
 
-/// The pieces of one kind in a row, normalised as they are hashed.
-pub(crate) fn pieces(pipeline: &Pipeline, kind: usize, facts: &Facts, mut each: impl FnMut(&str)) {
-    let Some(plan) = pipeline.kinds.get(kind) else { return };
+/// The pieces of a kind in a row, normalised as they are hashed.
+pub(crate) fn pieces(plan: &KindPlan, facts: &Facts, mut each: impl FnMut(&str)) {
     if plan.when.as_ref().is_some_and(|when| !when.fires(facts)) {
         return;
     }
@@ -257,7 +266,7 @@ pub(crate) fn labels(
     facts: &Facts,
     mut each: impl FnMut(Kind, Shingle, &str),
 ) {
-    for (index, plan) in pipeline.kinds.iter().enumerate() {
-        pieces(pipeline, index, facts, |piece| each(plan.kind, secret.shingle(piece.as_bytes()), piece));
+    for plan in &pipeline.kinds {
+        pieces(plan, facts, |piece| each(plan.kind, secret.shingle(piece.as_bytes()), piece));
     }
 }

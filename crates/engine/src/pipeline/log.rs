@@ -21,8 +21,8 @@ pub(crate) fn description(pipeline: &Pipeline) -> VersionDescription {
         kind: plan.kind,
         name: plan.name.clone(),
         piece: Some((plan.slot, plan.normalise.to_string())),
-        counters: plan.counters.clone(),
-        windows: plan.windows.clone(),
+        counters: plan.counters.as_slice().to_vec(),
+        windows: plan.windows.as_slice().to_vec(),
         track: plan.aggregate_names(),
     });
     let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
@@ -30,7 +30,7 @@ pub(crate) fn description(pipeline: &Pipeline) -> VersionDescription {
         name: plan.name.clone(),
         piece: None,
         counters: vec!["distinct".to_owned()],
-        windows: plan.windows.clone(),
+        windows: plan.windows.as_slice().to_vec(),
         track: Vec::new(),
     });
     let rules = pipeline.rules.rules().iter().map(|rule| (rule.name.clone(), rule.description.clone()));

@@ -117,11 +117,11 @@ impl Engine {
 
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
     pub(crate) async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
-        let (plan, exceptions) = (self.plan(), self.exceptions());
-        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let exceptions = self.exceptions();
+        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
-            tracing::error!(%error, "statistics cannot be had");
+            tracing::error!(%error, "statistics are unavailable");
         }
         ranges::fill(&self.ban_list, observed.prepared_mut());
         observed
@@ -138,12 +138,14 @@ impl Engine {
 
     /// Stage 5. What verdicts ask for is put behind what is due.
     pub(crate) fn judge_all(&self, observed: &ObservedBatch, due: &mut PendingEffects) -> Vec<Verdict> {
-        let mut outcome = Evaluation::default();
-        let verdicts: Vec<Verdict> =
-            observed.events().map(|observed| self.judge(&observed, &mut outcome)).collect();
+        let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
+        for observed in observed.events() {
+            let verdict = self.judge(&observed, &mut outcome);
+            due.adds.extend(settle::requests(&observed, verdict.action, outcome.fired()));
+            due.bans.extend(settle::new_bans(&observed, outcome.fired()));
+            verdicts.push(verdict);
+        }
         self.count_verdicts(observed, &verdicts);
-        due.adds.extend(settle::requests(observed, &verdicts));
-        due.bans.extend(settle::new_bans(observed, &verdicts));
         due.training_examples.extend(self.auto_training_examples(observed, &verdicts));
         verdicts
     }
@@ -156,7 +158,7 @@ impl Engine {
         let mut verdict = pipeline.rules.verdict(outcome);
         pipeline.rules.explain(&mut verdict, row);
         if observed.failed {
-            fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics cannot be had");
+            fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics are unavailable");
         }
         verdict
     }
@@ -293,8 +295,8 @@ impl Engine {
         prepared: PreparedEvent,
         what: ObserveMode,
     ) -> Result<ObservedBatch, LedgerError> {
-        let (plan, exceptions) = (self.plan(), self.exceptions());
-        let limits = limit::LimitContext { plan: &plan, exceptions: &exceptions, secret: &self.secret };
+        let exceptions = self.exceptions();
+        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
         // Of what is only counted rules are not asked, so what they would take from limits is not taken.
         let limits = (what == ObserveMode::Nothing).then_some(&limits);
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;

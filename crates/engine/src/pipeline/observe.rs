@@ -1,7 +1,9 @@
 //! Stage 4, observe: every key's statistics are read and the event is added to them, in one batch and one step.
 //! The readings, from before the event, become the last columns of the row.
 
-use event::{Facts, Key, Shingle, Slot, Span, Time, Value};
+use std::sync::Arc;
+
+use event::{Facts, Key, Shingle, Slot, Span, TableIndex, Time, Value};
 use judge::LimitValue;
 use stats::{
     Addition, AggregateColumn, DedupeMark, LastValueForm, Ledger, LedgerError, Observation, ObserveOutcomes,
@@ -11,7 +13,7 @@ use stats::{
 use super::classifiers::{self, ClassifierReading};
 use super::keys::{DistinctPair, PreparedEvent};
 use crate::limit::{LimitContext, RuleTakes};
-use plan::{KindPlan, ReadingColumn, ReadingSource};
+use plan::{DistinctPlan, KindPlan, LabelPlan, Pipeline, ReadingColumn, ReadingSource};
 
 /// Events that have been counted, with what was known of their keys before. They can be settled once, by value.
 #[derive(Debug)]
@@ -65,23 +67,23 @@ impl ObservedBatch {
 
 impl<'a> ObservedEvent<'a> {
     /// The readings of a kind's keys.
-    pub(crate) fn of_kind(&self, kind: usize) -> Readings<'a> {
+    pub(crate) fn of_kind(&self, kind: TableIndex<KindPlan>) -> Readings<'a> {
         self.readings.part(self.prepared.counted(kind))
     }
 
     /// The pairs of a distinct count with their readings.
     pub(crate) fn of_distinct(
         &self,
-        distinct: usize,
+        distinct: TableIndex<DistinctPlan>,
     ) -> impl Iterator<Item = (&'a DistinctPair, ReadingView<'a>)> {
         let range = self.prepared.of_distinct(distinct);
         let (_, readings) = self.readings.split_at(self.prepared.keys.len());
-        let pairs = self.prepared.pairs.get(range.clone()).unwrap_or_default();
+        let pairs = &self.prepared.pairs[range.clone()];
         pairs.iter().zip(readings.part(range).iter())
     }
 
     /// The readings of a label's marks.
-    pub(crate) fn of_label(&self, label: usize) -> Readings<'a> {
+    pub(crate) fn of_label(&self, label: TableIndex<LabelPlan>) -> Readings<'a> {
         let (_, readings) = self.readings.split_at(self.prepared.keys.len() + self.prepared.pairs.len());
         readings.part(self.prepared.of_label(label))
     }
@@ -121,18 +123,33 @@ pub(crate) async fn observe(
     prepared: Vec<PreparedEvent>,
     limits: Option<&LimitContext<'_>>,
 ) -> (ObservedBatch, Option<LedgerError>) {
-    let asked: Vec<RuleTakes<'_>> = prepared.iter().map(|event| asked(event, limits)).collect();
+    let pipelines = limited_pipelines(&prepared);
+    let asked: Vec<RuleTakes<'_>> = prepared.iter().map(|event| asked(event, &pipelines, limits)).collect();
     let requests =
         prepared.iter().zip(&asked).map(|(event, asked)| request(event, asked, ObserveMode::Seen)).collect();
     ask(ledger, prepared, requests, &asked, ObserveMode::Seen).await
 }
 
-/// Returns what an event takes from limits.
-fn asked<'a>(event: &PreparedEvent, limits: Option<&LimitContext<'a>>) -> RuleTakes<'a> {
-    let Some(limits) = limits.filter(|_| !event.row.pipeline.limits.is_empty()) else {
-        return RuleTakes::default();
-    };
-    limits.asked(&event.row.pipeline, &event.row.facts, event.row.arrival)
+/// The pipelines of some events whose rules ask for limits, each once.
+fn limited_pipelines(events: &[PreparedEvent]) -> Vec<Arc<Pipeline>> {
+    let mut all: Vec<Arc<Pipeline>> = Vec::new();
+    for pipeline in events.iter().map(|event| &event.row.pipeline) {
+        if !pipeline.limits.is_empty() && !all.iter().any(|known| Arc::ptr_eq(known, pipeline)) {
+            all.push(Arc::clone(pipeline));
+        }
+    }
+    all
+}
+
+/// Returns what an event takes from limits, given the pipelines that have some.
+fn asked<'a>(
+    event: &PreparedEvent,
+    pipelines: &'a [Arc<Pipeline>],
+    limits: Option<&LimitContext<'a>>,
+) -> RuleTakes<'a> {
+    let own = pipelines.iter().find(|pipeline| Arc::ptr_eq(pipeline, &event.row.pipeline));
+    let Some((limits, pipeline)) = limits.zip(own) else { return RuleTakes::default() };
+    limits.asked(pipeline, &event.row.facts, event.row.arrival)
 }
 
 /// Sends the events' requests, and behind them what classifiers want to know, as one batch. What classifiers say, and what
@@ -178,7 +195,8 @@ pub(crate) async fn observe_one(
     limits: Option<&LimitContext<'_>>,
     what: ObserveMode,
 ) -> Result<ObservedBatch, LedgerError> {
-    let asked = [asked(&prepared, limits)];
+    let pipelines = limited_pipelines(std::slice::from_ref(&prepared));
+    let asked = [asked(&prepared, &pipelines, limits)];
     let requests = vec![request(&prepared, &asked[0], what)];
     match ask(ledger, vec![prepared], requests, &asked, what).await {
         (observed, None) => Ok(observed),
@@ -199,8 +217,8 @@ pub(crate) enum ObserveMode {
 pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: ObserveMode) -> ObserveRequest {
     let time = prepared.row.time;
     let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
-    for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
-        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default().iter();
+    for (index, plan) in prepared.row.pipeline.kinds.entries() {
+        let keys = prepared.counted_keys(index).iter();
         match what {
             ObserveMode::Seen if !plan.aggregate.is_empty() => {
                 let value = value(plan, prepared);
@@ -278,20 +296,18 @@ fn fill(
     let (of_keys, rest) = readings.split_at(prepared.keys.len());
     let (of_pairs, rest) = rest.split_at(prepared.pairs.len());
     let (of_marks, of_limits) = rest.split_at(prepared.marks.len());
-    let told = asked.results(of_limits, adds, pipeline.limits.len());
-    let of_kind = |kind: usize| of_keys.part(prepared.counted(kind));
+    let told = asked.results(of_limits, adds, &pipeline.limits);
+    let of_kind = |kind| of_keys.part(prepared.counted(kind));
     let time = prepared.row.time;
     for ReadingColumn { slot, source } in &pipeline.readings {
         match source {
             ReadingSource::Count { kind, counter, window } => {
-                let window = pipeline.kinds.get(*kind).and_then(|plan| plan.window(*window));
-                put(facts, *slot, window.and_then(|window| largest(of_kind(*kind).iter(), window, *counter)));
+                put(facts, *slot, largest(of_kind(*kind).iter(), window.get(), counter.get()));
             }
             ReadingSource::Ratio { kind, over, under, at_least } => {
-                let Some(plan) = pipeline.kinds.get(*kind) else { continue };
-                let shares = present(of_kind(*kind)).filter_map(|reading| {
-                    let (over, under) = (sum(plan, reading, over)?, sum(plan, reading, under)?);
-                    Some(if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 })
+                let shares = present(of_kind(*kind)).map(|reading| {
+                    let (over, under) = (sum(reading, over), sum(reading, under));
+                    if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 }
                 });
                 put(facts, *slot, shares.reduce(f64::max));
             }
@@ -306,16 +322,13 @@ fn fill(
                 put(facts, *slot, ages.min());
             }
             ReadingSource::Aggregate { kind, column } => {
-                let Some(kept) = pipeline.kinds.get(*kind).and_then(|plan| plan.aggregate.get(*column))
-                else {
-                    continue;
-                };
-                let of = of_kind(*kind);
+                let (of, kept) = (of_kind(*kind), &pipeline.kinds[*kind].aggregate[*column]);
+                let column = column.get();
                 if matches!(kept, AggregateColumn::Decayed { .. }) {
-                    let reals = present(of).map(|reading| f64::from_bits(reading.sum(0, *column)));
+                    let reals = present(of).map(|reading| f64::from_bits(reading.sum(0, column)));
                     put(facts, *slot, reals.reduce(f64::max));
                 } else {
-                    let integers = present(of).filter_map(|reading| integer(*kept, reading.sum(0, *column)));
+                    let integers = present(of).filter_map(|reading| integer(*kept, reading.sum(0, column)));
                     put(
                         facts,
                         *slot,
@@ -328,12 +341,10 @@ fn fill(
                 put(facts, *slot, latest.and_then(|reading| LastValueForm::text(reading.sums())));
             }
             ReadingSource::Distinct { distinct, window } => {
-                let plan = pipeline.distincts.get(*distinct);
-                let window = plan.and_then(|plan| plan.windows.iter().position(|other| other == window));
                 let range = prepared.of_distinct(*distinct);
-                let pairs = prepared.pairs.get(range.clone()).unwrap_or_default();
+                let pairs = &prepared.pairs[range.clone()];
                 let readings = owners(pairs, of_pairs.part(range)).map(|(_, reading)| reading);
-                put(facts, *slot, window.and_then(|window| largest(readings, window, 0)));
+                put(facts, *slot, largest(readings, window.get(), 0));
             }
             ReadingSource::EstimatedDistinct { distinct } => {
                 put(facts, *slot, estimated(of_pairs.part(prepared.of_distinct(*distinct))));
@@ -345,7 +356,7 @@ fn fill(
                 put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), prepared.row.arrival));
             }
             ReadingSource::Limit { limit, value } => {
-                let Some((over, left)) = told.get(*limit).copied().flatten() else { continue };
+                let Some((over, left)) = told[*limit] else { continue };
                 match value {
                     LimitValue::Over => put(facts, *slot, Some(over)),
                     LimitValue::Remaining => put(facts, *slot, left.map(counted)),
@@ -363,11 +374,11 @@ pub(crate) fn put(facts: &mut Facts, slot: Slot, value: Option<impl Into<Value>>
     }
 }
 
-/// The sum of some counters, each over its window; `None` if the kind does not have one of these.
-fn sum(plan: &KindPlan, reading: ReadingView<'_>, terms: &[(usize, Span)]) -> Option<u64> {
-    terms.iter().try_fold(0u64, |sum, (counter, window)| {
-        Some(sum.saturating_add(reading.sum(plan.window(*window)?, *counter)))
-    })
+/// The sum of some counters, each over its window.
+fn sum(reading: ReadingView<'_>, terms: &[(TableIndex<String>, TableIndex<Span>)]) -> u64 {
+    terms
+        .iter()
+        .fold(0, |sum, (counter, window)| sum.saturating_add(reading.sum(window.get(), counter.get())))
 }
 
 /// A count as facts have it.

@@ -19,13 +19,14 @@ pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
         let pipeline = Arc::clone(&event.row.pipeline);
         for ReadingColumn { slot, source } in &pipeline.readings {
             let ReadingSource::Marked { label } = source else { continue };
-            let Some(label) = pipeline.labels.get(*label).filter(|label| label.decision.is_some()) else {
+            let label = &pipeline.labels[*label];
+            if label.decision.is_none() {
                 continue;
-            };
-            let Some(kind) = pipeline.kinds.get(label.of) else { continue };
+            }
+            let kind = &pipeline.kinds[label.of];
             let (of, time) = ((&*pipeline.name, &*kind.name, &*label.name), event.row.arrival);
             let mut holds = false;
-            keys::pieces(&pipeline, label.of, &event.row.facts, |piece| {
+            keys::pieces(kind, &event.row.facts, |piece| {
                 let address: Option<IpAddr> = piece.parse().ok();
                 holds |= address.is_some_and(|address| register.is_in_range(of, address, time));
             });

@@ -1,32 +1,31 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
-use event::{Key, Span};
-use judge::{Action, Effect, Verdict};
+use event::{Key, Span, TableIndex};
+use judge::{Action, Rule};
 use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
-use super::observe::{ObservedBatch, ObservedEvent, counters};
+use super::observe::{ObservedEvent, counters};
 use crate::ban_list::NewBan;
-use plan::Pipeline;
+use plan::{EffectPlan, KindPlan, LabelPlan};
 
-/// Returns the requests for what the verdicts add. Events that were counted before settle nothing, and neither does one whose
-/// statistics could not be had: what was not counted as seen must not be counted as judged.
-pub(crate) fn requests(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<ObserveRequest> {
-    let judged =
-        observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate && !observed.failed);
-    let mut requests = Vec::new();
-    for (observed, verdict) in judged {
-        let mut observations = settled(&observed, verdict.action);
-        carry_out(&observed, verdict, &mut observations);
-        for part in observations.chunks(ObserveRequest::OBSERVATIONS_MAX) {
-            requests.push(ObserveRequest {
-                once: None,
-                origin: Origin::Verdict,
-                observations: part.to_vec(),
-            });
-        }
+/// Returns the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted
+/// before settles nothing, and neither does one whose statistics could not be had: what was not counted as seen must not be
+/// counted as judged.
+pub(crate) fn requests(
+    observed: &ObservedEvent<'_>,
+    action: Action,
+    fired: &[TableIndex<Rule>],
+) -> Vec<ObserveRequest> {
+    if observed.duplicate || observed.failed {
+        return Vec::new();
     }
-    requests
+    let mut observations = settled(observed, action);
+    carry_out(observed, fired, &mut observations);
+    let parts = observations.chunks(ObserveRequest::OBSERVATIONS_MAX);
+    parts
+        .map(|part| ObserveRequest { once: None, origin: Origin::Verdict, observations: part.to_vec() })
+        .collect()
 }
 
 /// Adds it.
@@ -38,37 +37,25 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> 
 }
 
 /// Marks and additions that rules ask for: each label and counter once, however many rules do.
-fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut Vec<Observation>) {
+fn carry_out(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>], observations: &mut Vec<Observation>) {
     let prepared = &observed.prepared;
     // A label holds from when it is put: what an event says of its own time does not shorten it.
     let arrival = prepared.row.arrival;
-    let pipeline: &Pipeline = &prepared.row.pipeline;
-    let mut marks: Vec<(usize, Span)> = Vec::new();
-    let mut adds: Vec<(usize, u8, u64)> = Vec::new();
-    for due in &verdict.effects {
-        match &due.effect {
-            Effect::Mark { kind, label, lasts } => {
-                let is_meant = |name: &str, of: usize| {
-                    name == label && pipeline.kinds.get(of).is_some_and(|plan| plan.name == *kind)
-                };
-                let Some(label) = pipeline.labels.iter().position(|plan| is_meant(&plan.name, plan.of))
-                else {
-                    continue;
-                };
-                match marks.iter_mut().find(|(other, _)| *other == label) {
-                    Some((_, longest)) => *longest = (*longest).max(*lasts),
-                    None => marks.push((label, *lasts)),
-                }
-            }
-            Effect::Add { kind, counter, amount } => {
-                let Some(kind) = pipeline.kinds.iter().position(|plan| plan.name == *kind) else { continue };
-                let Some(counter) = pipeline.kinds[kind].counter(counter) else { continue };
+    let pipeline = &prepared.row.pipeline;
+    let mut marks: Vec<(TableIndex<LabelPlan>, Span)> = Vec::new();
+    let mut adds: Vec<(TableIndex<KindPlan>, u8, u64)> = Vec::new();
+    for effect in fired.iter().flat_map(|rule| &pipeline.effects[*rule]) {
+        match *effect {
+            EffectPlan::Mark { label, lasts } => match marks.iter_mut().find(|(other, _)| *other == label) {
+                Some((_, longest)) => *longest = (*longest).max(lasts),
+                None => marks.push((label, lasts)),
+            },
+            EffectPlan::Add { kind, counter, amount } => {
                 match adds.iter_mut().find(|(of, other, _)| (*of, *other) == (kind, counter)) {
-                    Some((.., sum)) => *sum = sum.saturating_add(*amount),
-                    None => adds.push((kind, counter, *amount)),
+                    Some((.., sum)) => *sum = sum.saturating_add(amount),
+                    None => adds.push((kind, counter, amount)),
                 }
             }
-            Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => {}
         }
     }
     for (label, lasts) in marks {
@@ -88,31 +75,32 @@ fn carry_out(observed: &ObservedEvent<'_>, verdict: &Verdict, observations: &mut
     }
 }
 
-/// The labels that verdicts put on keys, by what the keys are of: those of which enforcement points are told.
-pub(crate) fn new_bans(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<NewBan> {
+/// The labels that the rules that fired put on keys, by what the keys are of: those of which enforcement points are told.
+pub(crate) fn new_bans(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>]) -> Vec<NewBan> {
     let mut puts = Vec::new();
-    for (observed, verdict) in observed.events().zip(verdicts).filter(|(observed, _)| !observed.duplicate) {
-        let pipeline: &Pipeline = &observed.prepared.row.pipeline;
-        for due in &verdict.effects {
-            let Effect::Mark { kind, label, lasts } = &due.effect else { continue };
-            let found = pipeline.labels.iter().find(|plan| {
-                plan.name == *label && pipeline.kinds.get(plan.of).is_some_and(|plan| plan.name == *kind)
+    if observed.duplicate {
+        return puts;
+    }
+    let row = &observed.prepared.row;
+    let pipeline = &row.pipeline;
+    for (rule, effect) in
+        fired.iter().flat_map(|rule| pipeline.effects[*rule].iter().map(move |it| (rule, it)))
+    {
+        let EffectPlan::Mark { label, lasts } = *effect else { continue };
+        let label = &pipeline.labels[label];
+        let Some(decision) = &label.decision else { continue };
+        let kind = &pipeline.kinds[label.of];
+        pieces(kind, &row.facts, |piece| {
+            puts.push(NewBan {
+                pipeline: pipeline.name.clone(),
+                kind: kind.name.clone(),
+                label: label.name.clone(),
+                decision: decision.clone(),
+                value: piece.to_owned(),
+                by: pipeline.rules.rules()[*rule].name.clone(),
+                until: row.arrival + lasts,
             });
-            let Some((plan, decision)) = found.and_then(|plan| Some((plan, plan.decision.as_ref()?))) else {
-                continue;
-            };
-            pieces(pipeline, plan.of, &observed.prepared.row.facts, |piece| {
-                puts.push(NewBan {
-                    pipeline: pipeline.name.clone(),
-                    kind: kind.clone(),
-                    label: label.clone(),
-                    decision: decision.clone(),
-                    value: piece.to_owned(),
-                    by: due.rule.clone(),
-                    until: observed.prepared.row.arrival + *lasts,
-                });
-            });
-        }
+        });
     }
     puts
 }
@@ -121,13 +109,13 @@ pub(crate) fn new_bans(observed: &ObservedBatch, verdicts: &[Verdict]) -> Vec<Ne
 fn settled(observed: &ObservedEvent<'_>, action: Action) -> Vec<Observation> {
     let prepared = &observed.prepared;
     let mut observations = Vec::new();
-    for (index, plan) in prepared.row.pipeline.kinds.iter().enumerate() {
+    for (index, plan) in prepared.row.pipeline.kinds.entries() {
         let settled = plan.settle.iter().filter(|(other, _)| *other == action);
         let add = counters(settled.map(|(_, counter)| (*counter, 1)));
         if matches!(add, Addition::Nothing) {
             continue;
         }
-        let keys = prepared.keys.get(prepared.counted(index)).unwrap_or_default();
+        let keys = prepared.counted_keys(index);
         observations.extend(keys.iter().map(|key| Observation {
             key: *key,
             time: prepared.row.time,

@@ -243,7 +243,7 @@ impl Engine {
     ) -> Vec<Option<TokenKeys>> {
         let schema = event::Schema::from_columns(description.columns.clone());
         let of = |plan: &ClassifierPlan| {
-            let owner = match plan.per.and_then(|kind| pipeline.kinds.get(kind)) {
+            let owner = match plan.per.map(|kind| &pipeline.kinds[kind]) {
                 None => None,
                 Some(kind) => {
                     let mut own = row.keys.iter().filter(|key| key.kind == kind.kind);
@@ -260,8 +260,6 @@ impl Engine {
         pipeline.classifiers.iter().map(of).collect()
     }
 }
-
-impl Engine {}
 
 fn auto_training_label(
     pipeline: &Pipeline,

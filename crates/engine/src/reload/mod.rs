@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
-use stats::CancellationCheck;
+use stats::{CancellationCheck, NumberRegister};
 
 use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
-use crate::{CandidateComparison, Engine, EngineError, EngineOpenError};
+use crate::{CandidateComparison, Engine, EngineError, EngineOpenError, NumberError};
 use plan::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
 use plan::{NodePlan, Pipeline, Plan};
 use version_history::PinnedVersion;
@@ -153,6 +153,9 @@ pub enum ReloadError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// New names have got no numbers.
+    #[error(transparent)]
+    Numbers(#[from] NumberError),
     /// The ledger or the journal.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -250,7 +253,8 @@ fn load(
         config = now.read_again(&layers);
         config.watch(watched);
     }
-    let plan = Plan::compile_beside(&config, running.map(|_| now), running.unwrap_or(&|| false))?;
+    let plan =
+        Plan::compile_beside(&config, &now.numbers, running.map(|_| now), running.unwrap_or(&|| false))?;
     Ok(LoadedConfig { config, plan })
 }
 
@@ -311,6 +315,25 @@ pub(crate) fn resume(
     Ok((plan, state, shelf, config))
 }
 
+/// Returns a plan whose names have numbers for good. Where these are others than it was compiled with, it is compiled again,
+/// beside the one that is at work now.
+pub(crate) fn numbered<E: From<NumberError> + From<ConfigProblems>>(
+    mut plan: Plan,
+    config: &Config,
+    now: Option<(&Plan, CancellationCheck<'_>)>,
+    allot: impl FnOnce(&NumberRegister) -> Result<NumberRegister, NumberError>,
+) -> Result<Plan, E> {
+    let numbers = allot(&plan.numbers)?;
+    if numbers.includes(&plan.numbers) {
+        plan.numbers = numbers;
+        return Ok(plan);
+    }
+    let is_over = now.map_or(&(|| false) as CancellationCheck<'_>, |(_, is_over)| is_over);
+    let mut again = Plan::compile_beside(config, &numbers, now.map(|(now, _)| now), is_over)?;
+    again.node = plan.node;
+    Ok(again)
+}
+
 /// Keeps the versions that are in force at a start.
 pub(crate) fn keep_first(
     plan: &Plan,
@@ -352,7 +375,7 @@ fn compiled_again(
     let mut layers = kept_layers(&state, Some(shelf)).ok()?;
     layers.files_may_be_broken = true;
     let config = plan.read_again(&layers);
-    let kept = Plan::compile_beside(&config, None, &|| false).ok()?;
+    let kept = Plan::compile_with(&config, &plan.numbers).ok()?;
     kept.pipelines.iter().find(|pipeline| pipeline.name == name && pipeline.version == version).cloned()
 }
 
@@ -441,6 +464,12 @@ impl Engine {
             self.set_watched(read);
         }
         let LoadedConfig { config, plan: mut new } = loaded?;
+        if let Some(directory) =
+            self.directory.as_ref().filter(|_| !dry && !plan.numbers.includes(&new.numbers))
+        {
+            let allot = |wanted: &NumberRegister| directory.allot_numbers(self.allotment.as_deref(), wanted);
+            new = numbered::<ReloadError>(new, &config, Some((&plan, is_over)), allot)?;
+        }
         let changes = changes(&plan, &new);
         let restart = restart(&plan.node, &new.node);
         new.node = plan.node.clone();
@@ -609,6 +638,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
     let changed = [
         ("[node]", (old.watch, old.versions) != (new.watch, new.versions)),
         ("[ledger]", ledger(old) != ledger(new)),
+        ("[cluster]", old.cluster != new.cluster),
         ("[journal]", old.journal != new.journal),
         ("[dns]", old.dns != new.dns),
         ("[server]", old.server != new.server),

@@ -228,7 +228,7 @@ fn a_replay_counts_what_had_not_been_counted() {
     let text = "preset = \"mail\"\n\
         [[rule]]\nname = \"TEXT\"\nwhen = \"mail.body_text.contains('a')\"\nscore = 20.0\n\
         [[rule]]\nname = \"SIZED\"\nwhen = \"size.seen('3d') >= 1\"\nscore = 20.0\n\
-        [[kind]]\nname = \"size\"\nnumber = 4000\nof = \"mail.size\"\n\
+        [[kind]]\nname = \"size\"\nof = \"mail.size\"\n\
         [[statistic]]\nname = \"sizes\"\nkeys = [\"size\"]\ncounts = [\"seen\"]\nwindows = [\"1d x 30\"]\n";
     let report = judged.replayed(text, BacktestQuery::default());
     let named: Vec<&str> = report.not_logged.iter().map(|it| it.fact.as_str()).collect();

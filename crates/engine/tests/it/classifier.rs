@@ -27,7 +27,6 @@ type = "bool"
 
 [[kind]]
 name = "user"
-number = 1
 of = "user"
 
 [[statistic]]
@@ -43,20 +42,17 @@ forget = []
 
 [[classifier]]
 name = "words"
-number = 10
 of = ["text"]
 forget = ["forget"]
 
 [[classifier]]
 name = "own"
-number = 11
 of = ["text"]
 per = "user"
 forget = ["forget"]
 
 [[classifier]]
 name = "self_taught"
-number = 12
 of = ["text"]
 bad = []
 good = ["ham"]
@@ -383,7 +379,6 @@ fn mistakes_are_told_with_their_mend() {
         assert!(problems.contains(expected), "{problems}");
     };
     check("of = [\"text\"]", "of = [\"txt\"]", "there is no fact `txt`");
-    check("number = 10", "number = 1", "number 1 is already that of `user`");
     check("forget = [\"forget\"]", "forget = [\"forgot\"]", "[feedback] has no class `forgot`");
     check("per = \"user\"", "per = \"usr\"", "there is no kind `usr`");
     check("auto_bad_at = 5.0", "auto_bad_at = 5.0\nauto_good_at = 6.0", "what is good would be bad, too");

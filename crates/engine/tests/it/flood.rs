@@ -82,7 +82,7 @@ fn subjects_senders_and_links_that_come_once_are_not_kept() {
 #[test]
 fn a_directory_of_keys_that_is_nearly_full_is_said() {
     let text = "name = \"p\"\nspace = 7\n[[field]]\nname = \"user\"\ntype = \"string\"\n\
-                [[kind]]\nname = \"user\"\nnumber = 1\nof = \"user\"\n\
+                [[kind]]\nname = \"user\"\nof = \"user\"\n\
                 [[statistic]]\nname = \"counts\"\nkeys = [\"user\"]\ncounts = [\"seen\"]\nwindows = [\"1h x 24\"]\n\
                 [observe]\nadd = [\"seen\"]\n[ledger]\nmemory = \"1MiB\"\n";
     let config = Config::from_text("p.toml", text, &Overrides::default());

@@ -25,13 +25,11 @@ type = "integer"
 
 [[kind]]
 name = "user"
-number = 1
 of = "user"
 when = "attempts != 0"
 
 [[last]]
 name = "home"
-number = 2
 per = "user"
 of = "country"
 keep = "30d"
@@ -132,11 +130,9 @@ fn what_cannot_be_kept_is_refused() {
         input = "message"
         [[kind]]
         name = "text"
-        number = 1
         of = "mail.body_text"
         [[last]]
         name = "last_text"
-        number = 2
         per = "text"
         of = "mail.body_text"
         keep = "1d"

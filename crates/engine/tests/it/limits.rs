@@ -48,7 +48,6 @@ fn peek(engine: &Engine, limit: &LimitPlan, who: &str, cost: u64, now: Time) -> 
 const SLIDING: &str = r#"
 [[limit]]
 name = "calls"
-number = 1
 key = ["user"]
 count = 3
 per = "1m"
@@ -150,7 +149,6 @@ fn limits_that_stand_together_are_taken_together() {
     let text = r#"
 [[limit]]
 name = "second"
-number = 1
 key = ["user"]
 count = 2
 per = "1s"
@@ -159,7 +157,6 @@ also = ["hour"]
 
 [[limit]]
 name = "hour"
-number = 2
 key = ["user"]
 count = 3
 per = "1h"
@@ -280,7 +277,7 @@ fn counts_and_exceptions_outlive_a_restart() {
     let parent = tempfile::tempdir().unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     let text = format!(
-        "{SLIDING}ban = {{ after = 1, within = \"10m\", for = \"1h\" }}\n[[limit]]\nname = \"bucket\"\nnumber = 2\nkey = [\"user\"]\ncount = 10\nper = \"1h\"\nmode = \"gcra\"\n"
+        "{SLIDING}ban = {{ after = 1, within = \"10m\", for = \"1h\" }}\n[[limit]]\nname = \"bucket\"\nkey = [\"user\"]\ncount = 10\nper = \"1h\"\nmode = \"gcra\"\n"
     );
     {
         let engine = Engine::open(&directory, plan(&text)).unwrap();
@@ -343,7 +340,6 @@ fn keys_are_normalised_as_their_fields_say() {
     let text = r#"
 [[limit]]
 name = "logins"
-number = 1
 key = ["ip:network", "user"]
 count = 1
 per = "day"
@@ -374,13 +370,11 @@ name = "names"
 type = "list"
 [[limit]]
 name = "by_ip"
-number = 1
 key = ["ip:network"]
 count = 2
 per = "1m"
 [[limit]]
 name = "by_name"
-number = 2
 key = ["names", "ip"]
 count = 100
 per = "1m"
@@ -443,7 +437,6 @@ name = "failed"
 type = "bool"
 [[kind]]
 name = "ip"
-number = 1
 of = "ip"
 [[statistic]]
 name = "visits"
@@ -455,7 +448,6 @@ login = "path == '/login'"
 busy = "ip.seen('1h') > 5"
 [[limit]]
 name = "logins"
-number = 1
 key = ["ip"]
 count = 2
 per = "1m"
@@ -518,7 +510,7 @@ fn an_event_for_which_the_condition_of_a_limit_does_not_hold_takes_nothing() {
     let columns = engine(LOGINS);
     // A field that is cut into pieces makes rows of a batch.
     let rows = engine(&format!(
-        "{LOGINS}[[kind]]\nname = \"path\"\nnumber = 2\nof = \"path\"\nnormalise = \"address\"\n[[distinct]]\nname = \"d\"\nnumber = 3\nper = \"path\"\nof = \"ip\"\nwindow = \"1h x 2\"\n"
+        "{LOGINS}[[kind]]\nname = \"path\"\nof = \"path\"\nnormalise = \"address\"\n[[distinct]]\nname = \"d\"\nper = \"path\"\nof = \"ip\"\nwindow = \"1h x 2\"\n"
     ));
     let pipeline = |engine: &Engine| Arc::clone(engine.plan().pipeline(None).unwrap());
 
@@ -623,9 +615,9 @@ fn the_condition_of_a_limit_is_checked_where_it_stands() {
     // Only where an event is known there is a condition to ask.
     let unasked = LOGINS.replace("over('logins')", "failed").replace("has(remaining('logins'))", "failed");
     assert!(told(&unasked).contains("no rule asks for the limit `logins`"), "{}", told(&unasked));
-    let forward = "[[limit]]\nname = \"x\"\nnumber = 9\nkey = [\"client.ip\"]\ncount = 1\nper = \"1m\"\nwhen = \"failed\"\n[[forward_auth]]\nname = \"site\"\nlimits = [\"x\"]\n";
+    let forward = "[[limit]]\nname = \"x\"\nkey = [\"client.ip\"]\ncount = 1\nper = \"1m\"\nwhen = \"failed\"\n[[forward_auth]]\nname = \"site\"\nlimits = [\"x\"]\n";
     let found = told(&format!("{LOGINS}{forward}"));
-    assert!(found.contains("`when` of the limit `x` says nothing of a request"), "{found}");
+    assert!(found.contains("`when` of the limit `x` has no meaning for a request"), "{found}");
 }
 
 #[test]
@@ -693,14 +685,17 @@ fn what_is_wrong_with_a_limit_is_said_where_it_stands() {
             problems(&format!("{}mode = \"gcra\"\n", SLIDING.replace("count = 3", "count = 60000000001"))),
             "the rate is zero, or more than one in a nanosecond",
         ),
-        (with("burst = 3\n"), "`burst` says nothing of a limit whose mode is `sliding`"),
-        (with("zone = \"UTC\"\n"), "`zone` says nothing of a limit whose mode is `sliding`"),
+        (with("burst = 3\n"), "`burst` has no meaning for a limit of mode `sliding`"),
+        (with("zone = \"UTC\"\n"), "`zone` has no meaning for a limit of mode `sliding`"),
         (with("mode = \"interpolated\"\nwindows = 1\n"), "one sub-window has no share"),
         (with("mode = \"calendar\"\n"), "`1m` is no time of a limit"),
         (with("enforcement = \"shadow_ban\"\ncounts = \"allowed\"\n"), "a ban in the shadow counts all"),
         (with("also = [\"hour\"]\n"), "there is no other limit `hour`"),
         (with("[[limit.override]]\nkey = []\ncount = 1\n"), "the key of `calls` has 1 values"),
-        (with("[[limit.override]]\nkey = [\"a\"]\n"), "it is not said what is excepted"),
+        (
+            with("[[limit.override]]\nkey = [\"a\"]\n"),
+            "the exception has neither `count` nor `exempt`, or both",
+        ),
         (with(SLIDING), "limit `calls` is defined twice"),
         (per("10ms"), "`10ms` is no time of a limit"),
         (per("2y"), "`2y` is no time of a limit"),
@@ -817,15 +812,15 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
     let parent = tempfile::TempDir::new().unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     let text = format!("{SLIDING}counts = \"allowed\"\nexact = true\nalso = [\"strict\"]\n{SLIDING}")
-        .replacen("\"calls\"\nnumber = 1", "\"known\"\nnumber = 1", 1)
-        .replacen("\"calls\"\nnumber = 1", "\"strict\"\nnumber = 2", 1);
+        .replacen("\"calls\"", "\"known\"", 1)
+        .replacen("\"calls\"", "\"strict\"", 1);
     let plan = plan(&format!("{text}exact = true\non_error = \"closed\"\n"));
     let exact = |kind: u16| plan.catalog.get(LIMITS, Kind(kind)).unwrap().exact;
     assert!(exact(1) && exact(2));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let silent = Silent(asked.clone());
     let engine =
-        Engine::open_over(&directory, plan, |_| Ok(LedgerHome::Elsewhere(Box::new(silent)))).unwrap();
+        Engine::open_over(&directory, plan, None, |_| Ok(LedgerHome::Elsewhere(Box::new(silent)))).unwrap();
     let limits = ["known", "strict"].map(|name| limit(&engine, name));
     let takes: Vec<Take<'_>> =
         limits.iter().map(|limit| Take { limit, key: user(&engine, limit, "ann"), cost: 1 }).collect();
@@ -845,12 +840,10 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
 fn an_event_cannot_date_itself_out_of_a_limit_or_a_label() {
     const BANS: &str = r#"
 [[kind]]
-number = 1
 name = "ip"
 of = "ip"
 [[label]]
 name = "bad"
-number = 2
 of = "ip"
 keep = "1h"
 [[rule]]

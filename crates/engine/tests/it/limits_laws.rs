@@ -38,7 +38,7 @@ fn sliding(count: u64, parts: u32, interpolated: bool, counts_all: bool) -> Stri
     let mode = if interpolated { "interpolated" } else { "sliding" };
     let counts = if counts_all { "all" } else { "allowed" };
     format!(
-        "[[limit]]\nname = \"it\"\nnumber = 1\nkey = []\ncount = {count}\nper = \"1m\"\nwindows = {parts}\nmode = \"{mode}\"\ncounts = \"{counts}\"\n"
+        "[[limit]]\nname = \"it\"\nkey = []\ncount = {count}\nper = \"1m\"\nwindows = {parts}\nmode = \"{mode}\"\ncounts = \"{counts}\"\n"
     )
 }
 
@@ -158,7 +158,7 @@ proptest! {
     fn a_calendar_is_exact(arrivals in arrivals(), count in 1u64..30, counts_all in any::<bool>()) {
         let counts = if counts_all { "all" } else { "allowed" };
         let tried = Tried::new(&format!(
-            "[[limit]]\nname = \"it\"\nnumber = 1\nkey = []\ncount = {count}\nper = \"minute\"\ncounts = \"{counts}\"\n"
+            "[[limit]]\nname = \"it\"\nkey = []\ncount = {count}\nper = \"minute\"\ncounts = \"{counts}\"\n"
         ));
         let zone = Zone::utc();
         let mut log: Vec<(Time, u64)> = Vec::new();
@@ -182,7 +182,7 @@ proptest! {
         arrivals in arrivals(), count in 1u64..100, burst in 1u64..20,
     ) {
         let tried = Tried::new(&format!(
-            "[[limit]]\nname = \"it\"\nnumber = 1\nkey = []\ncount = {count}\nper = \"1m\"\nmode = \"gcra\"\nburst = {burst}\n"
+            "[[limit]]\nname = \"it\"\nkey = []\ncount = {count}\nper = \"1m\"\nmode = \"gcra\"\nburst = {burst}\n"
         ));
         let increment = (60_000_000_000i128 + i128::from(count) - 1) / i128::from(count);
         let mut arrival_expected: Option<i128> = None;
@@ -220,7 +220,7 @@ proptest! {
             3 => sliding(count, 60, true, true),
             4 => sliding(count, 1, false, true),
             other => format!(
-                "[[limit]]\nname = \"it\"\nnumber = 1\nkey = []\ncount = {count}\nper = \"1m\"\nmode = \"gcra\"\nburst = 5\ncounts = \"{}\"\n",
+                "[[limit]]\nname = \"it\"\nkey = []\ncount = {count}\nper = \"1m\"\nmode = \"gcra\"\nburst = 5\ncounts = \"{}\"\n",
                 if other == 5 { "all" } else { "allowed" }
             ),
         };

@@ -15,6 +15,7 @@ mod last_values;
 mod limits;
 mod limits_laws;
 mod models;
+mod numbers;
 mod patterns;
 mod phrases;
 mod pipeline;

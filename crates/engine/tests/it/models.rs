@@ -33,7 +33,6 @@ name = "user.os"
 type = "string"
 [[kind]]
 name = "os"
-number = 1
 of = "user.os"
 [[statistic]]
 name = "counts"

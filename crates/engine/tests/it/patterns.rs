@@ -16,7 +16,6 @@ input = "access-log"
 probes = "probes.txt"
 [[kind]]
 name = "ip"
-number = 1
 of = "client.ip"
 [[statistic]]
 name = "counts"

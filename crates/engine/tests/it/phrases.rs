@@ -18,7 +18,6 @@ name = "tags"
 type = "list"
 [[kind]]
 name = "tag"
-number = 1
 of = "tags"
 [[statistic]]
 name = "counts"

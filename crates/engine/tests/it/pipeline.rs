@@ -29,23 +29,19 @@ type = "float"
 
 [[kind]]
 name = "ip"
-number = 1
 of = "user.ip"
 
 [[kind]]
 name = "net"
-number = 2
 of = "user.ip_net"
 
 [[kind]]
 name = "mail"
-number = 3
 of = "user.mail"
 normalise = "address"
 
 [[kind]]
 name = "hasty_ip"
-number = 4
 of = "user.ip"
 when = "form.seconds < 2.0"
 
@@ -58,7 +54,6 @@ readings = ["1h"]
 
 [[distinct]]
 name = "mails"
-number = 5
 per = "ip"
 of = "user.mail"
 window = "1d"

@@ -17,7 +17,6 @@ name = "ip"
 type = "ip"
 [[kind]]
 name = "ip"
-number = 1
 of = "ip"
 [[statistic]]
 name = "counts"
@@ -149,7 +148,7 @@ fn what_is_kept_of_keys_does_not_change_under_way() {
     let told = refused(&engine, post("[[statistic]]\nname = \"counts\"\ncounts = [\"seen\", \"more\"]\n"));
     assert!(told.contains("what is kept of `ip` by `counts` cannot change while it is counted"), "{told}");
     assert!(told.contains("restart the node to change it"), "{told}");
-    let sketch = "[[kind]]\nname = \"net\"\nnumber = 2\nof = \"ip_net\"\n[[statistic]]\nname = \"new\"\nkeys = [\"net\"]\n\
+    let sketch = "[[kind]]\nname = \"net\"\nof = \"ip_net\"\n[[statistic]]\nname = \"new\"\nkeys = [\"net\"]\n\
         track = [\"count\"]\nkeep = \"1d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"1MiB\" }\n";
     let told = refused(&engine, post(sketch));
     assert!(
@@ -180,7 +179,7 @@ fn what_is_kept_of_keys_does_not_change_under_way() {
     // A restart forgets them, and takes over what could not change.
     fs::write(home.directory.config_path(), BASE.replace("\"caught\"", "\"more\"")).unwrap();
     let plan = home.open().plan();
-    assert_eq!(plan.pipelines[0].kinds[0].windows.len(), 1);
+    assert_eq!(plan.pipelines[0].kinds.as_slice()[0].windows.len(), 1);
 }
 
 #[test]

@@ -26,12 +26,10 @@ name = "post.text"
 type = "string"
 [[kind]]
 name = "mail"
-number = 1
 of = "user.mail"
 normalise = "address"
 [[kind]]
 name = "text"
-number = 2
 of = "post.text"
 [[statistic]]
 name = "counts"
@@ -485,12 +483,12 @@ fn settings_are_checked() {
     check("[reports]\ngood = [\"spam\"]", "`spam` is in `bad` and in `good`");
     check("[reports]\nalike = [\"nothing\"]", "there is no kind `nothing`");
     check("[reports]\nweight_trusted = 8", "`weight_trusted` cannot be 8");
-    check("[feedback]\nnone = [\"read\"]", "`none` takes back what was said");
+    check("[feedback]\nnone = [\"read\"]", "`none` is reserved: it takes feedback back");
     check("[report_addresses]\nspam = [\"nowhere\"]", "`nowhere` is no address");
     check("[report_addresses]\nspma = [\"spam@example.org\"]", "[feedback] has no class `spma`");
     check("[report_addresses]\nspam = [\"a@b.c\", \"A@b.c\"]", "`A@b.c` is there twice");
     check(
-        "[[kind]]\nname = \"reporter\"\nnumber = 900\nof = \"mail.subject\"",
+        "[[kind]]\nname = \"reporter\"\nof = \"mail.subject\"",
         "the kind `reporter` has the name of the kind of reporters",
     );
 }

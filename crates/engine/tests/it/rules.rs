@@ -20,11 +20,9 @@ name = "hosts"
 type = "list"
 [[kind]]
 name = "ip"
-number = 1
 of = "ip"
 [[kind]]
 name = "path"
-number = 2
 of = "path"
 [[statistic]]
 name = "counts"
@@ -39,7 +37,6 @@ keep = "30d"
 admit = { after = 3, rotate = "3d", memory = "1MiB" }
 [[label]]
 name = "scanner"
-number = 20
 of = "ip"
 keep = "7d"
 [[band]]
@@ -189,7 +186,6 @@ type = "ip"
 values = ["192.0.2.0/28"]
 [[kind]]
 name = "probe"
-number = 3
 of = "path"
 when = "path in probes && !(ip in friends)"
 [[statistic]]
@@ -323,8 +319,8 @@ fn mistakes_are_marked_where_they_stand() {
         ],
     );
     check(
-        "[[label]]\nname = \"l\"\nnumber = 20\nof = \"ip\"\nkeep = \"1d\"\n",
-        &["3:10: error: number 20 is already that of `scanner`"],
+        "[[label]]\nname = \"ip\"\nof = \"ip\"\nkeep = \"1d\"\n",
+        &["2:8: error: `ip` is defined twice"],
     );
     check(
         &format!("{rule}when = \"true\"\neffects = [\"add path.count\"]\n"),
@@ -382,7 +378,7 @@ fn the_documented_statistics_compile() {
 
 #[test]
 fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
-    let idle = "[[kind]]\nname = \"host\"\nnumber = 3\nof = \"hosts\"\n";
+    let idle = "[[kind]]\nname = \"host\"\nof = \"hosts\"\n";
     assert_eq!(problems(idle), ["2:8: warning: nothing is kept of the kind `host`"]);
     let read = "[[rule]]\nname = \"A\"\nwhen = \"ip.seen('1h') == 0\"\nscore = 9\n";
     let engine_of = |text: &str| {
@@ -403,8 +399,8 @@ fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
     // The second sees what the first has counted: the ledger was asked, and had no quarrel with the kind.
     assert_eq!(engine_of(idle), [1, 0]);
     // Its keys can have labels and own distinct values all the same.
-    let owner = "[[label]]\nname = \"odd\"\nnumber = 21\nof = \"host\"\nkeep = \"7d\"\n\
-        [[distinct]]\nname = \"paths\"\nnumber = 22\nper = \"host\"\nof = \"path\"\nwindow = \"1d\"\n\
+    let owner = "[[label]]\nname = \"odd\"\nof = \"host\"\nkeep = \"7d\"\n\
+        [[distinct]]\nname = \"paths\"\nper = \"host\"\nof = \"path\"\nwindow = \"1d\"\n\
         [[rule]]\nname = \"MARK\"\nwhen = \"ip.seen('1h') == 0\"\nscore = 0\neffects = [\"mark host as odd for 1d\"]\n\
         [[rule]]\nname = \"MARKED\"\nwhen = \"host.marked('odd')\"\nscore = 0\n\
         [[rule]]\nname = \"PATHS\"\nwhen = \"distinct('paths', '1d') > 0\"\nscore = 0\n";

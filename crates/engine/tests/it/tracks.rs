@@ -32,22 +32,18 @@ type = "string"
 
 [[kind]]
 name = "user"
-number = 1
 of = "user"
 
 [[kind]]
 name = "card"
-number = 2
 of = "cards"
 
 [[kind]]
 name = "visitor"
-number = 3
 of = "user"
 
 [[kind]]
 name = "guest"
-number = 4
 of = "user"
 
 [[statistic]]
@@ -76,7 +72,6 @@ admit = { after = 3, rotate = "3d", memory = "1MiB" }
 
 [[distinct]]
 name = "cards"
-number = 5
 per = "user"
 of = "card"
 window = "1d x 7"

@@ -1,12 +1,12 @@
-use event::{Facts, Type, Value};
+use event::{Facts, TableIndex, Type, Value};
 use proptest::prelude::*;
 
 use super::oracle::{self, World};
 use super::{TestScope, compile, library};
 use crate::syntax::{self, SyntaxKind, SyntaxNode};
 use crate::{
-    Diagnostic, Evaluation, GroupSource, Library, LibrarySource, Mode, RuleProblem, RuleSet, RuleSetPart,
-    RuleSetSource, RuleSource,
+    Diagnostic, Evaluation, GroupSource, Library, LibrarySource, Mode, Rule, RuleProblem, RuleSet,
+    RuleSetPart, RuleSetSource, RuleSource,
 };
 
 type Text = BoxedStrategy<String>;
@@ -371,8 +371,9 @@ proptest! {
             for row in rows {
                 set.evaluate(&row, &mut outcome);
                 let (fired, shadow, score) = asked(&rules, scope.schema(), &row);
-                prop_assert_eq!(outcome.fired(), &fired[..], "{:?} of {:?}", rules, row);
-                prop_assert_eq!(outcome.shadow(), &shadow[..], "{:?} of {:?}", rules, row);
+                let numbers = |rules: &[TableIndex<Rule>]| rules.iter().map(|rule| rule.get() as u32).collect::<Vec<_>>();
+                prop_assert_eq!(numbers(outcome.fired()), fired, "{:?} of {:?}", rules, row);
+                prop_assert_eq!(numbers(outcome.shadow()), shadow, "{:?} of {:?}", rules, row);
                 // Each share is rounded to a millionth.
                 prop_assert!((outcome.score() - score).abs() < 5e-6, "{} is not {}", outcome.score(), score);
             }

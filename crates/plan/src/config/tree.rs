@@ -105,7 +105,10 @@ impl TomlTable {
                 continue;
             };
             match (&mut own.node.value, entry.node.value, identity(&entry.key)) {
-                (TomlValue::Table(own), TomlValue::Table(over), _) => own.overlay(over, &|_| None),
+                (TomlValue::Table(table), TomlValue::Table(over), _) => {
+                    table.overlay(over, &|_| None);
+                    own.node.origin = entry.node.origin;
+                }
                 (TomlValue::List(own), TomlValue::List(over), Some(name)) => overlay_list(own, over, name),
                 (_, value, _) => {
                     own.node = TomlNode { value, origin: entry.node.origin };

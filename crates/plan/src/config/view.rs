@@ -25,6 +25,17 @@ impl<'a> ConfigView<'a> {
         self.table.get(key).is_some_and(|node| node.origin.source.kind != SourceKind::Default)
     }
 
+    /// Returns true if somebody has written the table, with or without keys.
+    pub(crate) fn is_written(&self) -> bool {
+        self.first_origin().source.kind != SourceKind::Default
+    }
+
+    /// Where the first key that somebody has given stands, or the table if there is none.
+    pub(crate) fn first_origin(&self) -> &'a ConfigOrigin {
+        let mut origins = self.table.entries.iter().map(|entry| &entry.key_origin);
+        origins.find(|origin| origin.source.kind != SourceKind::Default).unwrap_or(self.origin)
+    }
+
     /// The table that a key's value is.
     pub(crate) fn table(&self, key: &str) -> Option<ConfigView<'a>> {
         match self.table.get(key)? {

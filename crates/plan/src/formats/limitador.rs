@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use event::Span;
 
-use crate::config::{ConfigProblems, ConfigSource, LIMIT_NUMBER_MAX, SourceKind, expected};
+use crate::config::{ConfigProblems, ConfigSource, SourceKind, expected};
 use crate::formats::envoy::yaml::{self, YamlNode, YamlValue};
 use crate::limit::{FIELDS_MAX, WINDOW_MAX};
 
@@ -37,11 +37,11 @@ struct LimitadorLimit {
     key: Vec<String>,
 }
 
-/// Reads a limits file; `first` is the number of the first limit.
+/// Reads a limits file.
 ///
 /// # Errors
 /// All that is wrong with it, each with place and mend.
-pub fn read(name: &str, text: &str, first: u16) -> Result<LimitadorImport, ConfigProblems> {
+pub fn read(name: &str, text: &str) -> Result<LimitadorImport, ConfigProblems> {
     let source =
         Arc::new(ConfigSource { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() });
     let mut problems = ConfigProblems::default();
@@ -60,10 +60,6 @@ pub fn read(name: &str, text: &str, first: u16) -> Result<LimitadorImport, Confi
                         limits.push(limit);
                     }
                 }
-                if items.len() > usize::from(LIMIT_NUMBER_MAX.saturating_sub(first).saturating_add(1)) {
-                    let help = format!("limits are numbered up to {LIMIT_NUMBER_MAX}");
-                    problems.add(&root.origin(&source), "there are too many limits", Some(help));
-                }
             }
             _ => {
                 let help = "expected a list of limits, each behind a dash".to_owned();
@@ -72,7 +68,7 @@ pub fn read(name: &str, text: &str, first: u16) -> Result<LimitadorImport, Confi
         }
     }
     problems.refuse()?;
-    Ok(written(name, &limits, first))
+    Ok(written(name, &limits))
 }
 
 fn limit(
@@ -170,7 +166,7 @@ fn field(variable: &str) -> String {
     name.unwrap_or(rest).to_owned()
 }
 
-fn written(file: &str, limits: &[LimitadorLimit], first: u16) -> LimitadorImport {
+fn written(file: &str, limits: &[LimitadorLimit]) -> LimitadorImport {
     let mut text = format!(
         "# Made of the limits of Limitador in {}. Limitador counts in windows that begin with a first request; these\n\
          # slide, so that there never is more than the count in any of them.\n",
@@ -197,7 +193,7 @@ fn written(file: &str, limits: &[LimitadorLimit], first: u16) -> LimitadorImport
             left.push(line);
         }
     }
-    for (limit, number) in limits.iter().zip(u32::from(first)..) {
+    for limit in limits {
         let _ = writeln!(text);
         for condition in &limit.conditions {
             let condition = one_line(condition);
@@ -207,7 +203,7 @@ fn written(file: &str, limits: &[LimitadorLimit], first: u16) -> LimitadorImport
         let key: Vec<String> = limit.key.iter().map(|field| quote(field)).collect();
         let _ = writeln!(
             text,
-            "[[limit]]\nname = {}\nnumber = {number}\ndescription = {}\nkey = [{}]\ncount = {}\nper = \"{}\"",
+            "[[limit]]\nname = {}\ndescription = {}\nkey = [{}]\ncount = {}\nper = \"{}\"",
             quote(&limit.name),
             quote(&format!("Limitador: {}", limit.namespace)),
             key.join(", "),
@@ -236,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_peers_example_is_read() {
-        let read = read("limits.yaml", FILE, 7).unwrap_or_else(|problems| panic!("{problems}"));
+        let read = read("limits.yaml", FILE).unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(read.limits, 2);
         assert_eq!(read.left.len(), 2, "{:?}", read.left);
         assert!(
@@ -248,7 +244,7 @@ mod tests {
             Config::from_text("made", &format!("preset = \"web\"\n{}", read.text), &Overrides::default());
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}\n{}", read.text));
         let limit = plan.limit("test_namespace-2").unwrap();
-        assert_eq!((limit.count, limit.window(), limit.kind.0), (5, Span::minutes(1), 8));
+        assert_eq!((limit.count, limit.window(), limit.kind.0), (5, Span::minutes(1), 2));
         assert_eq!(limit.key[0].name, "user_id");
     }
 
@@ -276,7 +272,7 @@ mod tests {
             ("- {namespace: a, maxvalue: 1, seconds: 1}\n", "did you mean `max_value`?"),
             ("- {namespace: a, max_value: 1, seconds: 1, conditions: x}\n", "`conditions` is text"),
         ] {
-            let problems = read("a.yaml", text, 1).unwrap_err().to_string();
+            let problems = read("a.yaml", text).unwrap_err().to_string();
             assert!(problems.contains(expected), "{text}: {problems}");
         }
     }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use content::piece::Normalisation;
 use event::{Kind, Space, Span, Time};
 use serde::{Deserialize, Serialize};
-use stats::{CellShape, LayoutError, Measure};
+use stats::{CellShape, LayoutError, Measure, NumberedSection};
 
-use crate::config::{LIMIT_NUMBER_MAX, SPACE_MAX};
+use crate::config::SPACE_MAX;
 use crate::failure_mode::FailureMode;
 pub use period::{Period, Zone};
 
@@ -24,7 +24,7 @@ pub const LIMITS: Space = Space(SPACE_MAX + 1);
 pub const FIELDS_MAX: usize = 8;
 
 /// Kinds of refusals and of bans lie above the numbers of configured limits.
-const REFUSALS: u16 = LIMIT_NUMBER_MAX + 1;
+const REFUSALS: u16 = NumberedSection::Limit.number_max() + 1;
 const BANS: u16 = 0x4000;
 /// Kinds that limits share which have no number of their own.
 const BUCKETS: Kind = Kind(0x7000);
@@ -361,6 +361,17 @@ impl LimitPlan {
     /// Returns true if nothing is counted.
     pub fn is_idle(&self) -> bool {
         self.enforcement == Enforcement::Off || self.count == u64::MAX
+    }
+}
+
+/// Returns the number that was allotted for a kind, and the bits that a kind which belongs to a limit has beside it; `None` for
+/// a kind whose number is the same everywhere.
+pub fn allotted_number(space: Space, kind: Kind) -> Option<(Kind, u16)> {
+    let own = if space == LIMITS { NumberedSection::Limit } else { NumberedSection::Kind }.number_max();
+    match space {
+        LIMITS if kind >= BUCKETS => None,
+        LIMITS => Some((Kind(kind.0 & own), kind.0 & !own)),
+        _ => (1..=own).contains(&kind.0).then_some((kind, 0)),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Classifiers: the facts whose tokens they learn, what feedback teaches them, and the columns that they fill.
 
 use content::text::tokenizer::Tokenization;
-use event::{Column, Kind, SchemaBuilder, Slot, Span, Type};
-use stats::Measure;
+use event::{Column, Kind, SchemaBuilder, Slot, Span, TableIndex, Type};
+use stats::{Measure, NumberedSection};
 
+use super::KindPlan;
 use super::columns::fact;
 use super::draft::PipelineDraft;
 use crate::config::{ConfigProblems, ConfigView, expected};
@@ -18,8 +19,8 @@ pub struct ClassifierPlan {
     pub name: String,
     /// The facts whose tokens it learns, and how each is cut.
     pub of: Vec<(String, Slot, Tokenization)>,
-    /// Index of the kind each of whose keys has a classifier of its own.
-    pub per: Option<usize>,
+    /// The kind each of whose keys has a classifier of its own.
+    pub per: Option<TableIndex<KindPlan>>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
     pub classes: [Vec<String>; 3],
     /// The time for which a token is kept after it was last learned.
@@ -85,11 +86,8 @@ impl PipelineDraft<'_> {
     /// Compiles the classifiers and gives them their columns.
     pub(crate) fn classifiers(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "classifier", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Classifier, problems) else { continue };
             let mut of: Vec<(String, Slot, Tokenization)> = Vec::new();
             for (key, cut) in [("of", Tokenization::Text), ("traits", Tokenization::Trait)] {
                 for (name, origin) in view.strings(key) {
@@ -120,7 +118,7 @@ impl PipelineDraft<'_> {
         name: &str,
         view: &ConfigView<'_>,
         problems: &mut ConfigProblems,
-    ) -> Option<usize> {
+    ) -> Option<TableIndex<KindPlan>> {
         let index = self.kind(name, view.origin("per"), problems)?;
         if !self.pipeline.kinds[index].is_counted() {
             let message = format!("nothing is counted for the kind `{name}`");

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
-use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Type};
+use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Table, TableIndex, Type};
 use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
-use stats::{CancellationCheck, LayoutError, Tier};
+use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier};
 
 use super::columns::{columns, fact};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
-use super::{DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, UnknownFieldPolicy};
+use super::{
+    DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, ReadingColumn, ReadingSource,
+    UnknownFieldPolicy,
+};
 use super::{phrases, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
@@ -30,9 +33,13 @@ const PRECISION: u8 = 12;
 pub(crate) struct PipelineDraft<'a> {
     pub(crate) pipeline: Pipeline,
     pub(crate) limits: &'a [Arc<LimitPlan>],
-    pub(crate) statistics: Vec<StatisticDraft<'a>>,
+    /// The numbers of all names.
+    pub(crate) numbers: NumberRegister,
+    pub(crate) statistics: Table<StatisticDraft<'a>>,
     /// For each kind the statistic that it has.
-    pub(crate) statistic_of: Vec<Option<usize>>,
+    pub(crate) statistic_of: Table<KindPlan, Option<TableIndex<StatisticDraft<'a>>>>,
+    /// The columns of readings, each window named by its length.
+    pub(crate) readings: Vec<(Slot, ReadingSource<Span>)>,
     pub(crate) dedupe: Span,
     pub(crate) document: &'a Document,
     pub(crate) library: Library,
@@ -50,6 +57,7 @@ impl<'a> PipelineDraft<'a> {
         document: &'a Document,
         main: &Document,
         limits: &'a [Arc<LimitPlan>],
+        numbers: &mut NumberRegister,
         is_over: CancellationCheck<'a>,
         problems: &mut ConfigProblems,
     ) -> PipelineDraft<'a> {
@@ -73,6 +81,7 @@ impl<'a> PipelineDraft<'a> {
         let time = document.section("time");
         let mut draft = PipelineDraft {
             limits,
+            numbers: std::mem::take(numbers),
             pipeline: Pipeline {
                 name: document.name().to_owned(),
                 space: Space(top.integer("space").and_then(|number| u16::try_from(number).ok()).unwrap_or(0)),
@@ -92,10 +101,11 @@ impl<'a> PipelineDraft<'a> {
                 preset: top.str("preset").and_then(preset::find),
                 schema: Arc::default(),
                 rules: RuleSet::default(),
-                kinds: Vec::new(),
-                distincts: Vec::new(),
-                labels: Vec::new(),
-                limits: Vec::new(),
+                effects: Table::default(),
+                kinds: Table::default(),
+                distincts: Table::default(),
+                labels: Table::default(),
+                limits: Table::default(),
                 columns,
                 phrases,
                 classifiers: Vec::new(),
@@ -110,8 +120,9 @@ impl<'a> PipelineDraft<'a> {
                 feedback: BTreeMap::new(),
                 reports: None,
             },
-            statistics: Vec::new(),
-            statistic_of: Vec::new(),
+            statistics: Table::default(),
+            statistic_of: Table::default(),
+            readings: Vec::new(),
             dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
             document,
             library: Library::default(),
@@ -136,21 +147,20 @@ impl<'a> PipelineDraft<'a> {
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
+        draft.effects();
         draft.partial_rules();
         draft.limit_conditions(main, &mut builder, problems);
         draft.wide_limits(&mut builder, problems);
         draft.candidate(&mut builder, problems);
         draft.pipeline.schema = Arc::new(builder.finish());
+        *numbers = std::mem::take(&mut draft.numbers);
         draft
     }
 
     fn kinds(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for view in entries(self.document, "kind", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Kind, problems) else { continue };
             let of = view.str("of").unwrap_or_default();
             let slot = fact(builder.schema(), of, view.origin("of"), problems);
             let when = view.str("when").and_then(|when| {
@@ -171,10 +181,10 @@ impl<'a> PipelineDraft<'a> {
                     .and_then(|name| name.parse().ok())
                     .unwrap_or(Normalisation::Exact),
                 when,
-                counters: Vec::new(),
+                counters: Table::default(),
                 taken: Vec::new(),
-                windows: Vec::new(),
-                aggregate: Vec::new(),
+                windows: Table::default(),
+                aggregate: Table::default(),
                 value: None,
                 last: None,
                 observe: Vec::new(),
@@ -184,35 +194,27 @@ impl<'a> PipelineDraft<'a> {
         }
     }
 
-    /// Returns true if a kind's or distinct count's name and number are still free; if not, says so.
+    /// Returns the number of what has a name; `None` if the name is taken, or there is no number, which is then said.
     pub(crate) fn claim(
-        &self,
+        &mut self,
         view: ConfigView<'_>,
         name: &str,
-        kind: Kind,
+        section: NumberedSection,
         problems: &mut ConfigProblems,
-    ) -> bool {
-        let kinds = self.pipeline.kinds.iter().map(|other| (other.kind, &other.name));
-        let distincts = self.pipeline.distincts.iter().map(|other| (other.kind, &other.name));
-        let labels = self.pipeline.labels.iter().map(|other| (other.kind, &other.name));
-        let classifiers = self.pipeline.classifiers.iter().map(|other| (other.kind, &other.name));
-        for (other_kind, other_name) in kinds.chain(distincts).chain(labels).chain(classifiers) {
-            if other_name == name {
-                let message = format!("`{name}` is defined twice");
-                problems.add(
-                    view.origin("name"),
-                    message,
-                    Some("names of kinds, distinct counts, labels and classifiers are given once".into()),
-                );
-                return false;
-            }
-            if other_kind == kind {
-                let message = format!("number {} is already that of `{other_name}`", kind.0);
-                problems.add(view.origin("number"), message, Some("give another number".into()));
-                return false;
-            }
+    ) -> Option<Kind> {
+        let pipeline = &self.pipeline;
+        let is_taken = pipeline.kinds.iter().any(|other| other.name == name)
+            || pipeline.distincts.iter().any(|other| other.name == name)
+            || pipeline.labels.iter().any(|other| other.name == name)
+            || pipeline.classifiers.iter().any(|other| other.name == name);
+        if is_taken {
+            let help = "names of kinds, distinct counts, labels and classifiers are given once".to_owned();
+            problems.add(view.origin("name"), format!("`{name}` is defined twice"), Some(help));
+            return None;
         }
-        true
+        let name = RegisteredName { space: pipeline.space, section, name: name.to_owned() };
+        let number = self.numbers.allot(name);
+        number.map_err(|error| problems.add(view.origin("name"), error.to_string(), None)).ok()
     }
 
     fn statistics(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
@@ -223,50 +225,46 @@ impl<'a> PipelineDraft<'a> {
                 problems.add(view.origin("name"), format!("statistic `{name}` is defined twice"), None);
                 continue;
             }
-            let index = self.statistics.len();
+            let mut kinds = Vec::new();
             for (kind_name, origin) in view.strings("keys") {
                 let Some(kind) = self.kind(kind_name, origin, problems) else { continue };
-                match self.statistic_of[kind] {
+                let other = match self.statistic_of[kind] {
+                    Some(other) => Some(self.statistics[other].name.as_str()),
+                    None => kinds.contains(&kind).then_some(name),
+                };
+                match other {
                     Some(other) => {
-                        let other = self.statistics.get(other).map_or(name, |other| other.name.as_str());
                         let message = format!("kind `{kind_name}` already has the statistic `{other}`");
                         let help = "a kind has one statistic: put all counters there, or make another [[kind]] of the \
                                     same fact"
                             .to_owned();
                         problems.add(origin, message, Some(help));
                     }
-                    None => self.statistic_of[kind] = Some(index),
+                    None => kinds.push(kind),
                 }
             }
             let (draft, sound) = StatisticDraft::compile(name, view, schema, &said, problems);
-            if !sound {
-                for statistic in &mut self.statistic_of {
-                    statistic.take_if(|own| *own == index);
-                }
-            }
-            for (kind, _) in
-                self.pipeline.kinds.iter_mut().zip(&self.statistic_of).filter(|(_, of)| **of == Some(index))
-            {
+            let index = self.statistics.push(draft);
+            // Of one that is not sound nothing is kept.
+            for kind in kinds.into_iter().filter(|_| sound) {
+                self.statistic_of[kind] = Some(index);
+                let (draft, kind) = (&self.statistics[index], &mut self.pipeline.kinds[kind]);
                 match &draft.kept {
                     DraftMeasure::Windows { .. } => {
-                        (kind.counters, kind.taken) = (draft.counters().to_vec(), draft.taken())
+                        (kind.counters, kind.taken) = (draft.counters().to_vec().into(), draft.taken());
                     }
                     DraftMeasure::Aggregate { track, value } => {
-                        (kind.aggregate, kind.value) = (track.columns().to_vec(), *value);
+                        (kind.aggregate, kind.value) = (track.columns().to_vec().into(), *value);
                     }
                 }
             }
-            self.statistics.push(draft);
         }
     }
 
     fn distincts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         for view in entries(self.document, "distinct", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Distinct, problems) else { continue };
             let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
             let of = fact(schema, view.str("of").unwrap_or_default(), view.origin("of"), problems);
             let text = view.str("window").unwrap_or_default();
@@ -295,11 +293,11 @@ impl<'a> PipelineDraft<'a> {
                 of,
                 tier,
                 precision: approximate.then(|| given.unwrap_or(PRECISION)),
-                windows: vec![tier.width],
+                windows: vec![tier.width].into(),
             };
             // A precision out of range was told of when the text was checked.
-            match distinct.measure(distinct.windows.clone()).check() {
-                Ok(()) => self.pipeline.distincts.push(distinct),
+            match distinct.measure(distinct.windows.as_slice().to_vec()).check() {
+                Ok(()) => _ = self.pipeline.distincts.push(distinct),
                 Err(LayoutError::Precision(_)) => {}
                 Err(error) => problems.add(view.origin("window"), error.to_string(), None),
             }
@@ -309,11 +307,8 @@ impl<'a> PipelineDraft<'a> {
     /// The last values of facts. What keeps one has the keys of its kind, under a number of its own.
     fn lasts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
         for view in entries(self.document, "last", problems) {
-            let (Some(name), Some(number)) = (view.str("name"), view.integer("number")) else { continue };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let Some(name) = view.str("name") else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Last, problems) else { continue };
             let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
             let of_name = view.str("of").unwrap_or_default();
             let of = fact(schema, of_name, view.origin("of"), problems);
@@ -340,10 +335,10 @@ impl<'a> PipelineDraft<'a> {
                 slot: owner.slot,
                 normalise: owner.normalise,
                 when: owner.when.clone(),
-                counters: Vec::new(),
+                counters: Table::default(),
                 taken: Vec::new(),
-                windows: Vec::new(),
-                aggregate: Vec::new(),
+                windows: Table::default(),
+                aggregate: Table::default(),
                 value: None,
                 last: Some(LastValuePlan { of, per, keep }),
                 observe: Vec::new(),
@@ -359,8 +354,8 @@ impl<'a> PipelineDraft<'a> {
         let pipeline = &self.pipeline;
         for view in self.document.list("kind") {
             let named = |kind: &KindPlan| Some(kind.name.as_str()) == view.str("name");
-            let Some(kind) = pipeline.kinds.iter().position(named) else { continue };
-            let name = pipeline.kinds[kind].name.as_str();
+            let Some(kind) = pipeline.kinds.iter().find(|kind| named(kind)) else { continue };
+            let name = kind.name.as_str();
             // One that is not sound was told of, and so were its kinds.
             let counted = self
                 .statistics
@@ -370,7 +365,7 @@ impl<'a> PipelineDraft<'a> {
                 self.document.list(section).iter().any(|view| view.str(key) == Some(name))
             };
             let owns = names("distinct", "per") || names("last", "per") || names("label", "of");
-            if !counted && !owns && pipeline.kinds[kind].slot != Slot(u16::MAX) {
+            if !counted && !owns && kind.slot != Slot(u16::MAX) {
                 let message = format!("nothing is kept of the kind `{name}`");
                 let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();
                 problems.push(judge::Severity::Warning, view.origin("name"), message, Some(help));
@@ -441,7 +436,7 @@ impl<'a> PipelineDraft<'a> {
 
     /// Columns for the readings that the configuration asks for whether or not a rule does.
     fn configured_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
-        for statistic in 0..self.statistics.len() {
+        for statistic in self.statistics.indices() {
             let view = self.statistics[statistic].view;
             for (text, origin) in view.strings("readings") {
                 let Ok(window) = text.parse() else { continue };
@@ -455,11 +450,11 @@ impl<'a> PipelineDraft<'a> {
     /// Columns for every counter of every kind of a statistic over one window.
     fn read_all(
         &mut self,
-        statistic: usize,
+        statistic: TableIndex<StatisticDraft<'a>>,
         window: Span,
         builder: &mut SchemaBuilder,
     ) -> Result<(), ScopeError> {
-        for index in 0..self.pipeline.kinds.len() {
+        for index in self.pipeline.kinds.indices() {
             if self.statistic_of[index] != Some(statistic) {
                 continue;
             }
@@ -474,10 +469,10 @@ impl<'a> PipelineDraft<'a> {
 
     /// Columns for all that tracks keep.
     fn aggregate_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
-        for index in 0..self.pipeline.kinds.len() {
+        for index in self.pipeline.kinds.indices() {
             let (kind, columns) = {
                 let plan = &self.pipeline.kinds[index];
-                (plan.name.clone(), plan.aggregate.clone())
+                (plan.name.clone(), plan.aggregate.as_slice().to_vec())
             };
             for column in columns {
                 let kind = kind.as_str();
@@ -501,8 +496,9 @@ impl<'a> PipelineDraft<'a> {
                     }
                 };
                 if let Err(error) = (PlanScope { draft: self, builder }).reading(&request) {
-                    let statistic = self.statistic_of[index].and_then(|index| self.statistics.get(index));
-                    let view = statistic.map_or(self.document.top(), |statistic| statistic.view);
+                    let statistic = self.statistic_of[index];
+                    let view =
+                        statistic.map_or(self.document.top(), |statistic| self.statistics[statistic].view);
                     problems.add(view.origin("track"), scope_error(error), None);
                 }
             }
@@ -514,8 +510,8 @@ impl<'a> PipelineDraft<'a> {
         name: &str,
         origin: &ConfigOrigin,
         problems: &mut ConfigProblems,
-    ) -> Option<usize> {
-        let found = self.pipeline.kinds.iter().position(|kind| kind.name == name);
+    ) -> Option<TableIndex<KindPlan>> {
+        let found = self.pipeline.kinds.position(|kind| kind.name == name);
         if found.is_none() {
             let names = self.pipeline.kinds.iter().map(|kind| kind.name.as_str());
             problems.add(origin, format!("there is no kind `{name}`"), Some(expected(name, names)));
@@ -523,7 +519,12 @@ impl<'a> PipelineDraft<'a> {
         found
     }
 
-    pub(crate) fn finish(self) -> Pipeline {
-        self.pipeline
+    /// Returns the pipeline, once its readings have all windows that any pipeline asks for.
+    pub(crate) fn finish(mut self) -> Pipeline {
+        let readings = std::mem::take(&mut self.readings).into_iter();
+        let readings = readings
+            .map(|(slot, source)| ReadingColumn { slot, source: source.compile(&self.pipeline) })
+            .collect();
+        Pipeline { readings, ..self.pipeline }
     }
 }

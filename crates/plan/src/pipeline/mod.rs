@@ -20,9 +20,9 @@ use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use content::web::pattern::RequestPatterns;
-use event::{Facts, Kind, Schema, Slot, Space, Span};
-use judge::{Action, Condition, RuleSet};
-use stats::{AggregateLayout, LayoutError, Measure, Tier};
+use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex};
+use judge::{Action, Condition, Rule, RuleSet};
+use stats::{AggregateColumn, AggregateLayout, LayoutError, Measure, Tier};
 
 use self::authentication::DnsListPlan;
 use self::candidate::Candidate;
@@ -32,6 +32,7 @@ use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
 use crate::aggregate;
 use crate::failure_mode::FailureMode;
+use crate::limit::LimitPlan;
 use crate::preset::Preset;
 
 /// The input that a pipeline reads.
@@ -102,14 +103,16 @@ pub struct Pipeline {
     pub schema: Arc<Schema>,
     /// Rules and bands.
     pub rules: RuleSet,
+    /// The effects of each rule that are more than its verdict.
+    pub effects: Table<Rule, Vec<EffectPlan>>,
     /// Kinds of pieces, in the order of the configuration.
-    pub kinds: Vec<KindPlan>,
+    pub kinds: Table<KindPlan>,
     /// Distinct counts.
-    pub distincts: Vec<DistinctPlan>,
+    pub distincts: Table<DistinctPlan>,
     /// Labels that rules put on keys.
-    pub labels: Vec<LabelPlan>,
+    pub labels: Table<LabelPlan>,
     /// The limits that rules ask for.
-    pub limits: Vec<RuleLimit>,
+    pub limits: Table<RuleLimit>,
     /// The columns that the first two stages fill.
     pub columns: InputColumns,
     /// Sets of phrases.
@@ -141,8 +144,10 @@ pub struct Pipeline {
 /// A limit that rules of a pipeline ask for.
 #[derive(Debug)]
 pub struct RuleLimit {
-    /// Its name.
-    pub name: String,
+    /// The limit.
+    pub limit: Arc<LimitPlan>,
+    /// The facts that are the fields of its key, in order.
+    pub key: Vec<Slot>,
     /// The condition that must hold for an event to take from the limit, and the source of that.
     pub when: Option<(Condition, String)>,
 }
@@ -202,20 +207,20 @@ pub struct KindPlan {
     /// The condition that must hold for an event to have keys of this kind.
     pub when: Option<Arc<Condition>>,
     /// Names of the counters, empty for a kind that has none.
-    pub counters: Vec<String>,
-    /// Counters of which something can be taken back, and those that hold it: both by index.
+    pub counters: Table<String>,
+    /// Counters of which something can be taken back, and those that hold it: both by their number in the ledger.
     pub taken: Vec<(u8, u8)>,
     /// Trailing windows that its readings carry.
-    pub windows: Vec<Span>,
+    pub windows: Table<Span>,
     /// The columns that its track keeps, in the order of a reading's values; empty for a kind that has none.
-    pub aggregate: Vec<stats::AggregateColumn>,
+    pub aggregate: Table<AggregateColumn>,
     /// The fact that the track's values are taken from.
     pub value: Option<Slot>,
     /// The last value that is kept instead, if its keys have one.
     pub last: Option<LastValuePlan>,
-    /// Counters that every event adds to.
+    /// Counters that every event adds to, by their number in the ledger.
     pub observe: Vec<(u8, u64)>,
-    /// Counters that a verdict adds to, by action.
+    /// Counters that a verdict adds to, by action, and their number in the ledger.
     pub settle: Vec<(Action, u8)>,
 }
 
@@ -224,8 +229,8 @@ pub struct KindPlan {
 pub struct LastValuePlan {
     /// The fact.
     pub of: Slot,
-    /// Index of the kind for whose keys it is kept.
-    pub per: usize,
+    /// The kind for whose keys it is kept.
+    pub per: TableIndex<KindPlan>,
     /// The time for which it is kept.
     pub keep: Span,
 }
@@ -237,8 +242,8 @@ pub struct DistinctPlan {
     pub kind: Kind,
     /// Its name.
     pub name: String,
-    /// Index of the kind for whose keys values are counted.
-    pub per: usize,
+    /// The kind for whose keys values are counted.
+    pub per: TableIndex<KindPlan>,
     /// The fact whose values are counted.
     pub of: Slot,
     /// Periods kept, the width of one being the window that rules may ask for.
@@ -246,7 +251,7 @@ pub struct DistinctPlan {
     /// The precision of an approximate count; `None` for an exact one.
     pub precision: Option<u8>,
     /// The windows that are read.
-    pub windows: Vec<Span>,
+    pub windows: Table<Span>,
 }
 
 /// A label that rules put on keys: the latest time until which it holds, as the greatest value of a track.
@@ -258,8 +263,8 @@ pub struct LabelPlan {
     pub name: String,
     /// The description of what the label says of a key, for people.
     pub description: String,
-    /// Index of the kind whose keys can have it.
-    pub of: usize,
+    /// The kind whose keys can have it.
+    pub of: TableIndex<KindPlan>,
     /// The longest time for which the label can hold.
     pub keep: Span,
     /// The decision that enforcement points are given for keys that have the label; `None` for a label that they are not
@@ -271,8 +276,29 @@ pub struct LabelPlan {
 
 impl LabelPlan {
     pub(crate) fn measure(&self) -> Result<Measure, LayoutError> {
-        AggregateLayout::new(vec![stats::AggregateColumn::Max], self.keep).map(Measure::Aggregate)
+        AggregateLayout::new(vec![AggregateColumn::Max], self.keep).map(Measure::Aggregate)
     }
+}
+
+/// An effect of a rule that adds to statistics, its names resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffectPlan {
+    /// The event's keys of a label's kind have the label from now on.
+    Mark {
+        /// The label.
+        label: TableIndex<LabelPlan>,
+        /// The time for which it holds.
+        lasts: Span,
+    },
+    /// A counter of the event's keys of a kind goes up.
+    Add {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The counter, by its number in the ledger.
+        counter: u8,
+        /// By how much.
+        amount: u64,
+    },
 }
 
 /// A column that the observe stage fills.
@@ -285,79 +311,120 @@ pub struct ReadingColumn {
 }
 
 /// The content of a reading column, over all keys of its kind in an event.
+///
+/// A window is named by its length until all pipelines have said which ones they read, and then by its index among those that
+/// the readings of the kind or the distinct count carry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ReadingSource {
+pub enum ReadingSource<W = TableIndex<Span>> {
     /// The largest count.
     Count {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
-        /// The place of the counter among those of the kind.
-        counter: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The counter of the kind.
+        counter: TableIndex<String>,
         /// The trailing window.
-        window: Span,
+        window: W,
     },
     /// The largest share, of keys whose denominator is at least so much.
     Ratio {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
         /// Counters and windows whose sum is the numerator.
-        over: Vec<(usize, Span)>,
+        over: Vec<(TableIndex<String>, W)>,
         /// Counters and windows whose sum is the denominator.
-        under: Vec<(usize, Span)>,
+        under: Vec<(TableIndex<String>, W)>,
         /// The least denominator.
         at_least: u64,
     },
     /// The age of the key that was first seen last; zero for one never seen.
     FirstAge {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
     },
     /// The time since the key seen most recently was last seen; missing if none was.
     LastAge {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
     },
     /// The largest of a value of a track, or the least of least ones.
     Aggregate {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
-        /// The place of the value among those of the track.
-        column: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The value of the track.
+        column: TableIndex<AggregateColumn>,
     },
     /// The last value of the key that had one last.
     Last {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
     },
     /// The largest number of distinct values.
     Distinct {
-        /// The place of the distinct count.
-        distinct: usize,
+        /// The distinct count.
+        distinct: TableIndex<DistinctPlan>,
         /// The trailing window.
-        window: Span,
+        window: W,
     },
-    /// The value of a limit; by its place among those of the pipeline.
+    /// The value of a limit.
     Limit {
-        /// The place of the limit.
-        limit: usize,
+        /// The limit.
+        limit: TableIndex<RuleLimit>,
         /// The value of the limit.
         value: judge::LimitValue,
     },
     /// True if a key has a label.
     Marked {
-        /// The place of the label.
-        label: usize,
+        /// The label.
+        label: TableIndex<LabelPlan>,
     },
     /// True if the statistics of a key are an estimate.
     Estimated {
-        /// The place of the kind among those of the pipeline.
-        kind: usize,
+        /// The kind.
+        kind: TableIndex<KindPlan>,
     },
     /// True if a number of distinct values is an estimate.
     EstimatedDistinct {
-        /// The place of the distinct count.
-        distinct: usize,
+        /// The distinct count.
+        distinct: TableIndex<DistinctPlan>,
     },
+}
+
+impl ReadingSource<Span> {
+    /// Names the window by its index.
+    ///
+    /// # Panics
+    /// If the readings do not carry it: a window that a reading is over is added to them when the reading is asked for, and none
+    /// is ever taken away.
+    fn compile(self, pipeline: &Pipeline) -> ReadingSource {
+        let find = |windows: &Table<Span>, window: Span| {
+            let index = windows.position(|known| *known == window);
+            index.unwrap_or_else(|| panic!("readings lack the window {window} that they were asked for"))
+        };
+        let of_kind = |kind, window| find(&pipeline.kinds[kind].windows, window);
+        let sum = |kind, terms: Vec<(TableIndex<String>, Span)>| {
+            terms.into_iter().map(|(counter, window)| (counter, of_kind(kind, window))).collect()
+        };
+        match self {
+            ReadingSource::Count { kind, counter, window } => {
+                ReadingSource::Count { kind, counter, window: of_kind(kind, window) }
+            }
+            ReadingSource::Ratio { kind, over, under, at_least } => {
+                ReadingSource::Ratio { kind, over: sum(kind, over), under: sum(kind, under), at_least }
+            }
+            ReadingSource::Distinct { distinct, window } => {
+                let window = find(&pipeline.distincts[distinct].windows, window);
+                ReadingSource::Distinct { distinct, window }
+            }
+            ReadingSource::FirstAge { kind } => ReadingSource::FirstAge { kind },
+            ReadingSource::LastAge { kind } => ReadingSource::LastAge { kind },
+            ReadingSource::Aggregate { kind, column } => ReadingSource::Aggregate { kind, column },
+            ReadingSource::Last { kind } => ReadingSource::Last { kind },
+            ReadingSource::Limit { limit, value } => ReadingSource::Limit { limit, value },
+            ReadingSource::Marked { label } => ReadingSource::Marked { label },
+            ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
+            ReadingSource::EstimatedDistinct { distinct } => ReadingSource::EstimatedDistinct { distinct },
+        }
+    }
 }
 
 impl DistinctPlan {
@@ -417,18 +484,13 @@ impl KindPlan {
         !self.counters.is_empty() || !self.aggregate.is_empty() || self.last.is_some()
     }
 
-    /// The index of a counter.
+    /// The number of a counter in the ledger.
     pub fn counter(&self, name: &str) -> Option<u8> {
-        let index = self.counters.iter().position(|counter| counter == name)?;
-        u8::try_from(index).ok()
+        let index = self.counters.position(|counter| counter == name)?;
+        u8::try_from(index.get()).ok()
     }
 
-    /// The index of a window.
-    pub fn window(&self, window: Span) -> Option<usize> {
-        self.windows.iter().position(|other| *other == window)
-    }
-
-    /// The index of what holds how much of a counter was taken back.
+    /// The number in the ledger of what holds how much of a counter was taken back.
     pub fn taken_back(&self, name: &str) -> Option<u8> {
         let counter = self.counter(name)?;
         self.taken.iter().find(|(of, _)| *of == counter).map(|(_, taken)| *taken)

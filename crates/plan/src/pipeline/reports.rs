@@ -2,7 +2,7 @@
 
 use content::mail::address::MailAddress;
 use content::web::domain::domain_to_ascii;
-use event::{Kind, Slot, Span};
+use event::{Kind, Slot, Span, Table};
 use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};
 
 use super::KindPlan;
@@ -180,8 +180,8 @@ fn reporters() -> KindPlan {
         when: None,
         counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
-        windows: windows(),
-        aggregate: Vec::new(),
+        windows: windows().into(),
+        aggregate: Table::default(),
         value: None,
         last: None,
         observe: Vec::new(),
@@ -230,13 +230,16 @@ impl PipelineDraft<'_> {
             let Some(counters) = self.pipeline.feedback.get(name) else { continue };
             if name == WITHDRAWN {
                 let help = "call the class something else".to_owned();
-                problems.add(origin, format!("`{WITHDRAWN}` takes back what was said"), Some(help));
+                problems.add(
+                    origin,
+                    format!("`{WITHDRAWN}` is reserved: it takes feedback back"),
+                    Some(help),
+                );
                 continue;
             }
             let tag = tag(name);
             if let Some(other) = classes.iter().find(|other| other.tag == tag) {
-                let message =
-                    format!("`{name}` and `{}` cannot be told apart where words are kept", other.name);
+                let message = format!("`{name}` and `{}` cannot be told apart in storage", other.name);
                 problems.add(origin, message, Some("call one of them something else".to_owned()));
             }
             let side = if is_of("bad", name) {
@@ -261,7 +264,7 @@ impl PipelineDraft<'_> {
         let mut alike = Vec::new();
         for (name, origin) in names("alike") {
             let kind = self.kind(name, origin, problems);
-            alike.extend(kind.and_then(|kind| self.pipeline.kinds.get(kind)).map(|plan| plan.kind));
+            alike.extend(kind.map(|kind| self.pipeline.kinds[kind].kind));
         }
         if classes.is_empty() {
             return;

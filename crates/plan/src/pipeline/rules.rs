@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use event::{Kind, SchemaBuilder};
+use event::SchemaBuilder;
 use judge::{
-    Band, Bands, Constant, DefinitionProblem, GroupSource, Library, LibrarySource, Mode, RuleProblem,
+    Band, Bands, Constant, DefinitionProblem, Effect, GroupSource, Library, LibrarySource, Mode, RuleProblem,
     RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, Set, SetType,
 };
 use sha2::{Digest, Sha256};
+use stats::NumberedSection;
 
-use super::LabelPlan;
 use super::candidate::Candidate;
 use super::draft::PipelineDraft;
 use super::model::ModelPlan;
 use super::scope::{PlanScope, report};
+use super::{EffectPlan, LabelPlan, Pipeline};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
 use crate::limit::LimitPlan;
 use crate::{RuleTestResult, entries};
@@ -181,15 +182,8 @@ impl PipelineDraft<'_> {
 
     pub(crate) fn labels(&mut self, problems: &mut ConfigProblems) {
         for view in entries(self.document, "label", problems) {
-            let (Some(name), Some(number), Some(keep)) =
-                (view.str("name"), view.integer("number"), view.span("keep"))
-            else {
-                continue;
-            };
-            let kind = Kind(u16::try_from(number).unwrap_or(u16::MAX));
-            if !self.claim(view, name, kind, problems) {
-                continue;
-            }
+            let (Some(name), Some(keep)) = (view.str("name"), view.span("keep")) else { continue };
+            let Some(kind) = self.claim(view, name, NumberedSection::Label, problems) else { continue };
             let of = view.str("of").and_then(|of| self.kind(of, view.origin("of"), problems));
             let Some(of) = of else { continue };
             let description = view.str("description").unwrap_or_default().to_owned();
@@ -237,6 +231,30 @@ impl PipelineDraft<'_> {
             self.tested.push(RuleTestResult { pipeline: self.pipeline.name.clone(), rule, origin, run });
         }
         self.pipeline.rules = set;
+    }
+
+    /// Resolves the names in the effects of the enforced rules. Those of a candidate are never carried out.
+    ///
+    /// # Panics
+    /// If a name means nothing: each was looked up when its rule was compiled.
+    pub(crate) fn effects(&mut self) {
+        let Pipeline { rules, kinds, labels, .. } = &self.pipeline;
+        let resolve = |effect: &Effect| match effect {
+            Effect::Mark { kind, label, lasts } => {
+                let is_meant = |plan: &LabelPlan| plan.name == *label && kinds[plan.of].name == *kind;
+                let label = labels.position(is_meant).expect("rules compile only with labels that there are");
+                Some(EffectPlan::Mark { label, lasts: *lasts })
+            }
+            Effect::Add { kind, counter, amount } => {
+                let kind = kinds.position(|plan| plan.name == *kind);
+                let found = kind.and_then(|kind| Some((kind, kinds[kind].counter(counter)?)));
+                let (kind, counter) = found.expect("rules compile only with counters that there are");
+                Some(EffectPlan::Add { kind, counter, amount: *amount })
+            }
+            Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => None,
+        };
+        let effects = rules.rules().map(|rule| rule.effects.iter().filter_map(resolve).collect());
+        self.pipeline.effects = effects;
     }
 
     /// Compiles the rules that are judged beside the enforced ones, on the same row.

@@ -1,14 +1,17 @@
 //! What conditions can name, and the columns that come of it.
 
-use event::{Column, SchemaBuilder, Slot, Span, Type};
+use std::sync::Arc;
+
+use event::{Column, SchemaBuilder, Slot, Span, TableIndex, Type};
 use judge::{
     AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
 };
+use stats::AggregateColumn;
 
 use super::draft::PipelineDraft;
 use super::model::ModelPlan;
 use super::statistic::DraftMeasure;
-use super::{KindPlan, LabelPlan, ReadingColumn, ReadingSource, RuleLimit};
+use super::{KindPlan, LabelPlan, ReadingSource, RuleLimit};
 use crate::config::{ConfigOrigin, ConfigProblems, expected, inside};
 
 /// The names that rules can use: facts of the schema, and readings, which get a column when first asked for.
@@ -27,40 +30,41 @@ impl PlanScope<'_, '_, '_> {
         &mut self,
         request: &ReadingRequest<'_>,
         doc: String,
-        source: ReadingSource,
+        source: ReadingSource<Span>,
     ) -> Result<Slot, ScopeError> {
-        if let Some(known) = self.draft.pipeline.readings.iter().find(|column| column.source == source) {
-            return Ok(known.slot);
+        if let Some((slot, _)) = self.draft.readings.iter().find(|(_, known)| *known == source) {
+            return Ok(*slot);
         }
         let column = Column { name: request.to_string(), kind: request.column_type(), doc, journalled: true };
         let slot = self.builder.add(column).map_err(|error| ScopeError::Unavailable(error.to_string()))?;
-        self.draft.pipeline.readings.push(ReadingColumn { slot, source });
+        self.draft.readings.push((slot, source));
         Ok(slot)
     }
 
     /// The index of a kind that has a statistic, or keeps a last value.
-    fn kind(&self, name: &str) -> Result<usize, ScopeError> {
+    fn kind(&self, name: &str) -> Result<TableIndex<KindPlan>, ScopeError> {
         let kinds = &self.draft.pipeline.kinds;
-        let kind = kinds.iter().position(|kind| kind.name == name);
-        let has = |kind: &usize| self.draft.statistic_of[*kind].is_some() || kinds[*kind].last.is_some();
+        let kind = kinds.position(|kind| kind.name == name);
+        let has = |kind: &TableIndex<KindPlan>| {
+            self.draft.statistic_of[*kind].is_some() || kinds[*kind].last.is_some()
+        };
         kind.filter(has).ok_or_else(|| {
             let mend = "name it in the `keys` of a [[statistic]]";
             ScopeError::Unavailable(format!("nothing is counted for the kind `{name}`: {mend}"))
         })
     }
 
-    fn counter_of(&self, kind: usize, name: &str) -> Result<usize, ScopeError> {
+    fn counter_of(&self, kind: TableIndex<KindPlan>, name: &str) -> Result<TableIndex<String>, ScopeError> {
         let known = &self.draft.pipeline.kinds[kind].counters;
-        known
-            .iter()
-            .position(|counter| counter == name)
-            .ok_or_else(|| ScopeError::Counter { name: name.to_owned(), known: known.clone() })
+        let unknown = || ScopeError::Counter { name: name.to_owned(), known: known.as_slice().to_vec() };
+        known.position(|counter| counter == name).ok_or_else(unknown)
     }
 
     /// Makes sure that the readings of a kind carry a window; none named is the longest that is kept.
-    fn window(&mut self, kind: usize, window: Option<Span>) -> Result<Span, ScopeError> {
-        let statistic = self.draft.statistic_of[kind].and_then(|index| self.draft.statistics.get(index));
+    fn window(&mut self, kind: TableIndex<KindPlan>, window: Option<Span>) -> Result<Span, ScopeError> {
+        let statistic = self.draft.statistic_of[kind];
         let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
+        let statistic = &self.draft.statistics[statistic];
         let DraftMeasure::Windows { tiers, .. } = &statistic.kept else {
             return Err(ScopeError::Window("a track has no windows".to_owned()));
         };
@@ -68,7 +72,7 @@ impl PlanScope<'_, '_, '_> {
         let window = window.unwrap_or(longest);
         statistic.measure(vec![window]).map_err(|error| ScopeError::Window(error.to_string()))?;
         let windows = &mut self.draft.pipeline.kinds[kind].windows;
-        if !windows.contains(&window) {
+        if windows.position(|known| *known == window).is_none() {
             windows.push(window);
         }
         Ok(window)
@@ -77,22 +81,26 @@ impl PlanScope<'_, '_, '_> {
     /// The place among the values of a kind's track of the first that is wanted.
     fn column(
         &self,
-        kind: usize,
+        kind: TableIndex<KindPlan>,
         name: &str,
-        wanted: impl Fn(&stats::AggregateColumn) -> bool,
-    ) -> Result<usize, ScopeError> {
+        wanted: impl Fn(&AggregateColumn) -> bool,
+    ) -> Result<TableIndex<AggregateColumn>, ScopeError> {
         let KindPlan { name: kind_name, aggregate: track, .. } = &self.draft.pipeline.kinds[kind];
-        track.iter().position(wanted).ok_or_else(|| {
+        track.position(wanted).ok_or_else(|| {
             let mend = format!("add \"{name}\" to `track` of its [[statistic]]");
             ScopeError::Unavailable(format!("the track of `{kind_name}` does not keep `{name}`: {mend}"))
         })
     }
 
-    fn half_life(&self, kind: usize, wanted: Span) -> Result<usize, ScopeError> {
+    fn half_life(
+        &self,
+        kind: TableIndex<KindPlan>,
+        wanted: Span,
+    ) -> Result<TableIndex<AggregateColumn>, ScopeError> {
         let KindPlan { name, aggregate: track, .. } = &self.draft.pipeline.kinds[kind];
         let half_lives = || {
-            track.iter().zip(0..).filter_map(|(column, index)| match column {
-                stats::AggregateColumn::Decayed { half_life, .. } => Some((*half_life, index)),
+            track.entries().filter_map(|(index, column)| match column {
+                AggregateColumn::Decayed { half_life, .. } => Some((*half_life, index)),
                 _ => None,
             })
         };
@@ -105,9 +113,14 @@ impl PlanScope<'_, '_, '_> {
     }
 
     /// Refuses an age that a track is not to keep; other statistics have both.
-    fn age(&self, kind: usize, name: &str, wanted: stats::AggregateColumn) -> Result<usize, ScopeError> {
+    fn age(
+        &self,
+        kind: TableIndex<KindPlan>,
+        name: &str,
+        wanted: AggregateColumn,
+    ) -> Result<TableIndex<KindPlan>, ScopeError> {
         let plan = &self.draft.pipeline.kinds[kind];
-        if plan.last.is_some() && wanted == stats::AggregateColumn::First {
+        if plan.last.is_some() && wanted == AggregateColumn::First {
             let why = format!("`{}` keeps its last value, and not when it was first seen", plan.name);
             return Err(ScopeError::Unavailable(why));
         }
@@ -117,7 +130,11 @@ impl PlanScope<'_, '_, '_> {
         Ok(kind)
     }
 
-    fn sum(&mut self, kind: usize, sum: &CounterSum<'_>) -> Result<Vec<(usize, Span)>, ScopeError> {
+    fn sum(
+        &mut self,
+        kind: TableIndex<KindPlan>,
+        sum: &CounterSum<'_>,
+    ) -> Result<Vec<(TableIndex<String>, Span)>, ScopeError> {
         let window = self.window(kind, sum.window)?;
         sum.counters.iter().map(|counter| Ok((self.counter_of(kind, counter)?, window))).collect()
     }
@@ -217,15 +234,15 @@ impl PlanScope<'_, '_, '_> {
         pipeline.distincts.iter_mut().zip(distincts).for_each(|(plan, count)| plan.windows.truncate(count));
         pipeline.labels.iter_mut().zip(read).for_each(|(label, read)| label.is_read = read);
         let source = source?;
-        let known = pipeline.readings.iter().find(|column| column.source == source);
-        known.map(|column| column.slot).ok_or_else(|| {
+        let known = self.draft.readings.iter().find(|(_, known)| *known == source);
+        known.map(|(slot, _)| *slot).ok_or_else(|| {
             let mend = "let a rule in shadow read it first, or post the candidate as the rules";
             ScopeError::Unavailable(format!("the pipeline does not fill `{request}`: {mend}"))
         })
     }
 
     /// Returns the source that a reading is taken from.
-    fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource, ScopeError> {
+    fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource<Span>, ScopeError> {
         Ok(match request {
             ReadingRequest::Count { kind, counter, window } => {
                 let kind = self.kind(kind)?;
@@ -238,40 +255,40 @@ impl PlanScope<'_, '_, '_> {
                 ReadingSource::Ratio { kind, over, under, at_least: *at_least }
             }
             ReadingRequest::FirstAge { kind } => {
-                let kind = self.age(self.kind(kind)?, "first", stats::AggregateColumn::First)?;
+                let kind = self.age(self.kind(kind)?, "first", AggregateColumn::First)?;
                 ReadingSource::FirstAge { kind }
             }
             ReadingRequest::LastAge { kind } => {
-                let kind = self.age(self.kind(kind)?, "last", stats::AggregateColumn::Last)?;
+                let kind = self.age(self.kind(kind)?, "last", AggregateColumn::Last)?;
                 ReadingSource::LastAge { kind }
             }
             ReadingRequest::Aggregate { kind, value } => {
                 let kind = self.kind(kind)?;
                 let of = |name: &str, wanted| self.column(kind, name, |column| *column == wanted);
                 let column = match value {
-                    AggregateFunction::Count => of("count", stats::AggregateColumn::Count)?,
-                    AggregateFunction::Sum => of("sum", stats::AggregateColumn::Sum)?,
-                    AggregateFunction::Min => of("min", stats::AggregateColumn::Min)?,
-                    AggregateFunction::Max => of("max", stats::AggregateColumn::Max)?,
+                    AggregateFunction::Count => of("count", AggregateColumn::Count)?,
+                    AggregateFunction::Sum => of("sum", AggregateColumn::Sum)?,
+                    AggregateFunction::Min => of("min", AggregateColumn::Min)?,
+                    AggregateFunction::Max => of("max", AggregateColumn::Max)?,
                     AggregateFunction::Decayed(half_life) => self.half_life(kind, *half_life)?,
                 };
                 ReadingSource::Aggregate { kind, column }
             }
             ReadingRequest::Distinct { name, window } => {
                 let distincts = &mut self.draft.pipeline.distincts;
-                let index = distincts.iter().position(|distinct| distinct.name == *name);
-                let (index, plan) = index
-                    .and_then(|index| Some((index, distincts.get_mut(index)?)))
+                let index = distincts
+                    .position(|distinct| distinct.name == *name)
                     .ok_or_else(|| ScopeError::Unavailable(format!("nothing distinct is called `{name}`")))?;
+                let plan = &mut distincts[index];
                 plan.measure(vec![*window]).check().map_err(|error| ScopeError::Window(error.to_string()))?;
-                if !plan.windows.contains(window) {
+                if plan.windows.position(|known| known == window).is_none() {
                     plan.windows.push(*window);
                 }
                 ReadingSource::Distinct { distinct: index, window: *window }
             }
             ReadingRequest::Last { name } => {
                 let kinds = &self.draft.pipeline.kinds;
-                let kind = kinds.iter().position(|kind| kind.name == *name && kind.last.is_some());
+                let kind = kinds.position(|kind| kind.name == *name && kind.last.is_some());
                 let kept = kinds.iter().filter(|kind| kind.last.is_some()).map(|kind| kind.name.as_str());
                 ReadingSource::Last {
                     kind: kind.ok_or_else(|| {
@@ -309,32 +326,34 @@ impl PlanScope<'_, '_, '_> {
         })
     }
 
-    /// The place of a limit whose fields are facts of the pipeline.
-    fn limit(&mut self, name: &str) -> Result<usize, ScopeError> {
+    /// The index of a limit whose fields are facts of the pipeline.
+    fn limit(&mut self, name: &str) -> Result<TableIndex<RuleLimit>, ScopeError> {
         let limits = self.draft.limits;
         let Some(limit) = limits.iter().find(|limit| *limit.name == *name) else {
             let help = expected(name, limits.iter().map(|limit| &*limit.name));
             return Err(ScopeError::Unavailable(format!("there is no limit `{name}`: {help}")));
         };
-        let unknown = limit.key.iter().find(|field| self.fact(&field.name).is_none());
-        if let Some(field) = unknown {
-            let why =
-                format!("the limit `{name}` counts by `{}`, which is no fact of this pipeline", field.name);
-            return Err(ScopeError::Unavailable(why));
+        let mut key = Vec::with_capacity(limit.key.len());
+        for field in &limit.key {
+            let Some((slot, _)) = self.fact(&field.name) else {
+                let field = &field.name;
+                let why =
+                    format!("the limit `{name}` counts by `{field}`, which is no fact of this pipeline");
+                return Err(ScopeError::Unavailable(why));
+            };
+            key.push(slot);
         }
         let used = &mut self.draft.pipeline.limits;
-        Ok(used.iter().position(|known| known.name == name).unwrap_or_else(|| {
-            // Its condition is compiled once all that conditions can name is defined.
-            used.push(RuleLimit { name: name.to_owned(), when: None });
-            used.len() - 1
-        }))
+        let known = used.position(|known| *known.limit.name == *name);
+        // Its condition is compiled once all that conditions can name is defined.
+        Ok(known.unwrap_or_else(|| used.push(RuleLimit { limit: Arc::clone(limit), key, when: None })))
     }
 
     /// The index of a label that the keys of a kind can have.
-    fn label_of(&self, kind: &str, label: &str) -> Result<usize, ScopeError> {
+    fn label_of(&self, kind: &str, label: &str) -> Result<TableIndex<LabelPlan>, ScopeError> {
         let pipeline = &self.draft.pipeline;
-        let is_of = |plan: &LabelPlan| pipeline.kinds.get(plan.of).is_some_and(|of| of.name == kind);
-        let found = pipeline.labels.iter().position(|plan| is_of(plan) && plan.name == label);
+        let is_of = |plan: &LabelPlan| pipeline.kinds[plan.of].name == kind;
+        let found = pipeline.labels.position(|plan| is_of(plan) && plan.name == label);
         found.ok_or_else(|| ScopeError::Label {
             name: label.to_owned(),
             known: pipeline.labels.iter().filter(|plan| is_of(plan)).map(|plan| plan.name.clone()).collect(),

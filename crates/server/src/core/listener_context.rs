@@ -28,7 +28,7 @@ pub(crate) enum DecisionFailure {
     #[error("the decision took too long")]
     Slow,
     /// Too many requests are at work, or their bodies are too large together.
-    #[error("too much is being worked on")]
+    #[error("the node is overloaded")]
     Overloaded,
     /// The message is longer than what is kept of it.
     #[error("the message is too long")]

@@ -294,12 +294,12 @@ impl Collector for EngineCollector {
             ),
             (
                 "ledger_poisoned",
-                "1 if nothing is added any more since a write failed",
+                "1 if additions are refused since a write failed",
                 u64::from(ledger.poisoned),
             ),
             (
                 "ledger_full",
-                "1 if nothing is added for now since room, descriptors or memory are lacking",
+                "1 while additions are refused for lack of room, descriptors or memory",
                 u64::from(ledger.full),
             ),
             (

@@ -288,7 +288,7 @@ impl Node {
         let parts = [("ledger", ledger.poisoned), ("journal", journal.poisoned)];
         if let Some((broken, _)) = parts.into_iter().find(|(_, poisoned)| *poisoned) {
             return Some(format!(
-                "the {broken} takes nothing more since a write failed: mend the cause and restart"
+                "the {broken} refuses writes since one failed: remove the cause and restart"
             ));
         }
         if ledger.full {

@@ -237,6 +237,7 @@ impl From<ReloadError> for HttpFailure {
                     .help("the node's log says why")
             }
             ReloadError::Stopped => OVERLOADED.failure(error.to_string()).help("send fewer or smaller rules"),
+            ReloadError::Numbers(error) => UNAVAILABLE.failure(error.to_string()),
             ReloadError::Engine(error) => error.into(),
         }
     }

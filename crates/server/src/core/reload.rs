@@ -13,7 +13,7 @@ pub(crate) fn log_reload(changed: &Result<ReloadOutcome, ReloadError>) {
                 tracing::info!(pipeline, before, after, candidate, "rules have changed");
             }
             for section in &reloaded.restart {
-                tracing::warn!(section, "settings have changed that only a restart heeds");
+                tracing::warn!(section, "changed settings take effect at a restart");
             }
             for warning in reloaded.warnings.list() {
                 tracing::warn!("{warning}");

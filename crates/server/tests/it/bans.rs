@@ -14,21 +14,18 @@ use crate::harness::{JSON, LOG, PROBE, Running, check_problem, configure, start}
 
 const LABELS: &str = "
 [[label]]
-number = 900
 name = \"scanner\"
 of = \"ip\"
 keep = \"4h\"
 decision = \"ban\"
 
 [[label]]
-number = 901
 name = \"shady\"
 of = \"net\"
 keep = \"4h\"
 decision = \"captcha\"
 
 [[label]]
-number = 902
 name = \"noted\"
 of = \"ip\"
 keep = \"4h\"

@@ -81,7 +81,8 @@ fn journal(path: &Path) -> Vec<String> {
     names
 }
 
-const LIMIT: &str = "\n[[limit]]\nname = \"api\"\nnumber = 1\nkey = [\"user\"]\ncount = 3\nper = \"1m\"\ncounts = \"allowed\"\n";
+const LIMIT: &str =
+    "\n[[limit]]\nname = \"api\"\nkey = [\"user\"]\ncount = 3\nper = \"1m\"\ncounts = \"allowed\"\n";
 
 #[test]
 fn a_wall_clock_that_jumps_moves_nothing_and_is_told() {

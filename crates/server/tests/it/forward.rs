@@ -11,14 +11,12 @@ use crate::quotas::with_limits;
 pub(crate) const SITE: &str = r#"
 [[limit]]
 name = "per_ip"
-number = 1
 key = ["client.ip:network"]
 count = 2
 per = "1h"
 
 [[limit]]
 name = "quiet"
-number = 2
 key = ["http.path", "client.ip"]
 count = 1
 per = "1h"
@@ -145,7 +143,6 @@ fn a_pipeline_can_decide() {
 const UNDECIDED: &str = r#"
 [[limit]]
 name = "strict"
-number = 3
 key = ["client.ip"]
 count = 1000
 per = "1h"
@@ -207,7 +204,7 @@ fn ask_raw(server: &Running, url: &str, target: &[u8], agent: &[u8]) -> u16 {
 
 #[test]
 fn no_spelling_escapes_a_limit_and_no_byte_a_rule() {
-    let by_path = "[[limit]]\nname = \"logins\"\nnumber = 9\nkey = [\"http.path_normal\"]\ncount = 3\nper = \"1h\"\n\
+    let by_path = "[[limit]]\nname = \"logins\"\nkey = [\"http.path_normal\"]\ncount = 3\nper = \"1h\"\n\
                    [[forward_auth]]\nname = \"counted\"\nlimits = [\"logins\"]\n";
     with_limits(&format!("{SITE}{by_path}"), |server| {
         let counted = |target: &[u8]| ask_raw(server, "/v1/auth/counted", target, b"x");

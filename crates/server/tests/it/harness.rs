@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -268,12 +268,8 @@ pub(crate) fn check_problem(answer: &Answer, status: u16, word: &str, detail: &s
     assert!(text.contains(detail), "{text} does not contain {detail}");
 }
 
-/// Bytes of one side of an exchange that was recorded between other programs; `None` where the recordings are absent.
-pub(crate) fn capture(name: &str) -> Option<Vec<u8>> {
-    let captures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures");
-    let bytes = std::fs::read(captures.join(name)).ok();
-    if bytes.is_none() {
-        println!("skipped: recorded exchanges, ../shared/data/captures is absent");
-    }
-    bytes
+/// Bytes of one side of an exchange that was recorded between other programs.
+pub(crate) fn capture(name: &str) -> Vec<u8> {
+    let path = corpora::folder("captures").expect("captures are shipped").join(name);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -362,7 +362,7 @@ fn a_client_has_its_limits() {
 /// Returns what Postfix 3.7.11 sent, with the name of the capture.
 fn captures() -> Vec<(String, Vec<u8>)> {
     let names = (1..=9).map(|number| format!("postfix-milter.0{number}.client"));
-    names.map_while(|name| capture(&name).map(|bytes| (name, bytes))).collect()
+    names.map(|name| (name.clone(), capture(&name))).collect()
 }
 
 #[test]
@@ -492,13 +492,11 @@ fn mail_to_addresses_for_reports_keeps_its_ticket() {
 const LIMITS: &str = r#"
 [[limit]]
 name = "by_client"
-number = 1
 key = ["client.ip:network"]
 count = 2
 per = "1m"
 [[limit]]
 name = "by_recipient"
-number = 2
 key = ["mail.sender:address", "mail.recipients:address"]
 count = 1
 per = "1m"

@@ -185,7 +185,7 @@ fn a_broken_journal_makes_the_node_unready() {
     assert_eq!((unlogged.status, &unlogged.json()["action"]), (200, &"review".into()), "{}", unlogged.body);
     let lasting = server.post("/v1/decide?pipeline=web&durability=sync", &[LOG], PROBE);
     check_problem(&lasting, 503, "unavailable", "not all events could be counted and logged");
-    check_problem(&server.get("/readyz"), 503, "unavailable", "the journal takes nothing more");
+    check_problem(&server.get("/readyz"), 503, "unavailable", "the journal refuses writes");
     assert_eq!(server.get("/healthz").status, 200);
 }
 

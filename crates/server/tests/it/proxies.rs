@@ -202,7 +202,7 @@ fn nginx_asks_and_does_as_it_is_told() {
         return;
     }
     let site = format!(
-        "{SITE}[[limit]]\nname = \"asked\"\nnumber = 3\nkey = [\"http.method\", \"http.host\", \"http.path\"]\n\
+        "{SITE}[[limit]]\nname = \"asked\"\nkey = [\"http.method\", \"http.host\", \"http.path\"]\n\
          count = 2\nper = \"1h\"\n\
          [[forward_auth]]\nname = \"site_nginx\"\nlimits = [\"per_ip\", \"asked\"]\nrefuse = 403\n"
     );

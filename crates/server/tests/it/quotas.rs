@@ -7,7 +7,6 @@ use crate::harness::{Answer, JSON, Running, check_problem, configure, directory,
 const LIMITS: &str = r#"
 [[limit]]
 name = "second"
-number = 1
 key = ["user"]
 count = 2
 per = "1s"
@@ -16,7 +15,6 @@ also = ["hour"]
 
 [[limit]]
 name = "hour"
-number = 2
 key = ["user"]
 count = 100
 per = "1h"
@@ -24,7 +22,6 @@ counts = "allowed"
 
 [[limit]]
 name = "quiet"
-number = 3
 key = ["ip:network", "user"]
 count = 1
 per = "1m"
@@ -32,7 +29,6 @@ enforcement = "shadow_ban"
 
 [[limit]]
 name = "strict"
-number = 4
 key = ["user"]
 count = 1
 per = "1m"

@@ -13,27 +13,23 @@ use crate::python::python;
 const LIMITS: &str = "
 [[limit]]
 name = \"signup\"
-number = 1
 key = [\"ip:network\", \"name\"]
 count = 3
 per = \"1h\"
 [[limit]]
 name = \"burst\"
-number = 2
 key = [\"user\"]
 count = 2
 per = \"1s\"
 also = [\"hourly\"]
 [[limit]]
 name = \"hourly\"
-number = 3
 key = [\"user\"]
 count = 3
 per = \"1h\"
 counts = \"allowed\"
 [[limit]]
 name = \"hidden\"
-number = 4
 key = [\"user\"]
 count = 1
 per = \"1h\"

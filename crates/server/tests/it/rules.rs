@@ -24,7 +24,6 @@ name = "size"
 type = "integer"
 [[kind]]
 name = "ip"
-number = 1
 of = "ip"
 [[statistic]]
 name = "counts"
@@ -188,7 +187,7 @@ fn new_rules_count_what_they_need_from_then_on() {
             decide(running, 1);
         }
         // A window that nobody asked for, and a kind that nobody counted.
-        let text = "[[kind]]\nname = \"size\"\nnumber = 2\nof = \"size\"\n\
+        let text = "[[kind]]\nname = \"size\"\nof = \"size\"\n\
             [[statistic]]\nname = \"sizes\"\nkeys = [\"size\"]\ncounts = [\"seen\"]\nwindows = [\"1m x 60\"]\n\
             [[rule]]\nname = \"AGAIN\"\nwhen = \"size.seen('10m') == 1 && ip.seen('10m') >= 3\"\nscore = 5\n";
         let done = changed(running, "/v1/rules", text);
@@ -358,7 +357,7 @@ fn files_that_change_are_taken_over_by_themselves() {
 #[test]
 fn a_candidate_is_judged_beside_and_changes_nothing() {
     let config = format!(
-        "{CONFIG}[[label]]\nname = \"odd\"\nnumber = 9\nof = \"ip\"\nkeep = \"7d\"\n\
+        "{CONFIG}[[label]]\nname = \"odd\"\nof = \"ip\"\nkeep = \"7d\"\n\
         [[rule]]\nname = \"MARKED\"\nwhen = \"ip.marked('odd')\"\nscore = 0\n"
     );
     with_hits(&config, |_, running| {
@@ -422,7 +421,7 @@ fn a_candidate_is_judged_beside_and_changes_nothing() {
             "[[rule]]\nname = \"A\"\nwhen = \"ip.seen('30m') > 1\"\nscore = 1\n",
             "the pipeline does not fill `ip.seen('30m')`",
         );
-        refused("[[kind]]\nname = \"size\"\nnumber = 2\nof = \"size\"\n", "changes what is counted");
+        refused("[[kind]]\nname = \"size\"\nof = \"size\"\n", "changes what is counted");
         assert_eq!(running.get("/v1/rules").json()["candidate"], candidate.as_str());
 
         let done = changed(running, "/v1/rules/promote", "");

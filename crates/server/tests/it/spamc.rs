@@ -63,7 +63,7 @@ fn request(command: &str, headers: &str, message: &str) -> String {
 fn recorded_requests_are_answered_in_kind() {
     with_spamc(&[], |running| {
         let check = |name: &str, test: &dyn Fn(&str, Answer)| {
-            let Some(sent) = capture(&format!("{name}.client")) else { return };
+            let sent = capture(&format!("{name}.client"));
             let answer = Answer::of(&running.exchange("spamc", &sent));
             test(&String::from_utf8_lossy(&sent), answer);
         };

@@ -78,7 +78,7 @@ fn cells_are_translated_when_the_layout_changes() {
 }
 
 #[test]
-fn a_kind_that_would_change_its_meaning_is_refused() {
+fn a_kind_that_would_change_its_form_is_refused() {
     let layout = || windows(&["seen"], &["10s x 6"], &[], None);
     let device = MemoryDevice::new();
     drop(open(&device, with_mass(layout())).unwrap());
@@ -88,21 +88,22 @@ fn a_kind_that_would_change_its_meaning_is_refused() {
         builder.build()
     };
     let distinct = Measure::distinct("1m".parse().unwrap(), vec![]);
-    for (catalog, now) in [
-        (other("other", "from", layout()), "windows `other` of `from`"),
-        (other("mass", "ip", layout()), "windows `mass` of `ip`"),
-        (other("mass", "from", distinct), "distinct `mass` of `from`"),
-    ] {
-        let message = format!(
-            "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as {now}: \
-             give the new one a number of its own"
-        );
-        assert_eq!(open(&device, catalog.clone()).err().unwrap().to_string(), message);
-        let ledger = open(&device, with_mass(layout())).unwrap();
-        assert_eq!(ledger.set_catalog(catalog).unwrap_err().to_string(), message);
-        observe(&ledger, &[request(vec![add(key(MASS, 1), at(1000), [(0, 1)])])]);
-    }
+    let message = "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as distinct `mass` of `from`: \
+                   give the new one another name, or let go of the stored one with `tollhouse ledger names --drop`";
+    let catalog = other("mass", "from", distinct);
+    assert_eq!(open(&device, catalog.clone()).err().unwrap().to_string(), message);
+    let ledger = open(&device, with_mass(layout())).unwrap();
+    assert_eq!(ledger.set_catalog(catalog).unwrap_err().to_string(), message);
+    observe(&ledger, &[request(vec![add(key(MASS, 1), at(1000), [(0, 1)])])]);
+    drop(ledger);
     assert!(open(&device, Catalog::default()).is_ok(), "a kind may go and come back");
+    for (seen, (name, kind_name)) in (1..).zip([("other", "from"), ("mass", "ip"), ("mass", "from")]) {
+        let ledger = open(&device, other(name, kind_name, layout())).unwrap();
+        observe(&ledger, &[request(vec![add(key(MASS, 1), at(1000), [(0, 1)])])]);
+        let timeline = pollster::block_on(ledger.timeline(key(MASS, 1))).unwrap().unwrap();
+        let total: u64 = timeline.buckets.iter().map(|bucket| bucket.counts[0]).sum();
+        assert_eq!(total, seen + 1, "names are none of what is stored");
+    }
 }
 
 #[test]

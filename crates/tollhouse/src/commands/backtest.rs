@@ -35,10 +35,10 @@ Examples:
   tollhouse backtest --data ./data --rules new.toml --bad spam --caught quarantine --caught reject
   tollhouse backtest --data ./data --rules new-windows.toml --replay
 
-Reads each decision's facts and readings as they were, and changes nothing; a server may run on the
-directory. What needs a fact that was not logged is left out, and named. Precision, recall and the
-false positive rate are of the decisions on which somebody gave feedback. With --replay readings are
-not those that were logged: all events and feedback of the journal run through new statistics.")]
+Reads facts and readings as they were logged, and changes nothing; a server may run on the
+directory. Rules that need a fact that was not logged are left out and named. Precision, recall and
+false positive rate cover decisions with feedback. --replay counts all events and feedback of the
+journal anew instead of reading logged readings.")]
 pub(crate) struct BacktestArgs {
     /// Configuration file with the rules to try, instead of the data directory's own
     #[arg(long, value_name = "FILE")]
@@ -139,7 +139,7 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     }
     if report.undescribed > 0 {
         let rows = HumanCount(report.undescribed);
-        crate::console::error(format_args!("{rows} decisions are of versions that nobody described"));
+        crate::console::error(format_args!("{rows} decisions belong to versions without a description"));
         help("`tollhouse verify` says which files are missing");
     }
     let is_less = say_losses(&skipped, &archive.lacking()?);

@@ -24,18 +24,17 @@ Examples:
   tollhouse check --server http://127.0.0.1:8377 - < message.eml
   tollhouse check --dns --set 'dns.resolvers=[\"127.0.0.1\"]' message.eml
 
-Messages are decided strictly in the order of the input, whatever the number of threads: each
-sees what those before it left. A file that cannot be read is said on standard error and passed
-over; the exit code is then 1. Nothing is looked up in name service without --dns, whose answers
-are those of today: old mail may have been signed by a key that is gone. Without --data (or
-TOLLHOUSE_DATA), --config and --server an engine in memory works by --preset, and nothing is kept.")]
+Messages are decided in the order of the input, whatever the number of threads: each sees what those
+before it left. An unreadable file is reported and skipped; the exit code is then 1. Only --dns asks
+name service, as of today: the key that signed old mail may be gone. Without --data (or
+TOLLHOUSE_DATA), --config and --server an engine in memory judges by --preset and keeps nothing.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     messages: MessageOptions,
-    /// Preset by which an engine in memory works [default: mail]
+    /// Preset of an engine in memory [default: mail]
     #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
-    /// Ask the resolvers of [dns] who vouches for each message and which lists have what is in it
+    /// Ask the resolvers of [dns] for SPF, DKIM, DMARC, reverse names and DNS lists
     #[arg(long, conflicts_with = "server")]
     dns: bool,
     #[command(flatten)]

@@ -22,10 +22,10 @@ Examples:
   tollhouse erase --data ./data --key from=ann@example.com --key client_ip=192.0.2.7
   tollhouse erase --data ./data --pipeline web --key user=ann --json
 
-A KIND says how the value is normalised; what is erased are the keys of that piece of every kind and
-pipeline, and every decision on an event that had one, with its feedback. No server may run on the
-directory. Snapshots keep what they have: remove those that are older. Of a cluster the statistics
-go there, and the decisions here: erase on every node.")]
+KIND sets how the value is normalised. Erased are the keys of that piece in every kind and pipeline,
+and every decision on an event that had one, with its feedback. No server may run on the directory.
+Remove older snapshots: they keep what they have. With a cluster, erase on every node: statistics go
+there, decisions here.")]
 pub(crate) struct EraseArgs {
     /// Keys to erase: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
@@ -97,10 +97,10 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         progress.add(cells.saturating_sub(told));
         told = cells;
     };
-    let erased = match &plan.node.cluster {
+    let erased = match &plan.node.cluster.clone() {
         #[cfg(feature = "cluster")]
         Some(of) => directory.erase_over(&shingles, args.dry_run, |shingles, pretend| {
-            cluster_home::erase(&directory, &plan, of, shingles, pretend, &mut tell)
+            cluster_home::erase(&directory, plan, of, shingles, pretend, &mut tell)
         }),
         _ => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
     };

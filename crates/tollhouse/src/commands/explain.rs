@@ -16,9 +16,8 @@ Examples:
   tollhouse explain --data ./data 01hx3k9q7w2rd
   tollhouse explain --server http://127.0.0.1:8377 01hx3k9q7w2rd --json
 
-Facts and readings are those that were logged when it was decided, not what is known now. A server
-may run on the directory; then only --server tells what classifiers know by now of the tokens, and
-decisions of the last second.")]
+Facts and readings are as of the decision. A server may run on the directory; only --server then
+shows what classifiers know of the tokens by now, and decisions of the last second.")]
 pub(crate) struct ExplainArgs {
     /// The decision's id, 13 characters
     #[arg(value_name = "ID")]

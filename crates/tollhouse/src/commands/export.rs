@@ -29,11 +29,10 @@ Examples:
   tollhouse export --data ./data --labelled --pipeline mail | jq .label
   tollhouse export --data ./data --ledger -o statistics.ndjson.zst
 
-One row a decision: id, times, verdict, label, and every fact and reading as it was when it was
-decided, in flat columns that pandas, Polars, DuckDB and CatBoost read. Feedback labels its decision
-however late it came. A server may run on the directory: what it decided in the last second is not
-yet there. With --ledger one line a key instead: all that is counted, for
-`tollhouse import`; of a cluster, if statistics live there. That wants the directory alone.")]
+A row for each decision: id, times, verdict, label, and every fact and reading of its time, in flat
+columns for pandas, Polars, DuckDB and CatBoost. Feedback labels its decision however late it comes.
+A server may run on the directory; its last second is then missing. --ledger writes a line for each
+key instead, also of a cluster, for `tollhouse import`. It needs the directory to itself.")]
 pub(crate) struct ExportArgs {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
@@ -75,7 +74,7 @@ pub(crate) fn run(args: ExportArgs) -> Result<Exit, CommandError> {
     let filter =
         ExportFilter { from: args.from, to: args.to, pipeline: args.pipeline, labelled: args.labelled };
     if args.format == ExportFormat::Parquet && args.output.is_none() && io::stdout().is_terminal() {
-        return Err(CommandError::new("Parquet is nothing for a terminal").help("name a file with -o"));
+        return Err(CommandError::new("Parquet cannot be written to a terminal").help("name a file with -o"));
     }
     let archive = JournalArchive::open(&args.engine.directory()?.journal_path())?;
     let table = match &args.output {
@@ -112,7 +111,7 @@ fn ledger(args: &ExportArgs) -> Result<Exit, CommandError> {
     let (exported, others) = match cluster_plan(args, &directory)? {
         #[cfg(feature = "cluster")]
         Some((plan, of)) => {
-            let statistics = cluster_home::ClusterStatistics::open(&directory, &plan, &of);
+            let statistics = cluster_home::ClusterStatistics::open(&directory, plan, &of);
             let mut statistics = statistics.map_err(CommandError::new)?;
             let exported = write_statistics(args, &directory, &mut statistics, &mut tell);
             (exported, statistics.others)

@@ -15,7 +15,7 @@ use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
 
-/// Say of past decisions what the events were: of one, or of many by a file of labels
+/// Report what past events were: one by its decision's id, or many by a file of labels
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,20 +24,20 @@ Examples:
   tollhouse feedback --server http://127.0.0.1:8377 --file labels.csv
   tollhouse feedback --data ./data --by ann@example.org --file - < labels.ndjson
 
-A file has a label a line: JSON objects {\"id\": ..., \"class\": ..., \"by\": ...}, or id,class and
-perhaps by between commas, with or without a line that names these columns. The same said twice
-counts once, so a file can be sent again; the class none takes back what was said.")]
+A file has a label a line: JSON objects {\"id\": ..., \"class\": ..., \"by\": ...}, or CSV
+of id, class and perhaps by, with or without a header line. The same feedback counts once, so a file
+can be sent again; the class none takes feedback back.")]
 pub(crate) struct FeedbackArgs {
     /// The decision's id, 13 characters
     #[arg(value_name = "ID", required_unless_present = "file", requires = "class")]
     id: Option<RecordId>,
-    /// Class of the event: one of the pipeline's feedback classes; none takes back what was said
+    /// Class of the event: one of the pipeline's feedback classes; none takes feedback back
     #[arg(value_name = "CLASS")]
     class: Option<String>,
     /// File of labels; - is standard input
     #[arg(short, long, value_name = "FILE|-", conflicts_with_all = ["id", "class"])]
     file: Option<PathBuf>,
-    /// Author of the feedback, such as an address; without it the operator. In a file its own `by` goes first
+    /// Reporter, such as an address [default: the operator]. A `by` in the file takes precedence
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub(crate) fn run(args: FeedbackArgs) -> Result<Exit, CommandError> {
     }
     told.out.flush()?;
     let FeedbackTally { taken, duplicates, bad, .. } = told;
-    say(format_args!("{taken} labels taken in, {duplicates} of them known before, {bad} refused"));
+    say(format_args!("{taken} labels accepted, {duplicates} of them known before, {bad} refused"));
     Ok(if bad > 0 { Exit::Found } else { Exit::Fine })
 }
 

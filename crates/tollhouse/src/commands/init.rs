@@ -16,10 +16,10 @@ Examples:
   tollhouse init --data ./data                              For mail
   tollhouse init --preset mail --preset web --data ./data   For mail and web events
 
-The secret keys every hash that is stored. It is made once, readable by you only, and nothing that
-was counted can be read without it: keep a copy in a safe place.")]
+The secret keys every stored hash. It is created once, readable by you only. Without it nothing that
+was counted can be read: keep a copy in a safe place.")]
 pub(crate) struct InitArgs {
-    /// Preset that a pipeline extends; the first is that of the default pipeline
+    /// Preset of a pipeline; the first is the default pipeline's
     #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = named)]
     presets: Vec<&'static Preset>,
     /// Where to make it

@@ -12,7 +12,7 @@ use crate::input::messages::InputMessage;
 use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 
-/// Say of messages what they are: spam or ham
+/// Learn messages as spam, ham or another class
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,14 +20,12 @@ Examples:
   tollhouse learn --class ham --data ./data --message-time wanted.mbox
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
 
-What is said counts for the pieces of the message: sender, links, text and the rest. The same
-message learned twice as the same class counts once, and learned as another class it is no longer
-learned as the first. Classifiers learn it, too: once, however often it is said; said as another
-class, it is taken back first, and `--class forget` or `--class none` takes it back altogether.
-For a message that was decided here, feedback on the decision's id is more exact.")]
+The class counts for the message's keys (sender, links, text, ...), and classifiers learn its words.
+A message counts once in a class; learned as another class it leaves the first. `--class forget` and
+`--class none` undo it. For a message that was decided here, feedback on the decision's id is more
+exact.")]
 pub(crate) struct LearnArgs {
-    /// Class of the messages: one of the pipeline's feedback classes, such as spam or ham; none takes back what was said of
-    /// them
+    /// Class of the messages: one of the pipeline's feedback classes, such as spam or ham; none takes feedback back
     #[arg(long, value_name = "CLASS")]
     class: String,
     #[command(flatten)]

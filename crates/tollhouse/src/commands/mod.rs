@@ -15,6 +15,7 @@ mod follow;
 mod import;
 pub(crate) mod init;
 mod learn;
+mod ledger;
 mod man;
 mod plan;
 mod preset;
@@ -78,6 +79,7 @@ enum CliCommand {
     Verify(verify::VerifyArgs),
     Snapshot(snapshot::SnapshotArgs),
     Restore(restore::RestoreArgs),
+    Ledger(ledger::LedgerArgs),
     Config(config::ConfigArgs),
     Rules(rules::RulesArgs),
     Preset(preset::PresetArgs),
@@ -111,6 +113,7 @@ impl Cli {
             CliCommand::Verify(args) => verify::run(args),
             CliCommand::Snapshot(args) => snapshot::run(args),
             CliCommand::Restore(args) => restore::run(args),
+            CliCommand::Ledger(args) => ledger::run(args),
             CliCommand::Config(args) => config::run(args),
             CliCommand::Rules(args) => rules::run(args),
             CliCommand::Preset(args) => preset::run(args),

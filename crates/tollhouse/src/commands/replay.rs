@@ -34,9 +34,9 @@ Examples:
   tollhouse replay --data ./data --all events.ndjson
   tollhouse replay --server http://127.0.0.1:8377 access.log
 
-Event time drives the clock: an event arrives when it happened, one without a time now. Offline,
-256 events are decided as one batch; what hangs on verdicts is counted after each batch. A line
-that is no event is said and passed over; the exit code is then 1.")]
+An event arrives when it happened; one without a time arrives now. Offline, 256 events are decided
+as one batch, and counters that depend on verdicts follow each batch. A line that is no event is
+reported and skipped; the exit code is then 1.")]
 pub(crate) struct ReplayArgs {
     /// NDJSON events or an access log in combined format; - is standard input
     #[arg(value_name = "FILE|-")]
@@ -52,7 +52,7 @@ pub(crate) struct ReplayArgs {
     all: bool,
     #[command(flatten)]
     threads: ThreadsOption,
-    /// Preset by which an engine in memory works [default: web]
+    /// Preset of an engine in memory [default: web]
     #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
     #[command(flatten)]

@@ -20,9 +20,9 @@ Examples:
       --to spam@example.org - < mail
   tollhouse report --server http://127.0.0.1:8377 --user ann --to ham@example.org one.eml two.eml
 
-A mail server hands over what comes for such an address by a pipe transport. Who reports is the user
-or the envelope sender, never what the mail says; [reports] says which senders may, and
-[report_addresses] what a mail to an address means.")]
+A mail server sends mail for such an address here by a pipe transport. The reporter is the user or
+the envelope sender, never what the mail says. [reports] names the senders that may report,
+[report_addresses] the class of each address.")]
 pub(crate) struct ReportArgs {
     /// Files of one mail each, or - for standard input
     #[arg(required = true, value_name = "FILE|-")]
@@ -36,7 +36,7 @@ pub(crate) struct ReportArgs {
     /// Name under which the sender was authenticated
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Pipeline that is told, instead of the first one
+    /// Pipeline that takes the report, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     /// The server, such as http://127.0.0.1:8377

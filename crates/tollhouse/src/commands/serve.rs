@@ -18,23 +18,23 @@ use crate::options::{EngineOptions, SettingOverride};
 #[command(after_help = "\
 Examples:
   tollhouse serve --data ./data
-  tollhouse serve --data ./data --listen 127.0.0.1:0          On a free port, which is said
+  tollhouse serve --data ./data --listen 127.0.0.1:0          On a free port, which it prints
   tollhouse serve --data ./data --set ledger.durability=sync  On disk before the answer
   curl -H 'content-type: message/rfc822' --data-binary @a.eml http://127.0.0.1:8377/v1/decide
 
 Any address but a loopback one needs a token: `tokens` in the section [server].
-Mail servers ask on what the sections [[listener]] name; from here, for one of the protocol milter:
+Sections [[listener]] open ports for mail servers; for a milter on the command line:
   --set listener.milter.protocol=milter --set listener.milter.listen=127.0.0.1:11332
-SIGINT and SIGTERM end it gracefully: requests at work are answered and everything is written.
-SIGHUP takes over what the configuration's files say now; files that change are taken over anyhow.
-RUST_LOG sets what is logged, e.g. RUST_LOG=debug.")]
+SIGINT and SIGTERM end it gracefully: requests are answered and everything is written.
+SIGHUP reloads the configuration; changed files reload anyhow.
+RUST_LOG sets the log level, e.g. RUST_LOG=debug.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     engine: EngineOptions,
     /// Address and port to listen on, instead of the configured ones
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Format in which log lines are written to standard error
+    /// Format of log lines on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
 }

@@ -17,8 +17,8 @@ Examples:
   tollhouse snapshot --data ./data /backup/2026-11-21    No server may run on it
   tollhouse restore ./data/snapshots/20261121T090753Z --data ./new
 
-A snapshot is a data directory itself, with the secret. Files that never change again are hard
-links where the file system can: only a copy on another disk is a backup.")]
+A snapshot is a data directory, with the secret. Files that never change again are hard links where
+possible: only a copy on another disk is a backup.")]
 pub(crate) struct SnapshotArgs {
     /// Where to make it; it must not exist
     #[arg(value_name = "TARGET", required_unless_present = "server")]

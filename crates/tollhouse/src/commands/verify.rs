@@ -23,19 +23,17 @@ Examples:
   tollhouse verify --data ./data --json | jq .damage
   tollhouse verify --data ./data --repair
 
-Reads all files of ledger and journal, so it takes as long as the disk needs for that, and looks
-at rules, limits, labels and configuration. No server may run on the directory; a snapshot of one
-can be verified. --repair first writes anew what can be had of damaged segments of ledger and
-journal, keeps the damaged files beside them, and stops missing what is gone. It also lets go of
-keys whose newest event lies ahead of the wall clock, as a clock leaves them that was ahead for a
-while: their limits are open again, and all that was counted of them begins anew. Set the clock
-right before.
+Reads all files of ledger and journal, and checks rules, limits, labels and configuration. No server
+may run on the directory; verify a snapshot instead. --repair first rewrites what is readable of
+damaged segments, keeps the damaged files beside them, and forgets what is gone. It also drops keys
+whose newest event lies ahead of the wall clock, as a clock that was ahead leaves them: their limits
+open again, and their counts begin anew. Set the clock right before.
 
-Exit code 1 if anything is lost, or others than the owner can read files or replace them.")]
+Exit code 1 if anything is lost, or others than the owner can read or replace files.")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     data: DataOption,
-    /// Write anew what can be had of damaged segments, which are kept, and let go of keys from the future
+    /// Rewrite what is readable of damaged segments, which are kept, and drop keys from the future
     #[arg(long)]
     repair: bool,
     #[command(flatten)]
@@ -145,7 +143,7 @@ pub(crate) fn run(args: VerifyArgs) -> Result<Exit, CommandError> {
         say(format_args!("{file} has {bytes} bytes that were put aside; remove it if nobody needs them"));
     }
     for name in &verified.ledger_made_anew {
-        say(format_args!("ledger/{name} was missing or damaged and is made anew: nothing is lost by that"));
+        say(format_args!("ledger/{name} was missing or damaged and is rebuilt: nothing is lost"));
     }
     let is_exposed = say_exposed(&verified.exposed);
     if verified.is_sound() {
@@ -195,7 +193,7 @@ fn say_repaired(repaired: &Repairs) {
         ));
     }
     for name in &repaired.missing {
-        say(format_args!("ledger/{name} is gone, and is not missed any more"));
+        say(format_args!("ledger/{name} is gone, and no longer expected"));
     }
     if repaired.freed > 0 {
         say(format_args!(
@@ -313,7 +311,7 @@ fn damage(verified: &DirectoryVerification) -> Vec<VerifyDamage> {
         }
         if ledger.unsound > 0 {
             all.push(VerifyDamage::of(format!(
-                "ledger: {} keys hold what is no statistic of theirs; their readings will say `missing`",
+                "ledger: {} keys have cells that do not fit their statistic; they read as `missing`",
                 HumanCount(ledger.unsound)
             )));
         }

@@ -34,7 +34,8 @@ fn data() -> Data {
     let data = Data::new(&["web"]);
     let path = data.path().join("tollhouse.toml");
     let text = std::fs::read_to_string(&path).unwrap();
-    let limit = "\n[[limit]]\nname = \"few\"\nnumber = 1\nkey = [\"user\"]\ncount = 5\nper = \"2s\"\ncounts = \"allowed\"\n";
+    let limit =
+        "\n[[limit]]\nname = \"few\"\nkey = [\"user\"]\ncount = 5\nper = \"2s\"\ncounts = \"allowed\"\n";
     std::fs::write(&path, text + limit).unwrap();
     data
 }

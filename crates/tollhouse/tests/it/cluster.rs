@@ -58,8 +58,7 @@ fn statistics_move_into_a_cluster_while_they_are_counted() {
     let address = cluster.servers[0].address();
     let config = new.path().join("tollhouse.toml");
     let text = fs::read_to_string(&config).unwrap();
-    let home = format!("[ledger]\nhome = \"cluster\"\nnodes = [\"{address}\"]\n");
-    fs::write(&config, text.replace("[ledger]\n", &home)).unwrap();
+    fs::write(&config, format!("{text}\n[cluster]\nnodes = [\"{address}\"]\n")).unwrap();
 
     let snapshots: Vec<_> = fs::read_dir(old.path().join("snapshots")).unwrap().collect();
     let snapshot = snapshots[0].as_ref().unwrap().path();
@@ -119,10 +118,10 @@ fn cells(data: &Path) -> Vec<String> {
 fn a_subject_is_erased_in_a_cluster() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let data = Data::new(&["web"]);
-    let home = format!("home = \"cluster\"\nnodes = [\"{}\"]\n", cluster.servers[0].address());
     let config = data.path().join("tollhouse.toml");
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(&config, text.replace("[ledger]\n", &format!("[ledger]\n{home}"))).unwrap();
+    let address = cluster.servers[0].address();
+    fs::write(&config, format!("{text}\n[cluster]\nnodes = [\"{address}\"]\n")).unwrap();
     let erase = |more: &[&str]| {
         let ran = data.run(&[&["erase", "--json", "--key", "ip=192.0.2.1"], more].concat(), "");
         ran.expect(0).json().remove(0)

@@ -26,7 +26,6 @@ type = "string"
 
 [[kind]]
 name = "user"
-number = 1
 of = "user"
 
 [[statistic]]
@@ -225,7 +224,6 @@ fn a_limit_that_was_not_for_the_event_is_told_with_the_reason() {
     let limit = "
 [[limit]]
 name = \"failed_logins\"
-number = 4
 key = [\"client.ip:network\"]
 count = 1
 per = \"10m\"

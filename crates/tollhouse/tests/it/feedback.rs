@@ -35,7 +35,7 @@ fn labels_are_said_one_by_one_and_by_files() {
     let ran = data.run(&["feedback", "--file", &file], "").expect(1);
     assert!(ran.stderr.contains("line 3: there is no feedback class `spma`"), "{}", ran.stderr);
     assert!(ran.stderr.contains("line 4: expected a decision id"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("1 labels taken in, 0 of them known before, 2 refused"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1 labels accepted, 0 of them known before, 2 refused"), "{}", ran.stderr);
     // The same by a server.
     let server = Server::start(&data.path(), &[]);
     let lines = format!(

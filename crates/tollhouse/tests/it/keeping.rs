@@ -245,7 +245,7 @@ fn statistics_of_two_nodes_are_added_once() {
     let data = filled();
     let other = sibling(&data);
     // Approximate counts of one value are the same however often they are merged; exact ones are not.
-    let exact = "[[distinct]]\nnumber = 900\nname = \"exact_senders\"\nper = \"link_host\"\n\
+    let exact = "[[distinct]]\nname = \"exact_senders\"\nper = \"link_host\"\n\
         of = \"mail.from\"\nwindow = \"1d\"\nmethod = \"exact\"\n";
     // Each has the sender often enough to admit him.
     for (node, times) in [(&data, 2), (&other, 3)] {

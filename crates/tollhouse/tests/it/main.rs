@@ -22,6 +22,7 @@ mod keeping;
 mod kills;
 mod limits;
 mod live;
+mod names;
 mod program;
 #[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]

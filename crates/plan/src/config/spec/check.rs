@@ -117,6 +117,12 @@ fn check_entries(
     for entry in &table.entries {
         match of(&entry.key) {
             Some(setting) => check_value(&entry.key, &entry.node, setting.shape, problems),
+            None if entry.key == "number" && is_numbered(heading) => {
+                let message = format!("the number of {heading} is allotted when its name is first used");
+                let help =
+                    "take the line out: a name keeps its number, and `tollhouse ledger names` tells it";
+                problems.add(&entry.key_origin, message, Some(help.to_owned()));
+            }
             None => {
                 let message = format!("unknown key `{}` in {heading}", entry.key);
                 let names = settings.iter().map(|setting| setting.key);
@@ -124,6 +130,11 @@ fn check_entries(
             }
         }
     }
+}
+
+/// Returns true if the entries of a section are stored under a number.
+fn is_numbered(heading: &str) -> bool {
+    ["[[kind]]", "[[distinct]]", "[[last]]", "[[label]]", "[[classifier]]", "[[limit]]"].contains(&heading)
 }
 
 /// Checks that nothing is missing from an entry of a list section, once all layers are merged.

@@ -1,6 +1,6 @@
 //! What is learned of what people say of events afterwards.
 
-use super::{KIND_MAX, Section, SectionForm, SettingType, required, setting};
+use super::{Section, SectionForm, SettingType, required, setting};
 
 /// The greatest weight of what somebody says.
 pub const WEIGHT_MAX: u8 = 7;
@@ -9,14 +9,9 @@ pub(super) const CLASSIFIER: Section = Section {
     name: "classifier",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A statistical classifier that learns from feedback which tokens of some facts are those of bad or good events. What it says are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](../guides/classifier.md).",
+    doc: "A statistical classifier that learns from feedback which tokens mark bad and good events. Its results are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](../guides/classifier.md).",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `NAME.probability > 0.99`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which its tokens are stored, beside those of the kinds. It must never change its meaning",
-        ),
         required(
             "of",
             SettingType::List(&SettingType::Name),
@@ -26,7 +21,7 @@ pub(super) const CLASSIFIER: Section = Section {
             "traits",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Facts that say what is known beside the texts: of these it learns words, and items of lists as they stand",
+            "Further facts, of which it learns words, and items of lists as they are",
         ),
         setting(
             "bad",
@@ -44,13 +39,13 @@ pub(super) const CLASSIFIER: Section = Section {
             "forget",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Classes of `[feedback]` that take back what an event has taught it",
+            "Classes of `[feedback]` that undo what an event taught it",
         ),
         setting(
             "per",
             SettingType::Name,
             None,
-            "Kind each of whose keys has a classifier of its own, such as the recipient's; it is asked and taught where an event has exactly one such key",
+            "Kind each of whose keys has its own classifier, such as the recipient's; used for events with exactly one such key",
         ),
         setting(
             "keep",
@@ -62,25 +57,25 @@ pub(super) const CLASSIFIER: Section = Section {
             "auto_bad_at",
             SettingType::Float,
             None,
-            "Learn an event as bad by itself if all rules but those that ask the classifier, or a model, score this much. Without it nothing bad is learned so",
+            "Learn an event as bad without feedback if all rules, except those that read the classifier or a model, add up to this much. Default: never",
         ),
         setting(
             "auto_good_at",
             SettingType::Float,
             None,
-            "Learn an event as good by itself if the same rules score this little. Without it nothing good is learned so",
+            "Learn an event as good without feedback if the same rules add up to this little. Default: never",
         ),
         setting(
             "auto_rules",
             SettingType::Integer(1, 1000),
             Some("3"),
-            "Fewest of these rules that must say the same for an event to be learned so",
+            "Fewest of these rules that must agree",
         ),
         setting(
             "auto_per_hour",
             SettingType::Integer(1, 1_000_000),
             Some("200"),
-            "Most events in an hour that are learned so; what people have said of an event is never overruled, and a class that has three times as many as the other gets no more",
+            "Most events an hour that are learned without feedback. Feedback is never overruled, and a class stops at three times the other",
         ),
     ],
 };
@@ -93,7 +88,7 @@ pub(super) const FEEDBACK: Section = Section {
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Name),
-        "Counters that go up by the weight of who says it; `none` is no class, it takes back what was said",
+        "Counters that go up by the reporter's weight; `none` is no class: it takes feedback back",
     )],
 };
 
@@ -107,19 +102,19 @@ pub(super) const REPORTS: Section = Section {
             "bad",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Classes that say an event was unwanted; the first is what a report means that only says so",
+            "Classes for unwanted events; the first is used for reports that name no class",
         ),
         setting(
             "good",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Classes that say an event was wanted; the first is what a report means that only says so",
+            "Classes for wanted events; the first is used for reports that name no class",
         ),
         setting(
             "alike",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Kinds whose keys tell that events are alike: reporters agree on the first key of an event of these kinds, and where it has none on the event itself",
+            "Kinds whose keys make events alike: reporters agree on an event's first key of these kinds, else on the event itself",
         ),
         setting(
             "senders",
@@ -143,13 +138,13 @@ pub(super) const REPORTS: Section = Section {
             "weight_new",
             SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("1"),
-            "Weight of a vote of a reporter of whom little is known",
+            "Weight of a new reporter's vote",
         ),
         setting(
             "weight_trusted",
             SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("2"),
-            "Weight of a vote of a trusted reporter",
+            "Weight of a trusted reporter's vote",
         ),
         setting(
             "trusted_after",
@@ -170,10 +165,10 @@ pub(super) const REPORT_ADDRESSES: Section = Section {
     name: "report_addresses",
     form: SectionForm::Map,
     node: false,
-    doc: "Addresses to which people send mail to report it, by what that says. See [http.md](http.md#post-v1report).",
+    doc: "Addresses to which people forward mail to report it, by class. See [http.md](http.md#post-v1report).",
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Text),
-        "Addresses, such as `spam@example.org`; what is sent there is reported as the class of [feedback]",
+        "Addresses, such as `spam@example.org`; mail sent there is reported as this class of [feedback]",
     )],
 };

@@ -2,13 +2,10 @@
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
-/// The greatest number of a limit.
-pub(crate) const LIMIT_NUMBER_MAX: u16 = 0x1fff;
-
 /// When a key is refused whatever it has used.
 const BAN: &[SettingSpec] = &[
-    required("after", SettingType::Integer(1, 1_000_000), "So many refusals ban a key"),
-    required("within", SettingType::Span, "The time within which they come"),
+    required("after", SettingType::Integer(1, 1_000_000), "Refusals that ban a key"),
+    required("within", SettingType::Span, "Time within which they must come"),
     required("for", SettingType::Span, "Length of the ban"),
 ];
 
@@ -21,32 +18,27 @@ const OVERRIDE: &[SettingSpec] = &[
     ),
     setting("count", SettingType::Integer(0, i64::MAX), None, "Most that this key may have"),
     setting("exempt", SettingType::Bool, None, "Whether this key is not limited"),
-    setting("until", SettingType::Time, None, "When it ends; never without"),
+    setting("until", SettingType::Time, None, "When the exception ends; default: never"),
 ];
 
 pub(super) const LIMIT: Section = Section {
     name: "limit",
     form: SectionForm::List("name"),
     node: true,
-    doc: "Limit: how much of something a key may have in a time. See [limits.md](../guides/limits.md).",
+    doc: "How much of something a key may have in a time. See [limits.md](../guides/limits.md).",
     settings: &[
         required("name", SettingType::Name, "Its name in requests and metrics"),
-        required(
-            "number",
-            SettingType::Integer(1, LIMIT_NUMBER_MAX as i64),
-            "Number under which its keys are stored. It must never change its meaning",
-        ),
         setting("description", SettingType::Text, Some("\"\""), "Purpose, for people"),
         required(
             "key",
             SettingType::List(&SettingType::Text),
-            "Fields of a request whose values together are the key, each with how it is normalised: `user`, `mail.from:address`, `client.ip:network` (an IPv6 address by its /64). Without any there is one key for all",
+            "Fields that make up the key, each with its normalisation: `user`, `mail.from:address`, `client.ip:network` (an IPv6 address by its /64). Empty: one key for all",
         ),
         required("count", SettingType::Integer(0, i64::MAX), "Most that a key may have"),
         required(
             "per",
             SettingType::Text,
-            "In which time: a length of time such as `10m`, or `minute`, `hour`, `day`, `month` of the calendar",
+            "The time: a length such as `10m`, or `minute`, `hour`, `day`, `month` of the calendar",
         ),
         setting(
             "mode",
@@ -72,44 +64,44 @@ pub(super) const LIMIT: Section = Section {
             "counts",
             SettingType::Choice(&["all", "allowed"]),
             None,
-            "Takes that count: `all`, so that who does not stop stays out, or those that are `allowed`. Unless given: `allowed` for `gcra` that is no shadow ban, else `all`",
+            "Takes that count: `all`, so that whoever keeps asking stays out, or only `allowed` ones. Unless given: `allowed` for `gcra` without a shadow ban, else `all`",
         ),
         setting(
             "enforcement",
             SettingType::Choice(&["enforce", "shadow_ban", "observe", "off"]),
             Some("\"enforce\""),
-            "`enforce`; `shadow_ban`: callers are told that all is well, and the application alone that it is not; `observe`: all is allowed, and told what would have been; `off`: nothing is counted",
+            "`enforce`; `shadow_ban`: callers see success, only the application sees the refusal; `observe`: everything is allowed, and the answer says what would have happened; `off`: nothing is counted",
         ),
         setting(
             "on_error",
             SettingType::Choice(&["open", "closed"]),
             Some("\"open\""),
-            "When counts cannot be had: allow (`open`) or refuse (`closed`)",
+            "When counts are unavailable: allow (`open`) or refuse (`closed`)",
         ),
         setting(
             "exact",
             SettingType::Bool,
             Some("false"),
-            "With `home = \"cluster\"`: whether nodes decide together, by a call of the cluster for each take, so that they let no more through than one would. Where the ledger is the node's own every limit is exact",
+            "With `[cluster]`: whether nodes decide together, with a call to the cluster for each take. With an embedded ledger every limit is exact",
         ),
-        setting("ban", SettingType::Table(BAN), None, "When a key is refused whatever it has used"),
+        setting("ban", SettingType::Table(BAN), None, "A ban after repeated refusals"),
         setting(
             "when",
             SettingType::Text,
             None,
-            "Condition over what is known of an event before its statistics are read: an event for which it does not hold takes nothing, and rules read it as not over. Takes by name have no event, and do not ask",
+            "Condition over what is known of an event before its statistics are read. Other events take nothing and are not over the limit. Takes by name have no event, and ignore it",
         ),
         setting(
             "also",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Limits that are taken with this one: a request must be within all of them",
+            "Limits taken together with this one; a request must be within all of them",
         ),
         setting(
             "override",
             SettingType::List(&SettingType::Table(OVERRIDE)),
             None,
-            "Keys for which it is another, or none",
+            "Keys with another limit, or none",
         ),
     ],
 };
@@ -118,14 +110,14 @@ pub(super) const FORWARD_AUTH: Section = Section {
     name: "forward_auth",
     form: SectionForm::List("name"),
     node: true,
-    doc: "Question of a proxy before it hands a request on, at `/v1/auth/NAME`. See [limits.md](../guides/limits.md#in-front-of-a-site).",
+    doc: "A proxy's question about a request before it passes it on, at `/v1/auth/NAME`. See [limits.md](../guides/limits.md#in-front-of-a-site).",
     settings: &[
         required("name", SettingType::Name, "Its name in the URL"),
         setting(
             "hops",
             SettingType::List(&SettingType::Network),
             Some("[\"127.0.0.0/8\", \"::1\"]"),
-            "Networks of the proxies, the one that asks included: who may ask, and whose `X-Forwarded-For` is believed",
+            "Networks of all proxies: they may ask, and their `X-Forwarded-For` is believed",
         ),
         setting(
             "limits",
@@ -158,13 +150,13 @@ pub(super) const ENVOY: Section = Section {
             "config",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Its files, or folders of them, relative to this file. They are read again like rules",
+            "Files or folders, relative to this file. They reload like rules",
         ),
         setting(
             "merge_domains",
             SettingType::Bool,
             Some("false"),
-            "Whether files may add to the domain of another (`MERGE_DOMAIN_CONFIG`)",
+            "Whether several files may define one domain (`MERGE_DOMAIN_CONFIG`)",
         ),
         setting(
             "response_headers",
@@ -176,7 +168,7 @@ pub(super) const ENVOY: Section = Section {
             "response_metadata",
             SettingType::Bool,
             Some("false"),
-            "Whether answers carry the descriptors, and what of `quota_mode` is over, as dynamic metadata (`RESPONSE_DYNAMIC_METADATA`)",
+            "Whether answers carry descriptors and exceeded quotas as dynamic metadata (`RESPONSE_DYNAMIC_METADATA`)",
         ),
     ],
 };

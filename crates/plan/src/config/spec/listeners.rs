@@ -17,17 +17,12 @@ const REPLY: SettingType =
 
 /// The settings of what a mail server is asked to do for each action.
 const REPLIES: &[SettingSpec] = &[
-    setting(
-        "accept",
-        REPLY,
-        None,
-        "Unless given: `pass`, delivered with header fields that say what was found",
-    ),
+    setting("accept", REPLY, None, "Unless given: `pass`, delivered with header fields"),
     setting("tag", REPLY, None, "Unless given: `tag`, delivered with header fields that call it spam"),
     setting("quarantine", REPLY, None, "Unless given: `quarantine`, held in the mail server's queue"),
     setting("reject", REPLY, None, "Unless given: `reject`, refused for good"),
     setting("throttle", REPLY, None, "Unless given: `defer`, refused for now"),
-    setting("shadow", REPLY, None, "Unless given: `discard`, taken and delivered to nobody"),
+    setting("shadow", REPLY, None, "Unless given: `discard`, accepted and delivered to nobody"),
     setting("challenge", REPLY, None, "Unless given: `tag`"),
     setting("review", REPLY, None, "Unless given: `tag`"),
 ];
@@ -48,7 +43,7 @@ pub(super) const SERVER: Section = Section {
             "tokens",
             SettingType::List(&SettingType::Secret(16)),
             Some("[]"),
-            "Bearer tokens of which a request must carry one, if there are any",
+            "Bearer tokens; if there are any, a request must carry one",
         ),
         setting("body_max", SettingType::Size(1 << 50), Some("\"32MiB\""), "Largest request body"),
         setting("batch_max", SettingType::Integer(1, 1_000_000), Some("10000"), "Most events in one batch"),
@@ -56,19 +51,19 @@ pub(super) const SERVER: Section = Section {
             "requests_max",
             SettingType::Integer(1, 1_000_000),
             Some("512"),
-            "Most requests at work at once; beyond it callers are told 503",
+            "Most requests at once; further ones get 503",
         ),
         setting(
             "connections_max",
             SettingType::Integer(1, 1_000_000),
             Some("4096"),
-            "Most open connections; beyond it they wait to be accepted",
+            "Most open connections; further ones wait",
         ),
         setting(
             "client_connections_max",
             SettingType::Integer(1, 1_000_000),
             Some("1000"),
-            "Most open connections of one address, and never more than three quarters of those for which there are file descriptors; beyond it they are closed at once",
+            "Most open connections of one address, and at most three quarters of those that file descriptors allow; further ones are closed at once",
         ),
         setting(
             "timeout",
@@ -80,13 +75,13 @@ pub(super) const SERVER: Section = Section {
             "body_rate_min",
             SettingType::Size(1 << 40),
             Some("\"1KiB\""),
-            "Bytes that a body must bring on average in each second in which more of it is waited for, beyond `body_grace`: here, and on every listener that takes bodies. What comes slower is given up, over HTTP with 408. `0B` is any pace",
+            "Bytes a second that a body must average while more of it is awaited, after `body_grace`; also on every listener. Slower bodies are dropped, over HTTP with 408. `0B` allows any pace",
         ),
         setting(
             "body_grace",
             SettingType::Span,
             Some("\"5s\""),
-            "Time for which a body is waited for whatever its pace",
+            "Time during which a body may come at any pace",
         ),
     ],
 };
@@ -95,7 +90,7 @@ pub(super) const LISTENER: Section = Section {
     name: "listener",
     form: SectionForm::List("name"),
     node: true,
-    doc: "A socket on which mail servers, clients of Redis (`resp`), Envoy (`envoy`) or senders of batches (`grpc`) ask in a protocol of theirs.",
+    doc: "A socket for mail servers, Redis clients (`resp`), Envoy (`envoy`) or batches (`grpc`).",
     settings: &[
         required("name", SettingType::Name, "Its name in the log and in metrics"),
         required("protocol", SettingType::Choice(PROTOCOLS), "Protocol of its clients"),
@@ -108,13 +103,13 @@ pub(super) const LISTENER: Section = Section {
             "mode",
             SettingType::FileMode,
             Some("\"0660\""),
-            "Permissions of a unix socket: who may write may ask",
+            "Permissions of a Unix socket: whoever may write may ask",
         ),
         setting(
             "clients",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Networks whose hosts may ask over TCP, the own host included. Without any a loopback address is open to its host",
+            "Networks that may ask over TCP, the own host included. By default a loopback address is open to its host",
         ),
         setting(
             "pipeline",
@@ -128,21 +123,21 @@ pub(super) const LISTENER: Section = Section {
             "password",
             SettingType::Secret(16),
             None,
-            "What a client has to say (`AUTH`, `HELLO`) before anything else",
+            "Password that a client must send first (`AUTH`, `HELLO`)",
         )
         .only("protocol", &["resp"]),
         setting(
             "limits",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. What is over is asked to come again",
+            "Limits that each envelope takes from before its message comes, counted by `client.ip`, `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. Mail over a limit is deferred",
         )
         .only("protocol", ENVELOPES),
         setting(
             "on_error",
             SettingType::Choice(&["open", "closed"]),
             Some("\"open\""),
-            "What becomes of a message that could not be decided on (`timeout`, too much at work): let it pass (`open`) or ask the client to come again (`closed`). Where statistics or the journal are missing, the pipeline's `on_error` says what that means",
+            "When a message cannot be decided (`timeout`, overload): let it pass (`open`) or defer it (`closed`). For missing statistics or journal the pipeline's `on_error` decides",
         )
         .only("protocol", MAIL),
         setting("timeout", SettingType::Span, Some("\"5s\""), "Longest time for one decision").only("protocol", &["milter", "policy", "rspamd", "spamc", "resp", "envoy"]),
@@ -150,7 +145,7 @@ pub(super) const LISTENER: Section = Section {
             "idle",
             SettingType::Span,
             Some("\"10m\""),
-            "Time after which a connection is closed on which nothing comes",
+            "Time after which a silent connection is closed",
         ),
         setting(
             "learn",
@@ -163,54 +158,54 @@ pub(super) const LISTENER: Section = Section {
             "ticket",
             SettingType::Bool,
             Some("true"),
-            "Whether messages get a field `X-Tollhouse-Id`, by which reports on them (`/v1/report`) find the decision. One that a message brings is taken away in any case, but for mail to `[report_addresses]` alone",
+            "Whether messages get a field `X-Tollhouse-Id`, by which reports (`/v1/report`) find the decision. One that a message brings is always removed, except in mail to `[report_addresses]` alone",
         )
         .only("protocol", MESSAGES),
         setting(
             "body_max",
             SettingType::Size(1 << 50),
             Some("\"32MiB\""),
-            "Longest part of a message that is kept to be judged; all that is at work, requests to `[server]` included, takes at most eight of its `body_max`",
+            "Longest part of a message that is judged; all bodies together, with those of `[server]`, take at most eight of its `body_max`",
         )
         .only("protocol", &["milter", "rspamd", "spamc", "resp"]),
         setting(
             "oversize",
             SettingType::Choice(&["judge", "error"]),
             Some("\"judge\""),
-            "A message beyond `body_max`: judged by its first part, or as `on_error` says",
+            "A message beyond `body_max`: judged by its first part, or treated by `on_error`",
         )
         .only("protocol", MESSAGES),
         setting(
             "connections_max",
             SettingType::Integer(1, 1_000_000),
             Some("1000"),
-            "Most open connections; beyond it they wait to be accepted",
+            "Most open connections; further ones wait",
         ),
         setting(
             "client_connections_max",
             SettingType::Integer(1, 1_000_000),
             Some("500"),
-            "Most open connections of one address; beyond it they are closed at once",
+            "Most open connections of one address; further ones are closed at once",
         ),
         setting(
             "act",
             SettingType::Choice(&["enforce", "tag", "none"]),
             Some("\"enforce\""),
-            "`enforce`: the mail server is told what `replies` say; `tag`: header fields at most, and every message passes; `none`: every message passes as it is, so that only statistics and journal tell what would have been done",
+            "`enforce`: the mail server does what `replies` say; `tag`: every message passes, at most with header fields; `none`: every message passes unchanged, and only the journal has the decision",
         )
         .only("protocol", MAIL),
         setting(
             "replies",
             SettingType::Table(REPLIES),
             None,
-            "What the mail server is asked to do for an action, where that is not the usual",
+            "What the mail server does for an action, if not the default",
         )
         .only("protocol", MAIL),
         setting(
             "counts",
             SettingType::Choice(&["refused", "always"]),
             Some("\"refused\""),
-            "Count and log messages that are refused there (`refused`), since a milter counts the others later, or every one (`always`), where no milter follows",
+            "Which messages count: those refused here (`refused`), as a milter counts the others, or all (`always`), without a milter",
         )
         .only("protocol", &["policy"]),
         setting("quarantine_to", SettingType::Text, None, "Address of the mailbox to which `redirect` delivers").only("protocol", ENVELOPES),
@@ -225,7 +220,7 @@ pub(super) const LISTENER: Section = Section {
             "defer_text",
             SettingType::Text,
             Some("\"4.7.1 Not now, please try again later\""),
-            "Status and text that ask to come again",
+            "Status and text of a deferral",
         )
         .only("protocol", REPLYING),
     ],
@@ -292,17 +287,5 @@ mod tests {
         let flags = flags.map(|(key, value)| (format!("listener.m.{key}"), value.to_owned())).to_vec();
         let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
         assert_eq!(config.problems().0.list().len(), 1);
-    }
-
-    #[test]
-    fn settings_of_a_cluster_need_one() {
-        let check = |text: &str, expected: usize| {
-            let text = format!("preset = \"mail\"\n[ledger]\n{text}\n");
-            let config = Config::from_text("t.toml", &text, &Overrides::default());
-            assert_eq!(config.problems().0.list().len(), expected, "{text}");
-        };
-        check("memory = \"64MiB\"", 0);
-        check("nodes = [\"a:1\"]\nflush = \"2s\"", 2);
-        check("home = \"cluster\"\nnodes = [\"a:1\"]\nflush = \"2s\"", 0);
     }
 }

@@ -15,7 +15,6 @@ pub(super) use check::{OverlayKind, check, check_applies, check_complete, check_
 pub use feedback::WEIGHT_MAX;
 pub(crate) use input::SPACE_MAX;
 pub(super) use input::{CANDIDATE, INPUTS};
-pub(crate) use limits::LIMIT_NUMBER_MAX;
 pub(crate) use value::file_mode;
 pub(super) use value::{fact_value, parse_size, print_size, time};
 
@@ -136,9 +135,6 @@ const fn required(key: &'static str, shape: SettingType, doc: &'static str) -> S
 const ACTIONS: &[&str] =
     &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
 
-/// Kinds above are the engine's and the ledger's own.
-const KIND_MAX: i64 = stats::Catalog::KINDS as i64 - 3;
-
 /// All sections, in the order in which data flows through them; the node's last.
 pub(super) static SECTIONS: &[Section] = &[
     input::TOP,
@@ -171,6 +167,7 @@ pub(super) static SECTIONS: &[Section] = &[
     limits::LIMIT,
     limits::FORWARD_AUTH,
     node::LEDGER,
+    node::CLUSTER,
     node::JOURNAL,
     node::DNS,
     listeners::SERVER,

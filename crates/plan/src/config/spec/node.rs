@@ -18,13 +18,13 @@ pub(super) const NODE: Section = Section {
             "watch",
             SettingType::Interval,
             Some("\"2s\""),
-            "Interval at which a server looks for changes of the configuration's files, to take them over; or `off`",
+            "How often a server checks the configuration's files for changes; or `off`",
         ),
         setting(
             "versions",
             SettingType::Integer(1, 1000),
             Some("20"),
-            "Versions of each pipeline that are kept to be gone back to",
+            "Versions of each pipeline that are kept for rollback",
         ),
     ],
 };
@@ -33,119 +33,110 @@ pub(super) const LEDGER: Section = Section {
     name: "ledger",
     form: SectionForm::Table,
     node: true,
-    doc: "Where statistics live.",
+    doc: "Statistics, wherever they live.",
     settings: &[
-        setting(
-            "home",
-            SettingType::Choice(&["embedded", "cluster"]),
-            Some("\"embedded\""),
-            "`embedded`: in the data directory; `cluster`: in a cluster of Redis, Valkey or Kvrocks, whose `nodes` are named here",
-        ),
         setting(
             "durability",
             SettingType::Durability,
             Some("\"1s\""),
-            "`sync`: on disk before the answer; a length of time: at most that much is lost in a crash, as long as the disk takes no more than a quarter of it for a flush; `none`: written, never waited for",
+            "`sync`: on disk before the answer; a length of time: a crash loses at most that much, while a flush takes at most a quarter of it; `none`: written, never waited for",
         ),
         setting(
             "memory",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit are on disk alone; keys that do not fit into two thirds of it are only estimated",
+            "Memory for statistics: cells, the directory of all keys in memory or on disk (some 15 bytes a key), and sketches. Cells that do not fit stay on disk; keys that do not fit into two thirds of it are only estimated",
         ),
         setting(
             "segment",
             SettingType::Size(1 << 30),
             Some("\"64MiB\""),
-            "Size at which a segment file is closed and the next begun",
+            "Size at which a segment file is closed and the next begun; only without [cluster]",
         ),
+    ],
+};
+
+pub(super) const CLUSTER: Section = Section {
+    name: "cluster",
+    form: SectionForm::Table,
+    node: true,
+    doc: "The cluster of Redis, Valkey or Kvrocks that statistics live in, if any; without it they live in the data directory.",
+    settings: &[
         setting(
             "nodes",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Some servers of the cluster, each `host:port`; the others are found by asking these",
-        )
-        .only("home", &["cluster"]),
-        setting("user", SettingType::Text, None, "User of the cluster, where its servers have users").only("home", &["cluster"]),
-        setting("password", SettingType::Secret(1), None, "Password for the cluster").only("home", &["cluster"]),
-        setting("tls", SettingType::Bool, Some("false"), "Whether connections to the cluster are encrypted").only("home", &["cluster"]),
+            "Some servers of the cluster, each `host:port`; they name the others",
+        ),
+        setting("user", SettingType::Text, None, "User name for the cluster"),
+        setting("password", SettingType::Secret(1), None, "Password for the cluster"),
+        setting("tls", SettingType::Bool, Some("false"), "Whether connections to the cluster are encrypted"),
         setting(
             "tls_ca",
             SettingType::Text,
             None,
-            "File of the authorities that the servers' certificates must lead to, in PEM; without it those of the system",
-        )
-        .only("home", &["cluster"]),
+            "File of trusted authorities in PEM; default: the system's",
+        ),
         setting(
             "prefix",
             SettingType::Text,
             Some("\"tollhouse:\""),
-            "What the names of all keys in the cluster begin with, at most 64 bytes without braces",
-        )
-        .only("home", &["cluster"]),
+            "Prefix of all key names in the cluster, at most 64 bytes without braces",
+        ),
         setting(
             "partitions",
             SettingType::Integer(1, 1 << 14),
             Some("1024"),
-            "Parts that keys are divided into, a power of two; fixed once the cluster has any. More make a moving slot smaller, fewer make batches larger",
-        )
-        .only("home", &["cluster"]),
+            "Parts of the key space, a power of two, fixed once the cluster has keys. More make moving slots smaller, fewer make batches larger",
+        ),
         setting(
             "replicas",
             SettingType::Integer(0, 16),
             Some("0"),
-            "Replicas that must have a write before the node takes it as made. With 0 what a failing master had not passed on is sent again by the node that has it",
-        )
-        .only("home", &["cluster"]),
+            "Replicas that must confirm a write. With 0, nodes send again what a failed master had not passed on",
+        ),
         setting(
             "flush",
             SettingType::Span,
             Some("\"1s\""),
             "How often each partition's sums are sent to the cluster",
-        )
-        .only("home", &["cluster"]),
+        ),
         setting(
             "fresh",
             SettingType::Span,
             Some("\"1s\""),
-            "How long what was read of a key is answered from memory, with what this node has added since",
-        )
-        .only("home", &["cluster"]),
+            "How long a reading is answered from memory, with what this node has added since",
+        ),
         setting(
             "stale",
             SettingType::Span,
             Some("\"10s\""),
-            "How long it is answered while it is being read anew; after that decisions wait for the reading",
-        )
-        .only("home", &["cluster"]),
+            "How long a reading is answered while it is read anew; after that decisions wait",
+        ),
         setting(
             "timeout",
             SettingType::Span,
             Some("\"250ms\""),
-            "How long a decision waits for the cluster. What is not known by then is missing, and the pipeline's `on_error` decides",
-        )
-        .only("home", &["cluster"]),
+            "How long a decision waits for the cluster. Later readings are missing, and the pipeline's `on_error` decides",
+        ),
         setting(
             "retain",
             SettingType::Span,
             Some("\"30s\""),
-            "How long what the cluster has acknowledged is kept by the node, for a replica that takes over without it",
-        )
-        .only("home", &["cluster"]),
+            "How long a node keeps what the cluster acknowledged, for a replica that takes over without it",
+        ),
         setting(
             "backlog",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Bytes on the node's disk of what the cluster has not got yet; beyond it nothing is added",
-        )
-        .only("home", &["cluster"]),
+            "Bytes on the node's disk that wait for the cluster; beyond it additions are refused",
+        ),
         setting(
             "sweep",
             SettingType::Integer(0, 1_000_000),
             Some("1000"),
-            "Keys of the cluster a second that this node looks at, so that those which are not written any more take less; 0 for none",
-        )
-        .only("home", &["cluster"]),
+            "Keys a second that this node compacts in the cluster once nobody writes them; 0 for none",
+        ),
     ],
 };
 
@@ -186,7 +177,7 @@ pub(super) const DNS: Section = Section {
     name: "dns",
     form: SectionForm::Table,
     node: true,
-    doc: "Name service, for authentication and DNS lists. Nothing is ever looked up unless resolvers are named.",
+    doc: "Name service, for authentication and DNS lists. Without resolvers nothing is ever looked up.",
     settings: &[
         setting(
             "resolvers",
@@ -198,14 +189,9 @@ pub(super) const DNS: Section = Section {
             "timeout",
             SettingType::Span,
             Some("\"3s\""),
-            "Longest time that one decision waits for name service, at most half of the `timeout` of `[server]`. What is not known by then is decided without",
+            "Longest time that one decision waits for name service, at most half of the `timeout` of `[server]`. Decisions go on without later answers",
         ),
-        setting(
-            "ttl_min",
-            SettingType::Span,
-            Some("\"10s\""),
-            "Shortest time for which an answer is kept, whatever it says",
-        ),
+        setting("ttl_min", SettingType::Span, Some("\"10s\""), "Shortest time for which an answer is kept"),
         setting(
             "ttl_max",
             SettingType::Span,
@@ -216,20 +202,20 @@ pub(super) const DNS: Section = Section {
             "negative_max",
             SettingType::Span,
             Some("\"15m\""),
-            "Longest time for which the answer that there is nothing is kept",
+            "Longest time for which an empty answer is kept",
         ),
         setting(
             "stale",
             SettingType::Span,
             Some("\"1h\""),
-            "Time after that for which an answer still stands in where the resolvers fail or are too slow",
+            "How much longer an answer is used while resolvers fail or are too slow",
         ),
         setting("memory", SettingType::Size(1 << 40), Some("\"16MiB\""), "Memory for answers"),
         setting(
             "queries_max",
             SettingType::Integer(1, 65_536),
             Some("512"),
-            "Most queries under way at once; what would need more fails",
+            "Most queries at once; further ones fail",
         ),
     ],
 };

@@ -29,7 +29,7 @@ pub(super) const EXPRESSIONS: Section = Section {
     name: "expressions",
     form: SectionForm::Map,
     node: false,
-    doc: "Parts of conditions under a name. They can use each other, but none itself.",
+    doc: "Named parts of conditions. They can use each other, without circles.",
     settings: &[required("NAME", SettingType::Text, "Expression in the rule language, of any type")],
 };
 
@@ -37,7 +37,7 @@ pub(super) const SET: Section = Section {
     name: "set",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Many constants of one type that conditions seek a value in, written out or in a file.",
+    doc: "Many constants of one type, inline or in a file, for `in`.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `mail.from_domain in freemail`"),
         required(
@@ -50,7 +50,7 @@ pub(super) const SET: Section = Section {
             "file",
             SettingType::Text,
             None,
-            "Instead of `values`: a file of one entry a line, relative to this file; empty lines and those that begin with `#` or `;` are left out, and but for strings what follows a blank, too",
+            "Instead of `values`: a file with one entry a line, relative to this file. Empty lines and lines with `#` or `;` in front are skipped; except in string sets, so is what follows a blank",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -60,7 +60,7 @@ pub(super) const PHRASES: Section = Section {
     name: "phrases",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Many words and phrases that are looked for in texts in one pass. What is found is `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](../guides/phrases.md).",
+    doc: "Many words and phrases, searched in one pass. Results are `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](../guides/phrases.md).",
     settings: &[
         required(
             "name",
@@ -70,19 +70,15 @@ pub(super) const PHRASES: Section = Section {
         required(
             "files",
             SettingType::List(&SettingType::Text),
-            "Its files, relative to this file: one entry a line, its class, weight, phrase and, if it has an end, date, with tabs between; empty lines and those that begin with `#` are left out",
+            "Its files, relative to this file: an entry is a line of class, weight, phrase and an optional end, between tabs; empty lines and `#` comments are skipped",
         ),
-        required("classes", SettingType::List(&SettingType::Name), "The classes that entries may have"),
-        required(
-            "of",
-            SettingType::List(&SettingType::Text),
-            "The facts in which it looks: texts and lists of texts",
-        ),
+        required("classes", SettingType::List(&SettingType::Name), "Classes of entries"),
+        required("of", SettingType::List(&SettingType::Text), "Facts to search: texts and lists of texts"),
         setting(
             "words",
             SettingType::Bool,
             Some("true"),
-            "Whether a phrase is found only as whole words; scripts without blanks between words have none",
+            "Whether phrases match whole words only; ignored for scripts without blanks",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -92,7 +88,7 @@ pub(super) const MODEL: Section = Section {
     name: "model",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A CatBoost model that says something of each event before it is judged. Its features are named after the facts and readings that it takes. See [models.md](../guides/models.md).",
+    doc: "A CatBoost model that scores each event before rules judge it. Its features are named after facts and readings. See [models.md](../guides/models.md).",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `model('spam') > 0.9`"),
         required("file", SettingType::Text, "Its file, `.cbm` or CatBoost's JSON, relative to this file"),
@@ -100,7 +96,7 @@ pub(super) const MODEL: Section = Section {
             "mode",
             SettingType::Choice(MODES),
             Some("\"enforce\""),
-            "`enforce`; `shadow`: computed and journalled, and only rules that are in shadow may read it; `off`: only checked",
+            "`enforce`; `shadow`: scored and journalled, for shadow rules only; `off`: only checked",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -110,12 +106,12 @@ pub(super) const GROUP: Section = Section {
     name: "group",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Rules that add to the score together.",
+    doc: "Rules whose scores have a common bound.",
     settings: &[
         required("name", SettingType::Name, "Its name"),
         setting("cap", SettingType::Float, None, "Most that its rules add together, from 0 up"),
         setting("floor", SettingType::Float, None, "Least that its rules add together, from 0 down"),
-        setting("description", SettingType::Text, Some("\"\""), "Common ground of its rules, for people"),
+        setting("description", SettingType::Text, Some("\"\""), "What its rules have in common, for people"),
     ],
 };
 
@@ -136,21 +132,26 @@ pub(super) const RULE: Section = Section {
             "share",
             SettingType::Text,
             None,
-            "A number in the rule language, cut to 0 to 1: the part of `score` that is added; nothing where it is missing",
+            "A number in the rule language, clamped to 0 to 1: the part of `score` that is added; nothing where it is missing",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Finding and why it matters, for people"),
+        setting(
+            "description",
+            SettingType::Text,
+            Some("\"\""),
+            "What it found and why that matters, for people",
+        ),
         setting(
             "mode",
             SettingType::Choice(MODES),
             Some("\"enforce\""),
-            "`enforce`; `shadow`: evaluated and journalled, changes nothing; `off`",
+            "`enforce`; `shadow`: judged and journalled, without effect; `off`",
         ),
         setting("group", SettingType::Name, None, "Group within whose bounds its score counts"),
         setting(
             "effects",
             SettingType::List(&SettingType::Text),
             None,
-            "Effects of its firing beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            "Effects beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
         ),
         setting("owner", SettingType::Text, None, "Owner, for people"),
         setting("expires", SettingType::Time, None, "From this time of events on it is off"),
@@ -158,7 +159,7 @@ pub(super) const RULE: Section = Section {
             "test",
             SettingType::List(&SettingType::Table(TEST)),
             None,
-            "Rows on which it must fire, or not, for the configuration to be accepted",
+            "Rows on which it must or must not fire; otherwise the configuration is refused",
         ),
     ],
 };
@@ -167,7 +168,7 @@ pub(super) const BAND: Section = Section {
     name: "band",
     form: SectionForm::List("action"),
     node: false,
-    doc: "The action from a score upwards. Below the lowest band events are accepted.",
+    doc: "The action from a score on. Below the lowest band events are accepted.",
     settings: &[
         required("at", SettingType::Float, "Lowest score of the band"),
         required("action", SettingType::Choice(ACTIONS), "Action that the caller is asked to take"),

@@ -1,6 +1,6 @@
 //! What is counted of events, and what is kept of each key.
 
-use super::{ACTIONS, KIND_MAX, Section, SectionForm, SettingSpec, SettingType, required, setting};
+use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 /// The columns that a track keeps, but for decayed sums.
 const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
@@ -13,7 +13,7 @@ const PRECISION: SettingType =
 
 /// A sketch in front of a statistic.
 const ADMIT: &[SettingSpec] = &[
-    required("after", SettingType::Sightings, "The sighting that admits a key"),
+    required("after", SettingType::Sightings, "Sighting that admits a key"),
     required(
         "rotate",
         SettingType::Span,
@@ -35,7 +35,7 @@ const ADMIT: &[SettingSpec] = &[
         "kinds",
         SettingType::List(&SettingType::Name),
         None,
-        "Those of the statistic's `keys` that stand behind it; without it all of them. Distinct values are counted of those that are admitted, too",
+        "Those of the statistic's `keys` behind the sketch; default: all. Distinct values are counted for admitted keys only",
     ),
 ];
 
@@ -46,11 +46,6 @@ pub(super) const KIND: Section = Section {
     doc: "A kind of piece that is counted.",
     settings: &[
         required("name", SettingType::Name, "Name by which statistics and rules call it"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which its keys are stored. It must never change its meaning",
-        ),
         required("of", SettingType::Name, "Fact whose value, or each of whose values, is a piece"),
         setting(
             "normalise",
@@ -62,7 +57,7 @@ pub(super) const KIND: Section = Section {
             "when",
             SettingType::Text,
             None,
-            "Condition over the facts of the first two stages; an event for which it does not hold has no key of this kind",
+            "Condition over fields and content; events for which it does not hold have no key of this kind",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -72,7 +67,7 @@ pub(super) const STATISTIC: Section = Section {
     name: "statistic",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Statistic that is kept for each key of the kinds it names: counters over windows (`counts` and `windows`) or an aggregate of a few fixed values (`track` and `keep`).",
+    doc: "A statistic for each key of the kinds that it names: counters over windows (`counts` and `windows`) or an aggregate of a few fixed values (`track` and `keep`).",
     settings: &[
         required("name", SettingType::Name, "Its name"),
         required(
@@ -96,13 +91,13 @@ pub(super) const STATISTIC: Section = Section {
             "readings",
             SettingType::List(&SettingType::Span),
             Some("[]"),
-            "Trailing windows that are read for every event and journalled, beside those that rules ask for",
+            "Trailing windows that are read and journalled for every event, beside those that rules use",
         ),
         setting(
             "track",
             SettingType::List(&SettingType::Choice(COLUMNS)),
             None,
-            "Instead of `counts` and `windows`: what is kept over all events of a key. All of it is read for every event and journalled",
+            "Instead of `counts` and `windows`: values over all events of a key. All are read and journalled for every event",
         ),
         setting(
             "value",
@@ -120,13 +115,13 @@ pub(super) const STATISTIC: Section = Section {
             "keep",
             SettingType::Span,
             None,
-            "Time for which a key is kept after its last event. Needed for an aggregate (`track`); counters are kept as long as the longest tier unless it is given",
+            "How long a key is kept after its last event. Required for an aggregate (`track`); default for counters: the longest tier",
         ),
         setting(
             "admit",
             SettingType::Table(ADMIT),
             None,
-            "A sketch in front: a key costs nothing of its own until it was seen so often",
+            "A sketch in front: a key costs nothing until it was seen often enough",
         ),
     ],
 };
@@ -138,11 +133,6 @@ pub(super) const DISTINCT: Section = Section {
     doc: "A count of distinct values for each key of a kind.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `distinct('rcpts', '1d')`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which it is stored, beside those of the kinds",
-        ),
         required("per", SettingType::Name, "Kind for each of whose keys values are counted"),
         required("of", SettingType::Name, "Fact whose values are counted"),
         required(
@@ -169,19 +159,14 @@ pub(super) const LAST: Section = Section {
     name: "last",
     form: SectionForm::List("name"),
     node: false,
-    doc: "The value that a field had in the last event of each key of a kind. It is kept as it is, and not as a hash.",
+    doc: "The value of a field in the last event of each key of a kind. It is kept in the clear, not as a hash.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `last('country')`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which it is stored, beside those of the kinds",
-        ),
         required("per", SettingType::Name, "Kind for each of whose keys the value is kept"),
         required(
             "of",
             SettingType::Name,
-            "Text fact whose value is kept, up to 63 bytes: after a longer one the last value is not known. The fact must be journalled",
+            "Text fact whose value is kept, up to 63 bytes; after a longer one the last value is unknown. The fact must be journalled",
         ),
         required("keep", SettingType::Span, "Time for which the value is kept after the event that had it"),
     ],
@@ -194,18 +179,13 @@ pub(super) const LABEL: Section = Section {
     doc: "A label that rules put on keys for a time, and that later events of the key show.",
     settings: &[
         required("name", SettingType::Name, "Its name, as in `ip.marked('scanner')`"),
-        required(
-            "number",
-            SettingType::Integer(1, KIND_MAX),
-            "Number under which it is stored, beside those of the kinds",
-        ),
         required("of", SettingType::Name, "Kind whose keys can have it"),
         required("keep", SettingType::Span, "Longest time for which a key can have it"),
         setting(
             "decision",
             SettingType::Name,
             None,
-            "Puts keys that have it on the ban list, as a decision such as `ban` or `captcha`, which enforcement points poll at `/v1/bans/stream`. The piece is kept in the data directory until the label ends",
+            "Puts labelled keys on the ban list, as a decision such as `ban` or `captcha`; firewalls poll `/v1/bans/stream`. The piece is kept in the data directory until the label ends",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Meaning for a key, for people"),
     ],

@@ -157,7 +157,7 @@ fn take_response(taken: &[TakeResult], answer: api::LimitAnswer) -> Response {
     }
     let refused: Vec<&TakeResult> = taken.iter().filter(|taken| !taken.allowed).collect();
     let (word, title, status) = if refused.iter().any(|taken| taken.quality == Quality::Missing) {
-        let title = "Counts cannot be had";
+        let title = "Counts are unavailable";
         ("temporary-reduced-capacity", title, StatusCode::SERVICE_UNAVAILABLE)
     } else if refused.iter().any(|taken| taken.banned_until.is_some()) {
         ("abnormal-usage-detected", "The key is banned for a while", StatusCode::TOO_MANY_REQUESTS)

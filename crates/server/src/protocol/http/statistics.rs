@@ -96,7 +96,7 @@ pub(super) async fn top(
         return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {SHOWN_MAX}")));
     }
     let kind = params.kind;
-    let first = || pipeline.kinds.iter().find(|plan| plan.name == kind)?.counters.first().cloned();
+    let first = || pipeline.kinds.iter().find(|plan| plan.name == kind)?.counters.as_slice().first().cloned();
     // An unknown kind has no counter either, and the engine says which kinds there are.
     let known = pipeline.kinds.iter().any(|plan| plan.name == kind);
     let counter = match params.counter.or_else(first) {

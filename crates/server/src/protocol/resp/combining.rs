@@ -246,7 +246,7 @@ mod tests {
             let home = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
             Ok(LedgerHome::Elsewhere(Box::new(HeldLedger { home, open, asked: asked_there })))
         };
-        let engine = Arc::new(Engine::open_over(&directory, plan, held).unwrap());
+        let engine = Arc::new(Engine::open_over(&directory, plan, None, held).unwrap());
         let plan = engine.plan();
         let listener = &plan.node.listeners[0];
         let ProtocolPlan::Resp(resp) = &listener.settings else { panic!("{listener:?}") };

@@ -574,7 +574,7 @@ where
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const WRONG_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
-const BUSY: &str = "BUSY too much is being worked on, try again a little later";
+const BUSY: &str = "BUSY the node is overloaded, try again later";
 
 fn late(late: Late) -> String {
     format!("TRYAGAIN {late}")

@@ -29,10 +29,9 @@ Examples:
   tollhouse bench costly --ham ~/Maildir/cur --spam ~/Maildir/.Junk/cur
 
 Each is read, cut into keys and tokens, counted, asked about, judged and explained, once and alone.
-First come messages that are large, then the worst that are known for each reader, of a megabyte each: of a
-family the one that is read slowest.
-With --ham and --spam the mail in there is learned first, all of it as if it came now, so that the
-classifier has something to look up. Memory is what the process had at most meanwhile, the message itself and the engine included.")]
+Large messages come first, then the worst known ones of a megabyte for each reader, the slowest of
+each family. Mail of --ham and --spam is learned before, as if it came now, so that the classifier
+has something to look up. Memory is the peak of the process, message and engine included.")]
 pub(super) struct CostlyBenchArgs {
     /// Size of the messages, of what they are meant to be
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]

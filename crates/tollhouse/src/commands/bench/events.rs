@@ -222,7 +222,7 @@ fn configure(args: &EventsBenchArgs, data: &Path) -> Result<(), CommandError> {
             _ => "integer",
         };
         text += &format!("[[field]]\nname = \"{name}\"\ntype = \"{kind}\"\n");
-        text += &format!("[[kind]]\nname = \"{name}\"\nnumber = {}\nof = \"{name}\"\n", at + 1);
+        text += &format!("[[kind]]\nname = \"{name}\"\nof = \"{name}\"\n");
     }
     text += &format!(
         "[[statistic]]\nname = \"fixed\"\nkeys = {names:?}\ntrack = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"\n"

@@ -167,7 +167,7 @@ pub(super) fn run(args: &LimitsBenchArgs) -> Result<Exit, CommandError> {
 fn opened(mode: LimitMode, count: u64, per: &str) -> Result<(Engine, LimitPlan), CommandError> {
     let per = if mode == LimitMode::Calendar { "minute" } else { per };
     let text = format!(
-        "[[limit]]\nname = \"bench\"\nnumber = 1\nkey = [\"user\"]\ncount = {count}\nper = \"{per}\"\nmode = \"{}\"\n",
+        "[[limit]]\nname = \"bench\"\nkey = [\"user\"]\ncount = {count}\nper = \"{per}\"\nmode = \"{}\"\n",
         mode.name()
     );
     let plan = Plan::compile(&Config::from_text("bench", &text, &Overrides::default()));

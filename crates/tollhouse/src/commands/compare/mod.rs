@@ -27,10 +27,10 @@ Examples:
   tollhouse compare spamd 127.0.0.1:783 mail.mbox --examples 20
   tollhouse compare rspamd http://127.0.0.1:11333 --json mail/ | jq 'select(.agree == false)'
 
-Each message is judged here in the order of the input, at the time that it says itself, and sent
-to the other filter with the same envelope, so many at once as there are --threads. Shown are how
-often what one does meets what the other does, the messages on which they differ most, and which
-symbols speak there. Nothing is learned on either side; without --data an engine in memory judges.")]
+Each message is judged here in the order of the input, at its own time, and sent to the other filter
+with the same envelope, --threads at once. The report shows how often both agree, the messages on
+which they differ most, and which symbols fire there. Neither side learns; without --data an engine
+in memory judges.")]
 pub(crate) struct CompareArgs {
     /// Protocol that the other filter speaks
     #[arg(value_enum, value_name = "rspamd|spamd")]
@@ -40,10 +40,10 @@ pub(crate) struct CompareArgs {
     address: String,
     #[command(flatten)]
     messages: MessageOptions,
-    /// Messages that are shown, of those on which the filters differ most
+    /// Number of messages to show, of those on which the filters differ most
     #[arg(long, value_name = "N", default_value_t = 10)]
     examples: usize,
-    /// Preset by which an engine in memory works [default: mail]
+    /// Preset of an engine in memory [default: mail]
     #[arg(long, value_name = "NAME", value_parser = super::init::named)]
     preset: Option<&'static Preset>,
     #[command(flatten)]

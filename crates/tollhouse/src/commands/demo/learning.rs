@@ -67,7 +67,7 @@ impl<'a> Learning<'a> {
         let Learning { taught, later } = self;
         let count = |label: &str| later.iter().filter(|pair| pair.label == label).count();
         let told = |label: &str| taught.get(label).copied().unwrap_or(0);
-        out.line(format_args!("\n{BOLD}What it does to be told what is spam{BOLD:#}"))?;
+        out.line(format_args!("\n{BOLD}What learning changes{BOLD:#}"))?;
         out.line(format_args!(
             "  The sources of {} messages say what they are. The server was told so of the {} earlier ones ({} spam, {}
   ham) after each verdict, and of none of the {} later ones ({} spam, {} ham). Those, judged by a server that was

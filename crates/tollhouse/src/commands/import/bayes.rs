@@ -30,10 +30,9 @@ Examples:
   tollhouse import bayes --data ./data backup.txt ~/Maildir
   tollhouse import bayes --server http://127.0.0.1:8377 backup.txt spam.mbox ham.mbox
 
-SpamAssassin's tokens are hashes of words that it cuts in its own way: they are of no use here. Yet
-the backup names each message that was learned, by a hash of it, and as what. So give the folders
-that hold the mail: what SpamAssassin knows as spam or ham is learned as that, all else is passed
-over. Repeating it counts nothing twice.")]
+SpamAssassin's tokens are hashes that are of no use here. But the backup names each learned message
+by a hash, with its class. Give the folders with the mail: what SpamAssassin learned as spam or ham
+is learned as that, all else is skipped. Repeating it counts nothing twice.")]
 pub(crate) struct BayesImportArgs {
     /// Backup that `sa-learn --backup` wrote; - is standard input
     #[arg(value_name = "BACKUP")]

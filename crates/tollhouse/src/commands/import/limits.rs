@@ -14,17 +14,14 @@ use crate::exit::{CommandError, Exit};
 #[command(after_help = "\
 Examples:
   tollhouse import limits limits.yaml >> data/tollhouse.toml
-  tollhouse import limits --first-number 20 --output more.toml limits.yaml
+  tollhouse import limits --output more.toml limits.yaml
 
-What cannot be written down in a limit, such as conditions, is said, and stands as comments beside it.")]
+What a limit cannot express, such as conditions, is reported and kept as comments.")]
 pub(super) struct LimitsImportArgs {
     /// Limitador's limits file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Number of the first limit; each of the others has the next
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    first_number: u16,
-    /// Write to this file, which must not be there yet, instead of standard output
+    /// Write to this new file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -41,7 +38,7 @@ pub(super) fn run(args: &LimitsImportArgs) -> Result<Exit, CommandError> {
     if text.len() as u64 > LIMITS_BYTES_MAX {
         return Err(CommandError::new(format_args!("{shown}: larger than {} MiB", LIMITS_BYTES_MAX >> 20)));
     }
-    let read = match plan::formats::limitador::read(&shown.to_string(), &text, args.first_number) {
+    let read = match plan::formats::limitador::read(&shown.to_string(), &text) {
         Ok(read) => read,
         Err(problems) => {
             say(problems);

@@ -20,11 +20,11 @@ Examples:
   tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
 
-Where `[ledger] home` is a cluster, each key becomes what it is in the export, however often that is
-repeated; keys that the export does not have stay. --compare says what differs and changes nothing.
+Into a `[cluster]` each key becomes what it is in the export, also when repeated;
+other keys stay. --compare shows differences and changes nothing.
 
-For statistics the directory needs the secret of the one that was exported: copy the file `secret`
-before anything is counted. All of it is taken in or nothing, but for a merge that is interrupted.")]
+Statistics need the secret of the exported directory: copy the file `secret` before anything is
+counted. An import is complete or changes nothing, except for an interrupted merge.")]
 pub(crate) struct ImportArgs {
     #[command(subcommand)]
     command: Option<ImportCommand>,

@@ -21,24 +21,23 @@ Examples:
   tollhouse import multimap --type content --symbol PILLS --score 2 body.map >> data/mail.toml
   tollhouse import multimap --type url --symbol LINKS --lists data/lists links.map
 
-Say of each list what multimap.conf says of it. A line may name a symbol and a weight of its own:
-then it gets a rule of its own, whose score is that weight times --score. Lines that cannot mean
-here what they mean there are left out and told; the exit code is then 1. What is written was
-checked over the preset `mail`.")]
+Describe each list as multimap.conf does. A line with its own symbol and weight gets its own rule,
+with that weight times --score. Lines without an equivalent are left out and reported; the exit
+code is then 1. The output was checked over the preset `mail`.")]
 pub(crate) struct MultimapImportArgs {
-    /// Lists, each as Rspamd reads it; several are one
+    /// Lists as Rspamd reads them; several make one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Kind of thing that is sought in them, as `type` says
+    /// What the lists match, as `type` in multimap.conf
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     of: MapType,
-    /// Part of it that is sought, as `filter` says: email:addr, email:domain, email:domain:tld, email:name, tld, full
+    /// Part that they match, as `filter`: email:addr, email:domain, email:domain:tld, email:name, tld, full
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
     /// The field for --type header: From, Reply-To, Subject or List-Id
     #[arg(long, value_name = "NAME", required_if_eq("of", "header"))]
     header: Option<String>,
-    /// For --type from: the address in From, not the envelope's sender, as `extract_from = "mime"` says
+    /// For --type from: the address in From, not the envelope's sender, as `extract_from = "mime"`
     #[arg(long)]
     mime: bool,
     /// Name of the rule: the list's symbol

@@ -53,13 +53,13 @@ pub(super) fn run(args: StatisticsImportArgs) -> Result<Exit, CommandError> {
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
     #[cfg(feature = "cluster")]
-    if let Some(of) = &plan.node.cluster {
+    if let Some(of) = plan.node.cluster.clone() {
         if args.merge {
-            return Err(CommandError::new("nothing is added up in a cluster").help(
+            return Err(CommandError::new("a cluster takes no --merge").help(
                 "without --merge each key of the export becomes what it is there; add up in a data directory before",
             ));
         }
-        return cluster::run(&directory, &plan, of, &file, !args.compare, &mut out);
+        return cluster::run(&directory, plan, &of, &file, !args.compare, &mut out);
     }
     if args.compare {
         return Err(CommandError::new("--compare is for statistics that live in a cluster"));
@@ -118,7 +118,7 @@ fn explained(error: StatisticsExchangeError, file: &Path, directory: &Directory)
             failure.help("nothing was imported; was the file copied whole?")
         }
         StatisticsExchangeError::Ledger(stats::LedgerError::Catalog(_)) => {
-            failure.help("the configuration gives kinds other numbers or statistics than the export has")
+            failure.help("the configuration keeps other statistics under these names than the export has")
         }
         _ => failure,
     }

@@ -9,7 +9,7 @@ use crate::console::Output;
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
-/// Say how large a cluster for statistics has to be
+/// Compute the size of a cluster for statistics
 ///
 /// Reckons with bytes and CPU time as they were measured, see `docs/operating/cluster.md`. Measure your own keys and say so with
 /// `--bytes-per-key` where it matters.
@@ -19,7 +19,7 @@ Examples:
   tollhouse plan --keys-per-day 50000000 --updates-per-second 2000 --keep 14d
   tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --json")]
 pub(crate) struct PlanArgs {
-    /// Different keys that are seen a day
+    /// Different keys a day
     #[arg(long, value_name = "KEYS")]
     keys_per_day: u64,
     /// Additions a second
@@ -28,7 +28,7 @@ pub(crate) struct PlanArgs {
     /// Time that a key is kept after its last event, such as `14d`
     #[arg(long, value_name = "SPAN", value_parser = crate::options::span)]
     keep: Span,
-    /// Copies of all, that of the masters among them
+    /// Copies of each key, the master's included
     #[arg(long, value_name = "COPIES", default_value_t = 2)]
     replication: u64,
     /// Bytes of a key
@@ -37,10 +37,10 @@ pub(crate) struct PlanArgs {
     /// Memory of a server, in GiB
     #[arg(long, value_name = "GIB", default_value_t = 64)]
     server_gib: u64,
-    /// The share of additions to known keys that summing in nodes saves, 0 to 1
+    /// Share of additions to known keys that nodes sum up, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     summed: f64,
-    /// The share of readings of known keys that caches in nodes do not have, 0 to 1
+    /// Share of readings of known keys that miss the nodes' caches, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     missed: f64,
     #[command(flatten)]

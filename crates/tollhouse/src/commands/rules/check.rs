@@ -16,8 +16,8 @@ Examples:
   tollhouse rules check --strict new.toml && echo fine
   tollhouse rules check --json new.toml | jq -r .message
 
-A file is checked as a whole, as `config check` does it: rules are wrong or right by the kinds,
-statistics and definitions beside them, and by what their tests say.
+The whole file is checked, as by `config check`, because rules depend on its kinds, statistics and
+definitions. Their tests run, too.
 
 Exit codes: 0 nothing is wrong, 1 something is, with --strict also what is only suspicious. With
 --json there is one object for each problem.")]

@@ -33,10 +33,10 @@ Examples:
   tollhouse rules coverage --preset web --log access.log
   tollhouse rules coverage --json --data ./data | jq -r 'select(.hits == 0) | .rule'
 
-Over the journal of --data, beside a server or not, hits are those that were logged: a rule is
-measured on the decisions that were made while it was there. Over a corpus everything is decided once, in memory, at the
-events' own times; nothing is kept. Rules fire together if they fired on the same events, all of
-them. Memory is that of the rules, however many events there are.")]
+Over the journal of --data, also beside a server, hits are those that were logged, while the rule
+was there. Over a corpus everything is decided once, in memory, at the events' own times, and
+nothing is kept. Rules fire together if they fired on exactly the same events. Memory does not grow
+with the number of events.")]
 pub(crate) struct RulesCoverageArgs {
     #[command(flatten)]
     config: ConfigOptions,

@@ -11,7 +11,7 @@ use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
 use crate::options::{DataOption, JsonOption};
 
-/// Lay out configuration files and the conditions in them
+/// Format configuration files and the conditions in them
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,12 +19,12 @@ Examples:
   tollhouse rules fmt --check rules/*.toml           For a hook: is all laid out?
   tollhouse rules fmt - < new.toml                   To standard output
 
-Conditions, lists, keys and empty lines get one form; comments stay where they are. What a file
-means is the same, and so are the versions of its pipelines. A file with mistakes that keep it
-from being read is left alone. Files are replaced whole or not at all.
+Conditions, lists, keys and empty lines get one form; comments stay. A file's meaning and the
+versions of its pipelines stay the same. A file that cannot be parsed is left alone. Files are
+replaced whole or not at all.
 
-Exit codes: 0 done, or with --check nothing to do; 1 a file cannot be read as TOML or has a
-condition that cannot be, or with --check one is laid out otherwise.")]
+Exit codes: 0 done, or with --check nothing to do; 1 a file or condition cannot be parsed, or with
+--check a file is formatted otherwise.")]
 pub(crate) struct RulesFmtArgs {
     /// Configuration files; - is standard input; without one the data directory's main file
     #[arg(value_name = "FILE|-")]

@@ -63,7 +63,7 @@ struct RuleTests {
 }
 
 fn group<'a>(pipeline: &'a Pipeline, rule: &Rule) -> Option<&'a str> {
-    rule.group.and_then(|group| pipeline.rules.groups().get(group)).map(|group| group.name.as_str())
+    rule.group.map(|group| pipeline.rules.groups()[group].name.as_str())
 }
 
 fn has_expired(rule: &Rule, now: Time) -> bool {

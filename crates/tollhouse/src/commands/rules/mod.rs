@@ -16,7 +16,7 @@ use crate::exit::{CommandError, Exit};
 Examples:
   tollhouse rules check data/tollhouse.toml    What is wrong with it, or suspicious
   tollhouse rules test data/tollhouse.toml     Do rules do what their tests say?
-  tollhouse rules fmt data/tollhouse.toml      Lay it out as everybody's is
+  tollhouse rules fmt data/tollhouse.toml      Format it
   tollhouse rules list --preset mail           What there is, and what it costs
   tollhouse rules coverage --data ./data       Which rules fire, and which never do
   tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377

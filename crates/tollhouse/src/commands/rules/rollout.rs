@@ -50,10 +50,10 @@ Examples:
   tollhouse rules post new.toml --dry-run --server http://127.0.0.1:8377
   tollhouse rules post new.toml --server http://127.0.0.1:8377
   tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377
-  tollhouse rules post /dev/null --data ./data        Takes away what was posted
+  tollhouse rules post /dev/null --data ./data        Removes what was posted
 
-The text is laid over the pipeline's file as that is laid over its preset, instead of what was posted
-before, and stays over it. If anything is wrong, nothing changes. Exit codes: 0 done, 1 refused.")]
+The text is laid over the pipeline's file, entry by entry, and replaces what was posted before. If
+anything is wrong, nothing changes. Exit codes: 0 done, 1 refused.")]
 pub(crate) struct RulesPostArgs {
     /// The file, TOML; `-` is standard input
     #[arg(value_name = "FILE")]
@@ -68,14 +68,14 @@ pub(crate) struct RulesPostArgs {
     at: PipelineTargetArgs,
 }
 
-/// Let a server take over what its files say now
+/// Let a server reload its files now
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse rules reload --server http://127.0.0.1:8377
   tollhouse rules reload --dry-run --server http://127.0.0.1:8377
 
-A server looks at its files by itself, and at SIGHUP. Exit codes: 0 done, 1 refused.")]
+A server also reloads changed files by itself, and at SIGHUP. Exit codes: 0 done, 1 refused.")]
 pub(crate) struct RulesReloadArgs {
     /// Only show what would change
     #[arg(long)]
@@ -84,7 +84,7 @@ pub(crate) struct RulesReloadArgs {
     node: NodeTargetArgs,
 }
 
-/// List the versions of a pipeline that can be gone back to
+/// List the versions of a pipeline for rollback
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -103,9 +103,9 @@ Examples:
   tollhouse rules rollback 3f9c --server http://127.0.0.1:8377
   tollhouse rules rollback 3f9c04d1a2b7e856 --data ./data
 
-It is in force, also after a restart, until the files change or rules are posted.")]
+It stays in force, also after a restart, until the files change or rules are posted.")]
 pub(crate) struct RulesRollbackArgs {
-    /// The version, or as much of its beginning as no other has
+    /// The version, or a unique beginning of it
     #[arg(value_name = "VERSION", id = "kept")]
     version: String,
     #[command(flatten)]
@@ -120,7 +120,7 @@ Examples:
   tollhouse rules compare --server http://127.0.0.1:8377
   tollhouse rules compare --server http://127.0.0.1:8377 --json | jq .rate
 
-Over the events since the candidate, the enforced rules or the server began.")]
+Counted since the candidate, the enforced rules or the server began, whichever is latest.")]
 pub(crate) struct RulesCompareArgs {
     /// The pipeline; without it the first of the configuration
     #[arg(long, value_name = "NAME")]
@@ -129,14 +129,14 @@ pub(crate) struct RulesCompareArgs {
     node: NodeTargetArgs,
 }
 
-/// Enforce the candidate that was posted
+/// Enforce the posted candidate
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse rules promote --server http://127.0.0.1:8377
   tollhouse rules promote --data ./data --pipeline web
 
-It takes the place of what was posted before.")]
+It replaces what was posted before.")]
 pub(crate) struct RulesPromoteArgs {
     #[command(flatten)]
     at: PipelineTargetArgs,
@@ -211,7 +211,7 @@ fn show(out: &mut Output, changed: Result<api::ReloadOutcomeJson, CallError>) ->
         }
     }
     for section in &reloaded.restart {
-        say(format_args!("{section}: settings have changed that only a restart heeds"));
+        say(format_args!("{section}: changed settings take effect at a restart"));
     }
     match (reloaded.changes.is_empty(), reloaded.dry_run) {
         (true, true) => say("nothing would change"),

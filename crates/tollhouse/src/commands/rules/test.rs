@@ -11,7 +11,7 @@ use crate::console::{BOLD, DIM, GREEN, Output, RED, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption, pipelines};
 
-/// Run the tests that rules bring
+/// Run the tests of rules
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ Examples:
   tollhouse rules test --all --rule NIGHT_FLOOD data/tollhouse.toml
   tollhouse rules test --json new.toml | jq -r 'select(.passed | not) | .rule'
 
-A test stands beside its rule and says for some facts and readings whether the rule fires:
+A test stands beside its rule, and says whether the rule fires on some facts and readings:
 
   [[rule.test]]
   facts = { \"from.seen('1h')\" = 1001, \"mail.has_list_headers\" = false }

@@ -25,7 +25,7 @@ struct ClusterImportLine {
 
 pub(super) fn run(
     directory: &Directory,
-    plan: &Plan,
+    plan: Plan,
     of: &ClusterPlan,
     file: &Path,
     writes: bool,

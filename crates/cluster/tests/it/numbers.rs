@@ -1,0 +1,70 @@
+//! The register of numbers that nodes share.
+
+use event::Space;
+use stats::{NumberRegister, NumberedSection, RegisteredName};
+
+use crate::servers::Cluster;
+use crate::support::{Wired, settings};
+
+const NAMES: usize = 40;
+const NODES: u8 = 4;
+
+fn kind(name: &str) -> RegisteredName {
+    RegisteredName { space: Space(3), section: NumberedSection::Kind, name: name.to_owned() }
+}
+
+/// The names that a node of this number meets: all nodes the same, each in another order.
+fn wanted(node: u8) -> NumberRegister {
+    let mut register = NumberRegister::default();
+    for at in 0..NAMES {
+        let name = (at * 7 + usize::from(node) * 11) % NAMES;
+        register.allot(kind(&format!("k{name}"))).unwrap();
+    }
+    register
+}
+
+#[test]
+fn nodes_that_meet_new_names_at_once_give_them_the_same_numbers() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let none = NumberRegister::default();
+    let nodes: Vec<Wired> = (0..NODES).map(|node| Wired::open(settings(cluster.addresses(), node))).collect();
+    let registers: Vec<NumberRegister> = std::thread::scope(|scope| {
+        let ask = |(node, wired): (u8, &Wired)| {
+            let mut known = NumberRegister::default();
+            // A few names at a time, so that nodes come between each other.
+            for (number, name) in wanted(node).iter() {
+                let mut one = NumberRegister::default();
+                one.add_line(&format!("3 kind {} {}", number.0, name.name)).unwrap();
+                known = wired.wait(async |wire| wire.allot_numbers(&known, &one).await).unwrap();
+            }
+            known
+        };
+        let nodes: Vec<_> = (0..NODES).zip(&nodes).map(|node| scope.spawn(move || ask(node))).collect();
+        nodes.into_iter().map(|node| node.join().unwrap()).collect()
+    });
+    let all = nodes[0].wait(async |wire| wire.allot_numbers(&none, &none).await).unwrap();
+    assert_eq!(all.iter().count(), NAMES);
+    let mut numbers: Vec<u16> = all.iter().map(|(number, _)| number.0).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=NAMES as u16).collect::<Vec<_>>(), "none is left out");
+    for register in registers {
+        assert!(all.includes(&register), "{register}\n{all}");
+    }
+}
+
+#[test]
+fn a_register_that_was_lost_is_given_back_by_who_knows_it() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let node = Wired::open(settings(cluster.addresses(), 1));
+    let none = NumberRegister::default();
+    let known = node.wait(async |wire| wire.allot_numbers(&none, &wanted(0)).await).unwrap();
+    cluster.servers[0].cli(&["FLUSHALL"]);
+    let other: NumberRegister = "3 kind 1 stranger\n".parse().unwrap();
+    let there = node.wait(async |wire| wire.allot_numbers(&none, &other).await).unwrap();
+    assert_eq!(there, other);
+    let both = node.wait(async |wire| wire.allot_numbers(&known, &known).await).unwrap();
+    assert_eq!(both.number(&kind("stranger")).unwrap().0, 1);
+    let (first, rest): (Vec<_>, Vec<_>) = known.iter().partition(|(number, _)| number.0 == 1);
+    assert_eq!(both.number(first[0].1), None, "its number is another's: who has counted by it says so");
+    assert!(rest.iter().all(|(number, name)| both.number(name) == Some(*number)), "{both}");
+}

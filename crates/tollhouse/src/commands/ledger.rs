@@ -1,0 +1,104 @@
+//! `tollhouse ledger`: what the ledger remembers of the configuration.
+
+use engine::EngineOpenError;
+use event::Kind;
+use serde::Serialize;
+use stats::RegisteredName;
+
+use crate::console::{Output, say};
+use crate::exit::{CommandError, Exit};
+use crate::options::{EngineOptions, JsonOption, stopped};
+
+/// Look at the names that the ledger has given numbers, and rename what it has counted
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse ledger names --data ./data                          SPACE/SECTION/NAME and number
+  tollhouse ledger names --data ./data --rename from sender     Keep what was counted of `from`
+  tollhouse ledger names --data ./data --drop kind/from         Let `from` begin anew")]
+pub(crate) struct LedgerArgs {
+    #[command(subcommand)]
+    command: LedgerCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum LedgerCommand {
+    Names(NamesArgs),
+}
+
+/// List all names that ever had a number, or change one
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse ledger names --data ./data
+  tollhouse ledger names --data ./data --rename from sender
+  tollhouse ledger names --data ./data --drop 1/kind/from
+
+What is counted is stored under a number, which a name gets when it is first used and keeps also
+while the configuration does not have it. A name is written as it is listed, or as much of its end
+as no other has. Rename it here before the configuration has the new name, with the server stopped.
+A name that is dropped gets a new number when it is used again; the old one is never given again.")]
+struct NamesArgs {
+    #[command(flatten)]
+    engine: EngineOptions,
+    /// Give what was counted under a name another one
+    #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with = "drop")]
+    rename: Option<Vec<String>>,
+    /// Let go of what was counted under a name
+    #[arg(long, value_name = "NAME")]
+    drop: Option<String>,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct NameLine<'a> {
+    space: u16,
+    section: &'static str,
+    name: &'a str,
+    number: u16,
+}
+
+pub(crate) fn run(args: LedgerArgs) -> Result<Exit, CommandError> {
+    let LedgerCommand::Names(args) = args.command;
+    let directory = args.engine.directory()?;
+    let is_shared = || args.engine.plan(&directory).is_ok_and(|plan| plan.node.cluster.is_some());
+    if (args.rename.is_some() || args.drop.is_some()) && is_shared() {
+        return Err(CommandError::new("names that nodes share in a cluster cannot be changed")
+            .help("give what is to be counted anew a name that was never used"));
+    }
+    let failed = |error: EngineOpenError| stopped(&error, "leave the names as they are");
+    if let Some([old, new]) = args.rename.as_deref() {
+        let renamed = directory.change_numbers(|register| {
+            let old = register.find(old)?.clone();
+            register.rename(&old, new)?;
+            Ok(old)
+        });
+        let old = renamed.map_err(failed)?;
+        say(format_args!(
+            "what was counted under {old} is that of `{new}` now: rename it in the configuration, too"
+        ));
+        return Ok(Exit::Fine);
+    }
+    if let Some(name) = &args.drop {
+        let dropped = directory.change_numbers(|register| {
+            let name = register.find(name)?.clone();
+            register.drop_name(&name)?;
+            Ok(name)
+        });
+        say(format_args!("{} begins anew when it is used again", dropped.map_err(failed)?));
+        return Ok(Exit::Fine);
+    }
+    let mut out = Output::new(args.json.json);
+    for (Kind(number), listed) in directory.numbers()?.iter() {
+        let RegisteredName { space, section, name } = listed;
+        if out.is_json() {
+            out.json(&NameLine { space: space.0, section: section.name(), name, number })?;
+        } else {
+            out.line(format_args!("{listed} {number}"))?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
