@@ -1,12 +1,17 @@
 //! Makes Rust of the messages in `proto`, with a compiler in Rust: no `protoc` is needed.
 
 use std::error::Error;
-use std::path::Path;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let protos = Path::new("proto");
+    println!("cargo::rerun-if-changed=proto");
+    #[cfg(feature = "grpc")]
+    compile(std::path::Path::new("proto"))?;
+    Ok(())
+}
+
+#[cfg(feature = "grpc")]
+fn compile(protos: &std::path::Path) -> Result<(), Box<dyn Error>> {
     let services = ["envoy/service/ratelimit/v3/rls.proto", "tollhouse/batch/v1/batch.proto"];
-    println!("cargo::rerun-if-changed={}", protos.display());
     let files = protox::compile(services.map(|service| protos.join(service)), [protos])?;
     tonic_prost_build::configure()
         .build_transport(false)

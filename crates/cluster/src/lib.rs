@@ -27,7 +27,6 @@ mod reads;
 pub mod remote;
 mod share;
 mod sighting;
-pub mod sizing;
 mod sweep;
 mod transfer;
 mod wal;

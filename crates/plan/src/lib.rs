@@ -32,9 +32,9 @@ use crate::limit::LimitPlan;
 use catalog::{beside_sketches, catalog, fit_sketches};
 pub use cluster::ClusterPlan;
 pub use config::{
-    Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Document, EffectiveValue, Endpoint,
-    EndpointError, FileStamps, Overrides, PipelineOverlay, PipelineOverlays, SourceKind, VersionSnapshot,
-    WEIGHT_MAX, expected, format, nearest,
+    BuildFeature, Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Document,
+    EffectiveValue, Endpoint, EndpointError, FileStamps, MissingFeature, Overrides, PipelineOverlay,
+    PipelineOverlays, SourceKind, VersionSnapshot, WEIGHT_MAX, expected, format, nearest,
 };
 use config::{ConfigRecipe, ConfigView};
 pub use envoy::EnvoyPlan;

@@ -21,6 +21,7 @@
 //! nothing that a client sends ever names a file.
 
 pub mod api;
+#[cfg(feature = "arrow")]
 pub mod arrow;
 mod core;
 pub mod protocol;
@@ -31,5 +32,7 @@ pub use self::core::descriptors::raise_file_limit;
 pub use self::core::listener::ServeError;
 pub use self::core::reload::reload;
 pub use self::core::{framing, trusted_proxies};
+#[cfg(feature = "grpc")]
 pub use self::protocol::grpc_transport::proto;
+pub use self::protocol::input::ARROW as ARROW_MEDIA_TYPE;
 pub use self::server::Server;

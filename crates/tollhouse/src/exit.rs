@@ -82,6 +82,12 @@ impl CommandError {
     }
 }
 
+impl From<plan::MissingFeature> for CommandError {
+    fn from(missing: plan::MissingFeature) -> CommandError {
+        CommandError::new(missing).help(missing.help())
+    }
+}
+
 /// Every error that a command meets and cannot go on from becomes a [`CommandError`] by what it says.
 macro_rules! failures {
     ($($error:ty),* $(,)?) => {

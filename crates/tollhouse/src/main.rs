@@ -5,19 +5,31 @@
 
 mod client;
 mod clock;
+#[cfg(feature = "cluster")]
+mod cluster_home;
 mod commands;
 mod console;
 mod corpora;
 mod exit;
+mod features;
 mod input;
 mod interrupt;
 mod ledger_home;
+#[cfg(feature = "mail-auth")]
+mod lookups;
 mod losses;
 mod memory;
 mod message_reader;
 mod options;
 mod ordered_pool;
-#[cfg(test)]
+#[cfg(all(
+    test,
+    feature = "arrow",
+    feature = "cluster",
+    feature = "grpc",
+    feature = "kafka",
+    feature = "mail-auth"
+))]
 mod reference;
 mod rendering;
 mod tally;

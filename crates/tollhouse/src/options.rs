@@ -5,18 +5,19 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use auth::NameService;
 use engine::{Directory, Engine, EngineOpenError, PreparedEvent};
 use event::{Event, Span, Time};
 use plan::preset::Preset;
 use plan::{Config, Overrides, Pipeline, Plan};
-use tokio::runtime::Runtime;
 
 use crate::client::ApiClient;
 use crate::clock::now;
 use crate::exit::CommandError;
+use crate::features;
 use crate::interrupt::Interrupt;
 use crate::ledger_home;
+#[cfg(feature = "mail-auth")]
+use crate::lookups::LocalLookups;
 
 /// Which engine works.
 #[derive(Clone, Debug, clap::Args)]
@@ -85,7 +86,7 @@ impl EngineOptions {
 
     /// Returns the settings that the environment and the flags lay over the files.
     pub(crate) fn overrides(&self) -> Overrides {
-        Overrides { environment: environment(), flags: self.flags() }
+        Overrides { environment: environment(), flags: self.flags(), missing: features::MISSING }
     }
 
     fn flags(&self) -> Vec<(String, String)> {
@@ -268,16 +269,11 @@ pub(crate) fn stopped(error: &EngineOpenError, instead: &str) -> CommandError {
     }
 }
 
-/// Name service, and what it runs on.
-struct LocalLookups {
-    service: NameService,
-    runtime: Runtime,
-}
-
 /// An engine of this process. What it holds is on disk once it is closed, and it is closed however the command ends.
 pub(crate) struct LocalEngine {
     engine: Arc<Engine>,
     /// Name service, where it is asked. In a box, as most commands have none.
+    #[cfg(feature = "mail-auth")]
     lookups: Option<Box<LocalLookups>>,
     /// The user's wish to stop.
     pub(crate) interrupt: Interrupt,
@@ -291,35 +287,31 @@ impl LocalEngine {
         LocalEngine {
             interrupt: Interrupt::watch(Some(Arc::clone(&engine))),
             engine,
+            #[cfg(feature = "mail-auth")]
             lookups: None,
             closed: false,
         }
     }
 
     /// From now on messages are looked up in name service, by the configuration's settings.
+    #[cfg(feature = "mail-auth")]
     pub(crate) fn look_up(&mut self) -> Result<(), CommandError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(CommandError::new)?;
-        let service = {
-            let _within = runtime.enter();
-            NameService::new(&self.engine.plan().node)
-        };
-        let service = service.ok_or_else(|| {
-            CommandError::new("no resolvers are configured, so nothing can be looked up")
-                .help("add --set 'dns.resolvers=[\"127.0.0.1\"]', or name them in [dns] of the configuration")
-        })?;
-        self.lookups = Some(Box::new(LocalLookups { service, runtime }));
+        self.lookups = Some(Box::new(LocalLookups::open(&self.engine)?));
         Ok(())
+    }
+
+    #[cfg(not(feature = "mail-auth"))]
+    pub(crate) fn look_up(&mut self) -> Result<(), CommandError> {
+        Err(plan::MissingFeature(plan::BuildFeature::MailAuth).into())
     }
 
     /// All of an event that comes before statistics; waits for name service, where it is asked.
     pub(crate) fn prepare(&self, pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> PreparedEvent {
-        match self.lookups.as_deref() {
-            None => self.engine.prepare(pipeline, event, arrival),
-            Some(LocalLookups { service, runtime }) => {
-                runtime.block_on(service.prepare(&self.engine, pipeline, event, arrival))
-            }
+        #[cfg(feature = "mail-auth")]
+        if let Some(lookups) = &self.lookups {
+            return lookups.prepare(&self.engine, pipeline, event, arrival);
         }
+        self.engine.prepare(pipeline, event, arrival)
     }
 
     /// The engine.

@@ -130,7 +130,7 @@ fn long(flag: &Arg) -> String {
 /// Returns the answers of a fresh node with the preset `mail` at some URLs.
 fn answers<const N: usize>(urls: [&str; N]) -> [String; N] {
     let text = "preset = \"mail\"\n[server]\nlisten = \"127.0.0.1:0\"\n";
-    let overrides = Overrides { environment: Vec::new(), flags: Vec::new() };
+    let overrides = Overrides::default();
     let plan = Plan::compile(&Config::from_text("reference.toml", text, &overrides)).unwrap();
     let engine = Arc::new(Engine::ephemeral(plan).unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();

@@ -326,6 +326,7 @@ fn layers_override_each_other_and_say_so() {
             ("OTHER".into(), "x".into()),
         ],
         flags: vec![("server.batch_max".into(), "7".into())],
+        ..Overrides::default()
     };
     let text = "preset = \"mail\"\n[[rule]]\nname = \"NO_DATE\"\nscore = 0.25\n[ledger]\nmemory = \"2MiB\"\n\
                 [server]\ntokens = [\"0123456789abcdef\"]\n";
@@ -352,8 +353,8 @@ fn layers_override_each_other_and_say_so() {
 
 #[test]
 fn an_override_that_fits_nothing_is_an_error() {
-    let overrides =
-        Overrides { environment: vec![], flags: vec![("ledger.durabilty".into(), "sync".into())] };
+    let flags = vec![("ledger.durabilty".into(), "sync".into())];
+    let overrides = Overrides { flags, ..Overrides::default() };
     let config = Config::from_text("test.toml", "preset = \"mail\"", &overrides);
     let problems = Plan::compile(&config).unwrap_err().to_string();
     assert!(problems.contains("there is no setting `ledger.durabilty`"), "{problems}");
@@ -438,6 +439,7 @@ fn listeners_can_be_given_from_outside() {
             pair("TOLLHOUSE_LISTENER_M_LISTEN", "127.0.0.1:2"),
         ],
         flags: vec![pair("listener.m.listen", "127.0.0.1:3"), pair("listener.m.on_error", "closed")],
+        ..Overrides::default()
     };
     let plan = Plan::compile(&Config::from_text("test.toml", text, &overrides)).unwrap();
     let told = |listener: &plan::ListenerPlan| {

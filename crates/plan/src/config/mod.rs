@@ -4,6 +4,7 @@
 //! One language for all: a preset is a file of it without the node's sections, and so is the file of a further
 //! pipeline. Reading never stops at the first error: [`Problems`] lists all.
 
+mod build_feature;
 mod defaults;
 mod document;
 mod endpoint;
@@ -20,6 +21,7 @@ mod view;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use build_feature::{BuildFeature, MissingFeature};
 pub use document::Document;
 pub(crate) use document::{PATTERN_LISTS, list_key, pattern_list_key};
 pub use endpoint::{Endpoint, EndpointError};
@@ -83,6 +85,9 @@ impl Config {
             MainFile::Text(text) => (Arc::clone(text), None),
         };
         let main = reader.document(&text, true, &recipe.overrides, directory, &mut problems);
+        for feature in recipe.overrides.missing {
+            MissingFeature(*feature).refuse(&main, &mut problems);
+        }
         let files = main.section("node").map(|view| view.strings("pipelines")).unwrap_or_default();
         let mut others = Vec::new();
         for (file, origin) in files {

@@ -3,17 +3,21 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::build_feature::BuildFeature;
 use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind, expected, nearest};
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 
-/// Values from outside the files, laid over them. They speak of the node and of the main file's pipeline.
+/// Values from outside the files, laid over them, and what the program cannot do. They speak of the node and of the main
+/// file's pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// Environment variables; those named `TOLLHOUSE_<SECTION>_<KEY>` after a setting are taken.
     pub environment: Vec<(String, String)>,
     /// `section.key` and value, as given to `--set`.
     pub flags: Vec<(String, String)>,
+    /// Parts that the program was built without: settings that need one are refused.
+    pub missing: &'static [BuildFeature],
 }
 
 /// Environment, then flags, as layers of their own.

@@ -18,9 +18,6 @@ use std::fmt;
 pub use reader::{batch, read};
 pub use writer::{BatchOutcome, write};
 
-/// The media type.
-pub const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
-
 /// The limits of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrowLimits {

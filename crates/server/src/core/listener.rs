@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use engine::SyncError;
-use plan::{Endpoint, ListenerPlan, Protocol};
+use plan::{Endpoint, ListenerPlan, MissingFeature, Protocol};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -40,6 +40,9 @@ pub enum ServeError {
         /// The error of the system.
         error: std::io::Error,
     },
+    /// A listener's protocol is not part of the program.
+    #[error("{}: {}", .0, .0.help())]
+    Missing(#[from] MissingFeature),
     /// Not everything could be written at the end.
     #[error("not everything could be written: {0}")]
     Close(#[from] SyncError),
@@ -189,7 +192,7 @@ impl BoundListener {
     pub(crate) fn serve(
         self,
         node: Arc<Node>,
-        open: impl FnOnce(Arc<ListenerContext>) -> ServeConnection,
+        open: impl FnOnce(Arc<ListenerContext>) -> Result<ServeConnection, MissingFeature>,
         stop: ShutdownSignal,
     ) -> Result<impl Future<Output = ()>, ServeError> {
         let BoundListener { plan, address, listener, file } = self;
@@ -201,7 +204,7 @@ impl BoundListener {
         let (listener, protocol) = (plan.name.clone(), plan.settings.protocol());
         tracing::info!(listener, %protocol, %address, pipeline = plan.settings.pipeline(), "listening");
         let context = Arc::new(ListenerContext::new(node, plan));
-        let serve = open(Arc::clone(&context));
+        let serve = open(Arc::clone(&context))?;
         Ok(accept(listening, file, context, serve, stop))
     }
 }

@@ -1,11 +1,9 @@
 //! What is counted about requests, and the page that shows it beside what the engine counts and holds.
 
-use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use auth::DnsMetrics;
 use engine::Engine;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -74,27 +72,6 @@ struct ConditionLabel {
     name: &'static str,
 }
 
-/// A limit of Envoy's configuration, and what came of what was taken from it.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct EnvoyLabel {
-    limit: String,
-    result: &'static str,
-}
-
-/// The result of a take from a limit of Envoy's configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EnvoyResult {
-    Within,
-    Over,
-    /// Over, and let through.
-    Shadow,
-    /// Over, and told as metadata.
-    Quota,
-}
-
-/// Most limits that metrics tell apart by the values of requests.
-const DETAILED_MAX: usize = 1000;
-
 /// The server's counters.
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
@@ -116,10 +93,6 @@ pub(crate) struct ServerMetrics {
     pub(crate) connections: Gauge,
     /// Connections that were closed at once, as their address has enough.
     pub(crate) refused_connections: Counter,
-    /// Bytes of incomplete gRPC requests.
-    pub(crate) grpc_unfinished: Gauge,
-    /// Name service.
-    pub(crate) dns: DnsMetrics,
     /// Wrong tokens and passwords.
     wrong_tokens: Family<ListenerLabel, Counter>,
     listeners: ListenerMetrics,
@@ -133,9 +106,6 @@ struct ListenerMetrics {
     failures: Family<ListenerFailureLabel, Counter>,
     commands: Family<ListenerLabel, Counter>,
     batches: Family<ListenerLabel, Histogram>,
-    envoy: Family<EnvoyLabel, Counter>,
-    /// Limits that are told apart by the values of requests.
-    detailed: Mutex<HashSet<String>>,
 }
 
 impl ServerMetrics {
@@ -157,16 +127,12 @@ impl ServerMetrics {
             connections: Gauge::default(),
             refused_connections: Counter::default(),
             wrong_tokens: Family::default(),
-            grpc_unfinished: Gauge::default(),
-            dns: DnsMetrics::default(),
             listeners: ListenerMetrics {
                 connections: Family::default(),
                 decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
                 failures: Family::default(),
                 commands: Family::default(),
                 batches: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
-                envoy: Family::default(),
-                detailed: Mutex::default(),
             },
             registry,
         };
@@ -198,11 +164,8 @@ impl ServerMetrics {
             "Lines of batches that were no events",
             self.bad_lines.clone(),
         );
-        let help = "Bytes of incomplete gRPC requests";
-        registry.register("tollhouse_grpc_unfinished_bytes", help, self.grpc_unfinished.clone());
         let help = "Wrong tokens and passwords, by listener; `http` is that of HTTP";
         registry.register("tollhouse_wrong_tokens", help, self.wrong_tokens.clone());
-        self.dns.register(registry);
         registry.register("tollhouse_http_connections", "Open connections", self.connections.clone());
         registry.register(
             "tollhouse_http_refused_connections",
@@ -226,31 +189,17 @@ impl ServerMetrics {
         let help =
             "Time for commands of a client of Redis that were decided as one batch, in seconds, by listener";
         registry.register("tollhouse_resp_batch_seconds", help, of.batches.clone());
-        let help = "What was taken from limits of Envoy's configuration, by limit and result";
-        registry.register("tollhouse_envoy_hits", help, of.envoy.clone());
         self
+    }
+
+    /// Returns the registry, for counters of parts that a build can leave out.
+    pub(crate) fn registry(&mut self) -> &mut Registry {
+        &mut self.registry
     }
 
     /// The open connections of a listener.
     pub(crate) fn listener_connections(&self, listener: &str) -> Gauge {
         self.listeners.connections.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
-    }
-
-    /// Counts what was taken from a limit of Envoy's configuration. It is told apart by the values of the request where
-    /// that is wanted, as long as there are not too many.
-    pub(crate) fn envoy_hits(&self, limit: &str, detailed: Option<&str>, result: EnvoyResult, hits: u64) {
-        let detailed = detailed.filter(|detailed| {
-            let mut known = self.listeners.detailed.lock().unwrap_or_else(PoisonError::into_inner);
-            known.contains(*detailed) || (known.len() < DETAILED_MAX && known.insert((*detailed).to_owned()))
-        });
-        let result = match result {
-            EnvoyResult::Within => "within",
-            EnvoyResult::Over => "over",
-            EnvoyResult::Shadow => "shadow",
-            EnvoyResult::Quota => "quota",
-        };
-        let label = EnvoyLabel { limit: detailed.unwrap_or(limit).to_owned(), result };
-        self.listeners.envoy.get_or_create(&label).inc_by(hits);
     }
 
     /// The commands of a listener.

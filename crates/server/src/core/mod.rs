@@ -8,9 +8,12 @@ pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod descriptors;
 pub mod framing;
+#[cfg(feature = "grpc")]
+pub(crate) mod grpc;
 pub(crate) mod listener;
 pub(crate) mod listener_context;
 pub(crate) mod load_shedding;
+pub(crate) mod lookups;
 pub(crate) mod metrics;
 pub(crate) mod node;
 pub(crate) mod pace;

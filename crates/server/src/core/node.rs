@@ -7,20 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use auth::MessageChecks;
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
 use engine::{Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
 use event::Time;
 use plan::{ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::core::admission::AdmissionQueue;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
+#[cfg(feature = "grpc")]
+use crate::core::grpc::GrpcResources;
 use crate::core::load_shedding::{LoadShedder, Refusal};
+use crate::core::lookups::MessageLookups;
 use crate::core::metrics::ServerMetrics;
 use crate::core::pace::Pace;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
@@ -30,8 +31,6 @@ use crate::core::tokens::{Tokens, names_token};
 
 /// The number of largest bodies that may be in memory at once.
 const BODIES: u64 = 8;
-/// Streams of batches that may be open at once: each may have a body in memory that is not whole yet.
-const STREAMS_MAX: usize = 64;
 
 /// Most copies of the data in [`SNAPSHOTS_IN`].
 const SNAPSHOTS_MAX: usize = 4;
@@ -42,8 +41,10 @@ pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Clock,
     pub(crate) metrics: ServerMetrics,
-    /// The lookups about messages, if anything is looked up.
-    pub(crate) checks: Option<MessageChecks>,
+    /// The lookups about messages.
+    pub(crate) message_lookups: MessageLookups,
+    #[cfg(feature = "grpc")]
+    pub(crate) grpc: GrpcResources,
     /// Its settings, as at the start.
     settings: ServerPlan,
     listeners: Vec<ListenerPlan>,
@@ -58,8 +59,6 @@ pub(crate) struct Node {
     room: Arc<Shares>,
     /// The slowest pace of a body.
     pub(crate) pace: Pace,
-    /// Free places for streams of batches.
-    pub(crate) streams: Arc<Semaphore>,
     /// Places for batches.
     pub(crate) batches: AdmissionQueue,
     /// Places for calls that go through all there is.
@@ -72,8 +71,6 @@ pub(crate) struct Node {
     pub(crate) descriptors: Arc<DescriptorBudget>,
     /// The callers that have named wrong tokens and passwords.
     guesses: AuthFailures,
-    /// Free bytes for requests of gRPC that are not whole yet.
-    pub(crate) intake: Arc<Shares>,
     /// Places in which is read what was sent.
     pub(crate) reading: ReadingPool,
     /// When copies of the data were made last.
@@ -96,14 +93,16 @@ impl Node {
     pub(crate) fn new(engine: Arc<Engine>, clock: Clock) -> Node {
         let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
-        let metrics = ServerMetrics::new(&engine);
+        let mut metrics = ServerMetrics::new(&engine);
         let crowded = OVERLOADED
             .failure(format!("{} requests are at work", plan.requests_max))
             .help("try again after the time in Retry-After");
         let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
         let batches = AdmissionQueue::of_batches();
         Node {
-            checks: MessageChecks::new(&engine.plan().node, &metrics.dns),
+            message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
+            #[cfg(feature = "grpc")]
+            grpc: GrpcResources::new(bodies / 2, metrics.registry()),
             metrics,
             places: Shares::new(plan.requests_max),
             crowded: Refusal::new(crowded),
@@ -115,10 +114,8 @@ impl Node {
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),
-            intake: Arc::new(Shares::for_anybody(bodies / 2)),
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             room: Arc::new(Shares::new(bodies)),
             pace: Pace::of(&plan),
             tokens: Tokens::new(plan.tokens.iter().map(String::as_str)),
@@ -283,7 +280,7 @@ impl Node {
 
     /// Why requests should go elsewhere, if they should.
     pub(crate) fn unready(&self) -> Option<String> {
-        if self.stopping.load(Ordering::Relaxed) {
+        if self.is_stopping() {
             return Some("the node is shutting down".to_owned());
         }
         let ledger = self.engine.census();

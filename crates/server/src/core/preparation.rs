@@ -50,10 +50,8 @@ impl Node {
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
         let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
         let mut read = self.reading.read(bytes, read).await?;
-        if let (Some(checks), Some(raw), LookupMode::Configured) = (&self.checks, raw, lookups) {
-            // What is not looked up in time is not known; the message is judged without it.
-            let place = async { self.reading.enter(raw.len()).await.ok() };
-            checks.add(&mut read, &raw, place).await;
+        if let (Some(raw), LookupMode::Configured) = (raw, lookups) {
+            self.message_lookups.add(&mut read, &raw, &self.reading).await;
         }
         let engine = Arc::clone(&self.engine);
         self.reading.read(bytes, move |_| engine.key(read)).await

@@ -71,6 +71,7 @@ impl Shares {
     }
 
     /// Returns so much for anybody.
+    #[cfg(any(test, feature = "grpc"))]
     pub(crate) fn for_anybody(all: usize) -> Shares {
         Shares::with_reserve(all, 0)
     }
@@ -139,6 +140,7 @@ impl Share {
     }
 
     /// Gives some of it back.
+    #[cfg(any(test, feature = "grpc"))]
     pub(crate) fn shrink(&mut self, amount: usize) {
         let gone = self.permit.split(amount).map_or(0, |gone| gone.num_permits());
         if let Some((holders, address)) = &self.holder {

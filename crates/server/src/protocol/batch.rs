@@ -1,5 +1,8 @@
 //! Batches of events: counted or decided, in columns (Arrow IPC) or as JSON.
 
+#[cfg(feature = "arrow")]
+mod columns;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -11,15 +14,13 @@ use plan::Pipeline;
 use serde_json::{Map, Value, json};
 use tokio::runtime::Handle;
 
-use crate::arrow::{self, ArrowError, ArrowLimits, BatchOutcome};
 use crate::core::deadline::Late;
 use crate::core::node::Node;
-use crate::core::problem::{HttpFailure, INTERNAL, INVALID_BODY, TOO_LARGE};
+#[cfg(not(feature = "arrow"))]
+use crate::core::problem::UNSUPPORTED_TYPE;
+use crate::core::problem::{HttpFailure, INVALID_BODY, TOO_LARGE};
 use crate::core::reading_pool::PooledReading;
-use crate::protocol::input::{self, BodyFormat, DurabilityParam, EventMetadata};
-
-/// Most rows of an Arrow stream, whatever `batch_max` says.
-const ROWS_MAX: usize = 65_536;
+use crate::protocol::input::{BodyFormat, DurabilityParam, EventMetadata};
 
 /// The operation on a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +54,22 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: IncomingBatch) -> Result<Ve
         let (id, arrival) = (id.as_deref(), at.now());
         let work = BatchTask { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime };
         match form {
-            BodyFormat::Arrow => work.arrow(body, reading),
+            #[cfg(feature = "arrow")]
+            BodyFormat::Arrow => work.columns(body, reading),
+            #[cfg(not(feature = "arrow"))]
+            BodyFormat::Arrow => {
+                let missing = plan::MissingFeature(plan::BuildFeature::Arrow);
+                let help = format!("{}, or send lines of JSON; nothing was counted", missing.help());
+                Err(UNSUPPORTED_TYPE.failure(missing.to_string()).help(help))
+            }
             form => work.json(&body, form, reading).map(|json| vec![Bytes::from(json)]),
         }
     };
     node.reading.begin(bytes, work).await?
 }
+
+/// Decisions, if events were decided, and what is then known of their keys.
+type BatchOutcome = (Option<Vec<Decision>>, BatchAnswer);
 
 /// A request that is worked on, on a thread that may block.
 struct BatchTask<'a> {
@@ -104,23 +115,6 @@ impl BatchTask<'_> {
         };
         DurabilityParam::hold(self.durability, self.node, decisions.as_deref().unwrap_or_default()).await?;
         Ok((decisions, answer))
-    }
-
-    fn arrow(&self, body: Bytes, reading: PooledReading) -> Result<Vec<Bytes>, HttpFailure> {
-        let limits = ArrowLimits { rows_max: self.node.plan().batch_max.min(ROWS_MAX) };
-        let records = arrow::read(body, limits).map_err(not_arrow)?;
-        let batches = records.iter().map(arrow::batch);
-        let mut batches: Vec<EventBatch<'_>> =
-            batches.zip(0..).map(|(batch, number)| self.named(batch, number)).collect();
-        let checked = self.node.engine.check_columns(self.pipeline, &batches, self.arrival);
-        let warnings = checked.map_err(input::not_event)?;
-        if batches.is_empty() {
-            batches.push(self.named(EventBatch::default(), 0));
-        }
-        arrow::write(self.ask(&batches, reading)?, &warnings).map_err(|error| {
-            tracing::error!(%error, "an answer could not be written");
-            INTERNAL.failure("the answer could not be written")
-        })
     }
 
     fn json(&self, body: &Bytes, form: BodyFormat, reading: PooledReading) -> Result<Vec<u8>, HttpFailure> {
@@ -171,19 +165,6 @@ impl BatchTask<'_> {
             all.push_str(if parts.is_empty() { "[]" } else { "]" });
         }
         Ok(all.into_bytes())
-    }
-}
-
-fn not_arrow(error: ArrowError) -> HttpFailure {
-    let failure = match &error {
-        ArrowError::Limit { .. } => TOO_LARGE.failure(error.to_string()),
-        _ => INVALID_BODY.failure(error.to_string()),
-    };
-    match error {
-        ArrowError::Limit { what: "rows", .. } => {
-            failure.help("send several batches, or raise `batch_max`; none of these was counted")
-        }
-        _ => failure.help("nothing was counted"),
     }
 }
 

@@ -27,6 +27,8 @@ use crate::core::reading_pool::INLINE_BYTES_MAX;
 /// A JSON object, or lines of them.
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const JSON_LINES: &str = "application/x-ndjson";
+/// Columns: an Arrow IPC stream.
+pub const ARROW: &str = "application/vnd.apache.arrow.stream";
 /// An RFC 5322 message.
 pub(crate) const MESSAGE: &str = "message/rfc822";
 /// An access log's line, or lines.
@@ -154,11 +156,8 @@ pub(crate) const SINGLE: &[(&str, BodyFormat)] =
 /// The forms of a batch.
 pub(crate) const BATCH: &[(&str, BodyFormat)] = &[(JSON_LINES, BodyFormat::Json), (LOG, BodyFormat::LogLine)];
 /// The forms of a batch that is answered in columns.
-pub(crate) const COLUMNS: &[(&str, BodyFormat)] = &[
-    (crate::arrow::MEDIA_TYPE, BodyFormat::Arrow),
-    (JSON_LINES, BodyFormat::Json),
-    (JSON, BodyFormat::JsonArray),
-];
+pub(crate) const COLUMNS: &[(&str, BodyFormat)] =
+    &[(ARROW, BodyFormat::Arrow), (JSON_LINES, BodyFormat::Json), (JSON, BodyFormat::JsonArray)];
 
 /// The caller's name for a batch that is answered in columns.
 pub(crate) const BATCH_ID: HeaderDescription =

@@ -4,11 +4,14 @@
 
 mod batch;
 pub mod content_encoding;
+#[cfg(feature = "grpc")]
 mod envoy;
+#[cfg(feature = "grpc")]
 mod grpc;
+#[cfg(feature = "grpc")]
 pub mod grpc_transport;
 pub(crate) mod http;
-mod input;
+pub(crate) mod input;
 pub mod mail;
 pub mod milter;
 pub mod policy;
@@ -18,15 +21,18 @@ mod spamc;
 
 use std::sync::Arc;
 
-use plan::ProtocolPlan;
+use plan::{MissingFeature, ProtocolPlan};
 
 use self::rspamd::RspamdListener;
 use crate::core::listener::{ListenerStream, ServeConnection, ShutdownSignal};
 use crate::core::listener_context::ListenerContext;
 
 /// Returns what holds conversations on a listener: the protocols, each with what its conversations share.
-pub(crate) fn open(listener: Arc<ListenerContext>) -> ServeConnection {
-    match &listener.plan.settings {
+///
+/// # Errors
+/// If the program was built without the protocol.
+pub(crate) fn open(listener: Arc<ListenerContext>) -> Result<ServeConnection, MissingFeature> {
+    Ok(match &listener.plan.settings {
         ProtocolPlan::Milter(mail) => serve(listener.with(mail.clone()), milter::converse),
         ProtocolPlan::Policy(mail) => serve(listener.with(mail.clone()), policy::converse),
         ProtocolPlan::Rspamd(mail) => {
@@ -34,9 +40,13 @@ pub(crate) fn open(listener: Arc<ListenerContext>) -> ServeConnection {
         }
         ProtocolPlan::Spamc(mail) => serve(listener.with(mail.clone()), spamc::converse),
         ProtocolPlan::Resp(resp) => serve(listener.with(resp.clone()), resp::converse),
+        #[cfg(feature = "grpc")]
         ProtocolPlan::Envoy => serve(listener.with(()), envoy::converse),
+        #[cfg(feature = "grpc")]
         ProtocolPlan::Grpc(grpc) => serve(listener.with(grpc.clone()), grpc::converse),
-    }
+        #[cfg(not(feature = "grpc"))]
+        ProtocolPlan::Envoy | ProtocolPlan::Grpc(_) => return Err(MissingFeature(plan::BuildFeature::Grpc)),
+    })
 }
 
 fn serve<T, F>(shared: T, converse: fn(ListenerStream, Arc<T>, ShutdownSignal) -> F) -> ServeConnection

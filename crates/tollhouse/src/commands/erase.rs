@@ -8,9 +8,10 @@ use event::Shingle;
 use indicatif::HumanCount;
 use serde::Serialize;
 
+#[cfg(feature = "cluster")]
+use crate::cluster_home;
 use crate::console::{Output, Progress, help, say};
 use crate::exit::{CommandError, Exit};
-use crate::ledger_home;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
@@ -97,10 +98,11 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         told = cells;
     };
     let erased = match &plan.node.cluster.clone() {
+        #[cfg(feature = "cluster")]
         Some(of) => directory.erase_over(&shingles, args.dry_run, |shingles, pretend| {
-            ledger_home::erase(&directory, plan, of, shingles, pretend, &mut tell)
+            cluster_home::erase(&directory, plan, of, shingles, pretend, &mut tell)
         }),
-        None => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
+        _ => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
     };
     drop(progress);
     let ErasureReport { keys, records } = erased.map_err(|error| match error {

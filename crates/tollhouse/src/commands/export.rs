@@ -13,9 +13,10 @@ use journal::{
 use plan::{ClusterPlan, Plan};
 use stats::LedgerExportReport;
 
+#[cfg(feature = "cluster")]
+use crate::cluster_home;
 use crate::console::{Progress, say};
 use crate::exit::{CommandError, Exit};
-use crate::ledger_home;
 use crate::losses::say_losses;
 use crate::options::{EngineOptions, stopped, time};
 
@@ -108,13 +109,14 @@ fn ledger(args: &ExportArgs) -> Result<Exit, CommandError> {
         told = cells;
     };
     let (exported, others) = match cluster_plan(args, &directory)? {
+        #[cfg(feature = "cluster")]
         Some((plan, of)) => {
-            let statistics = ledger_home::ClusterStatistics::open(&directory, plan, &of);
+            let statistics = cluster_home::ClusterStatistics::open(&directory, plan, &of);
             let mut statistics = statistics.map_err(CommandError::new)?;
             let exported = write_statistics(args, &directory, &mut statistics, &mut tell);
             (exported, statistics.others)
         }
-        None => {
+        _ => {
             let own = directory.statistics();
             (own.and_then(|mut own| write_statistics(args, &directory, &mut own, &mut tell)), 0)
         }

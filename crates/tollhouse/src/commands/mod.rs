@@ -32,12 +32,14 @@ mod verify;
 use clap::{Parser, Subcommand};
 
 use crate::exit::{CommandError, Exit};
+use crate::features::VERSION;
 
 /// Counts mail and web events by hashed keys over time windows, judges them by rules, and explains each verdict
 #[derive(Parser)]
 #[command(
     name = "tollhouse",
     version,
+    long_version = VERSION.as_str(),
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,

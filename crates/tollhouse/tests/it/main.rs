@@ -4,16 +4,19 @@ mod backtest;
 mod beside;
 mod check;
 mod clock;
+#[cfg(feature = "cluster")]
 mod cluster;
 mod compare;
 mod data;
 mod descriptors;
 mod documents;
 mod explain;
+mod features;
 mod feedback;
 mod follow;
 mod full;
 mod import;
+#[cfg(feature = "kafka")]
 mod kafka;
 mod keeping;
 mod kills;
@@ -21,10 +24,12 @@ mod limits;
 mod live;
 mod names;
 mod program;
+#[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
 mod rules;
 mod serve;
+#[cfg(feature = "cluster")]
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;

@@ -95,7 +95,7 @@ async fn should_rate_limit(
         drop(place);
         taken.map(|taken| {
             let answer = response::answer(&asked, &taken, &plan.envoy);
-            asked.count(&taken, &node.metrics);
+            asked.count(&taken, &node.grpc);
             answer
         })
     };

@@ -12,7 +12,7 @@ use plan::limit::LimitPlan;
 use stats::Quality;
 use tonic::Status;
 
-use crate::core::metrics::{EnvoyResult, ServerMetrics};
+use crate::core::grpc::{EnvoyResult, GrpcResources};
 use crate::protocol::grpc_transport::proto::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use crate::protocol::grpc_transport::proto::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::RateLimitOverride;
 use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::RateLimitRequest;
@@ -123,7 +123,7 @@ impl EnvoyRequest {
     }
 
     /// Counts what came of it.
-    pub(super) fn count(&self, taken: &[Option<TakeResult>], metrics: &ServerMetrics) {
+    pub(super) fn count(&self, taken: &[Option<TakeResult>], grpc: &GrpcResources) {
         for (meant, taken) in self.meant.iter().zip(taken) {
             let (Some(limited), Some(taken)) = (meant.limited(), taken) else { continue };
             let result = match (&limited.rule, taken.over) {
@@ -133,12 +133,7 @@ impl EnvoyRequest {
                 (_, true) => EnvoyResult::Over,
             };
             let rule = limited.rule.as_ref().map_or(limited.metric.as_str(), |rule| rule.path.as_str());
-            metrics.envoy_hits(
-                rule,
-                limited.detailed.then_some(limited.metric.as_str()),
-                result,
-                limited.cost,
-            );
+            grpc.envoy_hits(rule, limited.detailed.then_some(limited.metric.as_str()), result, limited.cost);
         }
     }
 }

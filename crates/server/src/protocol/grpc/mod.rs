@@ -118,7 +118,7 @@ impl BatchHandler {
     ) -> Result<Response<BatchResponseStream>, Status> {
         let node = &self.listener.node;
         self.may_ask(request.metadata()).await.map_err(|failure| refused(&self.listener, failure))?;
-        let place = Arc::clone(&node.streams).try_acquire_owned().map_err(|_| {
+        let place = Arc::clone(&node.grpc.streams).try_acquire_owned().map_err(|_| {
             node.metrics.listener_failure(&self.listener.plan.name, "overloaded");
             Status::unavailable("too many streams are open: try again a little later")
         })?;

@@ -51,9 +51,9 @@ impl IntakeBudget {
     ) -> IntakeBudget {
         IntakeBudget {
             own: Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS))),
-            all: Arc::clone(&node.intake),
+            all: Arc::clone(&node.grpc.intake),
             caller,
-            gauge: node.metrics.grpc_unfinished.clone(),
+            gauge: node.grpc.unfinished.clone(),
             message_timeout: patience,
             pace: node.pace,
             is_unary,

@@ -14,7 +14,6 @@ use hyper::body::{Frame, SizeHint};
 
 use super::QueryParams;
 use super::events::BatchParams;
-use crate::arrow;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, ProblemResponses};
 use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};
@@ -107,7 +106,7 @@ async fn answer(
     let durability = params.durability;
     let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
     let media = match form {
-        BodyFormat::Arrow => arrow::MEDIA_TYPE,
+        BodyFormat::Arrow => input::ARROW,
         BodyFormat::JsonArray => input::JSON,
         _ => JSON_LINES,
     };

@@ -15,27 +15,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray};
-use arrow_ipc::writer::StreamWriter;
 use engine::Directory;
-use plan::{Config, Overrides, Plan};
+use plan::{BuildFeature, Config, Overrides, Plan};
 use serde::Serialize;
 use stats::random::Random;
 use stats::workload::{KeyDistribution, KeySource};
 use ureq::Agent;
 
+#[cfg(feature = "arrow")]
+use super::columns::encode;
 use super::{ServerProcess, judge};
 use crate::console::{DIM, Output, Progress};
 use crate::exit::{CommandError, Exit};
+use crate::features;
 use crate::interrupt::Interrupt;
 use crate::options::JsonOption;
 use crate::tally::per_second;
 
 /// Keys of an event.
-const KEYS: usize = 12;
+pub(super) const KEYS: usize = 12;
 /// Columns whose keys are texts, and one of addresses; the others are integers.
-const TEXTS: [usize; 2] = [1, 2];
-const ADDRESS: usize = 0;
+pub(super) const TEXTS: [usize; 2] = [1, 2];
+pub(super) const ADDRESS: usize = 0;
 /// Linux tells processes' times in units of a hundredth of a second on every architecture but Alpha and Itanium.
 const TICKS_PER_SECOND: u64 = 100;
 /// A flush begins a second after the one before it.
@@ -112,6 +113,7 @@ struct EventsMeasurement {
 }
 
 pub(super) fn run(args: &EventsBenchArgs) -> Result<Exit, CommandError> {
+    features::require(BuildFeature::Arrow)?;
     let mut out = Output::new(args.json.json);
     let interrupt = Interrupt::watch(None);
     for drawn in &args.distribution {
@@ -284,29 +286,9 @@ fn batches_of(
     Ok(made)
 }
 
-/// Rows of key numbers as a stream of columns. A number is another key in each column.
-fn encode(rows: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, CommandError> {
-    let column = |at: usize| -> Result<ArrayRef, CommandError> {
-        let numbers = rows.iter().map(|row| row[at]);
-        Ok(match at {
-            ADDRESS => {
-                let bytes = numbers.map(|number| (number as u32 | 0x0a00_0000).to_be_bytes());
-                Arc::new(FixedSizeBinaryArray::try_from_iter(bytes).map_err(CommandError::new)?)
-            }
-            at if TEXTS.contains(&at) => {
-                Arc::new(StringArray::from_iter_values(numbers.map(|number| format!("{number:016x}"))))
-            }
-            _ => Arc::new(Int64Array::from_iter_values(numbers.map(|number| number as i64))),
-        })
-    };
-    let columns =
-        (0..KEYS).map(|at| Ok((format!("k{at}"), column(at)?))).collect::<Result<Vec<_>, CommandError>>()?;
-    let batch = RecordBatch::try_from_iter(columns).map_err(CommandError::new)?;
-    let mut stream = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut stream, &batch.schema()).map_err(CommandError::new)?;
-    writer.write(&batch).and_then(|()| writer.finish()).map_err(CommandError::new)?;
-    drop(writer);
-    Ok(Arc::new(stream))
+#[cfg(not(feature = "arrow"))]
+fn encode(_: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, CommandError> {
+    Err(plan::MissingFeature(plan::BuildFeature::Arrow).into())
 }
 
 /// The source of what a connection sends next.
@@ -330,7 +312,7 @@ fn send(
             let started = Instant::now();
             let mut answer = agent
                 .post(&url)
-                .header("content-type", server::arrow::MEDIA_TYPE)
+                .header("content-type", server::ARROW_MEDIA_TYPE)
                 .send(body.as_slice())
                 .map_err(CommandError::new)?;
             let read =
@@ -409,7 +391,7 @@ pub(super) fn cpu(pid: u32) -> Result<Duration, CommandError> {
     Ok(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "arrow"))]
 mod tests {
     use super::*;
 

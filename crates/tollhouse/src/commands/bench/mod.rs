@@ -3,6 +3,8 @@
 //! What is measured is the program as it is used: files are read, messages parsed, statistics kept in memory or on
 //! disk. `docs/internals/benchmarks.md` has figures and commands.
 
+#[cfg(feature = "arrow")]
+mod columns;
 mod costly;
 mod events;
 mod judge;

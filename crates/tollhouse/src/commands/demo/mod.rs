@@ -154,7 +154,7 @@ fn open(data: &Path) -> Result<Engine, CommandError> {
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(data, &presets)?;
     let flags = vec![("server.listen".to_owned(), "127.0.0.1:0".to_owned())];
-    let config = Config::load(&directory.config_path(), &Overrides { environment: Vec::new(), flags });
+    let config = Config::load(&directory.config_path(), &Overrides { flags, ..Overrides::default() });
     Engine::open(&directory, Plan::compile(&config)?).map_err(CommandError::new)
 }
 

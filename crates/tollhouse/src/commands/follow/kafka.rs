@@ -22,9 +22,10 @@ use krafka::{Kafka, KrafkaError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{AGAIN, LINES_MAX, LOOK, NamedLine};
+use super::{AGAIN, Follower, KAFKA_SCHEME, LINES_MAX, LOOK, NamedLine, read_position, write_position};
+use crate::console::{printable, say};
+use crate::exit::{CommandError, Exit};
 
-const SCHEME: &str = "kafka://";
 const PORT: u16 = 9092;
 /// Bytes of a topic's name in Kafka.
 const TOPIC_BYTES_MAX: usize = 249;
@@ -51,21 +52,17 @@ const NO_ID: [u8; 16] = [0; 16];
 
 /// Brokers and a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct KafkaAddress {
+struct KafkaAddress {
     brokers: String,
     topic: String,
 }
 
 impl KafkaAddress {
-    /// Returns true if a text is meant to be an address.
-    pub(super) fn is_meant(text: &str) -> bool {
-        text.starts_with(SCHEME)
-    }
-
     /// Reads `kafka://HOST[:PORT][,HOST...]/TOPIC`.
-    pub(super) fn parse(text: &str) -> Result<KafkaAddress, String> {
+    fn parse(text: &str) -> Result<KafkaAddress, String> {
         let wrong = |why: &str| Err(format!("{why}: expected kafka://HOST[:PORT][,HOST...]/TOPIC"));
-        let Some((hosts, topic)) = text.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')) else {
+        let Some((hosts, topic)) = text.strip_prefix(KAFKA_SCHEME).and_then(|rest| rest.split_once('/'))
+        else {
             return wrong("no topic is named");
         };
         if hosts.contains('@') {
@@ -95,7 +92,7 @@ impl KafkaAddress {
 
 /// The offsets up to which a topic was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct TopicOffsets {
+struct TopicOffsets {
     topic: String,
     /// The topic's id, as 32 hexadecimal digits.
     id: String,
@@ -105,23 +102,23 @@ pub(super) struct TopicOffsets {
 
 /// Where partitions are begun whose offset was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StartOffset {
+enum StartOffset {
     AtFirst,
     AtEnd,
 }
 
 /// The records that came of a look.
 #[derive(Debug, Default)]
-pub(super) struct PolledRecords {
-    pub(super) lines: Vec<NamedLine>,
+struct PolledRecords {
+    lines: Vec<NamedLine>,
     /// Why records are no lines.
-    pub(super) bad: Vec<String>,
+    bad: Vec<String>,
     /// The notes that are to be given beside the lines.
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// A topic that is read.
-pub(super) struct KafkaTopic {
+struct KafkaTopic {
     reading: TopicReader,
     /// The runtime that connections run on, while there is something to wait for.
     runtime: Runtime,
@@ -141,9 +138,39 @@ struct TopicReader {
     damaged: (i32, i64, u32),
 }
 
+impl Follower<'_> {
+    /// Offsets are kept once what is before them is on the server's disk. What is wrong with the address is told at once; later brokers
+    /// may be away for a while.
+    pub(super) fn kafka(&mut self, url: &str) -> Result<Exit, CommandError> {
+        let failed = |why: String| CommandError::new(format_args!("Kafka: {why}"));
+        let address = KafkaAddress::parse(url).map_err(failed)?;
+        let mut kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
+        let from_end = self.args.position.is_none() && !self.args.once;
+        let begin = if from_end { StartOffset::AtEnd } else { StartOffset::AtFirst };
+        let (mut topic, notes) = KafkaTopic::open(&address, kept.clone(), begin).map_err(failed)?;
+        notes.iter().for_each(|note| say(printable(note)));
+        loop {
+            let taken = topic.take();
+            taken.notes.iter().for_each(|note| say(printable(note)));
+            taken.bad.iter().for_each(|why| self.bad(why));
+            self.send(taken.lines)?;
+            if let (Some(file), true) = (&self.args.position, kept.as_ref() != Some(topic.offsets())) {
+                write_position(file, topic.offsets())?;
+                kept = Some(topic.offsets().clone());
+            }
+            if self.args.once && topic.is_at_end() {
+                return Ok(Exit::Fine);
+            }
+            if self.interrupt.raised() {
+                return Ok(Exit::Interrupted);
+            }
+        }
+    }
+}
+
 impl KafkaTopic {
     /// Connects, and goes on where it was; what there is to be said of that.
-    pub(super) fn open(
+    fn open(
         address: &KafkaAddress,
         kept: Option<TopicOffsets>,
         begin: StartOffset,
@@ -180,7 +207,7 @@ impl KafkaTopic {
     }
 
     /// The next records, or none if none came for a while.
-    pub(super) fn take(&mut self) -> PolledRecords {
+    fn take(&mut self) -> PolledRecords {
         let mut taken = PolledRecords::default();
         let KafkaTopic { reading, runtime } = self;
         match reading.again {
@@ -195,12 +222,12 @@ impl KafkaTopic {
     }
 
     /// Returns the offsets up to which the topic is taken with what [`Topic::take`] has returned.
-    pub(super) fn offsets(&self) -> &TopicOffsets {
+    fn offsets(&self) -> &TopicOffsets {
         &self.reading.offsets
     }
 
     /// Returns true if everything was taken that was there when reading began.
-    pub(super) fn is_at_end(&self) -> bool {
+    fn is_at_end(&self) -> bool {
         let TopicReader { offsets, ends, .. } = &self.reading;
         ends.iter().all(|(partition, end)| offsets.next.get(partition).is_some_and(|next| next >= end))
     }

@@ -9,6 +9,7 @@
 //! again after one, here or there, has the same names and counts once. A stream is known by its first line, so that a file
 //! that was rotated away, copied or truncated is not taken for another or for the same.
 
+#[cfg(feature = "kafka")]
 mod kafka;
 mod nats;
 
@@ -92,6 +93,8 @@ enum FollowFormat {
     Ndjson,
 }
 
+/// How addresses of topics begin.
+const KAFKA_SCHEME: &str = "kafka://";
 /// Lines of a batch.
 const LINES_MAX: usize = 256;
 /// The interval at which a file that has not grown is looked at.
@@ -128,7 +131,7 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     let exit = match (&args.nats, &args.file) {
         (Some(url), _) => follow.nats(url)?,
         (None, Some(file)) if file.as_os_str() == STDIN => follow.pipe()?,
-        (None, Some(file)) if file.to_str().is_some_and(kafka::KafkaAddress::is_meant) => {
+        (None, Some(file)) if file.to_str().is_some_and(|file| file.starts_with(KAFKA_SCHEME)) => {
             follow.kafka(file.to_str().unwrap_or_default())?
         }
         (None, file) => follow.file(file.as_deref().unwrap_or(Path::new(STDIN)))?,
@@ -207,34 +210,6 @@ impl Follower<'_> {
             }
         }
         Ok(Exit::Interrupted)
-    }
-
-    /// Offsets are kept once what is before them is on the server's disk. What is wrong with the address is told at once; later brokers
-    /// may be away for a while.
-    fn kafka(&mut self, url: &str) -> Result<Exit, CommandError> {
-        let failed = |why: String| CommandError::new(format_args!("Kafka: {why}"));
-        let address = kafka::KafkaAddress::parse(url).map_err(failed)?;
-        let mut kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
-        let from_end = self.args.position.is_none() && !self.args.once;
-        let begin = if from_end { kafka::StartOffset::AtEnd } else { kafka::StartOffset::AtFirst };
-        let (mut topic, notes) = kafka::KafkaTopic::open(&address, kept.clone(), begin).map_err(failed)?;
-        notes.iter().for_each(|note| say(printable(note)));
-        loop {
-            let taken = topic.take();
-            taken.notes.iter().for_each(|note| say(printable(note)));
-            taken.bad.iter().for_each(|why| self.bad(why));
-            self.send(taken.lines)?;
-            if let (Some(file), true) = (&self.args.position, kept.as_ref() != Some(topic.offsets())) {
-                write_position(file, topic.offsets())?;
-                kept = Some(topic.offsets().clone());
-            }
-            if self.args.once && topic.is_at_end() {
-                return Ok(Exit::Fine);
-            }
-            if self.interrupt.raised() {
-                return Ok(Exit::Interrupted);
-            }
-        }
     }
 
     fn file(&mut self, path: &Path) -> Result<Exit, CommandError> {
@@ -439,6 +414,13 @@ impl Follower<'_> {
         } else if self.bad == NAMED_MAX + 1 {
             say("further lines that are no events are only counted");
         }
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+impl Follower<'_> {
+    fn kafka(&mut self, _: &str) -> Result<Exit, CommandError> {
+        Err(plan::MissingFeature(plan::BuildFeature::Kafka).into())
     }
 }
 

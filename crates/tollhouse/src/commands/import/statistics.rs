@@ -1,18 +1,18 @@
 //! `tollhouse import FILE`: takes in statistics that were exported.
 
-use std::io::{self, BufRead, BufReader};
+#[cfg(feature = "cluster")]
+mod cluster;
+
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use cluster::ClusterTransferReport;
 use engine::{Directory, ImportMode, StatisticsExchangeError, StatisticsSource};
 use indicatif::HumanCount;
-use plan::{ClusterPlan, Plan};
 use serde::Serialize;
 use stats::LedgerImportReport;
 
 use crate::console::{Output, Progress, say};
 use crate::exit::{CommandError, Exit};
-use crate::ledger_home;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Which statistics, and what becomes of those that are there.
@@ -52,13 +52,14 @@ pub(super) fn run(args: StatisticsImportArgs) -> Result<Exit, CommandError> {
     let file = args.file.ok_or_else(|| CommandError::new("no file is named"))?;
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;
+    #[cfg(feature = "cluster")]
     if let Some(of) = plan.node.cluster.clone() {
         if args.merge {
             return Err(CommandError::new("a cluster takes no --merge").help(
                 "without --merge each key of the export becomes what it is there; add up in a data directory before",
             ));
         }
-        return into_cluster(&directory, plan, &of, &file, !args.compare, &mut out);
+        return cluster::run(&directory, plan, &of, &file, !args.compare, &mut out);
     }
     if args.compare {
         return Err(CommandError::new("--compare is for statistics that live in a cluster"));
@@ -94,62 +95,6 @@ pub(super) fn run(args: StatisticsImportArgs) -> Result<Exit, CommandError> {
         HumanCount(expired)
     ));
     Ok(Exit::Fine)
-}
-
-/// The line of `--json` for a cluster.
-#[derive(Serialize)]
-struct ClusterImportLine {
-    same: u64,
-    created: u64,
-    changed: u64,
-    lost_batches: u64,
-}
-
-fn into_cluster(
-    directory: &Directory,
-    plan: Plan,
-    of: &ClusterPlan,
-    file: &Path,
-    writes: bool,
-    out: &mut Output,
-) -> Result<Exit, CommandError> {
-    let mut input: Box<dyn BufRead> = if file == Path::new("-") {
-        Box::new(BufReader::new(io::stdin()))
-    } else {
-        engine::open_export(file)
-            .map_err(|error| CommandError::new(format_args!("{}: {error}", file.display())))?
-    };
-    let progress = Progress::new("keys", None);
-    let mut told = 0;
-    let mut tell = |cells: u64| {
-        progress.add(cells - told);
-        told = cells;
-    };
-    let done = ledger_home::transfer(directory, plan, of, &mut input, writes, &mut tell);
-    drop(progress);
-    let done = done.map_err(|error| match error {
-        StatisticsExchangeError::Elsewhere(_) => explained(error, file, directory)
-            .help("what came before is in the cluster; the same import goes on with the rest"),
-        error => explained(error, file, directory),
-    })?;
-    let ClusterTransferReport { same, created, changed, lost_batches } = done;
-    if out.is_json() {
-        out.json(&ClusterImportLine { same, created, changed, lost_batches })?;
-    }
-    out.flush()?;
-    let [were, verb] =
-        if writes { ["have been made so", "created"] } else { ["are otherwise", "are not there"] };
-    say(format_args!(
-        "{} keys are in the cluster as in the export; {} {verb}, {} {were}",
-        HumanCount(same),
-        HumanCount(created),
-        HumanCount(changed)
-    ));
-    if lost_batches > 0 {
-        crate::console::error(format_args!("a failover has lost {lost_batches} batches: import once more"));
-    }
-    let is_whole = lost_batches == 0 && (writes || created + changed == 0);
-    Ok(if is_whole { Exit::Fine } else { Exit::Found })
 }
 
 fn explained(error: StatisticsExchangeError, file: &Path, directory: &Directory) -> CommandError {

@@ -14,13 +14,13 @@ use event::Span;
 use serde::Serialize;
 
 /// Bytes of a key with a few events in windows of `10m x 144` and `1d x 14`, in Redis 7.0.
-pub const KEY_BYTES: u64 = 225;
+pub(super) const KEY_BYTES: u64 = 225;
 /// CPU time that a key takes which is made, changed, or read, in microseconds.
-pub const MADE: f64 = 6.1;
+const MADE: f64 = 6.1;
 /// See [`MADE`].
-pub const CHANGED: f64 = 6.8;
+const CHANGED: f64 = 6.8;
 /// See [`MADE`].
-pub const READ: f64 = 3.9;
+const READ: f64 = 3.9;
 /// The factor for what an allocator needs beside what is used of it.
 const FRAGMENTATION: f64 = 1.15;
 /// The share of a server's memory that may be full: a snapshot, or a replica that starts, needs the rest.
@@ -30,55 +30,55 @@ const BUSY: f64 = 0.5;
 
 /// The demand on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ClusterDemand {
+pub(super) struct ClusterDemand {
     /// Different keys that are seen a day. Each day's are taken for new ones.
-    pub keys_per_day: u64,
+    pub(super) keys_per_day: u64,
     /// Additions a second.
-    pub updates_per_second: u64,
+    pub(super) updates_per_second: u64,
     /// The time for which a key is kept after its last event.
-    pub keep: Span,
+    pub(super) keep: Span,
     /// Copies of all, that of the masters among them.
-    pub replication: u64,
+    pub(super) replication: u64,
     /// Bytes of a key.
-    pub bytes_per_key: u64,
+    pub(super) bytes_per_key: u64,
     /// Memory of a server, in bytes.
-    pub server_bytes: u64,
+    pub(super) server_bytes: u64,
     /// The share of additions to keys that are there which summing in nodes saves, 0 to 1.
-    pub summed: f64,
+    pub(super) summed: f64,
     /// The share of readings of keys that are there which the nodes' caches have not, 0 to 1.
-    pub missed: f64,
+    pub(super) missed: f64,
 }
 
 /// The resources that a demand needs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ClusterSizing {
+pub(super) struct ClusterSizing {
     /// Keys at a time.
-    pub keys: u64,
+    pub(super) keys: u64,
     /// Bytes of one copy, as servers must have them.
-    pub bytes: u64,
+    pub(super) bytes: u64,
     /// Bytes of all copies.
-    pub bytes_of_all: u64,
+    pub(super) bytes_of_all: u64,
     /// Keys that are made a second.
-    pub made_per_second: u64,
+    pub(super) made_per_second: u64,
     /// Keys that are changed a second, the new ones included.
-    pub changed_per_second: u64,
+    pub(super) changed_per_second: u64,
     /// Keys that are read a second.
-    pub read_per_second: u64,
+    pub(super) read_per_second: u64,
     /// CPU time of all masters a second, in seconds.
-    pub cores: f64,
+    pub(super) cores: f64,
     /// Masters that the memory asks for.
-    pub masters_by_memory: u64,
+    pub(super) masters_by_memory: u64,
     /// Masters that the time asks for.
-    pub masters_by_time: u64,
+    pub(super) masters_by_time: u64,
     /// Masters: a cluster has at least three.
-    pub masters: u64,
+    pub(super) masters: u64,
     /// Servers, replicas included.
-    pub servers: u64,
+    pub(super) servers: u64,
 }
 
 impl ClusterDemand {
     /// Applies the formula. Numbers that are too large stay at the largest.
-    pub fn sizing(&self) -> ClusterSizing {
+    pub(super) fn sizing(&self) -> ClusterSizing {
         let days = self.keep.as_seconds_f64().max(0.0) / 86_400.0;
         let keys = self.keys_per_day as f64 * (days + 1.0);
         let bytes = keys * self.bytes_per_key as f64 * FRAGMENTATION / FILL;

@@ -1,8 +1,10 @@
 //! `tollhouse plan`: how large a cluster for statistics has to be.
 
-use cluster::sizing::{ClusterDemand, ClusterSizing, KEY_BYTES};
+mod sizing;
+
 use event::Span;
 
+use self::sizing::{ClusterDemand, ClusterSizing, KEY_BYTES};
 use crate::console::Output;
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;

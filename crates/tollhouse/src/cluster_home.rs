@@ -1,0 +1,273 @@
+//! Statistics in a cluster: a node over it, and commands that end by themselves.
+
+use std::collections::HashSet;
+use std::io::BufRead;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::remote::{self, PartitionCount};
+use cluster::wire::{ClusterTls, WireClient};
+use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
+use engine::{
+    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, NumberAllotment,
+    StatisticsExchangeError,
+};
+use event::{Shingle, Span};
+use plan::{ClusterPlan, Plan};
+use stats::cell_export::CellDefinition;
+use stats::{LedgerExportReport, NumberRegister};
+
+use crate::clock::now;
+
+/// Threads that talk to the cluster.
+const THREADS: usize = 2;
+
+/// Shingled under a secret this tells whether two secrets are the same.
+const SECRET_CHECK: &[u8] = b"tollhouse-cluster: which secret is it?";
+
+/// Opens the engine of a data directory over the cluster that its configuration names.
+///
+/// # Errors
+/// The engine's; [`EngineOpenError::Cluster`] if the cluster cannot be reached or is another's.
+pub(crate) fn open(
+    directory: &Directory,
+    settings: &ClusterPlan,
+    plan: Plan,
+) -> Result<Engine, EngineOpenError> {
+    let (device, connection) = connect_node(directory, settings)?;
+    let allotment = ClusterNumbers(connection.wire.clone());
+    let mut damage = None;
+    let engine =
+        Engine::open_over(directory, plan, Some(Box::new(allotment)), |plan| match &plan.node.cluster {
+            Some(settings) => {
+                let node = node(device, connection, plan, settings)?;
+                damage = node.damage();
+                Ok(LedgerHome::Elsewhere(Box::new(node)))
+            }
+            None => Err(EngineOpenError::Cluster("what was posted takes the cluster away".to_owned())),
+        })?;
+    engine.health().set("cluster-journal-damaged", Impact::Degraded, damage);
+    Ok(engine)
+}
+
+/// The register of numbers that nodes share.
+struct ClusterNumbers(WireClient);
+
+impl NumberAllotment for ClusterNumbers {
+    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
+        pollster::block_on(self.0.allot_numbers(known, wanted)).map_err(|error| error.to_string())
+    }
+}
+
+/// A node's own device, which it locks, and its way to the cluster.
+fn connect_node(
+    directory: &Directory,
+    of: &ClusterPlan,
+) -> Result<(disk::FileDevice, ClusterConnection), EngineOpenError> {
+    let device = disk::FileDevice::open(directory.cluster_path()).map_err(EngineOpenError::Device)?;
+    let identity = cluster::identity(&device).map_err(EngineOpenError::Device)?;
+    let connection = connect(directory, of, identity)?;
+    Ok((device, connection))
+}
+
+fn node(
+    device: disk::FileDevice,
+    connection: ClusterConnection,
+    plan: &Plan,
+    of: &ClusterPlan,
+) -> Result<Cluster, EngineOpenError> {
+    let ClusterConnection { wire, partitions, threads } = connection;
+    let settings = cluster::ClusterSettings {
+        durability: plan.node.durability,
+        flush_every: duration(of.flush),
+        fresh_for: duration(of.fresh),
+        stale_for: duration(of.stale),
+        within: duration(of.timeout),
+        cache_bytes: plan.node.ledger_memory,
+        journal_bytes_max: of.backlog,
+        retain: duration(of.retain),
+        ..cluster::ClusterSettings::new(partitions)
+    };
+    let catalog = plan.catalog.clone();
+    let cluster =
+        Cluster::open(Arc::new(wire.clone()), Arc::new(device), catalog, settings, Arc::new(threads))?;
+    cluster.sweep(&wire, of.sweep);
+    Ok(cluster)
+}
+
+/// A way to the cluster, and what it runs on.
+struct ClusterConnection {
+    wire: WireClient,
+    partitions: PartitionCount,
+    threads: ThreadedEnvironment,
+}
+
+fn connect(
+    directory: &Directory,
+    of: &ClusterPlan,
+    identity: [u8; 16],
+) -> Result<ClusterConnection, EngineOpenError> {
+    let threads = ThreadedEnvironment::new(THREADS).map_err(EngineOpenError::Device)?;
+    let partitions = PartitionCount::new(of.partitions)
+        .ok_or_else(|| EngineOpenError::Cluster(format!("{} is no number of partitions", of.partitions)))?;
+    let settings = cluster::wire::WireSettings {
+        username: of.user.clone(),
+        password: of.password.clone(),
+        tls: of.tls.then(|| ClusterTls { authorities: of.tls_ca.clone() }),
+        prefix: of.prefix.clone(),
+        replicas: of.replicas,
+        partitions,
+        secret: Some(directory.secret()?.shingle(SECRET_CHECK).0.to_be_bytes()),
+        ..cluster::wire::WireSettings::new(of.nodes.clone(), identity)
+    };
+    let runtime = threads.handle().ok_or_else(|| EngineOpenError::Cluster("no runtime".to_owned()))?;
+    let opened = runtime.block_on(WireClient::open(settings, runtime.clone()));
+    let wire = opened.map_err(|error| EngineOpenError::Cluster(format!("the cluster: {error}")))?;
+    Ok(ClusterConnection { wire, partitions, threads })
+}
+
+/// A way of a command that ends by itself, under a name that no node has.
+fn connect_for_command(
+    directory: &Directory,
+    of: &ClusterPlan,
+) -> Result<ClusterConnection, EngineOpenError> {
+    let mut identity = [0; 16];
+    getrandom::fill(&mut identity).map_err(|error| EngineOpenError::Random(error.to_string()))?;
+    connect(directory, of, identity)
+}
+
+impl ClusterConnection {
+    /// Waits for a call to the cluster.
+    fn wait<T>(
+        &self,
+        call: impl Future<Output = Result<T, remote::RemoteError>>,
+    ) -> Result<T, StatisticsExchangeError> {
+        let runtime = self
+            .threads
+            .handle()
+            .ok_or_else(|| StatisticsExchangeError::Elsewhere("no runtime".to_owned()))?;
+        runtime
+            .block_on(call)
+            .map_err(|failure| StatisticsExchangeError::Elsewhere(format!("the cluster: {failure}")))
+    }
+}
+
+/// Makes the cluster's statistics those of an export, or only compares them, with `tell` hearing of the keys read so
+/// far.
+///
+/// # Errors
+/// What is wrong with the export or the cluster.
+pub(crate) fn transfer(
+    directory: &Directory,
+    plan: Plan,
+    of: &ClusterPlan,
+    input: &mut dyn BufRead,
+    writes: bool,
+    tell: &mut dyn FnMut(u64),
+) -> Result<ClusterTransferReport, StatisticsExchangeError> {
+    let way = connect_for_command(directory, of)?;
+    let plan = &directory.numbered(plan, &ClusterNumbers(way.wire.clone()))?;
+    let mut transfer = ClusterTransfer::new(Arc::new(way.wire.clone()), way.partitions, now(), writes);
+    let mut keys = 0;
+    let read = directory.read_statistics(&plan.numbers, input, &mut |definitions, cells| {
+        keys += cells.len() as u64;
+        let mut named = Vec::with_capacity(cells.len());
+        for cell in cells {
+            let definition = definitions.get(cell.definition).ok_or("a cell has no definition")?;
+            check(plan, definition)?;
+            named.push((definition, cell));
+        }
+        way.wait(transfer.take(named)).map_err(|error| error.to_string())?;
+        tell(keys);
+        Ok(())
+    });
+    // Nodes are told also of the part that an import has come to.
+    let ended = way.wait(transfer.end());
+    read.and(ended)
+}
+
+/// The statistics of a cluster, to be exported.
+pub(crate) struct ClusterStatistics {
+    connection: ClusterConnection,
+    definitions: Vec<CellDefinition>,
+    /// Keys that were left out, since nothing here says what they mean.
+    pub(crate) others: u64,
+}
+
+impl ClusterStatistics {
+    /// Those that a plan says how to read.
+    ///
+    /// # Errors
+    /// [`OpenError`] as for a node.
+    pub(crate) fn open(
+        directory: &Directory,
+        plan: Plan,
+        of: &ClusterPlan,
+    ) -> Result<ClusterStatistics, EngineOpenError> {
+        let connection = connect_for_command(directory, of)?;
+        let plan = directory.numbered(plan, &ClusterNumbers(connection.wire.clone()))?;
+        let definitions = ClusterExport::definitions(&plan.catalog);
+        Ok(ClusterStatistics { connection, definitions, others: 0 })
+    }
+}
+
+impl engine::ExportableStatistics for ClusterStatistics {
+    fn definitions(&self) -> Vec<CellDefinition> {
+        self.definitions.clone()
+    }
+
+    fn export(&mut self, each: &mut CellSink<'_>) -> Result<LedgerExportReport, StatisticsExchangeError> {
+        let mut export =
+            self.connection.wait(ClusterExport::begin(&self.connection.wire, &self.definitions))?;
+        while let Some(cells) = self.connection.wait(export.next())? {
+            cells.into_iter().try_for_each(&mut *each)?;
+        }
+        let cluster::ClusterExportReport { cells, lost, others } = export.done();
+        self.others = others;
+        Ok(LedgerExportReport { cells, lost, ..LedgerExportReport::default() })
+    }
+}
+
+/// Erases the statistics of shingles in a cluster, or only counts their keys.
+///
+/// # Errors
+/// What is wrong with the cluster, or what this node has to send there.
+pub(crate) fn erase(
+    directory: &Directory,
+    plan: Plan,
+    of: &ClusterPlan,
+    shingles: &HashSet<Shingle>,
+    pretend: bool,
+    tell: &mut dyn FnMut(u64),
+) -> Result<u64, StatisticsExchangeError> {
+    // What this node has not sent yet would come back.
+    let (device, connection) = connect_node(directory, of)?;
+    let plan = directory.numbered(plan, &ClusterNumbers(connection.wire.clone()))?;
+    let node = node(device, connection, &plan, of)?;
+    if !pollster::block_on(node.drain()) {
+        let why = "the cluster has not taken all that this node has counted: nothing was erased there";
+        return Err(StatisticsExchangeError::Elsewhere(why.to_owned()));
+    }
+    drop(node);
+    let way = connect_for_command(directory, of)?;
+    way.wait(cluster::erase(&way.wire, shingles, pretend, tell))
+}
+
+/// Refuses what nodes with this configuration would never read.
+fn check(plan: &Plan, definition: &CellDefinition) -> Result<(), String> {
+    let own = plan.catalog.get(definition.space, definition.kind);
+    let own = own.map(|own| CellDefinition::new(definition.space, definition.kind, own));
+    match own {
+        Some(own) if own.id() == definition.id() => Ok(()),
+        Some(_) => Err(format!(
+            "`{}` of `{}` is kept otherwise here: import into a data directory with this configuration, which translates \
+             it, and export that",
+            definition.statistic, definition.kind_name
+        )),
+        None => Err(format!("the configuration has no kind `{}`", definition.kind_name)),
+    }
+}
+
+fn duration(span: Span) -> Duration {
+    Duration::from_micros(span.0.unsigned_abs())
+}
