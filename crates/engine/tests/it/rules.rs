@@ -318,10 +318,7 @@ fn mistakes_are_marked_where_they_stand() {
             "4:27: warning: `A`: this may be zero: then the result is missing, and what depends on it does not hold",
         ],
     );
-    check(
-        "[[label]]\nname = \"ip\"\nof = \"ip\"\nkeep = \"1d\"\n",
-        &["2:8: error: `ip` is defined twice"],
-    );
+    check("[[label]]\nname = \"ip\"\nof = \"ip\"\nkeep = \"1d\"\n", &["2:8: error: `ip` is defined twice"]);
     check(
         &format!("{rule}when = \"true\"\neffects = [\"add path.count\"]\n"),
         &["5:17: error: `path` has a track and no counters: every event is added to it, and nothing else"],
