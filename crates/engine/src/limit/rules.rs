@@ -15,7 +15,7 @@ const KEYS_MAX: usize = 16;
 /// Most observations that limits add to those of one event.
 pub(crate) const OBSERVATIONS_MAX: usize = 128;
 
-/// What rules need to take from limits.
+/// The means by which rules take from limits.
 pub(crate) struct LimitContext<'a> {
     pub(crate) exceptions: &'a LimitExceptions,
     pub(crate) secret: &'a Secret,
