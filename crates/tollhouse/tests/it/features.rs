@@ -1,6 +1,8 @@
 //! Parts that a build can leave out. `cargo test -p tollhouse --no-default-features features` asks a build without any.
 
-use crate::program::{Data, run};
+use rustix::process::Signal;
+
+use crate::program::{Data, Server, run};
 
 /// The parts, and whether this build has them.
 const ALL: [(&str, bool); 5] = [
@@ -63,4 +65,18 @@ fn what_a_build_lacks_is_said() {
         args.extend(listener("grpc"));
         check("grpc", &args.iter().map(String::as_str).collect::<Vec<_>>(), 2);
     }
+}
+
+#[test]
+fn batches_in_columns_are_refused_where_they_cannot_be_read() {
+    let data = Data::new(&["mail"]);
+    let server = Server::start(&data.path(), &[]);
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let request = agent.post(format!("{}/v1/batch/observe", server.url));
+    let mut answer = request.content_type("application/vnd.apache.arrow.stream").send("x").unwrap();
+    let (status, told) = (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap());
+    let is_built = cfg!(feature = "arrow");
+    assert_eq!(status, if is_built { 400 } else { 415 }, "{told}");
+    assert_eq!(told.contains("built without the feature `arrow`"), !is_built, "{told}");
+    assert_eq!(server.end(Signal::TERM), Some(0));
 }
