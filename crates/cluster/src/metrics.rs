@@ -23,7 +23,7 @@ pub struct ClusterMetrics {
     pub read_calls: u64,
     /// Parts of these calls, one a partition, that failed.
     pub read_failures: u64,
-    /// Images that are no cells of their definition.
+    /// Images that do not match their definition.
     pub unsound: u64,
     /// Batches that were sent, again or for the first time.
     pub batches: u64,
@@ -84,7 +84,7 @@ impl ClusterMetrics {
             ("checks", "Partitions that were asked only whether anything changed", self.checks),
             ("read_calls", "Calls in which the cluster was asked", self.read_calls),
             ("read_failures", "Parts of such calls, one a partition, that failed", self.read_failures),
-            ("unsound", "Images that are no cells of their definition", self.unsound),
+            ("unsound", "Images that do not match their definition", self.unsound),
             ("batches", "Batches that were sent, again or for the first time", self.batches),
             ("writes", "Changes of keys in batches", self.writes),
             ("write_failures", "Batches that were not acknowledged, and are sent again", self.write_failures),
@@ -107,12 +107,8 @@ impl ClusterMetrics {
                 "Sightings that could not be shared: too many waited",
                 self.sightings_dropped,
             ),
-            (
-                "lost_batches",
-                "Batches that a failover lost and that were not kept any more",
-                self.lost_batches,
-            ),
-            ("checkpoints", "Times that the node's journal was written anew", self.checkpoints),
+            ("lost_batches", "Batches that a failover lost and that were no longer kept", self.lost_batches),
+            ("checkpoints", "Rewrites of the node's journal", self.checkpoints),
             ("renewals", "Partitions read anew since keys were erased or brought in", self.renewals),
             ("swept", "Keys that the slow pass has looked at", self.swept),
             ("aged", "Counts that the slow pass has folded or removed", self.aged),
@@ -121,8 +117,8 @@ impl ClusterMetrics {
             ("entries", "Keys in memory", self.entries),
             ("cache_bytes", "Memory of what was read", self.cache_bytes),
             ("pending_bytes", "Memory of what was added and is in no batch yet", self.pending_bytes),
-            ("waiting_partitions", "Partitions of which not all is acknowledged", self.waiting_partitions),
-            ("undecided", "Requests of which it is not known whether they are the first", self.undecided),
+            ("waiting_partitions", "Partitions with unacknowledged batches", self.waiting_partitions),
+            ("undecided", "Requests with an id that may or may not be the first", self.undecided),
             ("journal_bytes", "Length of the node's journal of additions under way", self.journal_bytes),
             (
                 "full",

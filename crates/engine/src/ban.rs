@@ -2,19 +2,48 @@
 
 use event::{Key, Span, Time};
 use plan::Pipeline;
-use stats::ObserveRequest;
+use stats::{LedgerError, ObserveRequest};
 
 use crate::ban_list::AddressRange;
-use crate::error::EngineError;
+use crate::error::{PieceError, UnknownName};
 use crate::{Engine, ban_list, find_kind};
+
+/// Why a key was not banned.
+#[derive(Debug, thiserror::Error)]
+pub enum BanError {
+    /// A kind or a label that the pipeline does not have.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// A label that enforcement points are not told of.
+    #[error("the label `{0}` has no `decision`: it is for rules alone")]
+    NotOnBanList(String),
+    /// No piece can be made of the value.
+    #[error(transparent)]
+    Piece(#[from] PieceError),
+    /// A value of a kind of addresses is neither an address nor a network.
+    #[error(
+        "`{value}` is no address, and no network such as `192.0.2.0/24`: the keys of `{kind}` are addresses"
+    )]
+    NoAddress {
+        /// The kind.
+        kind: String,
+        /// The value.
+        value: String,
+    },
+    /// A value is an address at which this machine itself is, or has one in it.
+    #[error("`{0}` is, or has in it, an address of this machine itself, such as 127.0.0.1")]
+    OwnAddress(String),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
 
 impl Engine {
     /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
     /// one that enforcement points are told of. Answers until when it holds, and the value as they are told it.
     ///
     /// # Errors
-    /// A kind or label that the pipeline does not have, a value that gives no piece, is no address where the kind is of
-    /// addresses, or is of this machine itself, and the ledger's.
+    /// [`BanError`]; then nothing has changed.
     pub async fn mark(
         &self,
         pipeline: &Pipeline,
@@ -23,24 +52,24 @@ impl Engine {
         value: &str,
         lasts: Span,
         now: Time,
-    ) -> Result<(Time, String), EngineError> {
+    ) -> Result<(Time, String), BanError> {
         let plan = find_kind(pipeline, kind)?;
         let found =
             pipeline.labels.iter().find(|own| own.name == label && pipeline.kinds[own.of].kind == plan.kind);
         let found = found.ok_or_else(|| {
             let help = plan::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
-            EngineError::Unknown { what: "label", name: label.to_owned(), help }
+            UnknownName { what: "label", name: label.to_owned(), help }
         })?;
-        let decision = found.decision.clone().ok_or_else(|| EngineError::NotOnBanList(label.to_owned()))?;
+        let decision = found.decision.clone().ok_or_else(|| BanError::NotOnBanList(label.to_owned()))?;
         let range = AddressRange::parse(value.trim());
         let slot = usize::from(plan.slot.0);
         let is_of_addresses =
             pipeline.schema.columns().get(slot).is_some_and(|column| column.kind == event::Type::Ip);
         if is_of_addresses && range.is_none() {
-            return Err(EngineError::NoAddress { kind: kind.to_owned(), value: value.to_owned() });
+            return Err(BanError::NoAddress { kind: kind.to_owned(), value: value.to_owned() });
         }
         if range.is_some_and(AddressRange::is_of_this_machine) {
-            return Err(EngineError::OwnAddress(value.to_owned()));
+            return Err(BanError::OwnAddress(value.to_owned()));
         }
         let range = range.filter(|_| is_of_addresses).map(|range| range.to_string());
         let (piece, shingle) = self.piece(plan, range.as_deref().unwrap_or(value))?;
@@ -72,7 +101,7 @@ impl Engine {
     ///
     /// # Errors
     /// The ledger's; then nothing was taken off.
-    pub async fn lift(&self, value: &str, now: Time) -> Result<usize, EngineError> {
+    pub async fn lift(&self, value: &str, now: Time) -> Result<usize, LedgerError> {
         let plan = self.plan();
         let shingle = self.secret.shingle(value.as_bytes());
         let mut observations = Vec::new();

@@ -1,4 +1,4 @@
-//! Errors: why an engine cannot be opened, and why it cannot do what was asked.
+//! Errors that several operations share. Those of one operation stand beside it.
 
 use event::Kind;
 use journal::{JournalError, RecordId};
@@ -78,82 +78,41 @@ impl From<ConfigProblems> for EngineOpenError {
     }
 }
 
-/// Why the engine cannot do what was asked.
+/// A name that a pipeline does not have.
 #[derive(Debug, thiserror::Error)]
-pub enum EngineError {
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-    /// The journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// A name that the plan does not have.
-    #[error("there is no {what} `{name}`: {help}")]
-    Unknown {
-        /// The sort of thing that was looked for: a pipeline, a kind, a counter, a feedback class.
-        what: &'static str,
-        /// Its name.
-        name: String,
-        /// Near and possible names.
-        help: String,
-    },
+#[error("there is no {what} `{name}`: {help}")]
+pub struct UnknownName {
+    /// The sort of thing that was looked for: a kind, a label, a counter, a feedback class.
+    pub what: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Near and possible names.
+    pub help: String,
+}
+
+/// A value of which no piece can be made.
+#[derive(Debug, thiserror::Error)]
+#[error("`{value}` gives no piece of the kind `{kind}`")]
+pub struct PieceError {
+    /// The kind.
+    pub kind: String,
+    /// The value.
+    pub value: String,
+}
+
+/// Why a past decision cannot be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum DecisionLookupError {
     /// No record has this id.
     #[error("there is no decision {0}: it never was, or the journal no longer keeps it")]
     NoDecision(RecordId),
-    /// A decision of a pipeline that this plan does not have any more.
-    #[error("the decision was made by the pipeline `{0}`, which this configuration does not have")]
-    PipelineGone(String),
-    /// No piece can be made of a value.
-    #[error("`{value}` gives no piece of the kind `{kind}`")]
-    NoPiece {
-        /// The kind.
-        kind: String,
-        /// The value.
-        value: String,
-    },
-    /// A value of a kind of addresses is neither an address nor a network.
-    #[error(
-        "`{value}` is no address, and no network such as `192.0.2.0/24`: the keys of `{kind}` are addresses"
-    )]
-    NoAddress {
-        /// The kind.
-        kind: String,
-        /// The value.
-        value: String,
-    },
-    /// A value is an address at which this machine itself is, or has one in it.
-    #[error("`{0}` is, or has in it, an address of this machine itself, such as 127.0.0.1")]
-    OwnAddress(String),
-    /// Keys are ranked by a counter over a window, and the kind has none.
-    #[error("the kind `{0}` has no counters over windows, by which its keys could be ranked")]
-    NoCounters(String),
     /// An engine without a data directory keeps no journal.
     #[error("there is no journal: this engine was started without a data directory")]
     NoJournal,
-    /// An engine without a data directory has nothing to copy.
-    #[error("there is nothing to make a snapshot of: this engine was started without a data directory")]
-    NoDirectory,
-    /// A reporter said several things of one event at once, or far too many.
-    #[error("too much feedback of one reporter on one event")]
-    ReportBusy,
-    /// Statistics are kept by the cluster.
-    #[error(
-        "the statistics are in the cluster, not in this data directory: copies are made with its own means"
-    )]
-    NotHere,
-    /// One snapshot at a time is made.
-    #[error("another snapshot is being made")]
-    SnapshotBusy,
-    /// Nobody waits for a snapshot any more.
-    #[error("the snapshot was not made: nobody waits for it any more")]
-    SnapshotEnded,
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The ban list could not be written.
-    #[error("labels could not be written: {0}")]
-    BanList(std::io::Error),
-    /// A label that enforcement points are not told of.
-    #[error("the label `{0}` has no `decision`: it is for rules alone")]
-    NotOnBanList(String),
 }

@@ -7,14 +7,15 @@ use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::FutureExt;
 use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, VersionDescription};
 use judge::{Mode, NearMiss, Rule, Verdict};
-use stats::{Quality, Reading};
+use stats::{LedgerError, Quality, Reading};
 
 use crate::directory::Directory;
+use crate::error::DecisionLookupError;
 use crate::pipeline::classifiers::{ClassifierReading, ExplainedToken};
 use crate::pipeline::keys::PreparedEvent;
 use crate::pipeline::log;
 use crate::pipeline::observe::{ObserveMode, ObservedEvent};
-use crate::{Engine, EngineError, aggregate, reload};
+use crate::{Engine, aggregate, reload};
 use plan::{ModelPlan, Pipeline, Plan, RuleLimit};
 
 /// A decision, or an event that was only counted, laid open.
@@ -145,8 +146,8 @@ const TOKENS_SHOWN: usize = 15;
 impl Engine {
     /// A past decision with everything that it was made of, as it was logged. Which rules came closest and what moved
     /// models is told while the version that decided is in force or kept. Blocks.
-    pub fn explain(&self, id: RecordId) -> Result<Explanation, EngineError> {
-        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+    pub fn explain(&self, id: RecordId) -> Result<Explanation, DecisionLookupError> {
+        let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
         match journal.find(id)? {
             Some(Record::Decision(row)) => {
                 let description = journal.description(&row.version)?;
@@ -157,7 +158,7 @@ impl Engine {
                 explanation.classifiers = classifiers;
                 Ok(explanation)
             }
-            _ => Err(EngineError::NoDecision(id)),
+            _ => Err(DecisionLookupError::NoDecision(id)),
         }
     }
 
@@ -190,13 +191,13 @@ impl Engine {
     }
 
     /// Counts an event without judging it, and gives its keys' readings from before it.
-    pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+    pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, LedgerError> {
         let observed = self.observe_one(prepared, ObserveMode::Seen).await?;
         Ok(Explanation::of_observed(&observed.event(0), &self.secret))
     }
 
     /// Returns what is known of an event's keys; counts nothing and creates nothing.
-    pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, EngineError> {
+    pub async fn peek(&self, prepared: PreparedEvent) -> Result<Explanation, LedgerError> {
         let observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
         Ok(Explanation::of_peeked(&observed.event(0), &self.secret))
     }
@@ -207,10 +208,12 @@ impl Directory {
     /// Nothing is locked: a server may run on the directory. Statistics are not asked, so nothing is told of classifiers.
     ///
     /// # Errors
-    /// [`EngineError::NoDecision`] for one that is not in the files, and what cannot be read.
-    pub fn explain(&self, plan: &Plan, id: RecordId) -> Result<Explanation, EngineError> {
+    /// [`DecisionLookupError::NoDecision`] for one that is not in the files, and what cannot be read.
+    pub fn explain(&self, plan: &Plan, id: RecordId) -> Result<Explanation, DecisionLookupError> {
         let archive = JournalArchive::open(&self.journal_path())?;
-        let Some(Record::Decision(row)) = archive.find(id)? else { return Err(EngineError::NoDecision(id)) };
+        let Some(Record::Decision(row)) = archive.find(id)? else {
+            return Err(DecisionLookupError::NoDecision(id));
+        };
         let description = archive.description(&row.version)?;
         let decided_by = reload::kept_pipeline(self, plan, &row.pipeline, &row.version);
         Ok(Explanation::of_row(id, *row, &description, decided_by.as_deref(), &self.secret()?))

@@ -1,13 +1,33 @@
 //! What is known of one key, and which keys of a kind are hot.
 
 use event::{Key, Shingle, Span, Time, Value};
-use journal::Record;
+use journal::{JournalError, Record};
 use plan::{KindPlan, Pipeline};
-use stats::{ObserveRequest, Quality, Timeline};
+use stats::{LedgerError, ObserveRequest, Quality, Timeline};
 
-use crate::error::EngineError;
+use crate::error::{PieceError, UnknownName};
 use crate::pipeline::keys;
 use crate::{Engine, aggregate, find_kind};
+
+/// Why nothing can be told of a key, or of the keys of a kind.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyStatisticsError {
+    /// A kind or a counter that the pipeline does not have.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// No piece can be made of the value.
+    #[error(transparent)]
+    Piece(#[from] PieceError),
+    /// Keys are ranked by a counter over a window, and the kind has none.
+    #[error("the kind `{0}` has no counters over windows, by which its keys could be ranked")]
+    NoCounters(String),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal, which names keys.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
 
 /// The knowledge of one key.
 #[derive(Clone, Debug)]
@@ -60,7 +80,7 @@ impl Engine {
         kind: &str,
         value: &str,
         at: Time,
-    ) -> Result<KeyTimeline, EngineError> {
+    ) -> Result<KeyTimeline, KeyStatisticsError> {
         let distinct = pipeline.distincts.iter().find(|distinct| distinct.name == kind);
         let (per, number, counters, windows, track) = match distinct {
             Some(plan) => {
@@ -87,15 +107,14 @@ impl Engine {
         Ok(KeyTimeline { piece, shingle, counters, windows, values, quality: reading.quality, timeline })
     }
 
-    pub(crate) fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), EngineError> {
+    pub(crate) fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), PieceError> {
         let mut first = None;
         let lower = (plan.kind == plan::REPORTER).then(|| plan::reporter(value));
         let value = lower.as_deref().unwrap_or(value);
         content::piece::pieces(&event::Value::from(value), plan.normalise, &mut |piece| {
             first.get_or_insert_with(|| piece.to_owned());
         });
-        let piece =
-            first.ok_or_else(|| EngineError::NoPiece { kind: plan.name.clone(), value: value.to_owned() })?;
+        let piece = first.ok_or_else(|| PieceError { kind: plan.name.clone(), value: value.to_owned() })?;
         let shingle = self.secret.shingle(piece.as_bytes());
         Ok((piece, shingle))
     }
@@ -111,14 +130,14 @@ impl Engine {
         Ranking { kind, counter, window, limit }: Ranking<'_>,
         now: Time,
         is_over: stats::CancellationCheck<'_>,
-    ) -> Result<Vec<HotKey>, EngineError> {
+    ) -> Result<Vec<HotKey>, KeyStatisticsError> {
         let plan = find_kind(pipeline, kind)?;
         if plan.counters.is_empty() {
-            return Err(EngineError::NoCounters(plan.name.clone()));
+            return Err(KeyStatisticsError::NoCounters(plan.name.clone()));
         }
         let index = plan.counter(counter).ok_or_else(|| {
             let help = plan::expected(counter, plan.counters.iter().map(String::as_str));
-            EngineError::Unknown { what: "counter", name: counter.to_owned(), help }
+            UnknownName { what: "counter", name: counter.to_owned(), help }
         })?;
         let hottest =
             self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;

@@ -36,6 +36,7 @@ use stats::{EmbeddedLedger, Ledger, LedgerCensus, ObserveRequest};
 use candidate::CandidateTallies;
 use reload::{RulesState, VersionHistory};
 
+pub use ban::BanError;
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use condition::{Impact, NodeCondition, NodeConditions};
@@ -47,13 +48,14 @@ pub use directory::exchange::{
 pub use directory::snapshot::RestoreError;
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
 pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotment};
-pub use error::{EngineError, EngineOpenError, NumberError};
+pub use error::{DecisionLookupError, EngineOpenError, NumberError, PieceError, UnknownName};
 pub use explanation::{
     ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
 };
-pub use feedback::{FeedbackInput, FeedbackOutcome, ReporterStanding};
+pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use judge::Severity;
-pub use key_timeline::{HotKey, KeyTimeline, Ranking};
+pub use key_timeline::{HotKey, KeyStatisticsError, KeyTimeline, Ranking};
+pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::EngineMetrics;
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;
@@ -176,9 +178,9 @@ impl Engine {
     }
 }
 
-fn find_kind<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a KindPlan, EngineError> {
+fn find_kind<'a>(pipeline: &'a Pipeline, name: &str) -> Result<&'a KindPlan, UnknownName> {
     pipeline.kinds_and_reporters().find(|kind| kind.name == name).ok_or_else(|| {
         let help = plan::expected(name, pipeline.kinds.iter().map(|kind| kind.name.as_str()));
-        EngineError::Unknown { what: "kind", name: name.to_owned(), help }
+        UnknownName { what: "kind", name: name.to_owned(), help }
     })
 }

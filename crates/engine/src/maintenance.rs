@@ -2,17 +2,70 @@
 
 use event::Time;
 use futures_util::future::join;
-use journal::Journal;
-use stats::LedgerCensus;
+use journal::{Journal, JournalError};
+use stats::{LedgerCensus, LedgerError};
 
 use crate::condition::Impact;
-use crate::error::EngineError;
+use crate::directory::DirectoryError;
 use crate::{Engine, ban_list, directory};
+
+/// Why housekeeping was not done.
+#[derive(Debug, thiserror::Error)]
+pub enum MaintenanceError {
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The ban list could not be written.
+    #[error("labels could not be written: {0}")]
+    BanList(std::io::Error),
+}
+
+/// Why not everything is on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Why no snapshot was made.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// An engine without a data directory has nothing to copy.
+    #[error("there is nothing to make a snapshot of: this engine was started without a data directory")]
+    NoDirectory,
+    /// Statistics are kept by the cluster.
+    #[error(
+        "the statistics are in the cluster, not in this data directory: copies are made with its own means"
+    )]
+    NotHere,
+    /// One snapshot at a time is made.
+    #[error("another snapshot is being made")]
+    Busy,
+    /// Nobody waits for a snapshot any more.
+    #[error("the snapshot was not made: nobody waits for it any more")]
+    Ended,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The data directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+}
 
 impl Engine {
     /// Housekeeping: expired statistics and old segments go; nothing does where the time is not certain. To be called now
     /// and then, on a thread that may block.
-    pub fn maintain(&self, now: Option<Time>) -> Result<(), EngineError> {
+    pub fn maintain(&self, now: Option<Time>) -> Result<(), MaintenanceError> {
         self.maintain_statistics(now.unwrap_or(Time(i64::MIN)))?;
         match &self.journal {
             Some(journal) if now.is_some() => Ok(journal.expire(now)?),
@@ -22,13 +75,13 @@ impl Engine {
 
     /// Does the housekeeping after events that came with times of their own, as of the latest: they may all be older than the
     /// journal is kept, and were logged to be looked at.
-    pub fn maintain_replayed(&self, latest: Time) -> Result<(), EngineError> {
+    pub fn maintain_replayed(&self, latest: Time) -> Result<(), MaintenanceError> {
         self.maintain_statistics(latest)?;
         self.journal.as_ref().map_or(Ok(()), |journal| Ok(journal.expire(None)?))
     }
 
-    fn maintain_statistics(&self, horizon: Time) -> Result<(), EngineError> {
-        self.ban_list.maintain(horizon).map_err(EngineError::BanList)?;
+    fn maintain_statistics(&self, horizon: Time) -> Result<(), MaintenanceError> {
+        self.ban_list.maintain(horizon).map_err(MaintenanceError::BanList)?;
         let (keys, crowded_out) = self.ban_list.size();
         let full = (keys >= ban_list::KEYS_MAX).then(|| {
             format!(
@@ -46,27 +99,31 @@ impl Engine {
     /// the file system can; they take up room once the original is tidied away. Blocks.
     ///
     /// # Errors
-    /// [`EngineError::SnapshotBusy`] while another is being made, [`EngineError::SnapshotEnded`] once nobody waits for it, and
+    /// [`SnapshotError::Busy`] while another is being made, [`SnapshotError::Ended`] once nobody waits for it, and
     /// what could not be read or written. Then nothing of the copy is left.
-    pub fn snapshot(&self, now: Time, is_over: stats::CancellationCheck<'_>) -> Result<String, EngineError> {
+    pub fn snapshot(
+        &self,
+        now: Time,
+        is_over: stats::CancellationCheck<'_>,
+    ) -> Result<String, SnapshotError> {
         const SAME_SECOND_MAX: u32 = 100;
-        let directory = self.directory.as_ref().ok_or(EngineError::NoDirectory)?;
-        let journal = self.journal.as_ref().ok_or(EngineError::NoDirectory)?;
-        let Ok(_alone) = self.snapshot.try_lock() else { return Err(EngineError::SnapshotBusy) };
+        let directory = self.directory.as_ref().ok_or(SnapshotError::NoDirectory)?;
+        let journal = self.journal.as_ref().ok_or(SnapshotError::NoDirectory)?;
+        let Ok(_alone) = self.snapshot.try_lock() else { return Err(SnapshotError::Busy) };
         let parent = directory.snapshots_path();
         let first = directory::snapshot::name(now);
         let names = (2..SAME_SECOND_MAX).map(|number| format!("{first}-{number}"));
         let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
-        let name = name.ok_or(EngineError::SnapshotBusy)?;
-        let ledger = self.ledger.embedded().ok_or(EngineError::NotHere)?;
-        let go_on = || if is_over() { Err(EngineError::SnapshotEnded) } else { Ok(()) };
+        let name = name.ok_or(SnapshotError::Busy)?;
+        let ledger = self.ledger.embedded().ok_or(SnapshotError::NotHere)?;
+        let go_on = || if is_over() { Err(SnapshotError::Ended) } else { Ok(()) };
         directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
         Ok(name)
     }
 
     /// Waits until all that was counted and logged by now is on disk, whatever the durability: for who forgets what it
     /// has sent once it was answered.
-    pub async fn sync(&self) -> Result<(), EngineError> {
+    pub async fn sync(&self) -> Result<(), SyncError> {
         let journal = async {
             match &self.journal {
                 Some(journal) => journal.synced().await,
@@ -79,7 +136,7 @@ impl Engine {
     }
 
     /// Writes and syncs everything. Blocks.
-    pub fn close(&self) -> Result<(), EngineError> {
+    pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
         self.ledger.close()?;
         Ok(journal?)

@@ -224,18 +224,18 @@ impl RuleSet {
     /// reason whose rule is not in the set stays as it is.
     pub fn explain(&self, verdict: &mut Verdict, row: &Facts) {
         let mut sums: Table<RuleGroup, f64> = self.groups.map(|_| 0.0);
-        let enforced = verdict.reasons.iter_mut().map(|reason| (true, reason));
-        let shadow = verdict.shadow.iter_mut().map(|reason| (false, reason));
-        let found = enforced
-            .chain(shadow)
-            .filter_map(|(enforced, reason)| Some((enforced, self.rule(&reason.rule)?, reason)));
-        let found: Vec<(bool, &Rule, &mut Reason)> = found.collect();
-        for (_, rule, reason) in found.iter().filter(|(enforced, ..)| *enforced) {
-            if let Some(group) = rule.group {
+        for reason in verdict.reasons.iter().filter(|_| !self.groups.is_empty()) {
+            if let Some(group) = self.rule(&reason.rule).and_then(|rule| rule.group) {
                 sums[group] = sum(sums[group], reason.score);
             }
         }
-        for (enforced, rule, reason) in found {
+        for (enforced, reason) in verdict
+            .reasons
+            .iter_mut()
+            .map(|reason| (true, reason))
+            .chain(verdict.shadow.iter_mut().map(|reason| (false, reason)))
+        {
+            let Some(rule) = self.rule(&reason.rule) else { continue };
             (reason.values, reason.detail) = detail(rule, row);
             let mut separator = if reason.detail.is_empty() { "" } else { "; " };
             for effect in &rule.effects {

@@ -100,7 +100,12 @@ macro_rules! failures {
 }
 
 failures!(
-    engine::EngineError,
+    engine::DecisionLookupError,
+    engine::FeedbackError,
+    engine::KeyStatisticsError,
+    engine::MaintenanceError,
+    engine::SyncError,
+    stats::LedgerError,
     journal::JournalError,
     engine::DirectoryError,
     engine::EngineOpenError,

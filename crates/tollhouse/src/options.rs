@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use engine::{Directory, Engine, EngineError, EngineOpenError, PreparedEvent};
+use engine::{Directory, Engine, EngineOpenError, PreparedEvent};
 use event::{Event, Span, Time};
 use plan::preset::Preset;
 use plan::{Config, Overrides, Pipeline, Plan};
@@ -336,17 +336,16 @@ impl LocalEngine {
     /// Writes and syncs everything.
     pub(crate) fn close(mut self) -> Result<(), CommandError> {
         self.closed = true;
-        Ok(self.finish()?)
+        self.finish()
     }
 
     /// Housekeeping as of the latest event, which may be a message of years ago judged at its own time; yet never
     /// ahead of the clock, or one date from the future would forget everything.
-    fn finish(&self) -> Result<(), EngineError> {
-        let upkeep = self
-            .engine
-            .latest_arrival()
-            .map_or(Ok(()), |latest| self.engine.maintain_replayed(latest.min(now())));
-        self.engine.close().and(upkeep)
+    fn finish(&self) -> Result<(), CommandError> {
+        let latest = self.engine.latest_arrival();
+        let upkeep = latest.map_or(Ok(()), |latest| self.engine.maintain_replayed(latest.min(now())));
+        self.engine.close()?;
+        Ok(upkeep?)
     }
 }
 
@@ -355,7 +354,7 @@ impl Drop for LocalEngine {
         if !self.closed
             && let Err(error) = self.finish()
         {
-            crate::console::error(error);
+            error.report();
         }
     }
 }

@@ -13,9 +13,9 @@ pub struct WireCounters {
     pub round_trips: AtomicU64,
     /// Answers that a slot is elsewhere.
     pub moved: AtomicU64,
-    /// Answers that a slot is on its way, and where to ask.
+    /// Answers that a slot is moving, with the server to ask.
     pub asked: AtomicU64,
-    /// Answers that the keys of a slot on its way lie apart.
+    /// Answers that the keys of a moving slot are on two servers.
     pub apart: AtomicU64,
     /// Scripts that a server did not know, and were loaded.
     pub loaded: AtomicU64,
@@ -23,7 +23,7 @@ pub struct WireCounters {
     pub resent: AtomicU64,
     /// Round trips that were not answered in time.
     pub timeouts: AtomicU64,
-    /// Connections that could not be had, or broke.
+    /// Connections that could not be opened, or broke.
     pub broken: AtomicU64,
     /// Commands that were not sent because their server's circuit is open.
     pub refused: AtomicU64,
@@ -42,16 +42,16 @@ impl WireCounters {
             ("commands", "Commands that were sent to the cluster", &self.commands),
             ("round_trips", "Round trips, each of one or more commands", &self.round_trips),
             ("moved", "Answers that a slot is elsewhere", &self.moved),
-            ("asked", "Answers that a slot is on its way, and where to ask", &self.asked),
-            ("apart", "Answers that the keys of a slot on its way lie apart", &self.apart),
+            ("asked", "Answers that a slot is moving, with the server to ask", &self.asked),
+            ("apart", "Answers that the keys of a moving slot are on two servers", &self.apart),
             ("scripts_loaded", "Scripts that a server did not know", &self.loaded),
             ("resent", "Commands that were sent once more after a connection broke", &self.resent),
             ("timeouts", "Round trips that were not answered in time", &self.timeouts),
-            ("broken", "Connections that could not be had, or broke", &self.broken),
-            ("refused", "Commands that were not sent since their server's circuit is open", &self.refused),
+            ("broken", "Connections that could not be opened, or broke", &self.broken),
+            ("refused", "Commands that were not sent because their server's circuit is open", &self.refused),
             ("refreshes", "Times that the place of slots was asked for", &self.refreshes),
             ("unconfirmed", "Writes that too few replicas have confirmed", &self.unconfirmed),
-            ("damaged", "Changes that were not made since their cell is none", &self.damaged),
+            ("damaged", "Changes that were refused because their cell is invalid", &self.damaged),
         ];
         let figure = |(name, help, counter): (_, _, &AtomicU64)| LedgerMetric {
             name,

@@ -302,14 +302,15 @@ impl<'a> RowBatch<'a> {
         let RowBatch { backtest, facts, waiting, outcome, scratch, judgement } = self;
         let Backtest { pipeline, .. } = backtest;
         let rows = waiting.len();
+        let mut rest = &mut facts[..rows];
         for run in waiting.chunk_by(|one, other| std::ptr::eq(one.version, other.version)) {
-            let start = run.as_ptr_range().start;
-            let first = waiting.iter().position(|row| std::ptr::eq(row, start)).unwrap_or_default();
+            let (of_run, behind) = rest.split_at_mut(run.len());
+            rest = behind;
             if !pipeline.models.is_empty() {
-                let mut facts: Vec<&mut Facts> = facts[first..first + run.len()].iter_mut().collect();
+                let mut facts: Vec<&mut Facts> = of_run.iter_mut().collect();
                 run[0].version.score(pipeline, &mut facts, scratch);
             }
-            for (row, facts) in run.iter().zip(&facts[first..]) {
+            for (row, facts) in run.iter().zip(&*of_run) {
                 pipeline.rules.evaluate_selected(&row.version.selection, facts, outcome);
                 for index in outcome.fired().iter().chain(outcome.shadow()) {
                     judgement.after[*index] += 1;

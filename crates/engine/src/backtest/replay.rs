@@ -208,7 +208,8 @@ impl Replay {
             pipeline.rules.evaluate_selected(&version.selection, facts, &mut self.outcome);
         }
         let outcome = &self.outcome;
-        let adds = settle::requests(&observed.event(0), outcome.action(), outcome.fired());
+        let mut adds = Vec::new();
+        settle::requests(&observed.event(0), outcome.action(), outcome.fired(), &mut adds);
         settle::settle(&self.ledger, &adds).await?;
         if !question.takes(row.time) {
             return Ok(());

@@ -154,12 +154,12 @@ impl<'a> BatchKeys<'a> {
 
     /// When a row's event happened.
     pub(super) fn time(&self, row: usize) -> Time {
-        self.times.get(row).copied().unwrap_or(self.arrival)
+        self.times[row]
     }
 
     /// When the events of some rows happened.
     pub(super) fn times(&self, rows: Range<usize>) -> &[Time] {
-        self.times.get(rows).unwrap_or_default()
+        &self.times[rows]
     }
 
     /// The values that rows add to a kind's track.

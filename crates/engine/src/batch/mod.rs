@@ -27,7 +27,7 @@ use crate::metrics::label;
 use crate::pipeline::PendingEffects;
 use crate::pipeline::observe::{self, ObservedBatch};
 use crate::pipeline::score;
-use crate::{Decision, Engine, EngineError, PreparedEvent};
+use crate::{Decision, Engine, PreparedEvent};
 use answer::BatchAnswerBuilder;
 pub use answer::{AnswerCells, AnswerColumn, BatchAnswer};
 pub use columns::{BatchCells, BatchColumn, EventBatch};
@@ -108,7 +108,7 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had. Some of the events may have been counted: with `id`s, or an id of the batch, they
     /// can be sent again.
-    pub async fn observe_batch(&self, batch: PreparedBatch<'_>) -> Result<BatchAnswer, EngineError> {
+    pub async fn observe_batch(&self, batch: PreparedBatch<'_>) -> Result<BatchAnswer, LedgerError> {
         let PreparedBatch { pipeline, batch, arrival, events } = batch;
         let keyed = match events {
             BatchEvents::Columns(keyed) => keyed,
@@ -118,7 +118,7 @@ impl Engine {
                 self.count_seen(pipeline, &observed);
                 return match failure {
                     None => Ok(answer::of_observed(pipeline, &observed)),
-                    Some(error) => Err(error.into()),
+                    Some(error) => Err(error),
                 };
             }
         };

@@ -52,10 +52,10 @@ impl Directory {
     pub(crate) fn missing(&self) -> Result<Vec<Missing>, DirectoryError> {
         let known = self.contents()?.unwrap_or_default();
         let listed = LISTED.into_iter().filter(|(file, _)| known.files.contains(*file));
-        let is_there = |file: &str| self.path.join(file).exists();
+        let exists = |file: &str| self.path.join(file).exists();
         // Of the register of numbers there is a copy, which is as good.
-        let missing =
-            listed.filter(|(file, _)| !is_there(file) && !(*file == NAMES[0] && is_there(NAMES[1])));
+        let is_there = |file: &str| exists(file) || file == NAMES[0] && exists(NAMES[1]);
+        let missing = listed.filter(|(file, _)| !is_there(file));
         Ok(missing.map(|(file, cost)| Missing { file, cost }).collect())
     }
 

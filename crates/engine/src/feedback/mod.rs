@@ -31,16 +31,18 @@ use std::collections::BTreeMap;
 
 use event::{Key, Shingle, Time};
 use futures_util::future::join_all;
-use journal::{DecisionRow, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
+use journal::{DecisionRow, JournalError, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
 use stats::{
-    Addition, AggregateColumn, CounterAmounts, DedupeMark, Observation, ObserveRequest, Origin, Reading,
+    Addition, AggregateColumn, CounterAmounts, DedupeMark, LedgerError, Observation, ObserveRequest, Origin,
+    Reading,
 };
 
+use crate::error::{DecisionLookupError, UnknownName};
 use crate::metrics::label;
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
 use crate::pipeline::trainer::TrainingFeedback;
-use crate::{Engine, EngineError, PreparedEvent};
+use crate::{Engine, PreparedEvent};
 use plan::{
     FeedbackClass, FeedbackKind, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, WITHDRAWN, reporter,
 };
@@ -56,6 +58,29 @@ const KEYS_MAX: usize = 1900;
 const AT_ONCE: usize = 256;
 /// The number of times that a report is begun anew because the same reporter said something else of the same event meanwhile.
 const TRIES: usize = 8;
+
+/// Why feedback was not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedbackError {
+    /// The decision cannot be looked up.
+    #[error(transparent)]
+    Lookup(#[from] DecisionLookupError),
+    /// A decision of a pipeline that this plan does not have any more.
+    #[error("the decision was made by the pipeline `{0}`, which this configuration does not have")]
+    PipelineGone(String),
+    /// A feedback class that the pipeline does not have.
+    #[error(transparent)]
+    Class(#[from] UnknownName),
+    /// A reporter said several things of one event at once, or far too many.
+    #[error("the same reporter says more of the same event than can be taken in")]
+    Busy,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
 
 /// The feedback of somebody on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +168,8 @@ impl Engine {
         id: RecordId,
         said: impl Into<FeedbackInput<'_>>,
         now: Time,
-    ) -> Result<FeedbackOutcome, EngineError> {
-        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
+    ) -> Result<FeedbackOutcome, FeedbackError> {
+        let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
         self.feedback_on(id, journal.find(id)?, said.into(), now).await
     }
 
@@ -157,9 +182,9 @@ impl Engine {
         &self,
         said: &[(RecordId, FeedbackInput<'_>)],
         now: Time,
-    ) -> Result<Vec<Result<FeedbackOutcome, EngineError>>, EngineError> {
-        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
-        let mut answers: Vec<Option<Result<FeedbackOutcome, EngineError>>> =
+    ) -> Result<Vec<Result<FeedbackOutcome, FeedbackError>>, FeedbackError> {
+        let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
+        let mut answers: Vec<Option<Result<FeedbackOutcome, FeedbackError>>> =
             said.iter().map(|_| None).collect();
         let numbers: Vec<usize> = (0..said.len()).collect();
         for part in numbers.chunks(AT_ONCE) {
@@ -187,7 +212,9 @@ impl Engine {
             }
         }
         let answers = answers.into_iter().zip(said);
-        Ok(answers.map(|(answer, (id, _))| answer.unwrap_or(Err(EngineError::NoDecision(*id)))).collect())
+        Ok(answers
+            .map(|(answer, (id, _))| answer.unwrap_or(Err(DecisionLookupError::NoDecision(*id).into())))
+            .collect())
     }
 
     /// Takes in what is said of a decision, of which this is known.
@@ -197,13 +224,15 @@ impl Engine {
         known: Option<Record>,
         said: FeedbackInput<'_>,
         now: Time,
-    ) -> Result<FeedbackOutcome, EngineError> {
-        let journal = self.journal.as_ref().ok_or(EngineError::NoJournal)?;
-        let Some(Record::Decision(row)) = known else { return Err(EngineError::NoDecision(id)) };
+    ) -> Result<FeedbackOutcome, FeedbackError> {
+        let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
+        let Some(Record::Decision(row)) = known else {
+            return Err(DecisionLookupError::NoDecision(id).into());
+        };
         let plan = self.plan();
         let pipeline = plan
             .pipeline(Some(&row.pipeline))
-            .ok_or_else(|| EngineError::PipelineGone(row.pipeline.clone()))?;
+            .ok_or_else(|| FeedbackError::PipelineGone(row.pipeline.clone()))?;
         let keys = keys_of(pipeline, &row);
         let tokens = match pipeline.classifiers.is_empty() {
             true => Vec::new(),
@@ -228,7 +257,7 @@ impl Engine {
         prepared: PreparedEvent,
         id: &str,
         said: impl Into<FeedbackInput<'_>>,
-    ) -> Result<FeedbackOutcome, EngineError> {
+    ) -> Result<FeedbackOutcome, FeedbackError> {
         let said = said.into();
         let row = &prepared.row;
         let subject = FeedbackSubject {
@@ -246,7 +275,7 @@ impl Engine {
         &self,
         subject: &FeedbackSubject<'_>,
         said: FeedbackInput<'_>,
-    ) -> Result<(FeedbackOutcome, Vec<ReportRecord>), EngineError> {
+    ) -> Result<(FeedbackOutcome, Vec<ReportRecord>), FeedbackError> {
         let pipeline = subject.pipeline;
         let (plan, class) = find_class(pipeline, said.class)?;
         self.metrics.feedback_given.get_or_create(&label(pipeline)).inc();
@@ -266,7 +295,7 @@ impl Engine {
         &self,
         subject: &FeedbackSubject<'_>,
         spoken: &VoteRequest<'_>,
-    ) -> Result<(FeedbackOutcome, Option<ReportRecord>), EngineError> {
+    ) -> Result<(FeedbackOutcome, Option<ReportRecord>), FeedbackError> {
         let pipeline = subject.pipeline;
         let VoteRequest { plan, class, by, .. } = *spoken;
         let mut begun = PendingVote::new(self, subject, spoken);
@@ -305,7 +334,7 @@ impl Engine {
                 return Ok((outcome, report));
             }
         }
-        Err(EngineError::ReportBusy)
+        Err(FeedbackError::Busy)
     }
 }
 
@@ -406,7 +435,7 @@ impl<'a> PendingVote<'a> {
     }
 
     /// Reads the word that stands, the reporter's statistics, and who else has spoken.
-    async fn read(&mut self, engine: &Engine) -> Result<(), EngineError> {
+    async fn read(&mut self, engine: &Engine) -> Result<(), LedgerError> {
         let voices = self.voters.iter().flat_map(|voices| voices.keys.iter().copied());
         let keys = [self.vote].into_iter().chain(voices).chain(self.reporter());
         let look = |key| Observation { key, time: self.subject.now, add: Addition::Nothing };
@@ -434,7 +463,7 @@ impl<'a> PendingVote<'a> {
     async fn write(
         &self,
         engine: &Engine,
-    ) -> Result<Option<(FeedbackOutcome, Option<ReportRecord>)>, EngineError> {
+    ) -> Result<Option<(FeedbackOutcome, Option<ReportRecord>)>, FeedbackError> {
         let FeedbackSubject { pipeline, keys, time, now, .. } = *self.subject;
         let (before, standing) = (self.before(), self.standing());
         let side = self.class.and_then(|class| class.side);
@@ -450,7 +479,7 @@ impl<'a> PendingVote<'a> {
         };
         let Some(word) = before.next(self.class.map_or(Vote::NO_CLASS, |class| class.tag), time, weight)
         else {
-            return Err(EngineError::ReportBusy);
+            return Err(FeedbackError::Busy);
         };
         let replaced = self.plan.class_of(before.class);
         let mut observations = Vec::new();
@@ -550,11 +579,11 @@ fn greatest(reading: &Reading) -> Option<i64> {
 fn find_class<'a>(
     pipeline: &'a Pipeline,
     name: &str,
-) -> Result<(&'a ReportsPlan, Option<&'a FeedbackClass>), EngineError> {
+) -> Result<(&'a ReportsPlan, Option<&'a FeedbackClass>), UnknownName> {
     let unknown = || {
         let known = pipeline.feedback.keys().map(String::as_str);
         let help = plan::expected(name, known.chain([WITHDRAWN]));
-        EngineError::Unknown { what: "feedback class", name: name.to_owned(), help }
+        UnknownName { what: "feedback class", name: name.to_owned(), help }
     };
     let plan = pipeline.reports.as_ref().ok_or_else(unknown)?;
     if name == WITHDRAWN {

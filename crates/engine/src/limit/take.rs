@@ -2,12 +2,12 @@
 
 use event::{Secret, Time};
 use stats::limit::GcraOperation;
-use stats::{Addition, Observation, ObserveRequest, ReadingView};
+use stats::{Addition, LedgerError, Observation, ObserveRequest, ReadingView};
 
 use super::decision::{PendingTake, TakeDecision};
 use super::{LimitKey, LimitKeyError, Take, TakeResult};
+use crate::Engine;
 use crate::metrics::LimitLabel;
-use crate::{Engine, EngineError};
 use plan::limit::LimitPlan;
 
 impl Engine {
@@ -199,7 +199,7 @@ impl Engine {
     ///
     /// # Errors
     /// The ledger's.
-    pub async fn refund(&self, take: Take<'_>, taken: Option<Time>, now: Time) -> Result<(), EngineError> {
+    pub async fn refund(&self, take: Take<'_>, taken: Option<Time>, now: Time) -> Result<(), LedgerError> {
         let asked = self.asked(&take, taken, now);
         // What lies in the past is given back to where it was counted.
         self.add_all(vec![asked.back(take.cost, taken)]).await
@@ -216,7 +216,7 @@ impl Engine {
         reserved: u64,
         taken: Time,
         now: Time,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), LedgerError> {
         let asked = self.asked(&take, Some(taken), now);
         let observation = match take.cost.checked_sub(reserved) {
             Some(0) => return Ok(()),
@@ -230,7 +230,7 @@ impl Engine {
     ///
     /// # Errors
     /// The ledger's.
-    pub async fn set_used(&self, take: Take<'_>, now: Time) -> Result<(), EngineError> {
+    pub async fn set_used(&self, take: Take<'_>, now: Time) -> Result<(), LedgerError> {
         let asked = self.asked(&take, None, now);
         let mut observations = asked.set(take.cost);
         if take.limit.ban.is_some() {
@@ -246,7 +246,7 @@ impl Engine {
     ///
     /// # Errors
     /// The ledger's.
-    pub async fn reset_limit(&self, limit: &LimitPlan, key: LimitKey, now: Time) -> Result<(), EngineError> {
+    pub async fn reset_limit(&self, limit: &LimitPlan, key: LimitKey, now: Time) -> Result<(), LedgerError> {
         self.set_used(Take { limit, key, cost: 0 }, now).await
     }
 
@@ -260,7 +260,7 @@ impl Engine {
         PendingTake::new(take, as_of, &self.exceptions(), &self.secret)
     }
 
-    async fn add_all(&self, observations: Vec<Observation>) -> Result<(), EngineError> {
+    async fn add_all(&self, observations: Vec<Observation>) -> Result<(), LedgerError> {
         self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await?;
         Ok(())
     }

@@ -26,7 +26,6 @@ use judge::{Action, Evaluation, Reason, Verdict};
 use plan::{FailureMode, Pipeline};
 use stats::{LedgerError, ObserveRequest};
 
-use crate::error::EngineError;
 use crate::metrics::{DisagreementLabel, label};
 use crate::{Engine, ban_list, limit};
 use features::UnkeyedEvent;
@@ -107,12 +106,13 @@ impl Engine {
     /// ─► 4 observe ─► 5 models, then rules ─► 6 settle ─► 7 journal
     /// ```
     ///
-    /// Answers once the configured durability holds for all of it. Within a batch each event's readings include
+    /// Answers once the configured durability holds for all of it. It never fails: a decision says of itself that it was made
+    /// without statistics or could not be logged, and is then as `on_error` says. Within a batch each event's readings include
     /// those before it, but what hangs on verdicts is added after the whole batch is judged.
-    pub async fn decide(&self, prepared: Vec<PreparedEvent>) -> Result<Vec<Decision>, EngineError> {
+    pub async fn decide(&self, prepared: Vec<PreparedEvent>) -> Vec<Decision> {
         let mut observed = self.observe_all(prepared).await;
         score::score(&mut observed);
-        Ok(self.conclude(observed).await)
+        self.conclude(observed).await
     }
 
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
@@ -141,7 +141,7 @@ impl Engine {
         let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
         for observed in observed.events() {
             let verdict = self.judge(&observed, &mut outcome);
-            due.adds.extend(settle::requests(&observed, verdict.action, outcome.fired()));
+            settle::requests(&observed, verdict.action, outcome.fired(), &mut due.adds);
             due.bans.extend(settle::new_bans(&observed, outcome.fired()));
             verdicts.push(verdict);
         }
@@ -280,7 +280,7 @@ impl Engine {
     ///
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
-    pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, EngineError> {
+    pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, LedgerError> {
         let pipeline = Arc::clone(&prepared.row.pipeline);
         let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
         score::score(&mut observed);

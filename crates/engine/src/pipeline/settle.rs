@@ -9,23 +9,25 @@ use super::observe::{ObservedEvent, counters};
 use crate::ban_list::NewBan;
 use plan::{EffectPlan, KindPlan, LabelPlan};
 
-/// Returns the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted
-/// before settles nothing, and neither does one whose statistics could not be had: what was not counted as seen must not be
-/// counted as judged.
+/// Adds the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted before
+/// settles nothing, and neither does one whose statistics could not be had: what was not counted as seen must not be counted as
+/// judged.
 pub(crate) fn requests(
     observed: &ObservedEvent<'_>,
     action: Action,
     fired: &[TableIndex<Rule>],
-) -> Vec<ObserveRequest> {
+    requests: &mut Vec<ObserveRequest>,
+) {
     if observed.duplicate || observed.failed {
-        return Vec::new();
+        return;
     }
     let mut observations = settled(observed, action);
     carry_out(observed, fired, &mut observations);
-    let parts = observations.chunks(ObserveRequest::OBSERVATIONS_MAX);
-    parts
-        .map(|part| ObserveRequest { once: None, origin: Origin::Verdict, observations: part.to_vec() })
-        .collect()
+    while !observations.is_empty() {
+        let rest = observations.split_off(observations.len().min(ObserveRequest::OBSERVATIONS_MAX));
+        requests.push(ObserveRequest { once: None, origin: Origin::Verdict, observations });
+        observations = rest;
+    }
 }
 
 /// Adds it.

@@ -19,7 +19,7 @@ use stats::{Addition, Evidence, LedgerError, Observation, ObserveOutcomes, Obser
 
 use super::classifiers::{self, ClassifierReading, TokenKeys};
 use super::observe::ObservedBatch;
-use crate::{Engine, EngineError};
+use crate::Engine;
 use plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
 
 /// Lessons at work, and how many were drawn from verdicts.
@@ -141,7 +141,7 @@ impl Engine {
     ///
     /// # Errors
     /// The ledger's.
-    pub async fn learned(&self, pipeline: &Pipeline, now: Time) -> Result<Vec<TrainingTotal>, EngineError> {
+    pub async fn learned(&self, pipeline: &Pipeline, now: Time) -> Result<Vec<TrainingTotal>, LedgerError> {
         let shared = || pipeline.classifiers.iter().filter(|plan| plan.per.is_none());
         let keys = shared().map(|plan| classifiers::all(pipeline, plan, &self.secret));
         let observations: Vec<Observation> =

@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use event::Time;
-use stats::{CancellationCheck, NumberRegister};
+use journal::JournalError;
+use stats::{CancellationCheck, LedgerError, NumberRegister};
 
 use crate::directory::{Directory, DirectoryError, or_put_aside};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
-use crate::{CandidateComparison, Engine, EngineError, EngineOpenError, NumberError};
+use crate::{CandidateComparison, Engine, EngineOpenError, NumberError};
 use plan::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
 use plan::{NodePlan, Pipeline, Plan};
 use version_history::PinnedVersion;
@@ -156,9 +157,12 @@ pub enum ReloadError {
     /// New names have got no numbers.
     #[error(transparent)]
     Numbers(#[from] NumberError),
-    /// The ledger or the journal.
+    /// The ledger.
     #[error(transparent)]
-    Engine(#[from] EngineError),
+    Ledger(#[from] LedgerError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
 }
 
 impl From<ConfigProblems> for ReloadError {
@@ -500,11 +504,11 @@ impl Engine {
         }
         if let Some(journal) = &self.journal {
             for pipeline in &new.pipelines {
-                log::describe(journal, pipeline).map_err(EngineError::from)?;
+                log::describe(journal, pipeline)?;
             }
         }
         if new.catalog != plan.catalog {
-            self.ledger.set_catalog(new.catalog.clone()).map_err(EngineError::from)?;
+            self.ledger.set_catalog(new.catalog.clone())?;
         }
         if let Some(shelf) = self.version_history.as_ref().filter(|_| state != *self.standing()) {
             shelf.save(&state)?;

@@ -114,7 +114,7 @@ fn comment(text: &str, user: &str) -> Event {
 fn decide(engine: &Engine, event: Event) -> engine::Decision {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let prepared = engine.prepare(&pipeline, event, NOW);
-    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+    pollster::block_on(engine.decide(vec![prepared])).remove(0)
 }
 
 /// Returns what is known of a text without counting it.

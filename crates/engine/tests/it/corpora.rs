@@ -39,7 +39,7 @@ pub(crate) fn mbox() -> Vec<(String, Vec<u8>)> {
 }
 
 fn decide(engine: &Engine, prepared: PreparedEvent) -> Decision {
-    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+    pollster::block_on(engine.decide(vec![prepared])).remove(0)
 }
 
 pub(crate) fn prepare_mail(engine: &Engine, raw: &[u8]) -> PreparedEvent {

@@ -24,7 +24,7 @@ pub(crate) fn judged(log: &[u8]) -> BTreeMap<String, Judged> {
         let Some(ip) = event.get("client.ip").map(ToString::to_string) else { continue };
         let arrival = event.time.unwrap();
         let prepared = engine.prepare(&pipeline, event, arrival);
-        let verdict = pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0).verdict;
+        let verdict = pollster::block_on(engine.decide(vec![prepared])).remove(0).verdict;
         let judged = found.entry(ip).or_default();
         *judged.actions.entry(verdict.action.to_string()).or_default() += 1;
         if verdict.action != Action::Accept && judged.first.is_none() {

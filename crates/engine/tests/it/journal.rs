@@ -267,7 +267,7 @@ fn decisions_are_exported_as_tables() {
     let engine = Engine::open(&directory, plan::Plan::compile(&config).unwrap()).unwrap();
     let mail = corpora::mbox();
     let prepared: Vec<_> = mail.iter().take(60).map(|(_, raw)| corpora::prepare_mail(&engine, raw)).collect();
-    let decisions = pollster::block_on(engine.decide(prepared)).unwrap();
+    let decisions = pollster::block_on(engine.decide(prepared));
     // Long after the decision, and contradicted later.
     pollster::block_on(engine.feedback(decisions[3].id, "ham", NOW + Span::hours(1))).unwrap();
     pollster::block_on(engine.feedback(decisions[3].id, "spam", NOW)).unwrap();
@@ -364,7 +364,7 @@ fn facts_do_not_take_the_names_of_a_decisions_own_columns() {
     let fields = vec![("score".to_owned(), event::Value::from("its own"))];
     let event = event::Event { time: Some(NOW), fields, ..event::Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
-    pollster::block_on(engine.decide(vec![prepared])).unwrap();
+    pollster::block_on(engine.decide(vec![prepared]));
     let mut out = Vec::new();
     export::ndjson(&engine.journal().unwrap().archive().unwrap(), &export::ExportFilter::default(), &mut out)
         .unwrap();

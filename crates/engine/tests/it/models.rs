@@ -129,7 +129,7 @@ fn expected(name: &str) -> Expected {
 fn decide(engine: &Engine, events: &[Event]) -> Vec<Decision> {
     let pipeline = &engine.plan().pipelines[0];
     let prepared = events.iter().map(|event| engine.prepare(pipeline, event.clone(), NOW)).collect();
-    pollster::block_on(engine.decide(prepared)).unwrap()
+    pollster::block_on(engine.decide(prepared))
 }
 
 /// Returns what a reason of a rule saw under this name.

@@ -58,7 +58,7 @@ impl Site {
         );
         let event = access_log::event(line.as_bytes()).unwrap();
         let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
-        let decision = pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0);
+        let decision = pollster::block_on(engine.decide(vec![prepared])).remove(0);
         decision.verdict.reasons.into_iter().map(|reason| reason.rule).collect()
     }
 }

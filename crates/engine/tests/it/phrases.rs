@@ -74,7 +74,7 @@ fn decide(engine: &Engine, text: &str, tags: &[&str], at: Time) -> Decision {
     let fields = vec![("text".to_owned(), Value::from(text)), ("tags".to_owned(), Value::from(tags))];
     let event = Event { time: Some(at), fields, ..Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, at);
-    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+    pollster::block_on(engine.decide(vec![prepared])).remove(0)
 }
 
 fn fired(engine: &Engine, text: &str, tags: &[&str]) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Decision, Directory, Engine, EngineError};
+use engine::{Decision, Directory, Engine, FeedbackError};
 use event::{Event, Span, Time, Value};
 use judge::Action;
 use plan::{Config, Overrides, Plan};
@@ -117,7 +117,7 @@ pub(crate) fn event(ip: &str, mail: &str) -> Event {
 
 pub(crate) fn decide_at(engine: &Engine, event: Event, arrival: Time) -> Decision {
     let prepared = engine.prepare(&Arc::clone(&engine.plan().pipelines[0]), event, arrival);
-    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+    pollster::block_on(engine.decide(vec![prepared])).remove(0)
 }
 
 fn rules(decision: &Decision) -> Vec<&str> {
@@ -147,7 +147,7 @@ fn a_batch_counts_like_its_events_one_by_one() {
         (0..6).map(|index| event("192.0.2.9", &format!("u{index}@example.org"))).collect();
     let pipeline = Arc::clone(&batch.plan().pipelines[0]);
     let prepared = events.iter().map(|event| batch.prepare(&pipeline, event.clone(), NOW)).collect();
-    let together = pollster::block_on(batch.decide(prepared)).unwrap();
+    let together = pollster::block_on(batch.decide(prepared));
     for (decision, event) in together.iter().zip(events) {
         assert_eq!(rules(decision), rules(&decide_at(&single, event, NOW)));
     }
@@ -274,7 +274,7 @@ fn what_is_said_counts_once_and_for_the_same_keys() {
     assert!(!say("spam").unwrap().duplicate);
     assert!(say("spam").unwrap().duplicate);
     let error = say("spma").unwrap_err();
-    assert!(matches!(error, EngineError::Unknown { what: "feedback class", .. }), "{error}");
+    assert!(matches!(error, FeedbackError::Class(_)), "{error}");
     assert!(error.to_string().contains("did you mean `spam`?"), "{error}");
     let next = decide_at(&engine, event("198.51.100.1", "a@example.org"), NOW);
     assert_eq!((next.verdict.action, rules(&next)), (Action::Challenge, vec!["COMPLAINT"]));

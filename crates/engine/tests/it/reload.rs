@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use engine::{Directory, Engine, EngineError, PreparedEvent, Proposal, ReloadError};
+use engine::{Directory, Engine, PreparedEvent, Proposal, ReloadError, SnapshotError};
 use event::{Event, Time, Value};
 use plan::{Config, Overrides, Pipeline, Plan, preset};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,7 +71,7 @@ fn prepare(engine: &Engine, at: Time) -> PreparedEvent {
 
 /// The version that judged, and what `SEEN` has read.
 fn decide(engine: &Engine, prepared: PreparedEvent) -> (String, String) {
-    let decision = pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0);
+    let decision = pollster::block_on(engine.decide(vec![prepared])).remove(0);
     let seen = decision.verdict.reasons.iter().find(|reason| reason.rule == "SEEN").unwrap();
     (decision.pipeline.version.clone(), seen.detail.clone())
 }
@@ -292,7 +292,7 @@ fn a_snapshot_that_nobody_waits_for_leaves_nothing() {
         let made = engine.snapshot(NOW, &is_over);
         let left = fs::read_dir(home.directory.snapshots_path()).map_or(0, |entries| entries.count());
         match made {
-            Err(EngineError::SnapshotEnded) => assert_eq!((left, parts < 3), (0, true)),
+            Err(SnapshotError::Ended) => assert_eq!((left, parts < 3), (0, true)),
             made => assert_eq!((made.is_ok(), left, parts), (true, 1, 3)),
         }
     }
@@ -355,7 +355,7 @@ fn a_candidates_model_may_be_enforced_for_it() {
     assert_eq!(of(&engine.plan().pipelines[0]), Some((1, 1)));
     engine.change(Proposal::Promote { pipeline: "hits" }, NOW, false).unwrap();
     assert_eq!(of(&engine.plan().pipelines[0]), None);
-    let decision = pollster::block_on(engine.decide(vec![prepare(&engine, NOW)])).unwrap().remove(0);
+    let decision = pollster::block_on(engine.decide(vec![prepare(&engine, NOW)])).remove(0);
     assert_eq!(decision.verdict.action, judge::Action::Reject);
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::{Decision, Directory, Engine, EngineError, FeedbackInput, FeedbackOutcome, ReporterStanding};
+use engine::{Decision, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 use event::{Event, Span, Time};
 use journal::{JournalArchive, RecordId, export};
 use plan::{Config, Overrides, Plan};
@@ -142,7 +142,7 @@ fn the_last_word_of_each_reporter_stands() {
     assert_eq!(forum.counts("a@example.org"), [1, 1, 1, 0]);
 
     let error = pollster::block_on(forum.engine.feedback(id, "spma", NOW)).unwrap_err();
-    assert!(matches!(error, EngineError::Unknown { what: "feedback class", .. }), "{error}");
+    assert!(matches!(error, FeedbackError::Class(_)), "{error}");
     assert!(
         !say(&forum.engine, id, "spam", None, NOW).duplicate,
         "the operator is another than any reporter"

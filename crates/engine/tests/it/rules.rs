@@ -3,7 +3,7 @@
 use engine::{Decision, Engine};
 use event::{Event, Span, Time, Value};
 use judge::Action;
-use plan::{Config, Overrides, Plan};
+use plan::{Config, EffectPlan, Overrides, Pipeline, Plan, ReadingColumn, ReadingSource};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 
@@ -58,7 +58,7 @@ fn decide(engine: &Engine, ip: &str, path: &str, at: Time) -> Decision {
     let fields = vec![("ip".to_owned(), Value::from(ip)), ("path".to_owned(), Value::from(path))];
     let event = Event { time: Some(at), fields, ..Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, at);
-    pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+    pollster::block_on(engine.decide(vec![prepared])).remove(0)
 }
 
 fn fired(decision: &Decision) -> Vec<&str> {
@@ -249,7 +249,7 @@ fn sets_are_read_from_files_beside_the_configuration() {
     let hosts = Value::from(vec!["x.org".to_owned(), "www.Evil.example".to_owned()]);
     let event = Event { time: Some(NOW), fields: vec![("hosts".to_owned(), hosts)], ..Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
-    assert_eq!(fired(&pollster::block_on(engine.decide(vec![prepared])).unwrap()[0]), ["BAD"]);
+    assert_eq!(fired(&pollster::block_on(engine.decide(vec![prepared]))[0]), ["BAD"]);
 
     write("bad.txt", "192.0.3.0/24\n");
     assert_ne!(load().unwrap().pipelines[0].version, version, "what is in a file is part of the version");
@@ -318,10 +318,7 @@ fn mistakes_are_marked_where_they_stand() {
             "4:27: warning: `A`: this may be zero: then the result is missing, and what depends on it does not hold",
         ],
     );
-    check(
-        "[[label]]\nname = \"ip\"\nof = \"ip\"\nkeep = \"1d\"\n",
-        &["2:8: error: `ip` is defined twice"],
-    );
+    check("[[label]]\nname = \"ip\"\nof = \"ip\"\nkeep = \"1d\"\n", &["2:8: error: `ip` is defined twice"]);
     check(
         &format!("{rule}when = \"true\"\neffects = [\"add path.count\"]\n"),
         &["5:17: error: `path` has a track and no counters: every event is added to it, and nothing else"],
@@ -393,7 +390,7 @@ fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
             let event = Event { time: Some(NOW), fields, ..Event::default() };
             engine.prepare(&engine.plan().pipelines[0], event, NOW)
         };
-        let decided = pollster::block_on(engine.decide(vec![event(&["a", "b"]), event(&["a"])])).unwrap();
+        let decided = pollster::block_on(engine.decide(vec![event(&["a", "b"]), event(&["a"])]));
         decided.iter().map(|decision| fired(decision).len()).collect::<Vec<_>>()
     };
     // The second sees what the first has counted: the ledger was asked, and had no quarrel with the kind.
@@ -414,8 +411,44 @@ fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
         ];
         let event = Event { time: Some(NOW), fields, ..Event::default() };
         let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
-        pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0)
+        pollster::block_on(engine.decide(vec![prepared])).remove(0)
     };
     assert_eq!(fired(&decide()), ["MARK"]);
     assert_eq!(fired(&decide()), ["MARKED", "PATHS"]);
+}
+
+#[test]
+fn a_plan_points_at_what_its_text_names() {
+    let text = "[[label]]\nname = \"bot\"\nnumber = 21\nof = \"path\"\nkeep = \"7d\"\n\
+        [[rule]]\nname = \"NONE\"\nwhen = \"ip.seen('1m') > ip.caught('1h')\"\nscore = 0\n\
+        [[rule]]\nname = \"BOTH\"\nwhen = \"ip.caught('1h') > 2\"\nscore = 0\n\
+        effects = [\"set tag\", \"mark path as bot for 1d\", \"add ip.caught by 5\"]\n";
+    let plan = compile(text).unwrap();
+    let Pipeline { rules, effects, kinds, labels, .. } = &*plan.pipelines[0];
+    let of = |name: &str| &effects[rules.rules().position(|rule| rule.name == name).unwrap()][..];
+    assert_eq!(of("NONE"), []);
+    let [EffectPlan::Mark { label, lasts }, EffectPlan::Add { kind, counter, amount }] = *of("BOTH") else {
+        panic!("{effects:?}");
+    };
+    assert_eq!((&*labels[label].name, &*kinds[labels[label].of].name, lasts), ("bot", "path", Span::days(1)));
+    let counter = &kinds[kind].counters.as_slice()[usize::from(counter)];
+    assert_eq!((&*kinds[kind].name, &**counter, amount), ("ip", "caught", 5));
+
+    let presets = plan::preset::ALL.iter().map(|preset| format!("preset = \"{}\"\n", preset.name));
+    for text in presets.chain([format!("{BASE}{text}")]) {
+        let config = Config::from_text("test.toml", &text, &Overrides::default());
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        for pipeline in &plan.pipelines {
+            let mut counts = 0;
+            for ReadingColumn { slot, source } in &pipeline.readings {
+                let ReadingSource::Count { kind, counter, window } = source else { continue };
+                let (name, kind) = (&pipeline.schema.column(*slot).name, &pipeline.kinds[*kind]);
+                let (counter, window) = (&kind.counters[*counter], kind.windows[*window]);
+                let all = format!("{}.{counter}()", kind.name);
+                assert!(*name == all || *name == format!("{}.{counter}('{window}')", kind.name), "{name}");
+                counts += 1;
+            }
+            assert!(counts > 0 || pipeline.kinds.iter().all(|kind| kind.counters.is_empty()), "{text}");
+        }
+    }
 }

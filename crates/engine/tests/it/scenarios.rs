@@ -47,7 +47,7 @@ fn judged(scenario: &Path) -> BTreeMap<String, (Action, Vec<String>)> {
             let Some(ip) = event.get("client.ip").map(ToString::to_string) else { continue };
             let arrival = event.time.unwrap();
             let prepared: PreparedEvent = engine.prepare(&pipeline, event, arrival);
-            let decision = pollster::block_on(engine.decide(vec![prepared])).unwrap().remove(0);
+            let decision = pollster::block_on(engine.decide(vec![prepared])).remove(0);
             let verdict = decision.verdict;
             let rules = verdict.reasons.iter().map(|reason| reason.rule.clone()).collect();
             let worst = found.entry(ip).or_insert((Action::Accept, Vec::new()));

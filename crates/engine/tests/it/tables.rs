@@ -28,7 +28,7 @@ pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decis
     let mut decisions = Vec::new();
     for (_, raw) in &mail {
         let prepared = corpora::prepare_mail(&engine, raw);
-        decisions.extend(pollster::block_on(engine.decide(vec![prepared])).unwrap());
+        decisions.extend(pollster::block_on(engine.decide(vec![prepared])));
     }
     let mut labelled = 0;
     for ((name, _), decision) in mail.iter().zip(&decisions) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Decision, Directory, Engine, EngineError, ExplainedKey};
+use engine::{Decision, Directory, Engine, ExplainedKey, KeyStatisticsError};
 use event::{Event, Span, Value};
 use journal::export;
 use plan::{Config, Overrides, Plan};
@@ -267,7 +267,7 @@ fn tracks_have_no_ranking_and_take_no_feedback() {
     let asked = engine::Ranking { kind: "user", counter: "count", window: Span::hours(1), limit: 5 };
     let hottest = engine.hottest(&pipeline, asked, NOW, &|| false);
     let error = pollster::block_on(hottest).unwrap_err();
-    assert!(matches!(&error, EngineError::NoCounters(kind) if kind == "user"), "{error}");
+    assert!(matches!(&error, KeyStatisticsError::NoCounters(kind) if kind == "user"), "{error}");
 
     let text = CONFIG.replace("10_000", "10000")
         + "[settle]\nrefused = [\"accept\"]\n[feedback]\nspam = [\"refused\"]\n";

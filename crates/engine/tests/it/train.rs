@@ -82,7 +82,7 @@ fn decide(directory: &Directory, plan: Plan) -> (Engine, Vec<Decision>) {
     let mut decisions = Vec::new();
     for (_, raw) in corpora::mbox() {
         let prepared = corpora::prepare_mail(&engine, &raw);
-        decisions.extend(pollster::block_on(engine.decide(vec![prepared])).unwrap());
+        decisions.extend(pollster::block_on(engine.decide(vec![prepared])));
     }
     (engine, decisions)
 }

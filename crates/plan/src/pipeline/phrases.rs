@@ -61,7 +61,7 @@ impl PhrasePlan {
             facts.set(count, *of_count);
         }
         if !found.matched.is_empty() {
-            let name = |class: usize| self.classes.get(class).map(String::as_str).unwrap_or_default();
+            let name = |class: usize| &self.classes[class];
             let matched = found.matched.iter().map(|(class, phrase)| format!("{}: {phrase}", name(*class)));
             facts.set(self.matched, matched.collect::<Vec<_>>());
         }

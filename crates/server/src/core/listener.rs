@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use engine::EngineError;
+use engine::SyncError;
 use plan::{Endpoint, ListenerPlan, MissingFeature, Protocol};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -45,7 +45,7 @@ pub enum ServeError {
     Missing(#[from] MissingFeature),
     /// Not everything could be written at the end.
     #[error("not everything could be written: {0}")]
-    Close(#[from] EngineError),
+    Close(#[from] SyncError),
 }
 
 /// Returns what to do about an address that cannot be listened on.

@@ -304,7 +304,7 @@ impl Collector for EngineCollector {
             ),
             (
                 "journal_full",
-                "1 if no decision is logged for now since room, descriptors or memory are lacking",
+                "1 while decisions are not logged for lack of room, descriptors or memory",
                 u64::from(journal.full),
             ),
             ("journal_segments", "Files of the journal", journal.segments as u64),
@@ -344,7 +344,7 @@ impl Collector for EngineCollector {
         for condition in self.0.health().list() {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);
         }
-        let help = "1 for each condition that stands: what is wrong now, as `/readyz` says it";
+        let help = "1 for each current condition, as in `/readyz`";
         conditions.encode(encoder.encode_descriptor(
             "tollhouse_condition",
             help,

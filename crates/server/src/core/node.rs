@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
-use engine::{Engine, EngineError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
+use engine::{Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
 use event::Time;
 use plan::{ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
@@ -271,7 +271,7 @@ impl Node {
         id: Option<String>,
         body: &[u8],
         said: impl Into<FeedbackInput<'_>>,
-    ) -> Result<(String, FeedbackOutcome), EngineError> {
+    ) -> Result<(String, FeedbackOutcome), FeedbackError> {
         let digest = || HEXLOWER.encode(&Sha256::digest(body));
         let id = id.unwrap_or_else(digest);
         let outcome = self.engine.learn(prepared, &id, said).await?;

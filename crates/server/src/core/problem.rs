@@ -5,11 +5,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use engine::{EngineError, ReloadError};
+use engine::{
+    BanError, DecisionLookupError, FeedbackError, KeyStatisticsError, PieceError, ReloadError, SnapshotError,
+    SyncError, UnknownName,
+};
 use journal::JournalError;
 use stats::LedgerError;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
@@ -140,64 +144,146 @@ impl IntoResponse for HttpFailure {
     }
 }
 
-impl From<EngineError> for HttpFailure {
-    fn from(error: EngineError) -> HttpFailure {
+/// A failure of what keeps statistics or decisions, for which no caller can do anything.
+fn internal(error: &dyn Display) -> HttpFailure {
+    tracing::error!(%error, "a request failed");
+    INTERNAL.failure("statistics or journal could not be read or written").help("the node's log says why")
+}
+
+/// A failed write, after which nothing more is taken.
+fn poisoned(error: &dyn Display) -> HttpFailure {
+    tracing::error!(%error, "a request was refused");
+    UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
+}
+
+/// A lack that may pass.
+fn full(error: &dyn Display) -> HttpFailure {
+    tracing::error!(%error, "a request was refused");
+    UNAVAILABLE
+        .failure("nothing can be counted or logged for now: the disk is full, or no file can be opened")
+        .help("the node's log says which; make room on its disk, or raise its limit of open files: it then goes on by itself")
+}
+
+impl From<LedgerError> for HttpFailure {
+    fn from(error: LedgerError) -> HttpFailure {
         match &error {
-            EngineError::Unknown { what, name, help } => {
-                UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(name))).help(help.clone())
-            }
-            EngineError::NoDecision(_) | EngineError::NoJournal | EngineError::NoDirectory => {
-                NOT_FOUND.failure(error.to_string())
-            }
-            EngineError::ReportBusy => OVERLOADED.failure(error.to_string()).help("say the last of it again"),
-            EngineError::SnapshotEnded => OVERLOADED.failure(error.to_string()).help("try again later"),
-            EngineError::SnapshotBusy => {
-                OVERLOADED.failure(error.to_string()).help("try again once it is done")
-            }
-            EngineError::PipelineGone(_) | EngineError::NoCounters(_) | EngineError::NotHere => {
-                NOT_APPLICABLE.failure(error.to_string())
-            }
-            EngineError::Ledger(LedgerError::Unreachable { .. }) => {
+            LedgerError::Unreachable { .. } => {
                 tracing::error!(%error, "a request was refused");
                 UNAVAILABLE
                     .failure("the cluster that keeps statistics did not answer in time")
                     .help("send it again; the node's log and metrics say which shard")
             }
-            EngineError::Ledger(LedgerError::Stopped) => {
+            LedgerError::Stopped => {
                 OVERLOADED.failure(error.to_string()).help("ask for less, or try again later")
             }
-            EngineError::Ledger(LedgerError::Window(_)) => {
-                INVALID_PARAMETER.failure(format!("window: {error}"))
+            LedgerError::Window(_) => INVALID_PARAMETER.failure(format!("window: {error}")),
+            LedgerError::TooLarge(_) => INVALID_EVENT.failure(error.to_string()),
+            LedgerError::Poisoned { .. } | LedgerError::Closed => poisoned(&error),
+            LedgerError::Full { .. } => full(&error),
+            _ => internal(&error),
+        }
+    }
+}
+
+impl From<JournalError> for HttpFailure {
+    fn from(error: JournalError) -> HttpFailure {
+        match &error {
+            JournalError::Poisoned(_) => poisoned(&error),
+            JournalError::Full(_) => full(&error),
+            _ => internal(&error),
+        }
+    }
+}
+
+impl From<SyncError> for HttpFailure {
+    fn from(error: SyncError) -> HttpFailure {
+        match error {
+            SyncError::Ledger(error) => error.into(),
+            SyncError::Journal(error) => error.into(),
+        }
+    }
+}
+
+impl From<UnknownName> for HttpFailure {
+    fn from(UnknownName { what, name, help }: UnknownName) -> HttpFailure {
+        UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(&name))).help(help)
+    }
+}
+
+impl From<PieceError> for HttpFailure {
+    fn from(PieceError { kind, value }: PieceError) -> HttpFailure {
+        NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(&value)))
+    }
+}
+
+impl From<DecisionLookupError> for HttpFailure {
+    fn from(error: DecisionLookupError) -> HttpFailure {
+        match error {
+            DecisionLookupError::NoDecision(_) | DecisionLookupError::NoJournal => {
+                NOT_FOUND.failure(error.to_string())
             }
-            EngineError::NoAddress { kind, value } => INVALID_PARAMETER
-                .failure(format!("value: `{}` is no address: the keys of `{kind}` are", shown(value)))
+            DecisionLookupError::Journal(error) => error.into(),
+            DecisionLookupError::Directory(error) => internal(&error),
+        }
+    }
+}
+
+impl From<FeedbackError> for HttpFailure {
+    fn from(error: FeedbackError) -> HttpFailure {
+        match error {
+            FeedbackError::Lookup(error) => error.into(),
+            FeedbackError::PipelineGone(_) => NOT_APPLICABLE.failure(error.to_string()),
+            FeedbackError::Class(error) => error.into(),
+            FeedbackError::Busy => OVERLOADED.failure(error.to_string()).help("say the last of it again"),
+            FeedbackError::Ledger(error) => error.into(),
+            FeedbackError::Journal(error) => error.into(),
+        }
+    }
+}
+
+impl From<KeyStatisticsError> for HttpFailure {
+    fn from(error: KeyStatisticsError) -> HttpFailure {
+        match error {
+            KeyStatisticsError::Unknown(error) => error.into(),
+            KeyStatisticsError::Piece(error) => error.into(),
+            KeyStatisticsError::NoCounters(_) => NOT_APPLICABLE.failure(error.to_string()),
+            KeyStatisticsError::Ledger(error) => error.into(),
+            KeyStatisticsError::Journal(error) => error.into(),
+        }
+    }
+}
+
+impl From<BanError> for HttpFailure {
+    fn from(error: BanError) -> HttpFailure {
+        match error {
+            BanError::Unknown(error) => error.into(),
+            BanError::NotOnBanList(_) => INVALID_PARAMETER
+                .failure(format!("label: {error}"))
+                .help("give it a `decision` in the configuration"),
+            BanError::Piece(error) => error.into(),
+            BanError::NoAddress { kind, value } => INVALID_PARAMETER
+                .failure(format!("value: `{}` is no address: the keys of `{kind}` are", shown(&value)))
                 .help("send an address, or a network such as `192.0.2.0/24`"),
-            EngineError::OwnAddress(value) => INVALID_PARAMETER
-                .failure(format!("value: `{}` has an address of this machine itself", shown(value)))
+            BanError::OwnAddress(value) => INVALID_PARAMETER
+                .failure(format!("value: `{}` has an address of this machine itself", shown(&value)))
                 .help(
                     "behind a proxy, mend what says whose requests it hands on; firewalls would shut it out",
                 ),
-            EngineError::NoPiece { kind, value } => {
-                NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(value)))
-            }
-            EngineError::Ledger(LedgerError::TooLarge(_)) => INVALID_EVENT.failure(error.to_string()),
-            EngineError::Ledger(LedgerError::Poisoned { .. } | LedgerError::Closed)
-            | EngineError::Journal(JournalError::Poisoned(_)) => {
-                tracing::error!(%error, "a request was refused");
-                UNAVAILABLE.failure("nothing can be written").help("the node's log and /readyz say why")
-            }
-            EngineError::Ledger(LedgerError::Full { .. }) | EngineError::Journal(JournalError::Full(_)) => {
-                tracing::error!(%error, "a request was refused");
-                UNAVAILABLE
-                    .failure("nothing can be counted or logged for now: the disk is full, or no file can be opened")
-                    .help("the node's log says which; make room on its disk, or raise its limit of open files: it then goes on by itself")
-            }
-            _ => {
-                tracing::error!(%error, "a request failed");
-                INTERNAL
-                    .failure("statistics or journal could not be read or written")
-                    .help("the node's log says why")
-            }
+            BanError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<SnapshotError> for HttpFailure {
+    fn from(error: SnapshotError) -> HttpFailure {
+        match error {
+            SnapshotError::NoDirectory => NOT_FOUND.failure(error.to_string()),
+            SnapshotError::NotHere => NOT_APPLICABLE.failure(error.to_string()),
+            SnapshotError::Busy => OVERLOADED.failure(error.to_string()).help("try again once it is done"),
+            SnapshotError::Ended => OVERLOADED.failure(error.to_string()).help("try again later"),
+            SnapshotError::Ledger(error) => error.into(),
+            SnapshotError::Journal(error) => error.into(),
+            SnapshotError::Directory(error) => internal(&error),
         }
     }
 }
@@ -238,7 +324,8 @@ impl From<ReloadError> for HttpFailure {
             }
             ReloadError::Stopped => OVERLOADED.failure(error.to_string()).help("send fewer or smaller rules"),
             ReloadError::Numbers(error) => UNAVAILABLE.failure(error.to_string()),
-            ReloadError::Engine(error) => error.into(),
+            ReloadError::Ledger(error) => error.into(),
+            ReloadError::Journal(error) => error.into(),
         }
     }
 }
@@ -293,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_said_with_its_mend() {
-        let error = EngineError::Ledger(LedgerError::Full { why: "No space left on /somewhere".into() });
+        let error = LedgerError::Full { why: "No space left on /somewhere".into() };
         let problem = HttpFailure::from(error).problem();
         assert_eq!((problem.status, problem.kind.as_str()), (503, "urn:tollhouse:problem:unavailable"));
         assert!(problem.detail.contains("the disk is full"), "{problem:?}");

@@ -151,7 +151,7 @@ fn taken_in(
     let mut outcomes = pollster::block_on(local.engine().feedback_all(&sound, clock::now()))?.into_iter();
     let answer = |(id, said): (Result<RecordId, String>, &FeedbackJson)| {
         let id = id?;
-        let outcome = outcomes.next().unwrap_or(Err(engine::EngineError::NoDecision(id)));
+        let outcome = outcomes.next().unwrap_or(Err(engine::DecisionLookupError::NoDecision(id).into()));
         let outcome = outcome.map_err(|error| error.to_string())?;
         Ok(FeedbackOutcomeJson::new(id.to_string(), said.class.clone(), outcome))
     };

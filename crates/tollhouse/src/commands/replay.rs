@@ -272,7 +272,7 @@ fn local(
             }
         }
         replay.progress.add(events.len() as u64);
-        let decisions = pollster::block_on(local.engine().decide(events))?;
+        let decisions = pollster::block_on(local.engine().decide(events));
         let answers = decisions.iter().map(DecisionJson::from);
         read.into_iter().zip(answers).try_for_each(|((number, warnings), answer)| {
             replay.decided(number, &DecisionJson { warnings, ..answer })

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::program::{Data, Server, command};
+use crate::servers::Cluster;
 
 const SITE: &str = "name = \"site\"\n[[field]]\nname = \"user\"\ntype = \"string\"\n";
 
@@ -96,4 +97,40 @@ fn numbers_stay_whenever_a_start_is_killed() {
     let listed = names(&data);
     assert!(known.iter().all(|name| listed.contains(name)) && listed.len() == kills as usize, "{listed:?}");
     data.run(&["verify"], "").expect(0);
+}
+
+/// Two nodes that meet the same new names at once, in another order, count under the same numbers.
+#[test]
+fn nodes_that_start_at_once_agree() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let home = format!(
+        "[ledger]\nhome = \"cluster\"\nreplicas = 0\nnodes = [\"{}\"]\n",
+        cluster.servers[0].address()
+    );
+    let nodes = [&["user", "ip", "other"][..], &["other", "late", "ip", "user"]].map(|kinds| {
+        let data = Data::new(&[]);
+        fs::write(data.path().join("tollhouse.toml"), site(kinds).replace("[ledger]\n", &home)).unwrap();
+        data
+    });
+    fs::copy(nodes[0].path().join("secret"), nodes[1].path().join("secret")).unwrap();
+    std::thread::scope(|scope| {
+        for data in &nodes {
+            scope.spawn(|| {
+                let server = Server::start(&data.path(), &[]);
+                decide(&server);
+                assert_eq!(server.end(Signal::TERM), Some(0));
+            });
+        }
+    });
+    // Whoever was first does not know the names of the other yet.
+    for data in nodes.iter().rev().chain(&nodes) {
+        data.run(&["stats", "user", "ann"], "").expect(0);
+    }
+    let [one, other] = [&nodes[0], &nodes[1]].map(names);
+    assert_eq!(one, other);
+    assert_eq!(one.len(), 4);
+    let counted = ["user", "ip", "other", "late"].map(|kind| seen(&nodes[1], kind));
+    assert_eq!(counted, [2, 2, 2, 1]);
+    let shared = nodes[0].run(&["ledger", "names", "--drop", "late"], "").expect(2);
+    assert!(shared.stderr.contains("names that nodes share"), "{}", shared.stderr);
 }

@@ -14,7 +14,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use engine::{Ban, BanChanges, BanList, BanScope, EngineError, LabelSource};
+use engine::{Ban, BanChanges, BanList, BanScope, LabelSource};
 use event::{Span, Time};
 use futures_util::StreamExt;
 use futures_util::stream::{once, unfold};
@@ -462,13 +462,7 @@ pub(super) async fn label(
     if lasts.0 <= Span::ZERO {
         return Err(INVALID_PARAMETER.failure("for: expected a length of time such as `4h`"));
     }
-    let marked = node.engine.mark(&pipeline, &kind, &label, &value, lasts.0, node.now()).await;
-    let (until, value) = marked.map_err(|error| match error {
-        EngineError::NotOnBanList(_) => INVALID_PARAMETER
-            .failure(format!("label: {error}"))
-            .help("give it a `decision` in the configuration"),
-        error => error.into(),
-    })?;
+    let (until, value) = node.engine.mark(&pipeline, &kind, &label, &value, lasts.0, node.now()).await?;
     Ok(Json(LabelOutcome { until: Timestamp(until), value }))
 }
 

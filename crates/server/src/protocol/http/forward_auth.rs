@@ -254,7 +254,7 @@ async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Forwarded
 async fn decide(node: &Node, plan: &Plan, pipeline: &str, event: Event) -> Result<Action, HttpFailure> {
     let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(Action::Accept) };
     let prepared = node.prepare(pipeline, event, node.now(), LookupMode::None).await?;
-    let decisions = node.engine.decide(vec![prepared]).await?;
+    let decisions = node.engine.decide(vec![prepared]).await;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the request was not decided"))?;
     Ok(decision.verdict.action)
 }

@@ -12,7 +12,7 @@ use content::mail::arf::{self, FeedbackType};
 use content::mail::message::Envelope;
 use data_encoding::HEXLOWER;
 use engine::feedback::ID_FIELD;
-use engine::{Engine, EngineError, FeedbackInput};
+use engine::{DecisionLookupError, Engine, FeedbackError, FeedbackInput};
 use event::Time;
 use plan::{FeedbackSide, Pipeline};
 use serde::Deserialize;
@@ -122,7 +122,12 @@ async fn take(
                     continue;
                 }
                 // Forgotten, or decided elsewhere: what the mail itself says is learned.
-                Err(EngineError::NoDecision(_) | EngineError::NoJournal | EngineError::PipelineGone(_)) => {}
+                Err(
+                    FeedbackError::Lookup(
+                        DecisionLookupError::NoDecision(_) | DecisionLookupError::NoJournal,
+                    )
+                    | FeedbackError::PipelineGone(_),
+                ) => {}
                 Err(error) => return Err(error.into()),
             }
         }

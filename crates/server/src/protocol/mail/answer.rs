@@ -173,7 +173,7 @@ mod tests {
             content::mail::message::event(b"\r\n".to_vec(), content::mail::message::Envelope::default());
         let prepared = engine.prepare(&pipeline, event, Time::from_seconds(1_779_012_000));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let mut decision = runtime.block_on(engine.decide(vec![prepared])).unwrap().remove(0);
+        let mut decision = runtime.block_on(engine.decide(vec![prepared])).remove(0);
         let reason = |rule: &&str| Reason {
             rule: (*rule).to_owned(),
             score: 1.0,

@@ -18,12 +18,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use content::mail::message::Envelope;
-use engine::{Decision, EngineError, FeedbackOutcome, PreparedEvent};
+use engine::{Decision, FeedbackError, FeedbackOutcome, PreparedEvent, UnknownName};
 use event::Time;
 use journal::RecordId;
 use judge::Verdict;
 use plan::WITHDRAWN;
 use plan::{MailEnforcement, MailFailureMode, MailPlan, MailReply, PipelineInput, ReportsPlan};
+use stats::LedgerError;
 
 use answer::IdFieldAction;
 pub(crate) use body::MessageBody;
@@ -163,10 +164,9 @@ impl MailListener {
         };
         let line = log::MailLogLine::of(&message.envelope, message.id.as_deref());
         let decided = self.in_time(message, LookupMode::Configured, |node, prepared, _, _| async move {
-            let decisions = node.engine.decide(vec![prepared]).await?;
-            Ok(decisions.into_iter().next())
+            node.engine.decide(vec![prepared]).await.into_iter().next()
         });
-        let decided = decided.await.and_then(|decided| self.one(decided));
+        let decided = decided.await.and_then(|decided| decided.ok_or(DecisionFailure::Defect));
         self.concluded(decided, &line, started)
     }
 
@@ -206,16 +206,6 @@ impl MailListener {
         }
         let decision = decision.filter(|_| self.plan.settings.writes_signed_id);
         decision.map_or(IdFieldAction::Remove, |id| IdFieldAction::Write(self.node.engine.signed_id(id)))
-    }
-
-    fn one<T>(&self, decided: Result<Option<T>, EngineError>) -> Result<T, DecisionFailure> {
-        match decided {
-            Ok(decided) => decided.ok_or(DecisionFailure::Defect),
-            Err(error) => {
-                tracing::error!(%error, listener = self.plan.name, "a message could not be decided on");
-                Err(DecisionFailure::Unavailable)
-            }
-        }
     }
 
     /// Judges an envelope whose message has not come yet. What is refused is counted and logged as a message is; what
@@ -276,13 +266,18 @@ impl MailListener {
             }
             let decisions = node.engine.decide(vec![prepare().await?]).await;
             drop(place);
-            Ok(decisions.map(|decisions| {
-                let decision = decisions.into_iter().next();
-                decision.map(|decision| EnvelopeVerdict { id: Some(decision.id), verdict: decision.verdict })
-            }))
+            let decision = decisions.into_iter().next();
+            let verdict =
+                decision.map(|decision| EnvelopeVerdict { id: Some(decision.id), verdict: decision.verdict });
+            Ok(Ok(verdict))
         };
-        let consulted: Result<_, Late> = self.within_timeout(work).await?;
-        self.one(consulted?)
+        let consulted: Result<Result<_, LedgerError>, Late> = self.within_timeout(work).await?;
+        consulted?
+            .map_err(|error| {
+                tracing::error!(%error, listener = self.plan.name, "a message could not be decided on");
+                DecisionFailure::Unavailable
+            })?
+            .ok_or(DecisionFailure::Defect)
     }
 
     /// Returns what becomes of a message that could not be decided on.
@@ -308,7 +303,7 @@ impl MailListener {
         });
         match learned.await.map_err(LearnError::Failure)? {
             Ok((_, outcome)) => Ok(outcome),
-            Err(EngineError::Unknown { name, .. }) => Err(LearnError::NoClass(name)),
+            Err(FeedbackError::Class(UnknownName { name, .. })) => Err(LearnError::NoClass(name)),
             Err(error) => {
                 tracing::error!(%error, listener = self.plan.name, "a message could not be learned");
                 Err(LearnError::Failure(DecisionFailure::Unavailable))

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use ::event::Time;
 use engine::limit::TakeResult;
-use engine::{Engine, EngineError, FeedbackInput, PreparedEvent};
+use engine::{Engine, FeedbackInput, PreparedEvent};
 use plan::{Pipeline, Plan};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use stats::LedgerError;
 use subtle::ConstantTimeEq;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
@@ -234,7 +235,7 @@ impl<'f> RespSession<'f> {
             }
             Ok(())
         });
-        corrected.await?.map_err(|error: EngineError| event::failed(&HttpFailure::from(error)))
+        corrected.await?.map_err(|error: LedgerError| event::failed(&HttpFailure::from(error)))
     }
 
     async fn answer(&mut self, name: CommandName, command: RespCommand<'_>) -> ControlFlow<()> {
@@ -462,7 +463,7 @@ impl<'f> RespSession<'f> {
     async fn observe(&mut self, command: RespCommand<'_>) -> Result<api::ExplanationJson, String> {
         let SubmittedEvent { prepared, warnings, .. } =
             self.event(command, 2, LookupMode::Configured).await?;
-        let seen = self.at_work(|engine| async move { engine.observe(prepared).await }).await?;
+        let seen = self.attempt(|engine| async move { engine.observe(prepared).await }).await?;
         Ok(api::ExplanationJson { warnings, ..api::ExplanationJson::from(&seen) })
     }
 
@@ -481,7 +482,7 @@ impl<'f> RespSession<'f> {
                 Ok(millis) if millis > 0 => Duration::from_millis(millis),
                 _ => Duration::MAX,
             };
-            let synced = self.at_work(|engine| async move { engine.sync().await });
+            let synced = self.attempt(|engine| async move { engine.sync().await });
             timeout(patience, synced).await.is_ok_and(|synced| synced.is_ok())
         };
         self.answers.array(2);
@@ -502,7 +503,7 @@ impl<'f> RespSession<'f> {
             })
             .await
         };
-        let (kind, known) = self.at_work(work).await?;
+        let (kind, known) = self.attempt(work).await?;
         Ok(api::TimelineJson::new(&pipeline.name, &kind, &known))
     }
 
@@ -525,8 +526,20 @@ impl<'f> RespSession<'f> {
         let work = |_| async move {
             node.learn(prepared, id, &same, FeedbackInput { class: &said, by: None }).await
         };
-        let (id, outcome) = self.at_work(work).await?;
+        let (id, outcome) = self.attempt(work).await?;
         Ok(api::FeedbackOutcomeJson { warnings, ..api::FeedbackOutcomeJson::new(id, class, outcome) })
+    }
+
+    /// Has the engine do something that may fail, as [`RespSession::at_work`] does.
+    async fn attempt<T, E, W>(&self, work: impl FnOnce(Arc<Engine>) -> W) -> Result<T, String>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        HttpFailure: From<E>,
+        W: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let done = self.at_work(work).await?;
+        done.map_err(|error| event::failed(&HttpFailure::from(error)))
     }
 
     /// Has the engine do something in time, if there is a place for it, in a task of its own: the deadline ends the
@@ -534,7 +547,7 @@ impl<'f> RespSession<'f> {
     async fn at_work<T, W>(&self, work: impl FnOnce(Arc<Engine>) -> W) -> Result<T, String>
     where
         T: Send + 'static,
-        W: Future<Output = Result<T, EngineError>> + Send + 'static,
+        W: Future<Output = T> + Send + 'static,
     {
         let place = self.listener.place(self.caller()).map_err(|_| BUSY.to_owned())?;
         let work = work(Arc::clone(&self.listener.node.engine));
@@ -544,7 +557,7 @@ impl<'f> RespSession<'f> {
             done
         };
         match self.listener.within_timeout(work).await {
-            Ok(done) => done.map_err(|error| event::failed(&HttpFailure::from(error))),
+            Ok(done) => Ok(done),
             Err(trouble) => {
                 let listener = &self.listener.plan.name;
                 self.listener.node.metrics.listener_failure(listener, trouble.name());

@@ -228,7 +228,7 @@ fn of_corpus(
                 &progress,
                 |_| (),
                 |ready| {
-                    for decision in pollster::block_on(local.engine().decide(vec![ready.prepared]))? {
+                    for decision in pollster::block_on(local.engine().decide(vec![ready.prepared])) {
                         of.add(None, decision.time, &decision.verdict);
                     }
                     Ok(())
@@ -252,7 +252,7 @@ fn of_corpus(
                     batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
                 bad += (events - ready.len()) as u64;
                 progress.add(events as u64);
-                for decision in pollster::block_on(local.engine().decide(ready))? {
+                for decision in pollster::block_on(local.engine().decide(ready)) {
                     of.add(None, decision.time, &decision.verdict);
                 }
                 Ok(())
