@@ -250,7 +250,7 @@ fn what_was_added_under_an_old_catalog_is_sent() {
     world.drain(&node);
     assert_eq!(world.cloud.total(key, 0), 3, "each in its own cell");
     let mut builder = Catalog::builder();
-    let other = windows(&["seen"], &["1d x 3"], &[], None);
+    let other = Measure::distinct("1d".parse().unwrap(), vec![]);
     builder.add(SPACE, DAY, statistic("other", "day", other)).unwrap();
     let refused = node.set_catalog(builder.build()).unwrap_err();
     assert!(matches!(refused, LedgerError::Catalog(_)), "{refused}");

@@ -103,10 +103,8 @@ fn numbers_stay_whenever_a_start_is_killed() {
 #[test]
 fn nodes_that_start_at_once_agree() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let home = format!(
-        "[ledger]\nhome = \"cluster\"\nreplicas = 0\nnodes = [\"{}\"]\n",
-        cluster.servers[0].address()
-    );
+    let home =
+        format!("[cluster]\nreplicas = 0\nnodes = [\"{}\"]\n\n[ledger]\n", cluster.servers[0].address());
     let nodes = [&["user", "ip", "other"][..], &["other", "late", "ip", "user"]].map(|kinds| {
         let data = Data::new(&[]);
         fs::write(data.path().join("tollhouse.toml"), site(kinds).replace("[ledger]\n", &home)).unwrap();
