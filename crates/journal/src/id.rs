@@ -16,7 +16,7 @@ pub struct RecordId(pub u64);
 
 const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// What each byte is worth as a digit, in either case; as much as there are digits if it is none. A look-up, because a
+/// The worth of each byte as a digit, in either case; the number of digits if it is none. A look-up, because a
 /// search among thousands of ids parses them all.
 const WORTH: [u8; 256] = {
     let mut worth = [DIGITS.len() as u8; 256];

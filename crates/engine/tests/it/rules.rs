@@ -419,7 +419,7 @@ fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
 
 #[test]
 fn a_plan_points_at_what_its_text_names() {
-    let text = "[[label]]\nname = \"bot\"\nnumber = 21\nof = \"path\"\nkeep = \"7d\"\n\
+    let text = "[[label]]\nname = \"bot\"\nof = \"path\"\nkeep = \"7d\"\n\
         [[rule]]\nname = \"NONE\"\nwhen = \"ip.seen('1m') > ip.caught('1h')\"\nscore = 0\n\
         [[rule]]\nname = \"BOTH\"\nwhen = \"ip.caught('1h') > 2\"\nscore = 0\n\
         effects = [\"set tag\", \"mark path as bot for 1d\", \"add ip.caught by 5\"]\n";
