@@ -28,7 +28,7 @@ pub(crate) struct MultimapImportArgs {
     /// Lists as Rspamd reads them; several make one
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Field that the lists match, as `type` in multimap.conf
+    /// Kind of thing that the lists match, as `type` in multimap.conf
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     of: MapType,
     /// Part that they match, as `filter`: email:addr, email:domain, email:domain:tld, email:name, tld, full
