@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::document::Document;
 use super::problem::{ConfigOrigin, ConfigProblems};
+use super::view::ConfigView;
 
 /// A part of the program that a build can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,8 @@ impl BuildFeature {
         match self {
             BuildFeature::Arrow | BuildFeature::Kafka => Vec::new(),
             BuildFeature::Cluster => {
-                let ledger = main.section("ledger").filter(|view| view.str("home") == Some("cluster"));
-                ledger.map(|view| view.origin("home")).into_iter().collect()
+                let cluster = main.section("cluster").filter(ConfigView::is_written);
+                cluster.map(|view| view.first_origin()).into_iter().collect()
             }
             BuildFeature::Grpc => {
                 let listeners = main.list("listener").into_iter();
@@ -116,7 +117,7 @@ mod tests {
             }
         };
         check("[ledger]\nmemory = \"64MiB\"", None);
-        check("[ledger]\nhome = \"cluster\"\nnodes = [\"a:1\"]", Some((BuildFeature::Cluster, 3)));
+        check("[cluster]\nnodes = [\"a:1\"]", Some((BuildFeature::Cluster, 3)));
         let listener =
             |protocol| format!("[[listener]]\nname = \"l\"\nprotocol = \"{protocol}\"\nlisten = \"[::1]:0\"");
         check(&listener("milter"), None);
