@@ -20,9 +20,9 @@ mod import;
 mod kafka;
 mod keeping;
 mod kills;
+mod ledger_names;
 mod limits;
 mod live;
-mod names;
 mod program;
 #[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]
