@@ -48,8 +48,8 @@ Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
-Access logs are of the combined format or JSON objects as Caddy, Traefik and nginx write them.
-Rotation is followed; after a restart it goes on where it was, and nothing counts twice.")]
+Access logs are in the combined format, or JSON as Caddy, Traefik and nginx write it. The command
+follows rotation, resumes after a restart, and counts nothing twice.")]
 pub(crate) struct FollowArgs {
     /// File to follow, or topic as kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
     #[arg(value_name = "FILE|-|URL", required_unless_present = "nats")]
@@ -57,13 +57,13 @@ pub(crate) struct FollowArgs {
     /// NATS server whose JetStream is consumed instead of a file: nats://[USER:PASSWORD@]HOST:PORT
     #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["file", "position", "once"])]
     nats: Option<String>,
-    /// Stream that is consumed
+    /// Stream to consume
     #[arg(long, value_name = "NAME", requires = "nats")]
     stream: Option<String>,
-    /// Durable consumer, which is made if there is none of this name
+    /// Durable consumer, created if it does not exist
     #[arg(long, value_name = "NAME", default_value = "tollhouse", requires = "nats")]
     consumer: String,
-    /// Where the position is kept; without it every start begins at the end of the file or topic
+    /// File that keeps the position; without it every start begins at the end of the file or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
     /// Format of the lines: of an access log, or events as JSON objects
@@ -93,7 +93,7 @@ enum FollowFormat {
     Ndjson,
 }
 
-/// The beginning of a topic's address.
+/// The scheme of addresses of topics.
 const KAFKA_SCHEME: &str = "kafka://";
 /// Lines of a batch.
 const LINES_MAX: usize = 256;
@@ -262,7 +262,7 @@ impl Follower<'_> {
                     return Err(CommandError::new(message).help("is it written correctly?"));
                 }
                 if !self.args.once {
-                    say(format_args!("{} is not there: it is followed as soon as it is", path.display()));
+                    say(format_args!("{} does not exist yet: waiting for it", path.display()));
                 }
                 Ok(())
             }
