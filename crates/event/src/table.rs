@@ -2,14 +2,14 @@
 //!
 //! A place in a list is a number like any other: that of a label, looked up among kinds, compiles and finds something else. A
 //! [`TableIndex`] is made by a [`Table`] alone, so what it names is there, and looking it up cannot fail. One that names nothing
-//! is a mistake in the program, and panics. No number from outside becomes an index.
+//! is a mistake in the program, and panics. A number becomes an index only where the table has such an entry.
 //!
 //! ```
 //! use event::Table;
 //!
 //! struct Fruit(&'static str);
 //!
-//! let mut fruits = Table::default();
+//! let mut fruits: Table<Fruit> = Table::default();
 //! let pear = fruits.push(Fruit("pear"));
 //! // What else is known of each fruit lies in a table of its own, under the same indices.
 //! let lengths = fruits.map(|fruit| fruit.0.len());
