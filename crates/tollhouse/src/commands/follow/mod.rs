@@ -93,7 +93,7 @@ enum FollowFormat {
     Ndjson,
 }
 
-/// How addresses of topics begin.
+/// The beginning of a topic's address.
 const KAFKA_SCHEME: &str = "kafka://";
 /// Lines of a batch.
 const LINES_MAX: usize = 256;
