@@ -19,80 +19,18 @@
 //! Keys that the cluster does not have are kept, too: what was looked for once is not asked for again.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use event::{Key, Kind, Shingle, Space, Time};
-use event_listener::Event;
+use event::{Shingle, Time};
 use hashbrown::HashMap;
 use stats::CellPlan;
 
+use crate::cell::CellId;
 use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
-use crate::flush::{BatchItem, PartitionState};
-use crate::remote::RemoteCell;
+use crate::in_flight::InFlightCall;
+use crate::partition::{BatchItem, PartitionState};
 use crate::sighting::SightingQueue;
-
-/// A key as it is looked up, with [`Cell::PAIR`] in the kind of pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct CellId {
-    pub(crate) space: u16,
-    pub(crate) kind: u16,
-    pub(crate) shingle: u64,
-}
-
-impl CellId {
-    pub(crate) fn of(key: Key) -> CellId {
-        CellId { space: key.space.0, kind: key.kind.0, shingle: key.shingle.0 }
-    }
-
-    pub(crate) fn pair(key: Key, pair: Shingle) -> CellId {
-        CellId { kind: key.kind.0 | RemoteCell::PAIR, shingle: pair.0, ..CellId::of(key) }
-    }
-
-    pub(crate) fn key(self) -> Key {
-        Key { space: Space(self.space), kind: Kind(self.kind), shingle: Shingle(self.shingle) }
-    }
-
-    /// A hash of all of it, for sketches.
-    pub(crate) fn mixed(self) -> u64 {
-        let kind = u64::from(self.space) << 16 | u64::from(self.kind);
-        self.shingle ^ kind.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-/// A call to the cluster that some entries wait for.
-#[derive(Debug, Default)]
-pub(crate) struct InFlightCall {
-    ended: AtomicBool,
-    end: Event,
-}
-
-impl InFlightCall {
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    pub(crate) async fn wait(&self) {
-        loop {
-            let end = self.end.listen();
-            if self.has_ended() {
-                return;
-            }
-            end.await;
-        }
-    }
-}
-
-/// Ends a flight when it is dropped, whatever became of it.
-pub(crate) struct InFlightGuard(pub(crate) Arc<InFlightCall>);
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::Release);
-        self.0.end.notify(usize::MAX);
-    }
-}
 
 /// The delta that was cut for a batch.
 #[derive(Debug)]

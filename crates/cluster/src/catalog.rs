@@ -140,6 +140,11 @@ impl ClusterCatalog {
         Ok(())
     }
 
+    /// Returns the words of a form's definition.
+    pub(crate) fn words_of(&self, form: u32) -> Option<Vec<u64>> {
+        self.forms.get(&form).map(|known| known.form.definition.encode())
+    }
+
     pub(crate) fn sketch_bytes(&self) -> u64 {
         let mut sketches: Vec<&Arc<SharedSketch>> =
             self.plans.iter().filter_map(|plan| plan.sketch.as_ref()).collect();

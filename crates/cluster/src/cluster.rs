@@ -1,13 +1,12 @@
 //! [`Cluster`]: a node's ledger.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use disk::Device;
 use event::{Key, Kind, Space, Span, Time};
@@ -19,155 +18,27 @@ use stats::{
     LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest, Timeline,
 };
 
-use crate::cache::{CacheShard, CellId};
+use crate::cache::CacheShard;
 use crate::catalog::{ClusterCatalog, CompiledForm};
+use crate::cell::CellId;
+use crate::core::{ClusterCore, ClusterSettings, RunningCalls};
 use crate::environment::Environment;
-use crate::exact_limit::ExactLimitQueue;
-use crate::flush::{PartitionState, ReplayedBatches};
-use crate::generation::GenerationWatch;
+use crate::exact_queue::ExactLimitQueue;
 use crate::intent::Intents;
 use crate::lock;
+use crate::lookup::CacheLookup;
 use crate::metrics::{ClusterCounters, ClusterMetrics};
-use crate::reads::CacheLookup;
-use crate::remote::{Partition, PartitionCount, RemoteCell, RemoteCluster};
+use crate::partition::{PartitionState, ReplayedBatches};
+use crate::remote::{Partition, RemoteCell, RemoteCluster};
 use crate::sighting::SightingQueue;
-use crate::wal::{ClaimToken, WalAddition, WalOptions, WalRecord, WriteAheadLog};
+use crate::wal::{WalAddition, WalOptions, WalRecord, WriteAheadLog};
 
 /// Shares of the cache, each with a lock.
 const SHARDS: usize = 64;
 
-/// The settings by which a node uses its cluster.
-#[derive(Clone, Copy, Debug)]
-pub struct ClusterSettings {
-    /// Into how many parts keys are divided: as the cluster has it.
-    pub partitions: PartitionCount,
-    /// When additions are safe from a crash of this node.
-    pub durability: Durability,
-    /// The time for which a partition's additions are summed before they are sent.
-    pub flush_every: Duration,
-    /// Additions of one partition, in bytes of memory, that are sent before that.
-    pub flush_bytes: usize,
-    /// The age up to which an image is answered without reading a newer one.
-    pub fresh_for: Duration,
-    /// The age up to which an image is answered while a newer one is read.
-    pub stale_for: Duration,
-    /// The longest that the cluster is waited for in one call. What is not there by then is missing in readings.
-    pub within: Duration,
-    /// Budget for images in memory.
-    pub cache_bytes: usize,
-    /// A segment of the journal that has reached this length is followed by a new one.
-    pub segment_bytes: u64,
-    /// The longest that the journal may be: beyond it additions are refused.
-    pub journal_bytes_max: u64,
-    /// The time for which an acknowledged batch is kept, so that it can be sent again if a failover loses it.
-    pub retain: Duration,
-    /// The longest that closing waits for the cluster. What it has not taken by then is sent after the next opening.
-    pub drain: Duration,
-}
-
-impl ClusterSettings {
-    /// The defaults: a second, ten seconds, a quarter of a second, 256 MiB of images, a GiB of journal.
-    pub fn new(partitions: PartitionCount) -> ClusterSettings {
-        ClusterSettings {
-            partitions,
-            durability: Durability::Sync,
-            flush_every: Duration::from_secs(1),
-            flush_bytes: 256 << 10,
-            fresh_for: Duration::from_secs(1),
-            stale_for: Duration::from_secs(10),
-            within: Duration::from_millis(250),
-            cache_bytes: 256 << 20,
-            segment_bytes: 16 << 20,
-            journal_bytes_max: 1 << 30,
-            retain: Duration::from_secs(30),
-            drain: Duration::from_secs(20),
-        }
-    }
-}
-
 /// Statistics in a cluster, with a cache and a journal in this process.
 pub struct Cluster {
     pub(crate) inner: Arc<ClusterCore>,
-}
-
-pub(crate) struct ClusterCore {
-    pub(crate) remote: Arc<dyn RemoteCluster>,
-    pub(crate) environment: Arc<dyn Environment>,
-    pub(crate) settings: ClusterSettings,
-    pub(crate) partitions: PartitionCount,
-    pub(crate) shards: Vec<Mutex<CacheShard>>,
-    /// Partitions of a shard.
-    width: usize,
-    catalog: RwLock<Arc<ClusterCatalog>>,
-    /// Held while the catalog is replaced.
-    changing: Mutex<()>,
-    pub(crate) wal: Arc<WriteAheadLog>,
-    pub(crate) intents: Intents,
-    pub(crate) exact_limits: ExactLimitQueue,
-    /// Read while something is added and put into the journal, written while a batch is cut.
-    pub(crate) adding: RwLock<()>,
-    /// The horizon: what expires at or before this is gone.
-    pub(crate) horizon: AtomicI64,
-    pub(crate) running: RunningCalls,
-    pub(crate) counts: ClusterCounters,
-    pub(crate) random: Mutex<Random>,
-    token: AtomicU64,
-    /// This opening of this node.
-    pub(crate) owner: [u8; 16],
-    pub(crate) asking: Mutex<BatchNumberQuery>,
-    pub(crate) watch: Mutex<GenerationWatch>,
-    /// When the journal was last written, and trimmed.
-    pub(crate) tended: Mutex<(Duration, Duration)>,
-    pub(crate) is_checking: AtomicBool,
-    pub(crate) is_recovering: AtomicBool,
-    /// The journal may not grow.
-    pub(crate) is_full: AtomicBool,
-    pub(crate) is_closed: AtomicBool,
-    pub(crate) is_draining: AtomicBool,
-    /// Notified by each tick while the node drains.
-    pub(crate) drained: Event,
-    /// Wakes the flusher.
-    pub(crate) kick: Event,
-}
-
-/// The state of asking the cluster which batches it has.
-#[derive(Default)]
-pub(crate) struct BatchNumberQuery {
-    pub(crate) is_busy: bool,
-    pub(crate) attempts: u32,
-    pub(crate) not_before: Duration,
-}
-
-/// The calls that are at work, so that what they have looked up stays.
-#[derive(Default)]
-pub(crate) struct RunningCalls {
-    next: AtomicU64,
-    stamps: Mutex<BTreeSet<u64>>,
-}
-
-pub(crate) struct RunningCallGuard<'a> {
-    running: &'a RunningCalls,
-    pub(crate) stamp: u64,
-}
-
-impl RunningCalls {
-    pub(crate) fn begin(&self) -> RunningCallGuard<'_> {
-        let mut stamps = lock(&self.stamps);
-        let stamp = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        stamps.insert(stamp);
-        RunningCallGuard { running: self, stamp }
-    }
-
-    /// The stamp of the one that began first.
-    pub(crate) fn oldest(&self) -> u64 {
-        lock(&self.stamps).first().copied().unwrap_or(u64::MAX)
-    }
-}
-
-impl Drop for RunningCallGuard<'_> {
-    fn drop(&mut self) {
-        lock(&self.running.stamps).remove(&self.stamp);
-    }
 }
 
 impl fmt::Debug for Cluster {
@@ -371,30 +242,22 @@ fn replay(
 }
 
 impl ClusterCore {
-    pub(crate) fn catalog(&self) -> Arc<ClusterCatalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The shard of a partition, and its place in it.
-    pub(crate) fn place(&self, partition: Partition) -> (usize, usize) {
-        let number = usize::from(partition.0);
-        (number / self.width, number % self.width)
-    }
-
-    /// One that nobody has had.
-    pub(crate) fn token(&self) -> ClaimToken {
-        let mut token = [0; size_of::<ClaimToken>()];
-        let number = self.token.fetch_add(1, Ordering::Relaxed);
-        let (first, last) = token.split_at_mut(8);
-        first.copy_from_slice(&self.environment.seed().to_le_bytes());
-        last.copy_from_slice(&number.to_le_bytes());
-        token
-    }
-
-    /// Takes in which batch a partition has, where that is not known.
-    pub(crate) fn met(&self, partition: Partition, number: u64) {
-        if !self.is_known(partition) {
-            self.learn(partition, number);
+    /// Does what is due. To be called again after at most [`Inner::pause`].
+    fn tick(self: &Arc<ClusterCore>) {
+        let now = self.environment.now();
+        self.ask_numbers(now);
+        self.ask_generations(now);
+        let outgoing = self.collect(now);
+        if !outgoing.is_empty() {
+            let inner = self.clone();
+            self.environment.spawn(Box::pin(async move { inner.send(outgoing).await }));
+        }
+        self.share_sightings(now);
+        self.recover();
+        self.resolve(now);
+        self.tend_journal(now);
+        if self.is_draining.load(Ordering::Acquire) {
+            self.drained.notify(usize::MAX);
         }
     }
 

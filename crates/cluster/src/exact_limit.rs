@@ -15,183 +15,25 @@
 //! answered as missing, so that the limit's `on_error` decides. Nothing here is in the journal, so a failover without
 //! replicas to wait for can forget takes that were answered.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use event::Time;
 use futures_util::future::{Either, select};
 use stats::limit::GcraOperation;
-use stats::{Addition, LedgerError, Quality, ReadingHead};
+use stats::{Addition, LedgerError};
 
-use crate::cache::{InFlightCall, InFlightGuard};
-use crate::catalog::{ClusterCatalog, ClusterStatistic};
-use crate::cluster::ClusterCore;
+use crate::call::ObserveCall;
+use crate::catalog::ClusterCatalog;
+use crate::core::ClusterCore;
+use crate::exact_queue::{ExactLimitReadings, ExactLimitResults, QueuedRequest, RequestWaiter, SentBatch};
+use crate::in_flight::{InFlightCall, InFlightGuard};
 use crate::intent::MarkStatuses;
 use crate::lock;
-use crate::observation::ObserveCall;
 use crate::remote::{
     ExactLimitBatch, ExactLimitRequest, Partition, PriorReading, RemoteCell, RemoteError, TIME_MAX,
 };
-
-/// Most that is asked in a round: a server does nothing else meanwhile.
-const BATCH_REQUESTS: usize = 256;
-/// Most that waits to be asked. What comes beyond is not asked.
-const WAITING_MAX: usize = 1 << 18;
-
-type ExactLimitResult = Result<PriorReading, RemoteError>;
-
-/// One for each thing that a call asks, in order; none yet at first.
-type ExactLimitResults = Mutex<Vec<Option<ExactLimitResult>>>;
-
-/// The requests to exact limits, and the rounds in which they are asked.
-pub(crate) struct ExactLimitQueue {
-    owner: [u8; 16],
-    queues: Vec<Mutex<PartitionQueue>>,
-    /// The number of requests in all of the queues.
-    waiting: AtomicUsize,
-}
-
-#[derive(Default)]
-struct PartitionQueue {
-    /// Of the last round.
-    number: u64,
-    /// True if the last round is under way.
-    is_busy: bool,
-    waiting: VecDeque<QueuedRequest>,
-}
-
-/// Something that waits to be asked, or for its answer.
-struct QueuedRequest {
-    ask: ExactLimitRequest,
-    who: RequestWaiter,
-}
-
-/// The one that asks.
-struct RequestWaiter {
-    /// Gone, if nobody waits any more.
-    answers: Weak<ExactLimitResults>,
-    at: usize,
-    /// Wakes who waits once all that he asks was answered, or let go of.
-    _landing: Arc<InFlightGuard>,
-}
-
-impl RequestWaiter {
-    fn is_there(&self) -> bool {
-        self.answers.strong_count() > 0
-    }
-
-    fn answer(self, answer: ExactLimitResult) {
-        if let Some(answers) = self.answers.upgrade()
-            && let Some(place) = lock(&answers).get_mut(self.at)
-        {
-            *place = Some(answer);
-        }
-    }
-}
-
-/// A round that is under way, and who is told what.
-struct SentBatch {
-    batch: ExactLimitBatch,
-    askers: Vec<RequestWaiter>,
-}
-
-impl SentBatch {
-    fn answer(self, answer: Result<Vec<PriorReading>, RemoteError>) {
-        match answer {
-            Ok(befores) => {
-                for (asker, before) in self.askers.into_iter().zip(befores) {
-                    asker.answer(Ok(before));
-                }
-            }
-            Err(failure) => self.askers.into_iter().for_each(|asker| asker.answer(Err(failure.clone()))),
-        }
-    }
-}
-
-impl ExactLimitQueue {
-    /// For so many partitions. No other has the owner.
-    pub(crate) fn new(owner: [u8; 16], partitions: usize) -> ExactLimitQueue {
-        let queues = (0..partitions).map(|_| Mutex::default()).collect();
-        ExactLimitQueue { owner, queues, waiting: AtomicUsize::new(0) }
-    }
-
-    /// Puts something into the queue of a partition.
-    fn push(&self, partition: Partition, item: QueuedRequest) {
-        let Some(queue) = self.queues.get(usize::from(partition.0)) else { return };
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX {
-            lock(queue).waiting.push_back(item);
-        } else {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            item.who.answer(Err(RemoteError::Unreachable("too much waits to be asked".into())));
-        }
-    }
-
-    /// The next round of a partition, if something waits for it and none is under way.
-    fn next(&self, partition: Partition, horizon: Time) -> Option<SentBatch> {
-        let mut queue = lock(self.queues.get(usize::from(partition.0))?);
-        if queue.is_busy {
-            return None;
-        }
-        let (mut asks, mut askers) = (Vec::new(), Vec::new());
-        while asks.len() < BATCH_REQUESTS
-            && let Some(QueuedRequest { ask, who }) = queue.waiting.pop_front()
-        {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            if who.is_there() {
-                asks.push(ask);
-                askers.push(who);
-            }
-        }
-        if asks.is_empty() {
-            return None;
-        }
-        queue.is_busy = true;
-        queue.number += 1;
-        let round = ExactLimitBatch {
-            partition,
-            owner: self.owner,
-            number: queue.number,
-            horizon,
-            asks: asks.into(),
-        };
-        Some(SentBatch { batch: round, askers })
-    }
-
-    /// The round of a partition is over.
-    fn end(&self, partition: Partition) {
-        if let Some(queue) = self.queues.get(usize::from(partition.0)) {
-            lock(queue).is_busy = false;
-        }
-    }
-}
-
-/// The answers of the exact limits that a call asks, by the place of the reading.
-#[derive(Default)]
-pub(crate) struct ExactLimitReadings(BTreeMap<u32, PriorReading>);
-
-impl ExactLimitReadings {
-    /// Puts what a reading says into `values`.
-    pub(crate) fn read(
-        &self,
-        reading: u32,
-        planned: &ClusterStatistic,
-        values: &mut Vec<u64>,
-    ) -> ReadingHead {
-        values.clear();
-        let columns = planned.plan.columns() as u8;
-        let mut told = ReadingHead { quality: Quality::Exact, times: None, fresh: false, columns };
-        match self.0.get(&reading) {
-            Some(PriorReading::Nothing) => {}
-            Some(PriorReading::Held { first, last, values: held }) => {
-                told.times = Some((*first, *last));
-                values.extend(held.iter().take(planned.plan.reading()));
-            }
-            Some(PriorReading::Damaged) | None => told.quality = Quality::Missing,
-        }
-        told
-    }
-}
 
 /// Returns true if what becomes of the addition shows in the answer, also if there is none.
 fn is_take(add: &Addition) -> bool {

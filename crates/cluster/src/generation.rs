@@ -1,19 +1,7 @@
-//! Cells that others than nodes have changed are read anew: what is erased, or brought in, is not answered as it was.
-//!
-//! ```text
-//! erase, import ─► the cells ─► Remote::renew, a new number for their partitions
-//! each node     ─► Remote::generations now and then ─► another number: images of that partition are let go of
-//! ```
-//!
-//! It costs a node one short question each time, and a change costs it what it had of a few partitions rather than all
-//! it had. A node that cannot ask is no worse off than without: it answers nothing that is older than `stale_for`.
+//! What a node knows of changes that others than nodes have made: see [`crate::renewal`].
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::ClusterCore;
-use crate::lock;
 use crate::remote::{Partition, PartitionGenerations};
 
 /// The bounds of the time after which a node asks again: as often as images are fresh, but within these.
@@ -29,42 +17,24 @@ pub(crate) struct GenerationWatch {
     known: PartitionGenerations,
 }
 
-impl ClusterCore {
-    /// Asks, if it is time to.
-    pub(crate) fn ask_generations(self: &Arc<ClusterCore>, now: Duration) {
-        let mut watch = lock(&self.watch);
-        if watch.is_busy || now < watch.not_before {
-            return;
+impl GenerationWatch {
+    /// Begins to ask, if it is time to; answers the last change that is known. Images are fresh for so long.
+    pub(crate) fn begin(&mut self, now: Duration, fresh_for: Duration) -> Option<u64> {
+        if self.is_busy || now < self.not_before {
+            return None;
         }
-        watch.is_busy = true;
-        watch.not_before = now + self.settings.fresh_for.clamp(EVERY_MIN, EVERY_MAX);
-        let latest = watch.known.latest;
-        let inner = self.clone();
-        self.environment.spawn(Box::pin(async move {
-            let answer = inner.remote.generations(latest, inner.settings.within).await;
-            let mut watch = lock(&inner.watch);
-            watch.is_busy = false;
-            match answer {
-                Ok(Some(found)) => {
-                    let changed = changed(&watch.known, &found);
-                    watch.known = found;
-                    drop(watch);
-                    inner.forget(&changed);
-                }
-                Ok(None) => {}
-                Err(failure) => tracing::debug!(%failure, "it is not known whether cells were changed"),
-            }
-        }));
+        self.is_busy = true;
+        self.not_before = now + fresh_for.clamp(EVERY_MIN, EVERY_MAX);
+        Some(self.known.latest)
     }
 
-    /// Lets no image of these partitions be used that was asked for before now.
-    fn forget(&self, partitions: &[Partition]) {
-        let now = self.environment.now();
-        for partition in partitions.iter().filter(|partition| partition.0 < self.partitions.count()) {
-            let (shard, at) = self.place(*partition);
-            lock(&self.shards[shard]).forget(at, now);
-        }
-        self.counts.renewals.fetch_add(partitions.len() as u64, Ordering::Relaxed);
+    /// Takes an answer in, if there is one: which partitions were changed since the last.
+    pub(crate) fn end(&mut self, found: Option<PartitionGenerations>) -> Vec<Partition> {
+        self.is_busy = false;
+        let Some(found) = found else { return Vec::new() };
+        let changed = changed(&self.known, &found);
+        self.known = found;
+        changed
     }
 }
 

@@ -7,24 +7,46 @@
 //! flush   ─► a partition's deltas become one numbered batch ─► Remote::write ─► journal let go
 //! ```
 //!
+//! Arrows between its modules go one way, downwards:
+//!
+//! ```text
+//! cluster                                                       a node, and what is due
+//! resolution ─► observation ─► exact_limit, claim, reads        what asks the cluster for a call,
+//! flush, share, renewal                                         and by itself
+//! core                                                          what all of these share
+//! wal, cache, lookup, partition, exact_queue, intent, sighting  what is kept; none of it asks the cluster
+//! remote, delta, chain, cell                                    what is talked about
+//! ```
+//!
 //! The crate knows the network; what a count means it leaves to `stats`. `docs/operating/cluster.md` says what is promised.
 
+mod batch;
 mod cache;
+mod call;
 mod catalog;
+mod cell;
 mod chain;
+mod claim;
 mod cluster;
+mod core;
 mod delta;
 mod environment;
 mod erase;
 mod exact_limit;
+mod exact_queue;
 mod export;
 mod flush;
 mod generation;
+mod in_flight;
 mod intent;
+mod lookup;
 mod metrics;
 mod observation;
+mod partition;
 mod reads;
 pub mod remote;
+mod renewal;
+mod resolution;
 mod share;
 mod sighting;
 mod sweep;
@@ -34,7 +56,8 @@ pub mod wire;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use cluster::{Cluster, ClusterSettings};
+pub use crate::core::ClusterSettings;
+pub use cluster::Cluster;
 pub use environment::{BackgroundTask, Environment, ThreadedEnvironment};
 pub use erase::erase;
 pub use export::{ClusterExport, ClusterExportReport};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stats::LedgerMetric;
 
-use crate::reads::CacheLookup;
+use crate::lookup::CacheLookup;
 
 /// The metrics of what a node has done since it was opened, and of what it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

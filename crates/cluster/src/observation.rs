@@ -15,16 +15,17 @@ use stats::{
     ObserveRequest, Origin, Quality, ReadingHead, StatisticChange,
 };
 
-use crate::cache::{CacheShard, CellId};
+use crate::cache::CacheShard;
+use crate::call::{CallObservation, ObserveCall};
 use crate::catalog::{ClusterCatalog, ClusterStatistic};
+use crate::cell::CellId;
 use crate::chain::ChainId;
-use crate::cluster::ClusterCore;
+use crate::core::ClusterCore;
 use crate::delta::CellOperation;
-use crate::exact_limit::ExactLimitReadings;
-use crate::flush::words_of;
+use crate::exact_queue::ExactLimitReadings;
 use crate::intent::{MarkStatus, MarkStatuses};
 use crate::lock;
-use crate::reads::{CacheLookup, ImageAge};
+use crate::lookup::{CacheLookup, ImageAge};
 use crate::remote::TIME_MAX;
 use crate::sighting::{SharedSketch, SketchLook};
 use crate::wal::{ClaimToken, WalAddition, WalRecord};
@@ -32,52 +33,10 @@ use crate::wal::{ClaimToken, WalAddition, WalRecord};
 /// The number of times that images that lack what is known here are asked for again.
 const TRIES: usize = 3;
 
-/// An observation of a call.
-#[derive(Clone, Copy)]
-struct CallObservation {
-    request: u32,
-    observation: u32,
-    /// Among those of all requests.
-    reading: u32,
-    plan: u16,
-    shard: u16,
-}
-
-/// Requests that fit the catalog, with what they look at.
-pub(crate) struct ObserveCall<'a> {
-    requests: &'a [ObserveRequest],
-    /// By shard; in the order of the requests within each.
-    places: Vec<CallObservation>,
-}
-
-impl ObserveCall<'_> {
-    /// Returns what is asked of exact limits: the number of its request and of its reading, how it is understood, and what it
-    /// is. In the order of the requests for each key.
-    pub(crate) fn exact<'c>(
-        &'c self,
-        world: &'c ClusterCatalog,
-    ) -> impl Iterator<Item = (usize, u32, &'c ClusterStatistic, &'c Observation)> {
-        self.places.iter().filter_map(|place| {
-            let planned = world.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
-            Some((place.request as usize, place.reading, planned, place.of(self.requests)?))
-        })
-    }
-}
-
 /// The data that are common to a call's observations.
 struct CallMoment {
     age: ImageAge,
     horizon: i64,
-}
-
-impl CallObservation {
-    fn of<'a>(&self, requests: &'a [ObserveRequest]) -> Option<&'a Observation> {
-        requests.get(self.request as usize)?.observations.get(self.observation as usize)
-    }
-
-    fn origin(&self, requests: &[ObserveRequest]) -> Origin {
-        requests.get(self.request as usize).map_or(Origin::Look, |request| request.origin)
-    }
 }
 
 impl ClusterCore {
@@ -111,25 +70,7 @@ impl ClusterCore {
         }
     }
 
-    /// Adds a request whose mark is its own: without an answer, after its caller has gone.
-    pub(crate) async fn settle(self: &Arc<ClusterCore>, token: ClaimToken, request: &ObserveRequest) {
-        let world = self.catalog();
-        let requests = std::slice::from_ref(request);
-        let running = self.running.begin();
-        // What it was checked against may be gone.
-        let Ok(call) = self.call(&world, requests) else {
-            let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
-            let record = WalRecord::Addition { had: vec![token], refused: Vec::new(), added: Vec::new() };
-            self.wal.append(&record, &|_| None);
-            self.intents.settle(&[token]);
-            return;
-        };
-        self.gather(&world, &call, running.stamp).await;
-        // What it takes from exact limits may have been taken before a crash: it is not taken again.
-        self.apply(&world, &call, &MarkStatuses::had(token), &ExactLimitReadings::default(), running.stamp);
-    }
-
-    fn call<'a>(
+    pub(crate) fn call<'a>(
         &self,
         world: &ClusterCatalog,
         requests: &'a [ObserveRequest],
@@ -156,7 +97,7 @@ impl ClusterCore {
     }
 
     /// Has the cluster asked for what is not known.
-    async fn gather(
+    pub(crate) async fn gather(
         self: &Arc<ClusterCore>,
         world: &Arc<ClusterCatalog>,
         call: &ObserveCall<'_>,
@@ -200,7 +141,7 @@ impl ClusterCore {
     }
 
     /// Reads and adds. Answers up to where the journal is to be safe, if anything was added.
-    fn apply(
+    pub(crate) fn apply(
         &self,
         world: &ClusterCatalog,
         call: &ObserveCall<'_>,
@@ -254,7 +195,7 @@ impl ClusterCore {
         }
         let tokens: Vec<ClaimToken> = had.iter().chain(&refused).copied().collect();
         let record = WalRecord::Addition { had, refused, added };
-        let position = self.wal.append(&record, &|form| words_of(world, form));
+        let position = self.wal.append(&record, &|form| world.words_of(form));
         self.intents.settle(&tokens);
         (outcomes, Some(position))
     }

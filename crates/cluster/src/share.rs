@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::ClusterCore;
+use crate::core::ClusterCore;
 use crate::lock;
 use crate::remote::SightingBatch;
 use crate::sighting::SentSightings;

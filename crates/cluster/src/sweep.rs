@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use event::Time;
 
-use crate::cluster::{Cluster, ClusterCore};
+use crate::cluster::Cluster;
+use crate::core::ClusterCore;
 use crate::remote::{CellForm, Partition, RemoteCell, RemoteError};
 use crate::transfer::WITHIN;
 use crate::wire::{CellName, NameScan, STEP, WireClient};

@@ -22,7 +22,7 @@ use stats::bytes::{ByteReader, push_text, push_varint, push_zigzag};
 use stats::limit::{GcraOperation, WindowTake};
 use stats::{Addition, CellShape, CounterAmounts, DedupeMark, Evidence, Observation, ObserveRequest, Origin};
 
-use crate::cache::CellId;
+use crate::cell::CellId;
 use crate::delta::CellOperation;
 use crate::remote::{Partition, PartitionCount};
 

@@ -6,7 +6,7 @@ use stats::CounterAmounts;
 use stats::random::Random;
 
 use super::*;
-use crate::cache::CellId;
+use crate::cell::CellId;
 use crate::delta::CellOperation;
 use crate::environment::{BackgroundTask, ThreadedEnvironment};
 use crate::remote::Partition;
