@@ -8,7 +8,7 @@ use std::sync::Arc;
 use auth::NameService;
 use engine::{Directory, Engine, EngineError, EngineOpenError, PreparedEvent};
 use event::{Event, Span, Time};
-use plan::preset::Preset;
+use plan::preset::{self, Preset};
 use plan::{Config, Overrides, Pipeline, Plan};
 use tokio::runtime::Runtime;
 
@@ -147,7 +147,7 @@ pub(crate) struct ConfigOptions {
     #[arg(value_name = "FILE", conflicts_with_all = ["config", "preset"])]
     file: Option<PathBuf>,
     /// A preset as it is in the binary, instead of a file
-    #[arg(long, value_name = "NAME", value_parser = crate::commands::init::named, conflicts_with = "config")]
+    #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "config")]
     preset: Option<&'static Preset>,
     #[command(flatten)]
     engine: EngineOptions,
@@ -384,6 +384,14 @@ impl Backend {
             None => engine.open(ASK_THE_SERVER).map(Backend::Local),
         }
     }
+}
+
+/// The preset of a name, for flags.
+pub(crate) fn preset_named(name: &str) -> Result<&'static Preset, String> {
+    preset::find(name).ok_or_else(|| {
+        let names: Vec<&str> = preset::ALL.iter().map(|preset| preset.name).collect();
+        format!("expected one of: {}", names.join(", "))
+    })
 }
 
 /// A point in time, as RFC 3339, a date, or seconds since 1970.

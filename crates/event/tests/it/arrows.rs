@@ -148,8 +148,6 @@ const KNOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("store", &["index", "shard"]),
-    ("tollhouse", &["client", "message_reader", "options"]),
-    ("tollhouse", &["console", "exit"]),
 ];
 
 /// Folders whose modules are looked at as those right below a crate's root are: what moves into a folder hides no circle.
