@@ -19,6 +19,7 @@ mod keeping;
 mod kills;
 mod limits;
 mod live;
+mod nats;
 mod program;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
