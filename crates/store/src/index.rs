@@ -23,10 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arena::{Arena, ArenaPages, prefetch};
-use crate::shard::KeyHash;
-
-/// Tables of an index.
-pub(crate) const TABLES: usize = 8;
+use crate::key_hash::{KeyHash, TABLES};
 
 const BUCKET_BITS: u32 = 3;
 const BUCKET_WORDS: usize = 1 << BUCKET_BITS;
@@ -40,8 +37,6 @@ const NEAR: u32 = 32;
 const REFERENCE_BITS: u32 = 40;
 const REFERENCE: u64 = (1 << REFERENCE_BITS) - 1;
 const HOT: u64 = 1 << REFERENCE_BITS;
-/// Low bits of a hash, which stand beside the reference.
-pub(crate) const LOW_BITS: u32 = 23;
 const CLASS_SHIFT: u32 = 32;
 const CLASS_BITS: usize = 6;
 const CLASS: u64 = (1 << CLASS_BITS) - 1;

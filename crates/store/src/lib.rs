@@ -11,6 +11,7 @@
 
 mod arena;
 mod index;
+mod key_hash;
 pub mod log;
 mod merge;
 mod repair;
@@ -19,11 +20,12 @@ mod slab;
 mod store;
 
 pub use index::Vacancy;
+pub use key_hash::KeyHash;
 pub use log::{
     DamagedRange, LogLosses, LogRecord, Position, RecordKey, Recovery, StoreError, Verification,
     VisitedRecord,
 };
 pub use merge::MergeReport;
 pub use repair::Repair;
-pub use shard::{CellLocation, CellMut, KeyHash, KeyLookup};
+pub use shard::{CellLocation, CellMut, KeyLookup};
 pub use store::{CellSemantics, ColdKey, Options, ShardGuard, Store, StoreRun, StoreUsage};

@@ -14,11 +14,11 @@
 
 use std::collections::HashSet;
 
-use crate::index::TABLES;
+use crate::key_hash::{KeyHash, SHARDS, TABLES};
 use crate::log::{
     Log, LogRecord, Position, RecordKey, SegmentUsage, StoreError, VisitedRecord, micros, minutes_up,
 };
-use crate::shard::{KeyHash, KeyLookup, SHARDS, class_bytes, value_class};
+use crate::shard::{KeyLookup, class_bytes, value_class};
 use crate::store::{CellSemantics, Store};
 
 /// Live bytes that are copied between two commits.

@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 
+use crate::key_hash::KeyHash;
 use crate::log::{RecordKey, SegmentUsage, StoreError};
 use crate::merge::{MergeReport, SegmentCopier};
-use crate::shard::{KeyHash, KeyLookup};
+use crate::shard::KeyLookup;
 use crate::store::{CellSemantics, Store};
 
 /// The work that [`Store::repair`] is to do.

@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
-use crate::index::{TABLES, Vacancy};
+use crate::index::Vacancy;
+use crate::key_hash::{KeyHash, SHARDS, TABLES};
 use crate::log::{
     self, Log, LogRecord, LogWriter, Position, RecordKey, Recovery, StoreError, Verification, VisitedRecord,
 };
 use crate::shard::{
-    CellLocation, CellMut, KeyHash, KeyLookup, SHARDS, Shard, StoreMemory, WrittenImages, class_bytes,
-    value_class,
+    CellLocation, CellMut, KeyLookup, Shard, StoreMemory, WrittenImages, class_bytes, value_class,
 };
 use disk::Device;
 

@@ -16,8 +16,7 @@ use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
 use crate::exit::CommandError;
-use crate::input::messages::InputMessage;
-use crate::message_reader::EnvelopeOption;
+use crate::input::messages::{EnvelopeOption, InputMessage};
 
 /// Longest time for one exchange; the server's own limit is shorter.
 const TIMEOUT: Duration = Duration::from_secs(120);

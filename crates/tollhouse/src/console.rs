@@ -40,6 +40,14 @@ pub(crate) fn help(message: impl Display) {
     say(format_args!("{style} help{style:#}: {message}"));
 }
 
+/// Says on standard error why a command cannot do its work, and what to do about it.
+pub(crate) fn report(failure: &CommandError) {
+    if let CommandError::Because { message, help: advice } = failure {
+        error(message);
+        advice.iter().for_each(help);
+    }
+}
+
 /// The colour in which an action is shown.
 pub(crate) fn colour(action: Action) -> Style {
     match action {

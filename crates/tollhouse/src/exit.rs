@@ -66,18 +66,13 @@ impl CommandError {
             _ => CommandError::new(format_args!("standard output cannot be written: {error}")),
         }
     }
+}
 
-    /// Reports it on standard error and gives the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        match self {
+impl From<&CommandError> for ExitCode {
+    fn from(error: &CommandError) -> ExitCode {
+        match error {
             CommandError::ClosedPipe => ExitCode::SUCCESS,
-            CommandError::Because { message, help } => {
-                crate::console::error(message);
-                if let Some(help) = help {
-                    crate::console::help(help);
-                }
-                ExitCode::from(FAILURE)
-            }
+            CommandError::Because { .. } => ExitCode::from(FAILURE),
         }
     }
 }

@@ -42,6 +42,9 @@ fn main() -> ExitCode {
     memory::keep();
     match commands::Cli::parse().run() {
         Ok(exit) => exit.into(),
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            console::report(&failure);
+            ExitCode::from(&failure)
+        }
     }
 }

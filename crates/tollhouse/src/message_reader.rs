@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use content::mail::message::Envelope;
 use engine::PreparedEvent;
 use event::Time;
 use plan::{Pipeline, PipelineInput};
@@ -17,7 +16,7 @@ use crate::client::CallError;
 use crate::clock;
 use crate::console::{Progress, printable};
 use crate::exit::{CommandError, Exit};
-use crate::input::messages::{InputMessage, InputMessageIter, UnreadableInput, count_files};
+use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter, UnreadableInput, count_files};
 use crate::interrupt::Interrupt;
 use crate::options::LocalEngine;
 use crate::ordered_pool::map_ordered;
@@ -67,15 +66,6 @@ impl ThreadsOption {
     }
 }
 
-/// Where the envelope of stored mail comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum EnvelopeOption {
-    /// `Return-Path`, `Delivered-To` and the topmost `Received` with a public address.
-    Headers,
-    /// There is none.
-    None,
-}
-
 impl MessageOptions {
     /// The messages.
     pub(crate) fn messages(&self) -> InputMessageIter {
@@ -85,16 +75,6 @@ impl MessageOptions {
     /// Shows how far they are read.
     pub(crate) fn progress(&self) -> Progress {
         Progress::new("messages", count_files(&self.files))
-    }
-}
-
-impl EnvelopeOption {
-    /// The envelope of a message.
-    pub(crate) fn of(self, message: &InputMessage) -> Envelope {
-        match self {
-            EnvelopeOption::Headers => message.envelope(),
-            EnvelopeOption::None => Envelope::default(),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::{Directory, Engine, EngineOpenError, PreparedEvent};
 use event::{Event, Span, Time};
-use plan::preset::Preset;
+use plan::preset::{self, Preset};
 use plan::{Config, Overrides, Pipeline, Plan};
 
 use crate::client::ApiClient;
@@ -148,7 +148,7 @@ pub(crate) struct ConfigOptions {
     #[arg(value_name = "FILE", conflicts_with_all = ["config", "preset"])]
     file: Option<PathBuf>,
     /// A preset as it is in the binary, instead of a file
-    #[arg(long, value_name = "NAME", value_parser = crate::commands::init::named, conflicts_with = "config")]
+    #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "config")]
     preset: Option<&'static Preset>,
     #[command(flatten)]
     engine: EngineOptions,
@@ -354,7 +354,7 @@ impl Drop for LocalEngine {
         if !self.closed
             && let Err(error) = self.finish()
         {
-            error.report();
+            crate::console::report(&error);
         }
     }
 }
@@ -375,6 +375,14 @@ impl Backend {
             None => engine.open(ASK_THE_SERVER).map(Backend::Local),
         }
     }
+}
+
+/// The preset of a name, for flags.
+pub(crate) fn preset_named(name: &str) -> Result<&'static Preset, String> {
+    preset::find(name).ok_or_else(|| {
+        let names: Vec<&str> = preset::ALL.iter().map(|preset| preset.name).collect();
+        format!("expected one of: {}", names.join(", "))
+    })
 }
 
 /// A point in time, as RFC 3339, a date, or seconds since 1970.

@@ -100,9 +100,13 @@ impl FrozenNode {
         node
     }
 
+    /// Stops it; a signal takes a while to reach every thread, and one that still runs would answer.
     fn freeze(&self) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
     }
 }
 

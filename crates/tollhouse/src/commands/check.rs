@@ -11,7 +11,7 @@ use crate::console::{Output, Progress, colour, cut, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::InputMessage;
 use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
-use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions, preset_named};
 use crate::tally::VerdictTally;
 
 /// Judge messages
@@ -32,7 +32,7 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     messages: MessageOptions,
     /// Preset of an engine in memory [default: mail]
-    #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
+    #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
     /// Ask the resolvers of [dns] for SPF, DKIM, DMARC, reverse names and DNS lists
     #[arg(long, conflicts_with = "server")]

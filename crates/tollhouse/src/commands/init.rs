@@ -4,10 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use engine::Directory;
-use plan::preset::{self, Preset};
+use plan::preset::Preset;
 
 use crate::console::{BOLD, say};
 use crate::exit::{CommandError, Exit};
+use crate::options::preset_named;
 
 /// Make a data directory: a secret and a configuration
 #[derive(clap::Args)]
@@ -20,19 +21,11 @@ The secret keys every stored hash. It is created once, readable by you only. Wit
 was counted can be read: keep a copy in a safe place.")]
 pub(crate) struct InitArgs {
     /// Preset of a pipeline; the first is the default pipeline's
-    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = named)]
+    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = preset_named)]
     presets: Vec<&'static Preset>,
     /// Where to make it
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
-}
-
-/// The preset of a name, for flags.
-pub(crate) fn named(name: &str) -> Result<&'static Preset, String> {
-    preset::find(name).ok_or_else(|| {
-        let names: Vec<&str> = preset::ALL.iter().map(|preset| preset.name).collect();
-        format!("expected one of: {}", names.join(", "))
-    })
 }
 
 pub(crate) fn run(args: InitArgs) -> Result<Exit, CommandError> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::console::Output;
 use crate::exit::{CommandError, Exit};
-use crate::options::JsonOption;
+use crate::options::{JsonOption, preset_named};
 
 /// List and print the presets
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ enum PresetCommand {
     /// Print a preset: a configuration that others extend
     Show {
         /// Its name
-        #[arg(value_name = "NAME", value_parser = super::init::named)]
+        #[arg(value_name = "NAME", value_parser = preset_named)]
         preset: &'static Preset,
     },
 }

@@ -21,7 +21,7 @@ use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::message_reader::ThreadsOption;
-use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, LocalEngine, ServerOptions};
+use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, LocalEngine, ServerOptions, preset_named};
 use crate::ordered_pool::map_ordered;
 use crate::tally::VerdictTally;
 
@@ -53,7 +53,7 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     threads: ThreadsOption,
     /// Preset of an engine in memory [default: web]
-    #[arg(long, value_name = "NAME", value_parser = super::init::named, conflicts_with = "server")]
+    #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
     #[command(flatten)]
     engine: EngineOptions,

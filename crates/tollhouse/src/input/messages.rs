@@ -19,6 +19,25 @@ pub(crate) struct InputMessage {
     pub(crate) stored: StoredMessage,
 }
 
+/// Where the envelope of stored mail comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EnvelopeOption {
+    /// `Return-Path`, `Delivered-To` and the topmost `Received` with a public address.
+    Headers,
+    /// There is none.
+    None,
+}
+
+impl EnvelopeOption {
+    /// The envelope of a message.
+    pub(crate) fn of(self, message: &InputMessage) -> Envelope {
+        match self {
+            EnvelopeOption::Headers => message.envelope(),
+            EnvelopeOption::None => Envelope::default(),
+        }
+    }
+}
+
 /// Something that cannot be read.
 pub(crate) struct UnreadableInput {
     /// The file or directory.

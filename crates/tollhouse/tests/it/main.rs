@@ -23,6 +23,7 @@ mod kills;
 mod ledger_names;
 mod limits;
 mod live;
+mod nats;
 mod program;
 #[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]

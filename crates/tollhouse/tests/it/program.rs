@@ -46,7 +46,7 @@ pub(crate) fn command(args: &[&OsStr]) -> Command {
 /// Returns the command that runs the program, without the settings of this environment; its three streams are pipes.
 fn command_of(mut command: Command, args: &[&OsStr]) -> Command {
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("TOLLHOUSE_") {
+        if ["TOLLHOUSE_", "NATS_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }

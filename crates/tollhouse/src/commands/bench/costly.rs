@@ -15,9 +15,8 @@ use super::{Stopwatch, in_memory};
 use crate::clock;
 use crate::console::{DIM, Output, Progress};
 use crate::exit::{CommandError, Exit};
-use crate::message_reader::{
-    EnvelopeOption, MessageOptions, PreparedMessage, ThreadsOption, each_message, message_pipeline,
-};
+use crate::input::messages::EnvelopeOption;
+use crate::message_reader::{MessageOptions, PreparedMessage, ThreadsOption, each_message, message_pipeline};
 use crate::options::{JsonOption, LocalEngine};
 
 /// Messages that were made to cost much, from bytes to verdict, in memory

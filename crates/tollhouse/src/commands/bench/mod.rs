@@ -29,8 +29,8 @@ use crate::client::{ApiClient, CallError, LineFormat};
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
 use crate::exit::{CommandError, Exit};
-use crate::input::messages::{InputMessage, InputMessageIter};
-use crate::message_reader::{EnvelopeOption, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter};
+use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, LocalEngine};
 use crate::tally::per_second;
 

@@ -16,7 +16,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, cut, printable, sa
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::InputMessage;
 use crate::message_reader::{MessageOptions, PreparedMessage, each_message, message_pipeline};
-use crate::options::{EngineOptions, JsonOption};
+use crate::options::{EngineOptions, JsonOption, preset_named};
 use crate::tally::per_second;
 
 /// Compare with Rspamd or SpamAssassin on the same mail
@@ -44,7 +44,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     examples: usize,
     /// Preset of an engine in memory [default: mail]
-    #[arg(long, value_name = "NAME", value_parser = super::init::named)]
+    #[arg(long, value_name = "NAME", value_parser = preset_named)]
     preset: Option<&'static Preset>,
     #[command(flatten)]
     engine: EngineOptions,

@@ -22,7 +22,8 @@ use krafka::{Kafka, KrafkaError};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{AGAIN, Follower, KAFKA_SCHEME, LINES_MAX, LOOK, NamedLine, read_position, write_position};
+use super::backoff::Backoff;
+use super::{Follower, KAFKA_SCHEME, LINES_MAX, LOOK, NamedLine, read_position, write_position};
 use crate::console::{printable, say};
 use crate::exit::{CommandError, Exit};
 
@@ -33,8 +34,6 @@ const TOPIC_BYTES_MAX: usize = 249;
 const WITHIN: Duration = Duration::from_secs(15);
 /// The interval at which it is looked whether the topic is there, is the same, and has more partitions.
 const LOOK_AT_TOPIC: Duration = Duration::from_secs(10);
-/// Longest time before a broker that does not answer is asked again.
-const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// Largest answer that is taken. Kafka sends a batch of records whole, however large.
 const ANSWER_MAX: usize = 64 << 20;
 /// Bytes that are asked for at once, of all partitions and of one.
@@ -132,8 +131,7 @@ struct TopicReader {
     /// Where partitions ended when reading began.
     ends: BTreeMap<i32, i64>,
     looked: Instant,
-    /// When Kafka is asked again that did not answer, and how long that was.
-    again: Option<(Instant, Duration)>,
+    backoff: Backoff,
     /// The partition and offset that could not be decoded last, and how often.
     damaged: (i32, i64, u32),
 }
@@ -198,8 +196,9 @@ impl KafkaTopic {
         let is_new = kept.is_none();
         let offsets =
             kept.unwrap_or_else(|| TopicOffsets { topic: address.topic.clone(), ..TopicOffsets::default() });
-        let (ends, looked, again, damaged) = (BTreeMap::new(), Instant::now(), None, (0, 0, 0));
-        let reading = TopicReader { kafka, admin, consumer, offsets, ends, looked, again, damaged };
+        let (ends, looked, damaged) = (BTreeMap::new(), Instant::now(), (0, 0, 0));
+        let backoff = Backoff::new("Kafka");
+        let reading = TopicReader { kafka, admin, consumer, offsets, ends, looked, backoff, damaged };
         let mut topic = KafkaTopic { reading, runtime };
         let KafkaTopic { reading, runtime } = &mut topic;
         let notes = runtime.block_on(reading.begin(is_new, begin)).map_err(|error| error.to_string())?;
@@ -210,13 +209,10 @@ impl KafkaTopic {
     fn take(&mut self) -> PolledRecords {
         let mut taken = PolledRecords::default();
         let KafkaTopic { reading, runtime } = self;
-        match reading.again {
-            Some((until, _)) if Instant::now() < until => thread::sleep(LOOK),
-            _ => {
-                if let Err(error) = runtime.block_on(reading.next(&mut taken)) {
-                    reading.failed(&error, &mut taken.notes);
-                }
-            }
+        if !reading.backoff.is_due() {
+            thread::sleep(LOOK);
+        } else if let Err(error) = runtime.block_on(reading.next(&mut taken)) {
+            taken.notes.extend(reading.backoff.failed(&error));
         }
         taken
     }
@@ -263,11 +259,11 @@ impl TopicReader {
             Ok(records) if records.is_empty() => {
                 if self.looked.elapsed() >= LOOK_AT_TOPIC {
                     self.look(&mut taken.notes).await?;
-                    self.answered(&mut taken.notes);
+                    taken.notes.extend(self.backoff.answered());
                 }
             }
             Ok(records) => {
-                self.answered(&mut taken.notes);
+                taken.notes.extend(self.backoff.answered());
                 for record in records {
                     let place = format!("{}:{}", record.partition, record.offset);
                     match record.value {
@@ -396,23 +392,6 @@ impl TopicReader {
             notes.extend(gap.map(|gap| format!("{topic}:{partition}: {gap}")));
         }
         Ok(())
-    }
-
-    fn failed(&mut self, error: &KrafkaError, notes: &mut Vec<String>) {
-        let wait = match self.again {
-            Some((_, wait)) => (wait * 2).min(AGAIN_MAX),
-            None => {
-                notes.push(format!("Kafka: {error}; it is asked again until it answers"));
-                AGAIN
-            }
-        };
-        self.again = Some((Instant::now() + wait, wait));
-    }
-
-    fn answered(&mut self, notes: &mut Vec<String>) {
-        if self.again.take().is_some() {
-            notes.push("Kafka answers again".to_owned());
-        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! again after one, here or there, has the same names and counts once. A stream is known by its first line, so that a file
 //! that was rotated away, copied or truncated is not taken for another or for the same.
 
+mod backoff;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod nats;
@@ -31,6 +32,7 @@ use serde_json::{Map, Value};
 use server::api::BatchLine;
 use sha2::{Digest, Sha256};
 
+use self::backoff::Backoff;
 use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
 use crate::console::{Output, printable, say};
 use crate::exit::{CommandError, Exit};
@@ -54,15 +56,8 @@ pub(crate) struct FollowArgs {
     /// File to follow, or topic as kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
     #[arg(value_name = "FILE|-|URL", required_unless_present = "nats")]
     file: Option<PathBuf>,
-    /// NATS server whose JetStream is consumed instead of a file: nats://[USER:PASSWORD@]HOST:PORT
-    #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["file", "position", "once"])]
-    nats: Option<String>,
-    /// Stream to consume
-    #[arg(long, value_name = "NAME", requires = "nats")]
-    stream: Option<String>,
-    /// Durable consumer, created if it does not exist
-    #[arg(long, value_name = "NAME", default_value = "tollhouse", requires = "nats")]
-    consumer: String,
+    #[command(flatten)]
+    nats: nats::NatsOptions,
     /// File that keeps the position; without it every start begins at the end of the file or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
@@ -128,8 +123,8 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
         events: 0,
         bad: 0,
     };
-    let exit = match (&args.nats, &args.file) {
-        (Some(url), _) => follow.nats(url)?,
+    let exit = match (&args.nats.nats, &args.file) {
+        (Some(_), _) => follow.nats()?,
         (None, Some(file)) if file.as_os_str() == STDIN => follow.pipe()?,
         (None, Some(file)) if file.to_str().is_some_and(|file| file.starts_with(KAFKA_SCHEME)) => {
             follow.kafka(file.to_str().unwrap_or_default())?
@@ -186,26 +181,41 @@ impl Follower<'_> {
     }
 
     /// Messages are acknowledged once they are on the server's disk; a connection that breaks is made again, and what was not
-    /// acknowledged then comes again.
-    fn nats(&mut self, url: &str) -> Result<Exit, CommandError> {
-        let stream = self.args.stream.as_deref().unwrap_or_default();
-        let open = || nats::NatsConsumer::open(url, stream, &self.args.consumer);
-        // What is wrong with address or names is told at once; later the server may be away for a while.
-        let failed = |error: io::Error| CommandError::new(format_args!("NATS: {error}"));
-        let mut consumer = Some(open().map_err(failed)?);
+    /// acknowledged then comes again. What is wrong with address, login or names is told at once; later the server may be away
+    /// for a while.
+    fn nats(&mut self) -> Result<Exit, CommandError> {
+        let source = nats::NatsSource::new(&self.args.nats)?;
+        let mut backoff = Backoff::new("NATS");
+        let mut consumer = Some(nats::NatsConsumer::open(&source)?);
         while !self.interrupt.raised() {
-            let Some(open) = &mut consumer else {
-                thread::sleep(AGAIN);
-                consumer = nats::NatsConsumer::open(url, stream, &self.args.consumer).ok();
-                continue;
+            let note = match &mut consumer {
+                None if !backoff.is_due() => {
+                    thread::sleep(LOOK);
+                    continue;
+                }
+                None => match nats::NatsConsumer::open(&source) {
+                    Ok(open) => {
+                        consumer = Some(open);
+                        continue;
+                    }
+                    Err(problem) => backoff.failed(problem.why),
+                },
+                Some(open) => {
+                    let taken = match open.take() {
+                        Ok(lines) => {
+                            self.send(lines)?;
+                            open.acknowledge()
+                        }
+                        Err(why) => Err(why),
+                    };
+                    match taken {
+                        Ok(()) => backoff.answered(),
+                        Err(why) => backoff.failed(why),
+                    }
+                }
             };
-            let Ok(messages) = open.take(LINES_MAX) else {
-                consumer = None;
-                continue;
-            };
-            let lines = messages.iter().map(|message| (Some(message.name.clone()), message.payload.clone()));
-            self.send(lines.collect())?;
-            if open.acknowledge(&messages).is_err() {
+            note.iter().for_each(|note| say(printable(note)));
+            if !backoff.is_due() {
                 consumer = None;
             }
         }

@@ -18,10 +18,10 @@ use crate::commands::config::checked;
 use crate::commands::replay::{self, ReplayFormat, each_batch};
 use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, YELLOW, cut, say};
 use crate::exit::{CommandError, Exit};
-use crate::input::messages::InputMessageIter;
+use crate::input::messages::{EnvelopeOption, InputMessageIter};
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
-use crate::message_reader::{EnvelopeOption, MessageOptions, ThreadsOption, each_message, message_pipeline};
+use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{ConfigOptions, JsonOption, LocalEngine, pipelines, time};
 
 /// Show which rules never fired, over a journal or a corpus, and which always fire together
