@@ -12,7 +12,8 @@
 //! have been told that nothing is known; if he sends it again before, that claim has a token of its own, and one of
 //! the two is refused.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stats::{LedgerError, ObserveRequest};
@@ -21,7 +22,6 @@ use crate::catalog::ClusterCatalog;
 use crate::core::ClusterCore;
 use crate::in_flight::{InFlightCall, InFlightGuard};
 use crate::intent::{Intent, MarkStatus, MarkStatuses};
-use crate::lock;
 use crate::remote::{MarkClaim, RemoteCell, RemoteError};
 use crate::wal::{ClaimToken, WalRecord};
 
@@ -42,7 +42,7 @@ pub(crate) struct PendingClaim {
 
 impl Drop for CallIntents {
     fn drop(&mut self) {
-        let mut intents = lock(&self.inner.intents.0);
+        let mut intents = self.inner.intents.0.lock();
         for token in self.tokens.iter().flatten() {
             if let Some(intent) = intents.get_mut(token) {
                 intent.is_held = false;
@@ -67,7 +67,7 @@ impl CallIntents {
         let answers = match claiming {
             Some(PendingClaim { flight, answer }) => {
                 flight.wait().await;
-                std::mem::take(&mut *lock(&answer))
+                std::mem::take(&mut *answer.lock())
             }
             None => Vec::new(),
         };
@@ -104,7 +104,7 @@ impl ClusterCore {
                 && let Some(claim) = claim_of(world, token, request)
             {
                 let intent = Intent { request: request.clone(), is_held: true, attempts: 0, not_before: at };
-                lock(&self.intents.0).insert(token, intent);
+                self.intents.0.lock().insert(token, intent);
                 position = Some(self.wal.append(&WalRecord::Intent(token, request.clone()), &|_| None));
                 intended.claims.push(claim);
             }
@@ -123,7 +123,7 @@ impl ClusterCore {
         self.counts.claims(claims.len());
         self.environment.spawn(Box::pin(async move {
             let answers = inner.remote.claim(claims, inner.settings.within).await;
-            *lock(&answer) = answers;
+            *answer.lock() = answers;
             drop(landing);
         }));
         claiming
@@ -131,7 +131,7 @@ impl ClusterCore {
 
     /// Notes that another request had the mark.
     pub(crate) fn refuse(&self, tokens: Vec<ClaimToken>) {
-        let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+        let _adding = self.adding.read();
         let record = WalRecord::Addition { had: Vec::new(), refused: tokens.clone(), added: Vec::new() };
         self.wal.append(&record, &|_| None);
         self.intents.settle(&tokens);

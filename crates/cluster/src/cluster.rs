@@ -1,10 +1,11 @@
 //! [`Cluster`]: a node's ledger.
 
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::Poll;
 use std::time::Instant;
 
@@ -25,7 +26,6 @@ use crate::core::{ClusterCore, ClusterSettings, RunningCalls};
 use crate::environment::Environment;
 use crate::exact_queue::ExactLimitQueue;
 use crate::intent::Intents;
-use crate::lock;
 use crate::lookup::CacheLookup;
 use crate::metrics::{ClusterCounters, ClusterMetrics};
 use crate::partition::{PartitionState, ReplayedBatches};
@@ -184,7 +184,7 @@ impl Cluster {
         let inner = &self.inner;
         let mut metrics = inner.counts.metrics();
         for shard in &inner.shards {
-            let shard = lock(shard);
+            let shard = shard.lock();
             metrics.evictions += shard.evictions;
             metrics.sightings_dropped += shard.sightings.dropped;
             metrics.entries += shard.iter().count() as u64;
@@ -271,7 +271,7 @@ impl ClusterCore {
         let age = self.age(self.environment.now());
         let mut lookup = CacheLookup::default();
         {
-            let mut shard = lock(&self.shards[shard]);
+            let mut shard = self.shards[shard].lock();
             let (entry, _) = shard.entry(id, form, at, run.stamp);
             if is_mark || planned.is_exact {
                 // What is claimed and what exact limits are asked does not go through the cache.
@@ -280,7 +280,7 @@ impl ClusterCore {
             lookup.look(&mut shard, (id, form), None, &age, run.stamp);
         }
         self.read(lookup, &world).await;
-        let mut shard = lock(&self.shards[shard]);
+        let mut shard = self.shards[shard].lock();
         let (entry, as_of) = shard.entry(id, form, at, run.stamp);
         if !age.is_usable(entry, as_of) {
             return Err(LedgerError::Unreachable { why: "the key could not be read".into() });
@@ -318,7 +318,7 @@ impl ClusterCore {
             if is_over() {
                 return Err(LedgerError::Stopped);
             }
-            for (id, entry) in lock(shard).iter() {
+            for (id, entry) in shard.lock().iter() {
                 if (id.space, id.kind, entry.form) == (space.0, kind.0, planned.known.form.id) {
                     let words = entry.show(hottest.plan(), &mut room);
                     hottest.look(id.key(), words, horizon);
@@ -333,7 +333,7 @@ impl ClusterCore {
         let (world, horizon) = (self.catalog(), self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &self.shards {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             for (_, entry) in shard.iter_mut() {
                 if let Some(known) = world.forms.get(&entry.form)
                     && entry.pending.is_none()
@@ -375,10 +375,10 @@ impl Ledger for Cluster {
     /// the old catalog and nodes with the new one do not disturb each other. What was added under the old one is still
     /// sent.
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let _only = lock(&self.inner.changing);
+        let _only = self.inner.changing.lock();
         let before = self.inner.catalog();
         let world = ClusterCatalog::new(catalog, Some(&before), self.inner.partitions)?;
-        *self.inner.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(world);
+        *self.inner.catalog.write() = Arc::new(world);
         Ok(())
     }
 
@@ -441,7 +441,7 @@ impl Ledger for Cluster {
         let (world, horizon) = (inner.catalog(), inner.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &inner.shards {
-            let shard = lock(shard);
+            let shard = shard.lock();
             let live = shard.iter().filter(|(id, entry)| {
                 let known =
                     world.forms.get(&entry.form).filter(|_| id.kind & RemoteCell::PAIR == 0 && entry.holds());

@@ -1,9 +1,10 @@
 //! [`ClusterCore`]: what all the work of a node shares. Each kind of work adds what it does in a module of its own; none
 //! of these is imported here.
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use event_listener::Event;
@@ -16,7 +17,6 @@ use crate::environment::Environment;
 use crate::exact_queue::ExactLimitQueue;
 use crate::generation::GenerationWatch;
 use crate::intent::Intents;
-use crate::lock;
 use crate::metrics::ClusterCounters;
 use crate::partition::PartitionState;
 use crate::remote::{Partition, PartitionCount, RemoteCluster};
@@ -138,7 +138,7 @@ pub(crate) struct RunningCallGuard<'a> {
 
 impl RunningCalls {
     pub(crate) fn begin(&self) -> RunningCallGuard<'_> {
-        let mut stamps = lock(&self.stamps);
+        let mut stamps = self.stamps.lock();
         let stamp = self.next.fetch_add(1, Ordering::Relaxed) + 1;
         stamps.insert(stamp);
         RunningCallGuard { running: self, stamp }
@@ -146,19 +146,19 @@ impl RunningCalls {
 
     /// The stamp of the one that began first.
     pub(crate) fn oldest(&self) -> u64 {
-        lock(&self.stamps).first().copied().unwrap_or(u64::MAX)
+        self.stamps.lock().first().copied().unwrap_or(u64::MAX)
     }
 }
 
 impl Drop for RunningCallGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.running.stamps).remove(&self.stamp);
+        self.running.stamps.lock().remove(&self.stamp);
     }
 }
 
 impl ClusterCore {
     pub(crate) fn catalog(&self) -> Arc<ClusterCatalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.catalog.read().clone()
     }
 
     /// The shard of a partition, and its place in it.
@@ -185,14 +185,14 @@ impl ClusterCore {
     /// Returns the time to wait after so many failures: twice as long each time, and up to half as long again at random.
     pub(crate) fn again(&self, attempts: u32) -> Duration {
         let pause = AGAIN.saturating_mul(1 << attempts.min(10)).min(AGAIN_MAX);
-        pause.mul_f64(1.0 + lock(&self.random).unit() / 2.0)
+        pause.mul_f64(1.0 + self.random.lock().unit() / 2.0)
     }
 
     /// Returns true if all that was added is in the cluster, and every intent is settled.
     pub(crate) fn is_clean(&self) -> bool {
         self.intents.is_empty()
             && self.shards.iter().all(|shard| {
-                let shard = lock(shard);
+                let shard = shard.lock();
                 shard.sightings.is_empty() && shard.parts.iter().all(PartitionState::is_clean)
             })
     }

@@ -30,7 +30,6 @@ use crate::core::ClusterCore;
 use crate::exact_queue::{ExactLimitReadings, ExactLimitResults, QueuedRequest, RequestWaiter, SentBatch};
 use crate::in_flight::{InFlightCall, InFlightGuard};
 use crate::intent::MarkStatuses;
-use crate::lock;
 use crate::remote::{
     ExactLimitBatch, ExactLimitRequest, Partition, PriorReading, RemoteCell, RemoteError, TIME_MAX,
 };
@@ -77,7 +76,7 @@ impl ClusterCore {
             return Ok(ExactLimitReadings::default());
         }
         self.counts.exact.fetch_add(items.len() as u64, Ordering::Relaxed);
-        lock(&answers).resize(items.len(), None);
+        answers.lock().resize(items.len(), None);
         let mut partitions = Vec::new();
         for item in items {
             let partition = self.partitions.of(item.ask.cell.key.shingle);
@@ -91,7 +90,7 @@ impl ClusterCore {
         if let Either::Right(_) = select(Box::pin(flight.wait()), late).await {
             tracing::debug!("the cluster has not said in time what is left of a limit");
         }
-        let answers = std::mem::take(&mut *lock(&answers));
+        let answers = std::mem::take(&mut *answers.lock());
         let mut decisions = ExactLimitReadings::default();
         let mut failed = None;
         for ((reading, is_take), answer) in readings.into_iter().zip(answers) {

@@ -1,15 +1,15 @@
 //! What is asked of exact limits waits here, and is cut into rounds: see [`crate::exact_limit`].
 
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use event::Time;
 use stats::{Quality, ReadingHead};
 
 use crate::catalog::ClusterStatistic;
 use crate::in_flight::InFlightGuard;
-use crate::lock;
 use crate::remote::{ExactLimitBatch, ExactLimitRequest, Partition, PriorReading, RemoteError};
 
 /// Most that is asked in a round: a server does nothing else meanwhile.
@@ -61,7 +61,7 @@ impl RequestWaiter {
 
     fn answer(self, answer: ExactLimitResult) {
         if let Some(answers) = self.answers.upgrade()
-            && let Some(place) = lock(&answers).get_mut(self.at)
+            && let Some(place) = answers.lock().get_mut(self.at)
         {
             *place = Some(answer);
         }
@@ -98,7 +98,7 @@ impl ExactLimitQueue {
     pub(crate) fn push(&self, partition: Partition, item: QueuedRequest) {
         let Some(queue) = self.queues.get(usize::from(partition.0)) else { return };
         if self.waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX {
-            lock(queue).waiting.push_back(item);
+            queue.lock().waiting.push_back(item);
         } else {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             item.who.answer(Err(RemoteError::Unreachable("too much waits to be asked".into())));
@@ -107,7 +107,7 @@ impl ExactLimitQueue {
 
     /// The next round of a partition, if something waits for it and none is under way.
     pub(crate) fn next(&self, partition: Partition, horizon: Time) -> Option<SentBatch> {
-        let mut queue = lock(self.queues.get(usize::from(partition.0))?);
+        let mut queue = self.queues.get(usize::from(partition.0))?.lock();
         if queue.is_busy {
             return None;
         }
@@ -139,7 +139,7 @@ impl ExactLimitQueue {
     /// The round of a partition is over.
     pub(crate) fn end(&self, partition: Partition) {
         if let Some(queue) = self.queues.get(usize::from(partition.0)) {
-            lock(queue).is_busy = false;
+            queue.lock().is_busy = false;
         }
     }
 }

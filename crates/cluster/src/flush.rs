@@ -23,7 +23,6 @@ use crate::cache::CacheShard;
 use crate::cell::CellId;
 use crate::core::ClusterCore;
 use crate::delta::CellDelta;
-use crate::lock;
 use crate::partition::{BatchItem, PartitionState, ReplayedBatches, UnacknowledgedBatch};
 use crate::remote::{Partition, RemoteError, WriteBatch, WriteOutcome};
 use crate::wal::{WalAddition, WalRecord};
@@ -32,7 +31,7 @@ impl ClusterCore {
     fn is_ready(&self, now: Duration) -> bool {
         let is_draining = self.is_draining.load(Ordering::Acquire);
         self.shards.iter().any(|shard| {
-            let shard = lock(shard);
+            let shard = shard.lock();
             shard.parts.iter().any(|part| part.is_due(now, self.settings.flush_bytes, is_draining))
         })
     }
@@ -44,11 +43,11 @@ impl ClusterCore {
         }
         let is_draining = self.is_draining.load(Ordering::Acquire);
         // Requests that are adding end first: what they have added is then in the journal.
-        let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _cutting = self.adding.write();
         let world = self.catalog();
         let mut outgoing = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             for at in 0..shard.parts.len() {
                 if !shard.parts[at].is_due(now, self.settings.flush_bytes, is_draining) {
                     continue;
@@ -86,7 +85,7 @@ impl ClusterCore {
         let now = self.environment.now();
         for each in outgoing {
             let result = results.next().unwrap_or_else(|| Err(why()));
-            let mut shard = lock(&self.shards[each.shard]);
+            let mut shard = self.shards[each.shard].lock();
             let Some(part) = shard.parts.get_mut(each.at) else { continue };
             part.is_busy = false;
             match result {
@@ -117,7 +116,7 @@ impl ClusterCore {
     /// Asks which batches the cluster has: soon, while that is not known of all partitions; later now and then, since of a
     /// partition that is neither written nor read nothing else would tell that a failover has lost batches.
     pub(crate) fn ask_numbers(self: &Arc<ClusterCore>, now: Duration) {
-        let mut asking = lock(&self.asking);
+        let mut asking = self.asking.lock();
         if asking.is_busy || now < asking.not_before {
             return;
         }
@@ -126,8 +125,8 @@ impl ClusterCore {
         self.environment.spawn(Box::pin(async move {
             let all = inner.compare_numbers().await;
             let now = inner.environment.now();
-            let again = inner.again(lock(&inner.asking).attempts);
-            let mut asking = lock(&inner.asking);
+            let again = inner.again(inner.asking.lock().attempts);
+            let mut asking = inner.asking.lock();
             asking.is_busy = false;
             if all {
                 asking.attempts = 0;
@@ -145,7 +144,7 @@ impl ClusterCore {
     async fn compare_numbers(&self) -> bool {
         let mut acknowledged = vec![0; usize::from(self.partitions.count())];
         for shard in &self.shards {
-            for part in &lock(shard).parts {
+            for part in &shard.lock().parts {
                 acknowledged[usize::from(part.partition.0)] = part.acknowledged;
             }
         }
@@ -159,7 +158,7 @@ impl ClusterCore {
             self.met(partition, number);
             if number < acknowledged {
                 let (shard, at) = self.place(partition);
-                if let Some(part) = lock(&self.shards[shard]).parts.get_mut(at) {
+                if let Some(part) = self.shards[shard].lock().parts.get_mut(at) {
                     part.falls_behind(number);
                 }
             }
@@ -176,15 +175,15 @@ impl ClusterCore {
 
     fn is_known(&self, partition: Partition) -> bool {
         let (shard, at) = self.place(partition);
-        lock(&self.shards[shard]).parts.get(at).is_none_or(|part| part.is_known)
+        self.shards[shard].lock().parts.get(at).is_none_or(|part| part.is_known)
     }
 
     fn learn(&self, partition: Partition, number: u64) {
         let (shard, at) = self.place(partition);
         let (world, now, mut lost) = (self.catalog(), self.environment.now(), 0);
         // What is pending keeps its number until the journal knows the new one.
-        let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let added = lock(&self.shards[shard]).learn(at, number, &world, now, &mut lost);
+        let _cutting = self.adding.write();
+        let added = self.shards[shard].lock().learn(at, number, &world, now, &mut lost);
         if !added.is_empty() {
             let record = WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added };
             self.wal.append(&record, &|form| world.words_of(form));
@@ -202,7 +201,7 @@ impl ClusterCore {
     /// Finds in the journal what the cluster has lost.
     pub(crate) fn recover(self: &Arc<ClusterCore>) {
         let is_behind = |part: &PartitionState| part.behind.is_some() && !part.is_busy;
-        if !self.shards.iter().any(|shard| lock(shard).parts.iter().any(is_behind)) {
+        if !self.shards.iter().any(|shard| shard.lock().parts.iter().any(is_behind)) {
             return;
         }
         if self.is_recovering.swap(true, Ordering::AcqRel) {
@@ -223,7 +222,7 @@ impl ClusterCore {
         // The batches that each partition is to have: after which, and up to which. What waits is one of them.
         let mut ranges: HashMap<Partition, (u64, u64)> = HashMap::new();
         for shard in &self.shards {
-            for part in lock(shard).parts.iter().filter(|part| !part.is_busy) {
+            for part in shard.lock().parts.iter().filter(|part| !part.is_busy) {
                 let end = part.waiting.as_ref().map_or(part.acknowledged, |waiting| waiting.number);
                 if let Some(has) = part.behind {
                     ranges.insert(part.partition, (has, end));
@@ -249,7 +248,7 @@ impl ClusterCore {
         for (partition, (has, end)) in ranges {
             let found = batches.remove(&partition).unwrap_or_default();
             let (shard, at) = self.place(partition);
-            let mut shard = lock(&self.shards[shard]);
+            let mut shard = self.shards[shard].lock();
             let Some(part) = shard.parts.get_mut(at).filter(|part| part.behind == Some(has)) else {
                 continue;
             };
@@ -277,7 +276,7 @@ impl ClusterCore {
             Durability::Interval(span) => Duration::from_micros(span.0.unsigned_abs()),
             Durability::Sync | Durability::None => Duration::from_secs(1),
         };
-        let mut tended = lock(&self.tended);
+        let mut tended = self.tended.lock();
         let [write, trim] = [now >= tended.0 + every, now >= tended.1 + self.settings.flush_every];
         if write {
             tended.0 = now;
@@ -305,8 +304,8 @@ impl ClusterCore {
     }
 
     /// Returns what each partition of a shard no longer needs of the journal.
-    fn release(&self, shard: &std::sync::Mutex<CacheShard>, now: Duration) -> Vec<(u16, u64)> {
-        let mut shard = lock(shard);
+    fn release(&self, shard: &parking_lot::Mutex<CacheShard>, now: Duration) -> Vec<(u16, u64)> {
+        let mut shard = shard.lock();
         let parts = shard.parts.iter_mut();
         let released = parts.map(|part| {
             while let Some((number, at)) = part.retained.front().copied()
@@ -324,10 +323,10 @@ impl ClusterCore {
     fn checkpoint(self: &Arc<ClusterCore>) {
         let world = self.catalog();
         let (segment, position) = {
-            let _cutting = self.adding.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _cutting = self.adding.write();
             let mut records = Vec::new();
             for shard in &self.shards {
-                let shard = lock(shard);
+                let shard = shard.lock();
                 for part in &shard.parts {
                     let added = part_of_checkpoint(&shard, part);
                     if !added.is_empty() {

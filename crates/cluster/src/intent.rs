@@ -1,12 +1,12 @@
 //! What is known of requests that are to be counted once: see [`crate::claim`].
 
-use std::sync::{Arc, Mutex};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use stats::ObserveRequest;
 
-use crate::lock;
 use crate::wal::ClaimToken;
 
 /// The status of a request's mark, as far as it is known.
@@ -63,25 +63,25 @@ impl Intents {
     /// Takes in one that nobody sees to.
     pub(crate) fn restore(&self, token: ClaimToken, request: ObserveRequest) {
         let intent = Intent { request, is_held: false, attempts: 0, not_before: Duration::ZERO };
-        lock(&self.0).insert(token, intent);
+        self.0.lock().insert(token, intent);
     }
 
     pub(crate) fn settle(&self, tokens: &[ClaimToken]) {
         if !tokens.is_empty() {
-            let mut intents = lock(&self.0);
+            let mut intents = self.0.lock();
             tokens.iter().for_each(|token| drop(intents.remove(token)));
         }
     }
 
     pub(crate) fn list(&self) -> Vec<(ClaimToken, ObserveRequest)> {
-        lock(&self.0).iter().map(|(token, intent)| (*token, intent.request.clone())).collect()
+        self.0.lock().iter().map(|(token, intent)| (*token, intent.request.clone())).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        self.0.lock().is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        lock(&self.0).len()
+        self.0.lock().len()
     }
 }

@@ -54,8 +54,6 @@ mod transfer;
 mod wal;
 pub mod wire;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use crate::core::ClusterSettings;
 pub use cluster::Cluster;
 pub use environment::{BackgroundTask, Environment, ThreadedEnvironment};
@@ -65,8 +63,3 @@ pub use metrics::ClusterMetrics;
 pub use sweep::{ClusterSweep, SweepReport};
 pub use transfer::{ClusterTransfer, ClusterTransferReport};
 pub use wal::{count_records, identity};
-
-// A panic elsewhere leaves what these guard usable: it is changed in one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -5,8 +5,8 @@
 //! to the cluster is what was decided. Nodes that decide at once know nothing of each other: by how much they can
 //! exceed a limit together is in `docs/operating/cluster.md`.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use event::Time;
 use futures_util::future::join;
@@ -24,7 +24,6 @@ use crate::core::ClusterCore;
 use crate::delta::CellOperation;
 use crate::exact_queue::ExactLimitReadings;
 use crate::intent::{MarkStatus, MarkStatuses};
-use crate::lock;
 use crate::lookup::{CacheLookup, ImageAge};
 use crate::remote::TIME_MAX;
 use crate::sighting::{SharedSketch, SketchLook};
@@ -109,7 +108,7 @@ impl ClusterCore {
             let mut lookup = CacheLookup::default();
             for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
                 let Some(first) = group.first() else { continue };
-                let mut shard = lock(&self.shards[usize::from(first.shard)]);
+                let mut shard = self.shards[usize::from(first.shard)].lock();
                 for place in group {
                     let Some(observation) = place.of(call.requests) else { continue };
                     let Observation { key, add, .. } = observation;
@@ -169,10 +168,10 @@ impl ClusterCore {
         };
         let oldest = self.running.oldest();
         let mut scratch = ObserveScratch::default();
-        let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+        let _adding = self.adding.read();
         for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
             let Some(first) = group.first() else { continue };
-            let mut shard = lock(&self.shards[usize::from(first.shard)]);
+            let mut shard = self.shards[usize::from(first.shard)].lock();
             let mut cells = CallShard { shard: &mut shard, stamp, moment: &moment, added: &mut added };
             for place in group {
                 let Some(observation) = place.of(requests) else { continue };

@@ -12,7 +12,6 @@ use crate::cell::CellId;
 use crate::chain::ChainId;
 use crate::core::ClusterCore;
 use crate::in_flight::InFlightGuard;
-use crate::lock;
 use crate::lookup::{CacheLookup, ImageAge, PlannedReads};
 use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell};
 use crate::sighting::SketchRead;
@@ -88,7 +87,7 @@ impl ClusterCore {
             };
             self.met(partition, found.number);
             let (shard, at) = self.place(partition);
-            let mut shard = lock(&self.shards[shard]);
+            let mut shard = self.shards[shard].lock();
             let places = places.remove(&partition).unwrap_or_default();
             places.iter().zip(found.sightings).for_each(|(place, counts)| place.raise(partition, counts));
             let before = acknowledged.get(&partition).copied().unwrap_or(0);

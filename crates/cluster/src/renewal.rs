@@ -13,13 +13,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::core::ClusterCore;
-use crate::lock;
 use crate::remote::Partition;
 
 impl ClusterCore {
     /// Asks, if it is time to.
     pub(crate) fn ask_generations(self: &Arc<ClusterCore>, now: Duration) {
-        let Some(latest) = lock(&self.watch).begin(now, self.settings.fresh_for) else { return };
+        let Some(latest) = self.watch.lock().begin(now, self.settings.fresh_for) else { return };
         let inner = self.clone();
         self.environment.spawn(Box::pin(async move {
             let answer = inner.remote.generations(latest, inner.settings.within).await;
@@ -27,7 +26,7 @@ impl ClusterCore {
                 tracing::debug!(%failure, "it is not known whether cells were changed");
                 None
             });
-            let changed = lock(&inner.watch).end(found);
+            let changed = inner.watch.lock().end(found);
             if !changed.is_empty() {
                 inner.forget(&changed);
             }
@@ -39,7 +38,7 @@ impl ClusterCore {
         let now = self.environment.now();
         for partition in partitions.iter().filter(|partition| partition.0 < self.partitions.count()) {
             let (shard, at) = self.place(*partition);
-            lock(&self.shards[shard]).forget(at, now);
+            self.shards[shard].lock().forget(at, now);
         }
         self.counts.renewals.fetch_add(partitions.len() as u64, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Requests with a mark that nobody waits for any more: their claims are made again, and those that are the first are
 //! counted.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use stats::ObserveRequest;
@@ -10,7 +10,6 @@ use crate::claim::claim_of;
 use crate::core::ClusterCore;
 use crate::exact_queue::ExactLimitReadings;
 use crate::intent::MarkStatuses;
-use crate::lock;
 use crate::wal::{ClaimToken, WalRecord};
 
 /// Intents that are claimed again together.
@@ -21,7 +20,7 @@ impl ClusterCore {
     pub(crate) fn resolve(self: &Arc<ClusterCore>, now: Duration) {
         let world = self.catalog();
         let (mut again, mut claims, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        for (token, intent) in lock(&self.intents.0).iter_mut() {
+        for (token, intent) in self.intents.0.lock().iter_mut() {
             if intent.is_held || now < intent.not_before || again.len() >= TOGETHER {
                 continue;
             }
@@ -51,7 +50,7 @@ impl ClusterCore {
                     Some(Ok(false)) => inner.refuse(vec![token]),
                     Some(Err(_)) | None => {
                         let not_before = inner.environment.now() + inner.again(attempts);
-                        if let Some(intent) = lock(&inner.intents.0).get_mut(&token) {
+                        if let Some(intent) = inner.intents.0.lock().get_mut(&token) {
                             intent.is_held = false;
                             intent.attempts = attempts.saturating_add(1);
                             intent.not_before = not_before;
@@ -70,7 +69,7 @@ impl ClusterCore {
         let running = self.running.begin();
         // What it was checked against may be gone.
         let Ok(call) = self.call(&world, requests) else {
-            let _adding = self.adding.read().unwrap_or_else(PoisonError::into_inner);
+            let _adding = self.adding.read();
             let record = WalRecord::Addition { had: vec![token], refused: Vec::new(), added: Vec::new() };
             self.wal.append(&record, &|_| None);
             self.intents.settle(&[token]);

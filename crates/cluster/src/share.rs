@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::core::ClusterCore;
-use crate::lock;
 use crate::remote::SightingBatch;
 use crate::sighting::SentSightings;
 
@@ -18,7 +17,7 @@ impl ClusterCore {
         let is_draining = self.is_draining.load(Ordering::Acquire);
         let mut outgoing = Vec::<OutgoingSightings>::new();
         for (number, shard) in self.shards.iter().enumerate() {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             if shard.sightings.is_empty() {
                 continue;
             }
@@ -50,7 +49,7 @@ impl ClusterCore {
                 }
                 None => None,
             };
-            let mut shard = lock(&self.shards[shard]);
+            let mut shard = self.shards[shard].lock();
             shard.sightings.answer(at, counts.as_deref(), now, |attempts| self.again(attempts));
         }
         if self.is_draining.load(Ordering::Acquire) {

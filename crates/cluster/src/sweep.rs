@@ -105,7 +105,7 @@ async fn go_on(inner: Weak<ClusterCore>, mut sweep: ClusterSweep, rest: Duration
     loop {
         let Some(node) = inner.upgrade() else { return };
         // Drawn for each pass, so that nodes that were started together do not go together.
-        let part = crate::lock(&node.random).unit();
+        let part = node.random.lock().unit();
         let sleep = node.environment.sleep(if pause == rest { rest } else { pause.mul_f64(part) });
         drop(node);
         sleep.await;

@@ -1,10 +1,11 @@
 //! A device in memory whose power can be cut: it knows which bytes and names were synced, gives images of what a
 //! crash may leave, and fails on demand. For tests and for throw-away stores.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::device::{Blob, Device};
 
@@ -126,8 +127,8 @@ impl MemoryDevice {
 
     /// Flips the bits of `mask` in a byte, as rot would: durably. Nothing happens if there is no such byte.
     pub fn flip(&self, name: &str, offset: usize, mask: u8) {
-        if let Some(content) = lock(&self.0).files.get(name) {
-            let MemoryFile { bytes, synced, .. } = &mut *lock(content);
+        if let Some(content) = self.0.lock().files.get(name) {
+            let MemoryFile { bytes, synced, .. } = &mut *content.lock();
             for byte in [bytes.get_mut(offset), synced.get_mut(offset)].into_iter().flatten() {
                 *byte ^= mask;
             }
@@ -146,7 +147,7 @@ impl MemoryDevice {
             mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             ((mixed ^ (mixed >> 31)) % below.max(1) as u64) as usize
         };
-        let state = lock(&self.0);
+        let state = self.0.lock();
         let mut names: Vec<&String> = state.files.keys().chain(state.durable.keys()).collect();
         names.sort();
         names.dedup();
@@ -158,7 +159,7 @@ impl MemoryDevice {
                 (Some(file), None) | (None, Some(file)) if draw(2) == 0 => file,
                 _ => continue,
             };
-            let content = lock(found);
+            let content = found.lock();
             let mut bytes = content.synced.clone();
             if content.bytes.starts_with(&content.synced) {
                 let tail = &content.bytes[bytes.len()..];
@@ -179,9 +180,9 @@ impl MemoryDevice {
     /// A directory as a crash may leave it in which every file keeps exactly `kept` bytes, or all there are, of
     /// what was not synced. All present names are there.
     pub fn torn(&self, kept: usize) -> MemoryDevice {
-        let state = lock(&self.0);
+        let state = self.0.lock();
         let torn = |content: &Mutex<MemoryFile>| {
-            let MemoryFile { bytes, synced, .. } = &*lock(content);
+            let MemoryFile { bytes, synced, .. } = &*content.lock();
             let shared = bytes.iter().zip(synced).take_while(|(now, before)| now == before).count();
             let mut torn = synced.clone();
             if shared == synced.len() {
@@ -194,23 +195,23 @@ impl MemoryDevice {
 
     /// The bytes of a file.
     pub fn read(&self, name: &str) -> Option<Vec<u8>> {
-        lock(&self.0).files.get(name).map(|content| lock(content).bytes.clone())
+        self.0.lock().files.get(name).map(|content| content.lock().bytes.clone())
     }
 
     /// Sets a file's bytes as if they had always been there.
     pub fn write(&self, name: &str, bytes: &[u8]) {
         let content = MemoryFile::settled(bytes.to_vec());
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         let before = state.files.insert(name.to_owned(), content.clone()).map_or(0, |old| retire(&old));
         state.durable.insert(name.to_owned(), content);
-        let mut faults = lock(&state.faults);
+        let mut faults = state.faults.lock();
         faults.used = faults.used.saturating_sub(before) + bytes.len() as u64;
     }
 
     /// Checks whether a file of so many bytes can be written as a whole now.
     fn take_whole(&self, bytes: usize) -> io::Result<()> {
-        let state = lock(&self.0);
-        let mut faults = lock(&state.faults);
+        let state = self.0.lock();
+        let mut faults = state.faults.lock();
         faults.take_handle()?;
         faults.take_sync()?;
         let room = faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(faults.used));
@@ -218,26 +219,26 @@ impl MemoryDevice {
     }
 
     fn faults(&self, change: impl FnOnce(&mut InjectedFaults)) {
-        change(&mut lock(&lock(&self.0).faults));
+        change(&mut self.0.lock().faults.lock());
     }
 }
 
 /// Marks a file as removed; answers the bytes that it no longer takes.
 fn retire(content: &Mutex<MemoryFile>) -> u64 {
-    let mut content = lock(content);
+    let mut content = content.lock();
     content.removed = true;
     content.bytes.len() as u64
 }
 
 impl Device for MemoryDevice {
     fn list(&self) -> io::Result<Vec<String>> {
-        Ok(lock(&self.0).files.keys().cloned().collect())
+        Ok(self.0.lock().files.keys().cloned().collect())
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn Blob>> {
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         {
-            let mut faults = lock(&state.faults);
+            let mut faults = state.faults.lock();
             faults.take_handle()?;
             faults.take()?;
         }
@@ -250,25 +251,25 @@ impl Device for MemoryDevice {
     }
 
     fn open(&self, name: &str) -> io::Result<Box<dyn Blob>> {
-        let state = lock(&self.0);
-        lock(&state.faults).take_handle()?;
+        let state = self.0.lock();
+        state.faults.lock().take_handle()?;
         let content = state.files.get(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?.clone();
         Ok(Box::new(MemoryBlob { content, faults: state.faults.clone() }))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let mut state = lock(&self.0);
-        lock(&state.faults).take()?;
+        let mut state = self.0.lock();
+        state.faults.lock().take()?;
         let content = state.files.remove(name).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         let bytes = retire(&content);
-        let mut faults = lock(&state.faults);
+        let mut faults = state.faults.lock();
         faults.used = faults.used.saturating_sub(bytes);
         Ok(())
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        let mut state = lock(&self.0);
-        lock(&state.faults).take_sync()?;
+        let mut state = self.0.lock();
+        state.faults.lock().take_sync()?;
         state.durable = state.files.clone();
         Ok(())
     }
@@ -283,11 +284,11 @@ impl Device for MemoryDevice {
         self.take_whole(0)?;
         let bytes = self.read(from).ok_or(io::ErrorKind::NotFound)?;
         self.write(to, &bytes);
-        let mut state = lock(&self.0);
+        let mut state = self.0.lock();
         state.durable.remove(from);
         if let Some(old) = state.files.remove(from) {
             let bytes = retire(&old);
-            let mut faults = lock(&state.faults);
+            let mut faults = state.faults.lock();
             faults.used = faults.used.saturating_sub(bytes);
         }
         Ok(())
@@ -318,12 +319,12 @@ struct MemoryBlob {
 
 impl Blob for MemoryBlob {
     fn size(&self) -> io::Result<u64> {
-        Ok(lock(&self.content).bytes.len() as u64)
+        Ok(self.content.lock().bytes.len() as u64)
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut faults = lock(&self.faults);
-        let mut content = lock(&self.content);
+        let mut faults = self.faults.lock();
+        let mut content = self.content.lock();
         let mut done = faults.take();
         let mut added = if done.is_ok() { bytes } else { &bytes[..bytes.len() / 2] };
         let room = faults.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(faults.used));
@@ -339,8 +340,8 @@ impl Blob for MemoryBlob {
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let most = lock(&self.faults).read_bytes_max.unwrap_or(usize::MAX);
-        let content = lock(&self.content);
+        let most = self.faults.lock().read_bytes_max.unwrap_or(usize::MAX);
+        let content = self.content.lock();
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes.len());
         let count = into.len().min(content.bytes.len() - from).min(most);
         into[..count].copy_from_slice(&content.bytes[from..from + count]);
@@ -348,8 +349,8 @@ impl Blob for MemoryBlob {
     }
 
     fn overwrite(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        lock(&self.faults).take()?;
-        let mut content = lock(&self.content);
+        self.faults.lock().take()?;
+        let mut content = self.content.lock();
         let place = usize::try_from(offset)
             .ok()
             .and_then(|from| content.bytes.get_mut(from..)?.get_mut(..bytes.len()));
@@ -358,9 +359,9 @@ impl Blob for MemoryBlob {
     }
 
     fn truncate(&self, size: u64) -> io::Result<()> {
-        let mut faults = lock(&self.faults);
+        let mut faults = self.faults.lock();
         faults.take()?;
-        let mut content = lock(&self.content);
+        let mut content = self.content.lock();
         let before = content.bytes.len();
         content.bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
         if !content.removed {
@@ -370,8 +371,8 @@ impl Blob for MemoryBlob {
     }
 
     fn sync(&self) -> io::Result<()> {
-        lock(&self.faults).take_sync()?;
-        let mut content = lock(&self.content);
+        self.faults.lock().take_sync()?;
+        let mut content = self.content.lock();
         let MemoryFile { bytes, synced, .. } = &mut *content;
         if bytes.starts_with(synced) {
             synced.extend_from_slice(&bytes[synced.len()..]);
@@ -380,8 +381,4 @@ impl Blob for MemoryBlob {
         }
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

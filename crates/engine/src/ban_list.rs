@@ -16,6 +16,7 @@
 //! The file is a line of JSON a change, written when the change is made and synced with the housekeeping: a killed process
 //! loses nothing, a crash of the machine the last seconds. It is written anew when most of it is out of date.
 
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -23,8 +24,8 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disk::AtomicFile;
 use event::Time;
@@ -338,7 +339,7 @@ impl BanList {
     pub(crate) fn put(&self, puts: Vec<NewBan>) {
         let mut lines = Vec::new();
         {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             for put in puts.into_iter().filter(|put| put.value.len() <= VALUE_BYTES_MAX) {
                 let NewBan { pipeline, kind, label, decision, value, by, until } = put;
                 if AddressRange::parse(&value).is_some_and(AddressRange::is_of_this_machine) {
@@ -365,14 +366,14 @@ impl BanList {
 
     /// The label, and what put it on, of each that keys of a value have.
     pub(crate) fn labels_of(&self, value: &str) -> Vec<Arc<LabelSource>> {
-        lock(&self.table).of_value(value).map(|(_, told)| Arc::clone(&told.source)).collect()
+        self.table.lock().of_value(value).map(|(_, told)| Arc::clone(&told.source)).collect()
     }
 
     /// Takes labels off all keys of a value; answers how many.
     pub(crate) fn lift(&self, value: &str) -> usize {
         let (mut lines, mut lifted) = (Vec::new(), 0);
         {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             let numbers: Vec<u64> = table.of_value(value).map(|(number, _)| number).collect();
             for number in numbers {
                 let Some(told) = table.remove(number) else { continue };
@@ -387,13 +388,13 @@ impl BanList {
 
     /// Returns what holds of a value, in the order in which it was put on.
     pub fn of_value(&self, value: &str, now: Time) -> Vec<Ban> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         table.of_value(value).filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
     }
 
     /// Returns what holds of an address, and of the networks that it is in.
     pub fn of_address(&self, address: IpAddr, now: Time) -> Vec<Ban> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let all = table.around(AddressRange::of(address), AddressRange::WHOLE);
         all.filter(|told| told.until > now).cloned().collect()
     }
@@ -405,7 +406,7 @@ impl BanList {
         address: IpAddr,
         time: Time,
     ) -> bool {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         table.around(AddressRange::of(address), AddressRange::WHOLE - 1).any(|told| {
             let source = &told.source;
             told.until > time && (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label)
@@ -419,13 +420,13 @@ impl BanList {
 
     /// Returns the number of keys that there are, and the number of those that had to make room since the start.
     pub fn size(&self) -> (usize, u64) {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         (table.held.len(), table.crowded_out)
     }
 
     /// All that holds at a time.
     pub fn held(&self, now: Time) -> BanChanges {
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         table.expire(now);
         BanChanges { new: Some(0..=table.last), deleted: Vec::new(), next: table.last }
     }
@@ -434,7 +435,7 @@ impl BanList {
     /// number of this table.
     pub fn since(&self, number: u64, now: Time) -> BanChanges {
         {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             table.expire(now);
             if number >= table.forgotten && number <= table.last {
                 let later = table.removed.partition_point(|(removed, _)| *removed <= number);
@@ -450,7 +451,7 @@ impl BanList {
     /// [`Changes::new`], `None` once all are told. What has changed again since then is told with the next changes.
     pub fn page(&self, rest: &mut Option<RangeInclusive<u64>>, now: Time) -> Vec<Ban> {
         let Some(range) = rest.take() else { return Vec::new() };
-        let table = lock(&self.table);
+        let table = self.table.lock();
         let page: Vec<(&u64, &Ban)> = table.held.range(range.clone()).take(PAGE).collect();
         if let (PAGE.., Some((last, _))) = (page.len(), page.last())
             && *last < range.end()
@@ -462,18 +463,18 @@ impl BanList {
 
     /// Lets go of what has ended, and syncs the file or writes it anew.
     pub(crate) fn maintain(&self, now: Time) -> io::Result<()> {
-        while lock(&self.table).expire(now) {}
+        while self.table.lock().expire(now) {}
         let held = self.size().0;
         let Some(log) = &self.file else { return Ok(()) };
         let (file, path, lines) = {
-            let log = lock(log);
+            let log = log.lock();
             (Arc::clone(&log.file), log.path.clone(), log.lines)
         };
         if lines <= held.saturating_mul(2) + SLACK {
             return file.sync_data();
         }
         let new = self.write(&path)?;
-        *lock(log) = new;
+        *log.lock() = new;
         Ok(())
     }
 
@@ -481,7 +482,7 @@ impl BanList {
     fn write(&self, path: &Path) -> io::Result<BanLog> {
         let mut out = BufWriter::new(AtomicFile::of(path)?);
         let mut lines = 0;
-        let last = lock(&self.table).last;
+        let last = self.table.lock().last;
         let mut rest = Some(0..=last);
         while rest.is_some() {
             for told in self.page(&mut rest, Time(i64::MIN)) {
@@ -491,8 +492,8 @@ impl BanList {
         }
         out.flush()?;
         out.get_ref().file().sync_data()?;
-        let _others_wait = self.file.as_ref().map(lock);
-        let since = lock(&self.table).changes_since(last)?;
+        let _others_wait = self.file.as_ref().map(Mutex::lock);
+        let since = self.table.lock().changes_since(last)?;
         for (told, lifts) in &since {
             write_line(&mut out, told, *lifts)?;
         }
@@ -503,7 +504,7 @@ impl BanList {
 
     fn append(&self, lines: &[u8]) {
         let (Some(file), false) = (&self.file, lines.is_empty()) else { return };
-        let mut log = lock(file);
+        let mut log = file.lock();
         log.lines += lines.iter().filter(|byte| **byte == b'\n').count();
         if let Err(error) = (&*log.file).write_all(lines) {
             tracing::error!(path = %log.path.display(), %error, "labels hold, but would be lost by a restart");
@@ -661,10 +662,6 @@ impl BanTable {
         changes.sort_unstable_by_key(|(number, ..)| *number);
         Ok(changes.into_iter().map(|(_, told, lifts)| (told, lifts)).collect())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -894,7 +891,7 @@ mod tests {
             println!("{keys} keys: {:?} a look-up, {found} of 10,000 found", started.elapsed() / 10_000);
         }
         register.put(vec![put("10.0.0.0/16", 60), put("10.0.0.0/24", 60)]);
-        let table = lock(&register.table);
+        let table = register.table.lock();
         let address = AddressRange::parse("10.0.0.7").unwrap();
         assert_eq!(table.lengths.len(), 3, "as many looks as there are lengths");
         assert_eq!(table.around(address, AddressRange::WHOLE).count(), 3);

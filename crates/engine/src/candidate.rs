@@ -1,9 +1,10 @@
 //! Rules that are judged beside the enforced ones, on the same rows: what they would have done. They change nothing.
 
+use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use event::{Facts, Time};
 use journal::RecordId;
@@ -45,10 +46,10 @@ impl CandidateTallies {
             let mut its = tallies.iter().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(candidate)));
             its.next().map(|(_, tally)| Arc::clone(tally))
         };
-        if let Some(tally) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(tally) = known(&self.0.read()) {
             return tally;
         }
-        let mut tallies = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tallies = self.0.write();
         known(&tallies).unwrap_or_else(|| {
             tallies.retain(|(of, _)| of.strong_count() > 0);
             let tally = Arc::<CandidateTally>::default();
@@ -125,7 +126,7 @@ impl CandidateTally {
 
     /// Keeps an example, unless another is being kept or looked at: nobody waits for that.
     fn remember(&self, candidate: &Candidate, decision: &Decision, outcome: &Evaluation) {
-        let Ok(mut examples) = self.examples.try_lock() else { return };
+        let Some(mut examples) = self.examples.try_lock() else { return };
         if examples.len() >= EXAMPLES {
             examples.pop_front();
         }
@@ -165,7 +166,7 @@ impl CandidateTally {
                 }
             }
         }
-        let examples = self.examples.lock().map(|examples| examples.iter().rev().cloned().collect());
+        let examples = self.examples.lock().iter().rev().cloned().collect();
         CandidateComparison {
             pipeline: pipeline.to_owned(),
             version: version.to_owned(),
@@ -178,7 +179,7 @@ impl CandidateTally {
                 .sum(),
             rescored: self.rescored.load(Ordering::Relaxed),
             actions,
-            examples: examples.unwrap_or_default(),
+            examples,
         }
     }
 }

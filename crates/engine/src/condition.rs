@@ -3,8 +3,8 @@
 //! Whoever notices that something is wrong raises a condition, and clears it once it is well again. The log has each change,
 //! `/readyz` lists those that stand, and `/metrics` has a gauge for each.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 /// The effect of a condition on those who send requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl NodeConditions {
     pub fn raise(&self, name: &'static str, impact: Impact, detail: impl Into<String>) {
         let detail = detail.into();
         let condition = NodeCondition { name, impact, detail: detail.clone() };
-        let before = self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(name, condition);
+        let before = self.standing.lock().insert(name, condition);
         if before.is_none_or(|before| before.impact != impact) {
             tracing::warn!(condition = name, "{detail}");
         }
@@ -46,7 +46,7 @@ impl NodeConditions {
 
     /// Clears a condition, if it stands.
     pub fn clear(&self, name: &'static str) {
-        let stood = self.standing.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        let stood = self.standing.lock().remove(name);
         if stood.is_some() {
             tracing::info!(condition = name, "well again");
         }
@@ -62,7 +62,7 @@ impl NodeConditions {
 
     /// The conditions that stand, by name.
     pub fn list(&self) -> Vec<NodeCondition> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.standing.lock().values().cloned().collect()
     }
 }
 

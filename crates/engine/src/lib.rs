@@ -25,8 +25,9 @@ mod reload;
 mod unknown_fields;
 mod verification;
 
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use event::{Secret, Time};
 use journal::{EncodedRecords, IdSource, Journal, RecordId};
@@ -134,7 +135,7 @@ pub struct Engine {
 impl Engine {
     /// The plan in force. Whoever takes it goes on with it, whatever is in force by then.
     pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.plan.read())
     }
 
     /// Returns the metrics that the engine counts about itself.

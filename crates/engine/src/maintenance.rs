@@ -109,7 +109,7 @@ impl Engine {
         const SAME_SECOND_MAX: u32 = 100;
         let directory = self.directory.as_ref().ok_or(SnapshotError::NoDirectory)?;
         let journal = self.journal.as_ref().ok_or(SnapshotError::NoDirectory)?;
-        let Ok(_alone) = self.snapshot.try_lock() else { return Err(SnapshotError::Busy) };
+        let Some(_alone) = self.snapshot.try_lock() else { return Err(SnapshotError::Busy) };
         let parent = directory.snapshots_path();
         let first = directory::snapshot::name(now);
         let names = (2..SAME_SECOND_MAX).map(|number| format!("{first}-{number}"));

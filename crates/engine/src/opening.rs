@@ -1,7 +1,8 @@
 //! Opening: a data directory, or nothing but memory, → an [`Engine`].
 
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, RwLock};
 
 use event::Secret;
 use journal::{IdSource, Journal};

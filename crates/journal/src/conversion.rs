@@ -12,7 +12,6 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use disk::Device;
@@ -53,7 +52,7 @@ impl JournalCore {
     pub(super) fn convert_all(&self) {
         loop {
             let file = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 loop {
                     if state.closing {
                         return;
@@ -61,11 +60,11 @@ impl JournalCore {
                     if let Some(file) = state.to_convert() {
                         break file;
                     }
-                    state = self.rotated.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    self.rotated.wait(&mut state);
                 }
             };
-            let versions = self.lock().versions(&file);
-            let converted = convert(&file, versions, &|| self.lock().closing);
+            let versions = self.state.lock().versions(&file);
+            let converted = convert(&file, versions, &|| self.state.lock().closing);
             if let Err(error) = &converted {
                 tracing::warn!(%error, segment = file.name(), "stays as rows");
             }
@@ -74,10 +73,10 @@ impl JournalCore {
                 Ok(Some(summary)) => self.replace(&file, summary),
                 Err(JournalError::Io { error, .. }) if disk::is_lack(&error) => {
                     let waiting = |state: &mut JournalState| !state.closing;
-                    drop(self.rotated.wait_timeout_while(self.lock(), PATIENCE, waiting));
+                    self.rotated.wait_while_for(&mut self.state.lock(), waiting, PATIENCE);
                 }
                 Err(_) => {
-                    let mut state = self.lock();
+                    let mut state = self.state.lock();
                     state.segments.iter_mut().filter(|it| it.is(&file)).for_each(|it| it.stays = true);
                 }
             }
@@ -89,7 +88,7 @@ impl JournalCore {
     fn replace(&self, file: &JournalFile, summary: SegmentSummary) {
         let columns = file.with_extension(files::COLUMNS);
         let known = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let segment = state.segments.iter_mut().find(|segment| segment.is(file));
             segment.map(|segment| (segment.file, segment.summary) = (columns.clone(), summary)).is_some()
         };

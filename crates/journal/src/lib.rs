@@ -34,10 +34,11 @@ mod verification;
 mod visitor;
 mod writer;
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use disk::{Device, FileDevice};
@@ -325,7 +326,7 @@ impl Journal {
 
     /// The id of the last record, if there is one.
     pub fn last_id(&self) -> Option<RecordId> {
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         state.pending.last().or(state.writing.last()).or(state.safe)
     }
 
@@ -354,7 +355,7 @@ impl Journal {
     pub fn description(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
         /// Most that are kept in memory: all that is said of past decisions is of few versions.
         const KEPT: usize = 8;
-        let known = || self.descriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.descriptions.lock();
         if let Some(description) = known().get(version) {
             return Ok(Arc::clone(description));
         }
@@ -385,7 +386,7 @@ impl Journal {
         loop {
             let listener = self.shared.written.listen();
             {
-                let mut state = self.shared.lock();
+                let mut state = self.shared.state.lock();
                 state.check()?;
                 for (id, arrival, bytes) in records.from(taken) {
                     if state.pending.bytes() >= PENDING_BYTES_MAX {
@@ -433,14 +434,14 @@ impl Journal {
 
     /// Has the writer sync; the number of what was asked for.
     fn ask_for_sync(&self) -> u64 {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.syncs_wanted += 1;
         self.shared.wake.notify_one();
         state.syncs_wanted
     }
 
     fn is_synced(&self, asked: u64) -> Result<bool, JournalError> {
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         state.check()?;
         Ok(state.syncs_done >= asked || state.closing)
     }
@@ -450,7 +451,7 @@ impl Journal {
     pub fn expire(&self, now: Option<Time>) -> Result<(), JournalError> {
         loop {
             let removed = {
-                let mut state = self.shared.lock();
+                let mut state = self.shared.state.lock();
                 let Options { keep, keep_bytes, rotate, .. } = self.shared.options;
                 let [oldest, _, ..] = &state.segments[..] else { return Ok(()) };
                 let too_old = now.is_some_and(|now| oldest.newest(rotate) < now - keep);
@@ -471,7 +472,7 @@ impl Journal {
     /// The record of this id.
     pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
         let (waiting, places) = {
-            let state = self.shared.lock();
+            let state = self.shared.state.lock();
             // The last segment that begins at or before the id; ids that raced each other can lie in the one before.
             let after = state.segments.partition_point(|segment| segment.first <= id);
             let places = state.segments[..after].iter().rev().take(2);
@@ -496,7 +497,7 @@ impl Journal {
     pub fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<HashMap<RecordId, Record>, JournalError> {
         let mut found = HashMap::new();
         let (waiting, mut segments) = {
-            let state = self.shared.lock();
+            let state = self.shared.state.lock();
             let waiting = state.waiting(|part| ids.iter().any(|id| part.extent.holds(*id)));
             let mut segments: BTreeMap<String, BTreeSet<RecordId>> = BTreeMap::new();
             for id in ids {
@@ -554,7 +555,7 @@ impl Journal {
     pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
         let mut count = 0;
         let (waiting, files) = {
-            let state = self.shared.lock();
+            let state = self.shared.state.lock();
             let is_wanted = |part: &RecordChunk| {
                 let is_wanted = count < limit;
                 count += part.extent.count as usize;
@@ -580,7 +581,7 @@ impl Journal {
         loop {
             let listener = self.shared.written.listen();
             {
-                let state = self.shared.lock();
+                let state = self.shared.state.lock();
                 if state.closing || state.to_convert().is_none() {
                     return;
                 }
@@ -594,15 +595,15 @@ impl Journal {
     pub fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
         self.sync()?;
         let segments =
-            self.shared.lock().segments.iter().map(|it| (it.file.clone(), it.summary.bytes)).collect();
+            self.shared.state.lock().segments.iter().map(|it| (it.file.clone(), it.summary.bytes)).collect();
         self.shared.note_segments(None)?;
-        let manifest = self.shared.manifest().clone();
+        let manifest = self.shared.manifest.lock().clone();
         snapshot::snapshot_of(&self.shared.device, segments, Some(manifest), target)
     }
 
     /// Returns the size of the journal.
     pub fn census(&self) -> JournalCensus {
-        let state = self.shared.lock();
+        let state = self.shared.state.lock();
         JournalCensus {
             segments: state.segments.len(),
             columnar: state.segments.iter().filter(|segment| files::is_columnar(&segment.file)).count(),
@@ -615,12 +616,12 @@ impl Journal {
 
     /// Writes and syncs everything and stops the threads. A segment that is becoming columns stays rows.
     pub fn close(&self) -> Result<(), JournalError> {
-        let is_open = !self.shared.lock().closing;
+        let is_open = !self.shared.state.lock().closing;
         // How much the newest segment has by now, so that it is noticed if it had less.
         let result =
             self.sync().and_then(|()| if is_open { self.shared.note_segments(None) } else { Ok(()) });
         self.shared.stop();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // A writer that panicked has poisoned nothing that sync() above did not already report.
             let _ = thread.join();
@@ -669,21 +670,11 @@ impl JournalState {
 }
 
 impl JournalCore {
-    fn lock(&self) -> MutexGuard<'_, JournalState> {
-        // The state is changed in steps that cannot panic half way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn manifest(&self) -> MutexGuard<'_, JournalManifest> {
-        // It is replaced whole.
-        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes down which segments there are, with one that is being begun, and how many records each has at least.
     fn note_segments(&self, begun: Option<RecordId>) -> Result<(), JournalError> {
-        let mut manifest = self.manifest();
+        let mut manifest = self.manifest.lock();
         let mut there: BTreeMap<RecordId, u64> =
-            self.lock().segments.iter().map(|file| (file.first, file.summary.records)).collect();
+            self.state.lock().segments.iter().map(|file| (file.first, file.summary.records)).collect();
         there.extend(begun.map(|first| (first, 0)));
         let mut changed = manifest.clone();
         changed.add(there);
@@ -696,14 +687,14 @@ impl JournalCore {
 
     /// Writes down that a segment, and all before it, are not kept any more.
     fn forget_segments(&self, up_to: RecordId) -> Result<(), JournalError> {
-        let mut manifest = self.manifest();
+        let mut manifest = self.manifest.lock();
         manifest.forget(up_to);
         manifest.write(&*self.device)
     }
 
     /// Tells the threads to end.
     fn stop(&self) {
-        self.lock().closing = true;
+        self.state.lock().closing = true;
         self.wake.notify_one();
         self.rotated.notify_one();
         self.written.notify(usize::MAX);

@@ -172,7 +172,7 @@ impl JournalCore {
         };
         loop {
             let (batch, sync, syncs) = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let idle = |state: &mut JournalState| {
                     // Whether there is room again is tried each interval, and once more before the end.
                     if state.full.is_some() {
@@ -183,8 +183,7 @@ impl JournalCore {
                     !(urgent || asked || is_late || state.closing || state.pending.bytes() >= GROUP_BYTES)
                 };
                 if idle(&mut state) {
-                    let waited = self.wake.wait_timeout_while(state, interval, idle);
-                    state = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+                    self.wake.wait_while_for(&mut state, idle, interval);
                 }
                 if state.closing && state.pending.is_empty() {
                     return;
@@ -213,7 +212,7 @@ impl JournalCore {
                     Err(error) => result = Err(error),
                 }
             }
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             match result {
                 Ok(()) => {
                     state.safe = state.safe.max(batch.last());
@@ -244,7 +243,7 @@ impl JournalCore {
 
     /// Cuts off what was written of a batch that had no room.
     fn take_back(&self, open: Option<&mut NewestSegment>) -> Result<(), JournalError> {
-        let bytes = self.lock().segments.last().map(|segment| segment.summary.bytes);
+        let bytes = self.state.lock().segments.last().map(|segment| segment.summary.bytes);
         match (open, bytes) {
             (Some(open), Some(bytes)) => open.writer.cut(bytes),
             // Of a segment that could not be opened nothing was written.
@@ -265,7 +264,7 @@ impl JournalCore {
             };
         };
         // The newest segment goes on unless it is full.
-        let newest = self.lock().segments.last().and_then(|segment| {
+        let newest = self.state.lock().segments.last().and_then(|segment| {
             let SegmentSummary { is_closed, bytes, from, .. } = segment.summary;
             let full = bytes >= self.options.segment || extent.arrival - from >= self.options.rotate;
             let goes_on = !full && !is_closed && !files::is_columnar(&segment.file);
@@ -297,7 +296,7 @@ impl JournalCore {
                     stays: false,
                     versions: Some(Vec::new()),
                 };
-                self.lock().segments.push(segment);
+                self.state.lock().segments.push(segment);
                 self.rotated.notify_one();
                 open.insert(NewestSegment::new(writer))
             }
@@ -312,7 +311,7 @@ impl JournalCore {
         if sync {
             open.writer.sync()?;
         }
-        if let Some(segment) = self.lock().segments.last_mut() {
+        if let Some(segment) = self.state.lock().segments.last_mut() {
             heads.iter().for_each(|head| segment.summary.add(head));
             if let Some(versions) = &mut segment.versions {
                 add_versions(versions, &batch.versions);

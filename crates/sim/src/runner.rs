@@ -1,8 +1,8 @@
 //! Many simulations.
 
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::simulation::{SimulationFailure, SimulationSummary};
@@ -46,9 +46,9 @@ pub fn run(
                         if seed >= seeds.end {
                             break;
                         }
-                        lock(&shared).running.push((seed, Instant::now()));
+                        shared.lock().running.push((seed, Instant::now()));
                         let result = simulate(seed);
-                        let mut shared = lock(&shared);
+                        let mut shared = shared.lock();
                         shared.running.retain(|(running, _)| *running != seed);
                         match result {
                             Ok(tally) => shared.tally.add(&tally),
@@ -65,7 +65,7 @@ pub fn run(
             .collect();
         while !workers.iter().all(|worker| worker.is_finished()) {
             std::thread::park_timeout(PROGRESS);
-            let shared = lock(&shared);
+            let shared = shared.lock();
             if start.elapsed() >= PROGRESS && !shared.running.is_empty() {
                 let left = seeds.end - seeds.start - shared.tally.seeds;
                 eprintln!("{:.0} seeds/s, {left} left", rate(&shared.tally, start));
@@ -75,7 +75,7 @@ pub fn run(
             }
         }
     });
-    let RunnerState { tally, failure, .. } = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let RunnerState { tally, failure, .. } = shared.into_inner();
     match failure {
         Some(failure) => Err(failure),
         None => {
@@ -90,10 +90,6 @@ struct RunnerState {
     tally: SimulationSummary,
     failure: Option<Box<SimulationFailure>>,
     running: Vec<(u64, Instant)>,
-}
-
-fn lock(shared: &Mutex<RunnerState>) -> MutexGuard<'_, RunnerState> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn rate(tally: &SimulationSummary, since: Instant) -> f64 {

@@ -500,8 +500,8 @@ fn error_rate(keys: u64, lines: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use std::collections::HashMap;
-    use std::sync::Mutex;
 
     use proptest::prelude::*;
 
@@ -724,7 +724,7 @@ mod tests {
                     for number in (0..3).flat_map(|_| 0..500) {
                         let hash = hash(number);
                         let shard = shard_of(&sketch, hash);
-                        let _held = locks[shard].lock().unwrap();
+                        let _held = locks[shard].lock();
                         sketch.see(shard, hash, Time(0));
                     }
                 });

@@ -6,10 +6,11 @@
 //! The only unsafe code of the crate. It rests on one rule: a page belongs to one [`Pages`] at a time, or is free.
 //! [`Pages`] hands out its pages under its own borrow, as a vector of boxes would.
 
+use parking_lot::Mutex;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The alignment of huge pages on the systems that have them.
 const HUGE_BYTES: usize = 2 << 20;
@@ -67,12 +68,12 @@ impl Arena {
 
     /// Memory that was taken and is in no page that is used.
     pub(crate) fn spare_bytes(&self) -> usize {
-        self.returned_bytes() + self.free.lock().unwrap_or_else(PoisonError::into_inner).fresh
+        self.returned_bytes() + self.free.lock().fresh
     }
 
     /// Memory of pages that were given back.
     pub(crate) fn returned_bytes(&self) -> usize {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = self.free.lock();
         free.pages.len() * (8 << self.page_bits)
     }
 
@@ -89,7 +90,7 @@ impl Arena {
 
     /// A page, and whether it is blank.
     fn take(&self) -> (NonNull<u64>, bool) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         if let Some(page) = free.pages.pop() {
             return (page, false);
         }
@@ -130,14 +131,14 @@ impl Arena {
     }
 
     fn give(&self, pages: impl IntoIterator<Item = NonNull<u64>>) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).pages.extend(pages);
+        self.free.lock().pages.extend(pages);
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
         let layout = self.layout();
-        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let free = self.free.get_mut();
         // Pages of another arena go back to it by themselves.
         let Extents::Own(extents) = &mut free.extents else { return };
         for extent in extents.drain(..) {
@@ -329,7 +330,7 @@ mod tests {
         (0..count).for_each(|_| pages.push_blank());
         (0..count).for_each(|number| pages.page_mut(number).fill(number as u64));
         assert!((0..count).all(|number| pages.page(number)[0] == number as u64));
-        let free = arena.free.lock().unwrap();
+        let free = arena.free.lock();
         assert!(matches!(&free.extents, Extents::Own(extents) if extents.len() == 3));
     }
 

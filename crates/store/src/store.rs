@@ -11,10 +11,11 @@
 //!
 //! Locks are taken in the order merging, flushing, log's writer, epoch, shard. No shard and no epoch is locked over I/O.
 
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::sync::{Arc, OnceLock};
 
 use crate::index::Vacancy;
 use crate::key_hash::{KeyHash, SHARDS, TABLES};
@@ -182,12 +183,12 @@ impl Store {
 
     /// The epoch of runs that begin now.
     pub fn epoch(&self) -> u64 {
-        *self.epoch.read().unwrap_or_else(PoisonError::into_inner)
+        *self.epoch.read()
     }
 
     /// Begins work on keys whose changes stay together.
     pub fn run(&self) -> StoreRun<'_> {
-        let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.epoch.read();
         StoreRun { store: self, epoch, dirtied: std::cell::Cell::new(0) }
     }
 
@@ -242,7 +243,7 @@ impl Store {
         let (shard, hash) = KeyHash::of(key.space, key.kind, key.shingle);
         loop {
             let found = {
-                let shard = lock(&self.shards[shard]);
+                let shard = self.shards[shard].lock();
                 match shard.find(hash) {
                     KeyLookup::Absent => return Ok(None),
                     KeyLookup::Hot(place) => {
@@ -254,7 +255,7 @@ impl Store {
             let Some(log) = &self.log else { return Ok(None) };
             let read = log.read(found.0, found.1);
             let unmoved =
-                || matches!(lock(&self.shards[shard]).find(hash), KeyLookup::Cold(_, at, _) if at == found.0);
+                || matches!(self.shards[shard].lock().find(hash), KeyLookup::Cold(_, at, _) if at == found.0);
             match read {
                 Ok(record) if record.key == key => return Ok(Some((record.tag, record.words))),
                 Ok(_) if unmoved() => return Ok(None),
@@ -274,7 +275,7 @@ impl Store {
         if images.is_empty() {
             return Ok(());
         }
-        let _only = lock(&self.flushing);
+        let _only = self.flushing.lock();
         let mut writer = log.begin()?;
         let mut positions = Vec::with_capacity(images.len());
         for (key, tag, words) in images {
@@ -285,7 +286,7 @@ impl Store {
             let (shard, hash) = KeyHash::of(key.space, key.kind, key.shingle);
             let class = value_class(log::trimmed(words).len());
             self.account(position, class_bytes(class));
-            let mut shard = lock(&self.shards[shard]);
+            let mut shard = self.shards[shard].lock();
             let before = shard.dirty_bytes();
             if let KeyLookup::Hot(place) = shard.find(hash) {
                 self.dead(shard.forget(place));
@@ -308,7 +309,7 @@ impl Store {
         sync: bool,
         meaning: impl FnOnce() -> M,
     ) -> Result<u64, StoreError> {
-        let _only = lock(&self.flushing);
+        let _only = self.flushing.lock();
         self.flush_alone(sync, meaning)
     }
 
@@ -320,7 +321,7 @@ impl Store {
         let Some(log) = &self.log else { return Ok(u64::MAX) };
         let mut writer = log.begin()?;
         let old = {
-            let mut epoch = self.epoch.write().unwrap_or_else(PoisonError::into_inner);
+            let mut epoch = self.epoch.write();
             let old = *epoch;
             *epoch = old.wrapping_add(1);
             old
@@ -342,8 +343,8 @@ impl Store {
                 let lost = |position| log.address(position).is_none_or(|address| address >= from);
                 for shard in &self.shards {
                     // The epoch may not change meanwhile: only flushes do that.
-                    let epoch = self.epoch.read().unwrap_or_else(PoisonError::into_inner);
-                    let mut shard = lock(shard);
+                    let epoch = self.epoch.read();
+                    let mut shard = shard.lock();
                     let before = shard.dirty_bytes();
                     shard.revert(&lost, old, *epoch, &mut |position, bytes| log.account(position, bytes));
                     self.dirtied(before, shard.dirty_bytes());
@@ -368,7 +369,7 @@ impl Store {
             let mut rest = Vec::with_capacity(left.len());
             for number in left {
                 writer.spill()?;
-                let mut shard = lock(&self.shards[number]);
+                let mut shard = self.shards[number].lock();
                 let before = shard.dirty_bytes();
                 let mut write = |hash: KeyHash, tag, words: &[u64]| {
                     let (space, kind) = meaning.kind(tag);
@@ -413,7 +414,7 @@ impl Store {
 
     pub(crate) fn sweep_shard(&self, number: usize, now: i64, gone: &[u16], meaning: &dyn CellSemantics) {
         for table in 0..TABLES {
-            let mut shard = lock(&self.shards[number]);
+            let mut shard = self.shards[number].lock();
             let before = shard.dirty_bytes();
             shard.sweep(
                 table,
@@ -450,7 +451,7 @@ impl Store {
         each: &mut dyn FnMut(RecordKey, u16, &[u64]),
     ) -> Result<(), StoreError> {
         // No file goes away meanwhile.
-        let _merging = lock(&self.merging);
+        let _merging = self.merging.lock();
         if let Some(log) = &self.log {
             for segment in log.segments() {
                 if is_over() {
@@ -459,7 +460,7 @@ impl Store {
                 log.scan(segment.slot, &mut |seen, words| {
                     let RecordKey { space, kind, shingle } = seen.key;
                     let (shard, hash) = KeyHash::of(space, kind, shingle);
-                    if matches!(lock(&self.shards[shard]).find(hash), KeyLookup::Cold(_, at, _) if at == seen.position) {
+                    if matches!(self.shards[shard].lock().find(hash), KeyLookup::Cold(_, at, _) if at == seen.position) {
                         each(seen.key, seen.tag, words);
                     }
                 })?;
@@ -470,7 +471,7 @@ impl Store {
                 if is_over() {
                     return Ok(());
                 }
-                lock(shard).each_hot(table, &mut |hash, tag, words| {
+                shard.lock().each_hot(table, &mut |hash, tag, words| {
                     let (space, kind) = meaning.kind(tag);
                     each(RecordKey { space, kind, shingle: hash.shingle(space, kind, number) }, tag, words);
                 });
@@ -490,9 +491,9 @@ impl Store {
         let verification = log.verify(progress, &mut |seen| {
             let RecordKey { space, kind, shingle } = seen.key;
             let (shard, hash) = KeyHash::of(space, kind, shingle);
-            found += u64::from(lock(&self.shards[shard]).is_at(hash, seen.position));
+            found += u64::from(self.shards[shard].lock().is_at(hash, seen.position));
         })?;
-        let stored = |shard: &Mutex<Shard>| (0..TABLES).map(|table| lock(shard).stored(table)).sum::<u64>();
+        let stored = |shard: &Mutex<Shard>| (0..TABLES).map(|table| shard.lock().stored(table)).sum::<u64>();
         let stored: u64 = self.shards.iter().map(stored).sum();
         Ok((verification, stored.saturating_sub(found)))
     }
@@ -507,7 +508,7 @@ impl Store {
         target: &Path,
         meaning: impl FnOnce() -> M,
     ) -> Result<(), StoreError> {
-        let _only = lock(&self.flushing);
+        let _only = self.flushing.lock();
         self.flush_alone(true, meaning)?;
         self.log.as_ref().map_or(Ok(()), |log| log.snapshot(target))
     }
@@ -518,8 +519,8 @@ impl Store {
     /// As [`Store::flush`].
     pub fn close<M: CellSemantics>(&self, meaning: impl FnOnce() -> M) -> Result<(), StoreError> {
         // A merge that runs is finished first.
-        let _merging = lock(&self.merging);
-        let _only = lock(&self.flushing);
+        let _merging = self.merging.lock();
+        let _only = self.flushing.lock();
         self.flush_alone(true, meaning)?;
         self.log.as_ref().map_or(Ok(()), Log::close)
     }
@@ -545,7 +546,7 @@ impl Store {
             ..StoreUsage::default()
         };
         for shard in &self.shards {
-            let shard = lock(shard);
+            let shard = shard.lock();
             usage.keys += shard.entries();
             usage.hot += shard.hot();
             usage.memory_bytes += (shard.index_bytes() + shard.cell_bytes() + shard.list_bytes()) as u64;
@@ -561,7 +562,7 @@ impl Store {
 
     /// Held while a merge runs; segments that have to be kept.
     pub(crate) fn merging(&self) -> MutexGuard<'_, HashSet<u32>> {
-        lock(&self.merging)
+        self.merging.lock()
     }
 
     pub(crate) fn add_rewritten(&self, bytes: u64) {
@@ -615,8 +616,7 @@ impl<'a> IndexLoader<'a> {
     const AHEAD: usize = 32;
 
     fn new(store: &'a mut Store) -> IndexLoader<'a> {
-        let shards =
-            store.shards.iter_mut().map(|shard| shard.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let shards = store.shards.iter_mut().map(|shard| shard.get_mut());
         IndexLoader {
             shards: shards.collect(),
             ahead: VecDeque::with_capacity(IndexLoader::AHEAD + 1),
@@ -685,12 +685,12 @@ impl StoreRun<'_> {
 
     /// Locks a shard, for a few keys.
     pub fn shard(&self, number: usize) -> ShardGuard<'_> {
-        self.keys(lock(&self.store.shards[number]))
+        self.keys(self.store.shards[number].lock())
     }
 
     /// Locks a shard, unless somebody else has locked it.
     pub fn try_shard(&self, number: usize) -> Option<ShardGuard<'_>> {
-        try_lock(&self.store.shards[number]).map(|shard| self.keys(shard))
+        self.store.shards[number].try_lock().map(|shard| self.keys(shard))
     }
 
     fn keys<'s>(&'s self, shard: MutexGuard<'s, Shard>) -> ShardGuard<'s> {
@@ -833,17 +833,4 @@ impl Drop for ShardGuard<'_> {
         self.shard.settle(|position, bytes| self.run.store.account(position, bytes));
         self.run.store.make_room(&mut self.shard);
     }
-}
-
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves what these guard usable: cells are changed in one step.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

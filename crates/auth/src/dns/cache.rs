@@ -4,8 +4,9 @@
 //! while (RFC 8767), and a failure without one is kept for a moment (RFC 9520). An answer that comes after everybody
 //! has gone is kept all the same. The bound is in bytes; what was used least lately and seldom goes first.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache as Store;
@@ -186,7 +187,7 @@ impl DnsCache {
 
     fn flights(&self) -> MutexGuard<'_, HashMap<DnsKey, DnsFlight>> {
         // A map of handles is sound at every moment.
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 }
 

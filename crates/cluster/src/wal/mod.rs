@@ -17,8 +17,9 @@
 
 mod record;
 
+use parking_lot::Mutex;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use disk::log::{DAMAGED, SegmentWriter, keep_damaged};
 use disk::{Blob, Device, is_lack, sync_error};
@@ -31,7 +32,6 @@ pub(crate) use record::{ClaimToken, WalAddition, WalRecord};
 use record::{MAGIC, WalRecords, frame};
 
 use crate::environment::Environment;
-use crate::lock;
 
 const PREFIX: &str = "wal-";
 /// The files of a node's name: the second says what the first does.
@@ -227,7 +227,7 @@ impl WriteAheadLog {
             progress: Event::new(),
             losses,
         };
-        lock(&journal.state).begin(next);
+        journal.state.lock().begin(next);
         Ok(journal)
     }
 
@@ -238,14 +238,14 @@ impl WriteAheadLog {
 
     /// The latest batch of each partition that a record has named.
     pub(crate) fn latest(&self) -> Vec<u64> {
-        lock(&self.state).latest.clone()
+        self.state.lock().latest.clone()
     }
 
     /// Adds a record, and answers up to where the journal has to be written for it. `form` tells the words of a form's
     /// definition. Waits for nothing.
     pub(crate) fn append(&self, record: &WalRecord, form: &dyn Fn(u32) -> Option<Vec<u64>>) -> u64 {
         let payload = record.encode();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.segments.last().is_none_or(|last| last.bytes >= self.options.segment_bytes) {
             state.roll();
         }
@@ -260,7 +260,7 @@ impl WriteAheadLog {
         form: &dyn Fn(u32) -> Option<Vec<u64>>,
     ) -> (u64, u64) {
         let payloads: Vec<Vec<u8>> = records.iter().map(WalRecord::encode).collect();
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.roll();
         let number = state.segments.last().map_or(0, |segment| segment.number);
         for (record, payload) in records.iter().zip(&payloads) {
@@ -280,13 +280,13 @@ impl WriteAheadLog {
 
     /// Waits until what was appended by now may be sent.
     pub(crate) async fn safe(self: &Arc<WriteAheadLog>) -> Result<(), LedgerError> {
-        let position = lock(&self.state).appended;
+        let position = self.state.lock().appended;
         self.wait(position, self.options.durability != Durability::None).await
     }
 
     /// Waits until what was appended by now is synced.
     pub(crate) async fn synced(self: &Arc<WriteAheadLog>) -> Result<(), LedgerError> {
-        let position = lock(&self.state).appended;
+        let position = self.state.lock().appended;
         self.wait(position, true).await
     }
 
@@ -299,7 +299,7 @@ impl WriteAheadLog {
         loop {
             let progress = self.progress.listen();
             {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 if position <= if sync { state.synced } else { state.written } {
                     return Ok(());
                 }
@@ -315,7 +315,7 @@ impl WriteAheadLog {
         loop {
             let progress = self.progress.listen();
             {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 if state.synced >= state.appended {
                     return Ok(());
                 }
@@ -329,7 +329,7 @@ impl WriteAheadLog {
 
     /// Writes what is not written, and waits for nothing.
     pub(crate) fn kick(self: &Arc<WriteAheadLog>, sync: bool) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // Whether there is room again is found by trying.
         let wanted = if sync { state.appended } else { 0 };
         if state.failed.is_none() && (state.written < state.appended || state.synced < wanted) {
@@ -348,19 +348,19 @@ impl WriteAheadLog {
 
     /// Refuses additions after a failure, or while there is no room.
     pub(crate) fn check(&self) -> Result<(), LedgerError> {
-        lock(&self.state).check()
+        self.state.lock().check()
     }
 
     /// Bytes of all segments.
     pub(crate) fn bytes(&self) -> u64 {
-        lock(&self.state).segments.iter().map(|segment| segment.bytes).sum()
+        self.state.lock().segments.iter().map(|segment| segment.bytes).sum()
     }
 
     /// The writer's work, as long as there is any.
     fn work(&self) {
         loop {
             let (chunks, target, sync) = {
-                let mut state = lock(&self.state);
+                let mut state = self.state.lock();
                 let sync = state.wanted > state.synced;
                 if state.failed.is_some() || state.chunks.is_empty() && !sync {
                     state.running = false;
@@ -368,11 +368,11 @@ impl WriteAheadLog {
                 }
                 (std::mem::take(&mut state.chunks), state.appended, sync)
             };
-            let mut file = lock(&self.file).take();
+            let mut file = self.file.lock().take();
             let mut done = 0;
             let result = self.write(&chunks, &mut done, &mut file, sync);
-            *lock(&self.file) = file;
-            let mut state = lock(&self.state);
+            *self.file.lock() = file;
+            let mut state = self.state.lock();
             match result {
                 Ok(()) => {
                     state.written = target;
@@ -437,7 +437,7 @@ impl WriteAheadLog {
 
     /// Removes the oldest segments as long as `has` says that of each partition no batch so early can be needed.
     pub(crate) fn trim(self: &Arc<WriteAheadLog>, has: &dyn Fn(u16) -> u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let early = state.undecided.values().min().copied().unwrap_or(u64::MAX);
         let mut count = 0;
         for segment in state.segments.iter().rev().skip(1).rev() {
@@ -452,7 +452,7 @@ impl WriteAheadLog {
 
     /// Removes all segments before this.
     pub(crate) fn trim_before(self: &Arc<WriteAheadLog>, number: u64) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let count = state.segments.iter().take_while(|segment| segment.number < number).count();
         self.remove(&mut state, count);
     }
@@ -485,19 +485,19 @@ impl WriteAheadLog {
 
     /// Reads all that was appended by now.
     pub(crate) async fn reread(self: &Arc<WriteAheadLog>) -> Result<Vec<WalRecord>, LedgerError> {
-        let position = lock(&self.state).appended;
+        let position = self.state.lock().appended;
         self.wait(position, false).await?;
-        let numbers: Vec<u64> = lock(&self.state).segments.iter().map(|segment| segment.number).collect();
+        let numbers: Vec<u64> = self.state.lock().segments.iter().map(|segment| segment.number).collect();
         let answer = Arc::new((Mutex::new(None), Event::new()));
         let (journal, told) = (self.clone(), answer.clone());
         self.environment.block(Box::new(move || {
             let read = sound(&*journal.device, &numbers);
-            *lock(&told.0) = Some(read);
+            *told.0.lock() = Some(read);
             told.1.notify(usize::MAX);
         }));
         loop {
             let listener = answer.1.listen();
-            if let Some(read) = lock(&answer.0).take() {
+            if let Some(read) = answer.0.lock().take() {
                 let segments =
                     read.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
                 return Ok(segments.into_iter().flat_map(|(_, records)| records.list).collect());

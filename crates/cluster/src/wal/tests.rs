@@ -146,11 +146,11 @@ fn segments_go_when_no_batch_of_theirs_is_needed_and_no_intent() {
     // Not while the writer ends.
     settle(&|| {
         let is_quiet = {
-            let state = lock(&journal.state);
+            let state = journal.state.lock();
             !state.running && state.chunks.is_empty()
         };
         journal.trim(&|_| 10);
-        is_quiet && files(&device) == lock(&journal.state).segments.len() && files(&device) < before
+        is_quiet && files(&device) == journal.state.lock().segments.len() && files(&device) < before
     });
     let (_, records) = open(&device, 100);
     assert!(records.contains(&addition(0, 11)) && !records.contains(&addition(0, 5)));
@@ -332,7 +332,7 @@ fn damage_and_gaps_are_said_and_kept() {
     (1..20).for_each(|number| append(&journal, &addition(0, number)));
     journal.sync().unwrap();
     assert_eq!(journal.losses(), &WalLosses::default());
-    let numbers: Vec<u64> = lock(&journal.state).segments.iter().map(|segment| segment.number).collect();
+    let numbers: Vec<u64> = journal.state.lock().segments.iter().map(|segment| segment.number).collect();
     let [_, gone, also_gone, _, damaged, ..] = numbers[..] else { panic!("{numbers:?}") };
     drop(journal);
     device.remove(&name(gone)).unwrap();

@@ -37,9 +37,10 @@ mod sighting;
 pub mod slot;
 mod topology;
 
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use event::{Shingle, Time};
@@ -244,7 +245,7 @@ impl WireClient {
 
     /// The servers that were asked, by address.
     pub fn shards(&self) -> Vec<ServerStatus> {
-        let links = self.inner.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let links = self.inner.links.lock();
         let mut shards: Vec<ServerStatus> = links.values().map(|link| link.shard()).collect();
         shards.sort_unstable_by(|one, other| one.address.cmp(&other.address));
         shards
@@ -339,11 +340,11 @@ fn check(settings: &WireSettings) -> Result<(), ClusterOpenError> {
 
 impl WireCore {
     fn topology(&self) -> Arc<SlotTopology> {
-        self.topology.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.topology.read().clone()
     }
 
     fn link(&self, address: &ServerAddress) -> Arc<ServerLink> {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         let new = || Arc::new(ServerLink::new(address.clone(), self.dial.clone(), self.counters.clone()));
         links.entry(address.clone()).or_insert_with(new).clone()
     }
@@ -359,7 +360,7 @@ impl WireCore {
             return;
         }
         {
-            let mut topology = self.topology.write().unwrap_or_else(PoisonError::into_inner);
+            let mut topology = self.topology.write();
             let known = Arc::make_mut(&mut topology);
             found.into_iter().for_each(|(slot, address)| known.set(slot, address));
         }
@@ -416,10 +417,10 @@ impl WireCore {
         // Servers that have left are let go, with their connections.
         let seeds: Vec<ServerAddress> =
             self.settings.nodes.iter().filter_map(|node| ServerAddress::parse(node)).collect();
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock();
         links.retain(|address, _| topology.servers.contains(address) || seeds.contains(address));
         drop(links);
-        *self.topology.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(topology);
+        *self.topology.write() = Arc::new(topology);
     }
 
     /// Says how keys are laid out and which secret they have, if nobody has, and checks that it is so.

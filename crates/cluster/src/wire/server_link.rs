@@ -11,8 +11,9 @@
 //! Reads, writes, and takes from exact limits have a connection each: a write may wait for replicas, and what comes behind
 //! it on its connection waits as well.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
@@ -104,10 +105,6 @@ pub(super) struct ServerLink {
     counters: Arc<WireCounters>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl ServerLink {
     pub(super) fn new(
         address: ServerAddress,
@@ -125,7 +122,7 @@ impl ServerLink {
     }
 
     pub(super) fn shard(&self) -> ServerStatus {
-        let breaker = lock(&self.breaker);
+        let breaker = self.breaker.lock();
         let most = self.dial.settings.in_flight_max.clamp(1, 1 << 16);
         ServerStatus {
             address: self.address.clone(),
@@ -145,7 +142,7 @@ impl ServerLink {
     ) -> Result<Vec<Value>, ExchangeError> {
         if !self.admits() {
             WireCounters::add(&self.counters.refused, commands.len() as u64);
-            let last = lock(&self.breaker).last.clone();
+            let last = self.breaker.lock().last.clone();
             let unasked = || ConnectionLoss::away(format!("{} did not answer before", self.address));
             return Err(ExchangeError::Open(last.unwrap_or_else(unasked)));
         }
@@ -199,7 +196,7 @@ impl ServerLink {
         line: ConnectionClass,
     ) -> Result<(u64, MultiplexedConnection), ConnectionLoss> {
         let (number, connecting) = {
-            let mut slot = lock(&self.lines[line as usize]);
+            let mut slot = self.lines[line as usize].lock();
             if slot.connecting.is_none() {
                 slot.number += 1;
                 slot.connecting = Some(connect(self.address.clone(), self.dial.clone()).boxed().shared());
@@ -219,14 +216,14 @@ impl ServerLink {
 
     /// Lets go of a connection, so that the next is a new one.
     fn forget(&self, line: ConnectionClass, number: u64) {
-        let mut slot = lock(&self.lines[line as usize]);
+        let mut slot = self.lines[line as usize].lock();
         if slot.number == number {
             slot.connecting = None;
         }
     }
 
     fn admits(&self) -> bool {
-        let mut breaker = lock(&self.breaker);
+        let mut breaker = self.breaker.lock();
         match breaker.circuit {
             CircuitState::Closed => true,
             // Whoever tries may never come back; after another pause somebody else does.
@@ -242,7 +239,7 @@ impl ServerLink {
     }
 
     fn settle(&self, lost: Option<&ConnectionLoss>) {
-        let mut breaker = lock(&self.breaker);
+        let mut breaker = self.breaker.lock();
         let Some(lost) = lost else {
             *breaker = CircuitBreaker::closed();
             return;
@@ -254,7 +251,7 @@ impl ServerLink {
             breaker.until = Some(Instant::now() + self.dial.settings.pause);
             drop(breaker);
             // A connection over a network that was cut can stay silent for minutes after it is whole again.
-            self.lines.iter().for_each(|line| lock(line).connecting = None);
+            self.lines.iter().for_each(|line| line.lock().connecting = None);
         }
     }
 }
@@ -312,7 +309,7 @@ mod tests {
         assert_eq!(circuit(), CircuitState::Open);
         assert!(link.admits());
         assert_eq!(circuit(), CircuitState::Trying);
-        lock(&link.breaker).until = Some(Instant::now() + Duration::from_secs(60));
+        link.breaker.lock().until = Some(Instant::now() + Duration::from_secs(60));
         assert!(!link.admits(), "only one tries");
         link.settle(Some(&lost));
         assert_eq!(circuit(), CircuitState::Open);

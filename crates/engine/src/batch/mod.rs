@@ -16,8 +16,9 @@ mod answer;
 mod columns;
 mod keys;
 
+use parking_lot::Mutex;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use content::budget::Cancellation;
 use event::{Event, Time, Value};
@@ -53,11 +54,11 @@ impl<T> Default for BufferPool<T> {
 
 impl<T: Default> BufferPool<T> {
     pub(crate) fn take(&self) -> T {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        self.0.lock().pop().unwrap_or_default()
     }
 
     pub(crate) fn give(&self, list: T) {
-        let mut pool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.0.lock();
         if pool.len() < POOL_MAX {
             pool.push(list);
         }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use event::{Secret, Time};
 
@@ -121,14 +121,14 @@ fn write(path: &Path, exceptions: &[LimitException]) -> io::Result<()> {
 
 impl Engine {
     pub(crate) fn exceptions(&self) -> Arc<LimitExceptions> {
-        Arc::clone(&self.exceptions.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.exceptions.read())
     }
 
     /// Puts the plan's exceptions in force.
     pub(crate) fn take_over_exceptions(&self, plan: &Plan) {
         let posted = self.exceptions().posted().to_vec();
         let new = Arc::new(LimitExceptions::new(plan, posted, &self.secret));
-        *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.exceptions.write() = new;
     }
 
     /// The exceptions of a limit that were posted, in the order in which they were.
@@ -143,7 +143,7 @@ impl Engine {
     /// # Errors
     /// [`ExceptionError`]; then nothing has changed.
     pub fn post_exception(&self, exception: LimitException, now: Time) -> Result<(), LimitExceptionError> {
-        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _only = self.changing.lock();
         let plan = self.plan();
         let limit = plan
             .limit(&exception.limit)
@@ -168,7 +168,7 @@ impl Engine {
             directory.note_contents()?;
         }
         let new = Arc::new(LimitExceptions::new(&plan, posted, &self.secret));
-        *self.exceptions.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.exceptions.write() = new;
         Ok(())
     }
 }

@@ -7,9 +7,9 @@
 //! The event's own key says what it has taught, so that the same lesson twice counts once, and another one first takes
 //! back what the last has added. Two lessons of one event are never at work at once; those of different events add up.
 
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 use event::{Key, Shingle, Span, Time};
 use event_listener::Event as Signal;
@@ -93,7 +93,7 @@ impl Trainer {
     async fn alone(&self, event: Key) -> TrainingGuard<'_> {
         loop {
             let left = self.left.listen();
-            if self.at_work.lock().unwrap_or_else(PoisonError::into_inner).insert(event) {
+            if self.at_work.lock().insert(event) {
                 return TrainingGuard { trainer: self, event };
             }
             left.await;
@@ -103,7 +103,7 @@ impl Trainer {
     /// Returns true if a classifier may learn one more by itself in this hour.
     fn may_learn(&self, classifier: Key, arrival: Time, per_hour: u64) -> bool {
         let hour = arrival.bucket(Span::hours(1));
-        let mut hours = self.hours.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hours = self.hours.lock();
         let (of, learned) = hours.entry(classifier).or_default();
         if *of != hour {
             (*of, *learned) = (hour, 0);
@@ -120,7 +120,7 @@ struct TrainingGuard<'s> {
 
 impl Drop for TrainingGuard<'_> {
     fn drop(&mut self) {
-        self.trainer.at_work.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.event);
+        self.trainer.at_work.lock().remove(&self.event);
         self.trainer.left.notify(usize::MAX);
     }
 }

@@ -15,7 +15,7 @@ mod version_history;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use event::Time;
 use journal::JournalError;
@@ -422,7 +422,7 @@ impl Engine {
         dry: bool,
         is_over: CancellationCheck<'_>,
     ) -> Result<ReloadOutcome, ReloadError> {
-        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _only = self.changing.lock();
         let changed = self.changed(proposal, now, dry, is_over);
         if !dry {
             let result = match &changed {
@@ -515,22 +515,22 @@ impl Engine {
         }
         self.set_watched(new.files.clone());
         self.take_over_exceptions(&new);
-        *self.standing.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
-        *self.plan.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        *self.standing.write() = Arc::new(state);
+        *self.plan.write() = Arc::new(new);
         Ok(reloaded)
     }
 
     fn standing(&self) -> Arc<RulesState> {
-        Arc::clone(&self.standing.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.standing.read())
     }
 
     fn set_watched(&self, files: FileStamps) {
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = files;
+        *self.watched.lock() = files;
     }
 
     /// The files that the configuration was read from, as they were when they were last read, whatever came of it.
     pub fn watched(&self) -> FileStamps {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.watched.lock().clone()
     }
 
     /// Returns what stands over the files of a pipeline, and what can be gone back to.

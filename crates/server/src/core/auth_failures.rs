@@ -3,10 +3,10 @@
 //! A right one is never late, whoever else has named wrong ones before it: tokens and passwords are too long to be found by
 //! trying, and a program with an outdated one must not lock out its neighbours.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -62,7 +62,7 @@ impl AuthFailures {
 
     fn delay(&self, client: IpAddr, now: Instant) -> Duration {
         let of = network(client);
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = self.addresses.lock();
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&of) {
             make_room(&mut addresses);
         }
@@ -137,7 +137,7 @@ mod tests {
         for number in 0..3 * ADDRESSES_MAX as u32 {
             guesses.delay(address(number), Instant::now());
         }
-        assert_eq!(guesses.addresses.lock().unwrap().len(), ADDRESSES_MAX);
+        assert_eq!(guesses.addresses.lock().len(), ADDRESSES_MAX);
     }
 
     #[tokio::test(start_paused = true)]

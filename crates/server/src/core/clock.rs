@@ -17,9 +17,10 @@
 //! **Start.** Nothing has passed yet, so the wall clock is compared with the newest decision on disk. One that is behind
 //! it, or ahead by more than [`ABSENCE_MAX`], is gone by, in doubt.
 
+use parking_lot::Mutex;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use event::{Span, Time};
@@ -259,7 +260,7 @@ impl Clock {
         let ClockKind::Kept(DisciplinedClock { source, offset, latest: told, discipline }) = &*self.0 else {
             return None;
         };
-        let mut discipline = discipline.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut discipline = discipline.lock();
         let (wall, passed) = source.both();
         let is_believed = discipline.look(wall, passed);
         offset.store(discipline.offset, Ordering::Release);

@@ -4,10 +4,11 @@
 //! limit of the process = files open now + a reserve for files + connections of all listeners
 //! ```
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
@@ -134,7 +135,7 @@ pub(crate) struct ClientConnectionPermit {
 impl ClientConnections {
     /// Takes a place of a client that may have so many.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr, max: usize) -> Option<ClientConnectionPermit> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         let count = open.entry(client).or_default();
         if *count >= max {
             return None;
@@ -146,7 +147,7 @@ impl ClientConnections {
 
 impl Drop for ClientConnectionPermit {
     fn drop(&mut self) {
-        let mut open = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.clients.0.lock();
         if let Some(count) = open.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
@@ -173,7 +174,7 @@ mod tests {
         drop(first);
         assert!(clients.take(a, 2).is_some());
         drop(second);
-        assert!(clients.0.lock().unwrap().is_empty(), "nothing is kept of clients that are gone");
+        assert!(clients.0.lock().is_empty(), "nothing is kept of clients that are gone");
     }
 
     #[tokio::test]

@@ -1,7 +1,8 @@
 //! What listeners over gRPC share on a node: places, room for what is not whole yet, and what is counted about them.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -70,7 +71,7 @@ impl GrpcResources {
     /// that is wanted, as long as there are not too many.
     pub(crate) fn envoy_hits(&self, limit: &str, detailed: Option<&str>, result: EnvoyResult, hits: u64) {
         let detailed = detailed.filter(|detailed| {
-            let mut known = self.detailed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.detailed.lock();
             known.contains(*detailed) || (known.len() < DETAILED_MAX && known.insert((*detailed).to_owned()))
         });
         let result = match result {

@@ -6,11 +6,12 @@
 //! the number of those that do, so that all refusals together take a bounded share of the processors. `Retry-After` is
 //! never shorter than the pause, so whoever heeds it does not notice one.
 
+use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -175,15 +176,15 @@ pub(crate) struct ReadPause(Arc<Mutex<Option<Instant>>>);
 
 impl ReadPause {
     fn until(&self, end: Instant) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        *self.0.lock() = Some(end);
     }
 
     fn end(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     fn is_over(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.0.lock() = None;
     }
 }
 

@@ -1,10 +1,11 @@
 //! What all routes share: the engine, the limits, the counters, and the clock.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
@@ -187,7 +188,7 @@ impl Node {
 
     /// Claims the next copy of the data, unless many were made just now: each keeps files that would be tidied away.
     pub(crate) fn claim_snapshot(&self) -> Result<(), HttpFailure> {
-        let mut made = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.snapshots.lock();
         while made.front().is_some_and(|first| first.elapsed() >= SNAPSHOTS_IN) {
             made.pop_front();
         }

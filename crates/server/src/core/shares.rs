@@ -9,9 +9,10 @@
 //! still finds something. What this host's own programs ask is not bounded by address: its proxy and its mail server have
 //! the same one.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -117,7 +118,7 @@ impl Shares {
 impl Share {
     fn of(from: Arc<Semaphore>, holder: Option<(Arc<Holders>, IpAddr)>, amount: usize) -> Option<Share> {
         // Its lock is held meanwhile, so that two of one address do not both see the same room.
-        let mut held = holder.as_ref().map(|(holders, _)| holders.lock());
+        let mut held = holder.as_ref().map(|(holders, _)| holders.0.lock());
         if let (Some(held), Some((_, address))) = (&mut held, &holder) {
             let own = held.get(address).copied().unwrap_or(0);
             let left = from.available_permits().checked_sub(amount)?;
@@ -170,12 +171,8 @@ impl Drop for Share {
 }
 
 impl Holders {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn give_back(&self, address: IpAddr, amount: usize) {
-        let mut held = self.lock();
+        let mut held = self.0.lock();
         if let Some(own) = held.get_mut(&address) {
             *own = own.saturating_sub(amount);
             if *own == 0 {
@@ -223,7 +220,7 @@ mod tests {
         assert!(shares.take(stranger("192.0.2.3"), 1).is_some());
         drop(first);
         assert_eq!(shares.free(), 128);
-        assert!(shares.holders.lock().is_empty(), "nothing is kept of those that are gone");
+        assert!(shares.holders.0.lock().is_empty(), "nothing is kept of those that are gone");
     }
 
     #[test]
@@ -237,7 +234,7 @@ mod tests {
         let mut own = shares.take(Caller::Local, 1).unwrap();
         assert!(own.grow(23) && !own.grow(1));
         drop((share, own));
-        assert_eq!((shares.free(), shares.holders.lock().len()), (128, 0));
+        assert_eq!((shares.free(), shares.holders.0.lock().len()), (128, 0));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Cells out of a home and into one, spelled out: see [`crate::portable`].
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use event::Shingle;
@@ -120,7 +119,7 @@ impl EmbeddedLedger {
     /// # Errors
     /// [`LedgerError::Catalog`] if one gives a kind number another meaning than here; the store's.
     pub fn importer<'a>(&'a self, decoder: &'a CellDecoder) -> Result<LedgerImporter<'a>, LedgerError> {
-        let mut world = self.inner.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let mut world = self.inner.catalog.write();
         let mut registry = world.registry.clone();
         let (mut numbers, mut new) = (Vec::with_capacity(decoder.defined.len()), Vec::new());
         for defined in &decoder.defined {

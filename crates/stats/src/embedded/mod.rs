@@ -17,11 +17,12 @@ mod compiled_catalog;
 mod import_export;
 mod sketches;
 
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -276,7 +277,7 @@ impl EmbeddedLedger {
             .name(name.to_owned())
             .spawn(move || run(&inner))
             .map_err(LedgerError::Thread)?;
-        lock(&self.threads).push(thread);
+        self.threads.lock().push(thread);
         Ok(())
     }
 
@@ -412,10 +413,10 @@ impl Ledger for EmbeddedLedger {
     }
 
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
-        let _only = lock(&self.changing);
+        let _only = self.changing.lock();
         let before = self.inner.catalog();
         let new = CompiledCatalog::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
-        *self.inner.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        *self.inner.catalog.write() = Arc::new(new);
         Ok(())
     }
 
@@ -439,9 +440,9 @@ impl Ledger for EmbeddedLedger {
     fn close(&self) -> Result<(), LedgerError> {
         let first = !self.inner.closed.swap(true, Ordering::SeqCst);
         let closed = if first { self.inner.close() } else { self.inner.check_poison() };
-        lock(&self.inner.signal).stop = true;
+        self.inner.signal.lock().stop = true;
         self.inner.signalled.notify_all();
-        for thread in std::mem::take(&mut *lock(&self.threads)) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.join().is_err() {
                 return Err(self.inner.poisoned("a thread of the ledger panicked"));
             }
@@ -502,7 +503,7 @@ impl EmbeddedCore {
     }
 
     fn catalog(&self) -> Arc<CompiledCatalog> {
-        self.catalog.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.catalog.read().clone()
     }
 
     async fn observe(&self, requests: &[ObserveRequest]) -> Result<ObserveOutcomes, LedgerError> {
@@ -532,9 +533,9 @@ impl EmbeddedCore {
             if adds {
                 self.room().await?;
             }
-            let mut scratch = lock(&self.scratch).pop().unwrap_or_default();
+            let mut scratch = self.scratch.lock().pop().unwrap_or_default();
             let epoch = self.apply(&world, run, run_plans, &mut scratch, &mut outcomes);
-            lock(&self.scratch).push(scratch);
+            self.scratch.lock().push(scratch);
             let epoch = epoch?;
             if adds {
                 applied = Some(epoch);
@@ -587,7 +588,7 @@ impl EmbeddedCore {
 
     fn ask_for_flush(&self, sync: bool) {
         {
-            let mut signal = lock(&self.signal);
+            let mut signal = self.signal.lock();
             signal.flush = true;
             signal.sync |= sync;
         }
@@ -603,7 +604,7 @@ impl EmbeddedCore {
 
     fn check_full(&self) -> Result<(), LedgerError> {
         if self.is_full.load(Ordering::Acquire)
-            && let Some(why) = &*lock(&self.full)
+            && let Some(why) = &*self.full.lock()
         {
             return Err(LedgerError::Full { why: why.clone() });
         }
@@ -632,14 +633,9 @@ impl EmbeddedCore {
         loop {
             let interval = if self.is_full.load(Ordering::Acquire) { interval.min(RETRY) } else { interval };
             let sync = {
-                let signal = lock(&self.signal);
+                let mut signal = self.signal.lock();
                 let idle = |signal: &mut FlushSignal| !signal.flush && !signal.stop;
-                let mut signal = if interval == Duration::MAX {
-                    self.signalled.wait_while(signal, idle).unwrap_or_else(PoisonError::into_inner)
-                } else {
-                    let woken = self.signalled.wait_timeout_while(signal, interval, idle);
-                    woken.unwrap_or_else(PoisonError::into_inner).0
-                };
+                self.signalled.wait_while_for(&mut signal, idle, interval);
                 if signal.stop {
                     return;
                 }
@@ -659,8 +655,8 @@ impl EmbeddedCore {
         loop {
             let budget = {
                 let idle = |signal: &mut FlushSignal| signal.merge == 0 && !signal.stop;
-                let woken = self.signalled.wait_while(lock(&self.signal), idle);
-                let mut signal = woken.unwrap_or_else(PoisonError::into_inner);
+                let mut signal = self.signal.lock();
+                self.signalled.wait_while(&mut signal, idle);
                 if signal.stop {
                     return;
                 }
@@ -682,7 +678,7 @@ impl EmbeddedCore {
             flushed => self.flushed(flushed, sync)?,
         }
         if dirty > 0 {
-            lock(&self.signal).merge += 2 * dirty;
+            self.signal.lock().merge += 2 * dirty;
             self.signalled.notify_all();
         }
         Ok(())
@@ -704,7 +700,7 @@ impl EmbeddedCore {
             }
             Err(error @ StoreError::Full { .. }) => {
                 let why: Arc<str> = error.to_string().into();
-                *lock(&self.full) = Some(why.clone());
+                *self.full.lock() = Some(why.clone());
                 if !self.is_full.swap(true, Ordering::AcqRel) {
                     tracing::error!(%why, "the ledger takes no additions for now");
                 }
@@ -819,9 +815,4 @@ fn timeline(counters: &[String], plan: &CellPlan, words: &[u64], horizon: i64) -
 fn key_of(record: RecordKey) -> Key {
     let RecordKey { space, kind, shingle } = record;
     Key { space: Space(space), kind: Kind(kind), shingle: Shingle(shingle) }
-}
-
-// A panic elsewhere leaves what these guard usable: cells are changed in one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

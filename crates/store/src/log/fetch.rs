@@ -1,14 +1,15 @@
 //! Reading many records at once: near neighbours in one read, several reads in flight.
 
+use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use super::error::StoreError;
 use super::format::{
     Position, RECORD_HEADER_BYTES, WORDS_MAX, read_record, read_words, record_bytes, u16_at,
 };
-use super::{LogRecord, Segment, lock};
+use super::{LogRecord, Segment};
 use disk::read_full;
 
 /// Threads that read besides the caller's: about the depth at which a flash disk reaches its speed.
@@ -153,10 +154,10 @@ impl FetchPool {
 
 impl FetchQueue {
     fn serve(&self) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         while !waiting.closed {
             let Some((batch, answers)) = waiting.batches.pop_front() else {
-                waiting = self.ready.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                self.ready.wait(&mut waiting);
                 continue;
             };
             // Waking costs more than a read that the system has cached: each wakes the next, while there is work.
@@ -167,14 +168,14 @@ impl FetchQueue {
             // Who asked may be gone already; then so is the interest in the answer.
             batch.run(&mut |index, found| drop(answers.send((index, found))));
             drop((batch, answers));
-            waiting = lock(&self.waiting);
+            waiting = self.waiting.lock();
         }
     }
 }
 
 impl Drop for FetchPool {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.queue.waiting);
+        let mut waiting = self.queue.waiting.lock();
         waiting.closed = true;
         waiting.batches.clear();
         drop(waiting);
@@ -228,7 +229,7 @@ pub(crate) fn fetch_many<'p>(
     }
     let (answers, answered) = mpsc::channel();
     {
-        let mut waiting = lock(&pool.queue.waiting);
+        let mut waiting = pool.queue.waiting.lock();
         waiting.batches.extend((0..helpers).map(|_| (batch.clone(), answers.clone())));
     }
     drop(answers);

@@ -30,9 +30,10 @@ pub(crate) mod reader;
 mod recovery;
 mod writer;
 
+use parking_lot::{Mutex, RwLock};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, OnceLock};
 
 pub use error::{DamagedRange, LogLosses, StoreError};
 pub use format::{NEVER, Position, RecordKey, WORDS_MAX, micros, minutes_up, record_bytes, trimmed};
@@ -302,7 +303,7 @@ impl Log {
     /// # Errors
     /// [`StoreError::Failed`] if an earlier write or sync has failed.
     pub fn begin(&self) -> Result<LogWriter<'_>, StoreError> {
-        LogWriter::new(self, lock(&self.state))
+        LogWriter::new(self, self.state.lock())
     }
 
     /// Returns true if a record that was pushed can be read already. Positions of groups that were not committed may be given
@@ -354,7 +355,7 @@ impl Log {
     /// Returns the content of each segment, in the order of their ids.
     pub fn segments(&self) -> Vec<SegmentUsage> {
         let mut segments: Vec<SegmentUsage> =
-            read(&self.slots).iter().flatten().map(|segment| self.usage_of(segment)).collect();
+            self.slots.read().iter().flatten().map(|segment| self.usage_of(segment)).collect();
         segments.sort_unstable_by_key(|segment| segment.id);
         segments
     }
@@ -367,7 +368,7 @@ impl Log {
             bytes: segment.size.load(Ordering::Acquire),
             record_bytes: segment.record_bytes.load(Ordering::Relaxed),
             live_bytes: u64::try_from(live).unwrap_or(0),
-            expired_bytes: lock(&segment.expiries).expired(self.floor()),
+            expired_bytes: segment.expiries.lock().expired(self.floor()),
             expires_max_minutes: segment.expires_max.load(Ordering::Relaxed),
             sealed: segment.sealed.load(Ordering::Acquire),
         }
@@ -428,7 +429,7 @@ impl Log {
         writer.commit_here()?;
         writer.announce_removal(segment.id)?;
         self.device.remove(&segment.name()).map_err(StoreError::of_device(segment.name()))?;
-        write(&self.slots)[usize::from(slot)] = None;
+        self.slots.write()[usize::from(slot)] = None;
         self.live.of(slot).store(0, Ordering::Relaxed);
         self.device.sync_names().map_err(StoreError::io("syncing the directory"))?;
         writer.note_removal(segment.id);
@@ -449,7 +450,7 @@ impl Log {
 
     /// Stops missing segments that are gone.
     pub(crate) fn forget_missing(&self) -> Result<(), StoreError> {
-        lock(&self.state).forget_missing(&*self.device)
+        self.state.lock().forget_missing(&*self.device)
     }
 
     /// The latest time up to which records were let go.
@@ -486,12 +487,12 @@ impl Log {
         }
         let mut segments: Vec<(Arc<Segment>, u64)> = {
             // Between two groups: of an unfinished one nothing is said.
-            let _writer = lock(&self.state);
+            let _writer = self.state.lock();
             let sized = |segment: &Arc<Segment>| (segment.clone(), segment.size.load(Ordering::Acquire));
-            read(&self.slots).iter().flatten().map(sized).collect()
+            self.slots.read().iter().flatten().map(sized).collect()
         };
         segments.sort_unstable_by_key(|(segment, _)| segment.id);
-        let lost = lock(&self.state).lost();
+        let lost = self.state.lock().lost();
         let all = segments.iter().map(|(_, size)| size).sum();
         let mut check = VerifySink { each, progress, done: 0, all };
         let mut found = Verification { segments: segments.len(), ..Verification::default() };
@@ -542,11 +543,11 @@ impl Log {
     }
 
     fn segment(&self, slot: u16) -> Option<Arc<Segment>> {
-        read(&self.slots).get(usize::from(slot))?.clone()
+        self.slots.read().get(usize::from(slot))?.clone()
     }
 
     fn has(&self, id: u32) -> bool {
-        read(&self.slots).iter().flatten().any(|segment| segment.id == id)
+        self.slots.read().iter().flatten().any(|segment| segment.id == id)
     }
 
     /// Length at which the present segment is sealed.
@@ -569,7 +570,7 @@ impl Log {
 
     /// The next free slot after the one given out last: so a stale position meets another segment late.
     fn free_slot(&self, last: u16) -> Result<u16, StoreError> {
-        let slots = read(&self.slots);
+        let slots = self.slots.read();
         (1..=SLOTS)
             .map(|step| (usize::from(last) + step) % SLOTS)
             .find(|slot| slots.get(*slot).is_none_or(Option::is_none))
@@ -580,23 +581,10 @@ impl Log {
     fn install(&self, segment: &Arc<Segment>) {
         self.live.of(segment.slot).store(0, Ordering::Relaxed);
         let slot = usize::from(segment.slot);
-        let mut slots = write(&self.slots);
+        let mut slots = self.slots.write();
         if slots.len() <= slot {
             slots.resize(slot + 1, None);
         }
         slots[slot] = Some(segment.clone());
     }
-}
-
-// A panic elsewhere leaves these structures whole: every change under a lock is complete or harmless.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -181,7 +181,7 @@ pub(crate) fn open(
         let segment = Arc::new(Segment::new(id, slot, found.blob, found.size));
         segment.record_bytes.store(record_bytes, Ordering::Relaxed);
         segment.expires_max.store(expires_max, Ordering::Relaxed);
-        *super::lock(&segment.expiries) = expiries;
+        *segment.expiries.lock() = expiries;
         // What is damaged does not grow.
         if newest && found.header.is_some() && intact && found.bytes == found.size {
             active = Some((segment.clone(), hint));

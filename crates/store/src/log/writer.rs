@@ -1,10 +1,11 @@
 //! The one writer: groups of records, cut into frames, one segment after the other.
 
+use parking_lot::MutexGuard;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use super::error::StoreError;
 use super::format::{
@@ -451,7 +452,7 @@ impl<'a> LogWriter<'a> {
         active.record_bytes.fetch_add(u64::from(header.length), Ordering::Relaxed);
         active.expires_max.fetch_max(state.expires_max, Ordering::Relaxed);
         {
-            let mut expiries = super::lock(&active.expiries);
+            let mut expiries = active.expiries.lock();
             state.expiries.iter().for_each(|(minutes, bytes)| expiries.add(*minutes, *bytes));
         }
         active.size.store(state.size, Ordering::Release);

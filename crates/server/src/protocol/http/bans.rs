@@ -3,11 +3,12 @@
 //! A stream is everything at the start of who polls it, then the changes since it last asked. Who asks is known by its key and
 //! by its program's name.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -63,11 +64,11 @@ struct StreamPositions(Mutex<HashMap<[u8; 32], u64>>);
 
 impl StreamPositions {
     fn position(&self, client: &[u8; 32]) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(client).copied()
+        self.0.lock().get(client).copied()
     }
 
     fn keep(&self, client: [u8; 32], position: u64) {
-        let mut positions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut positions = self.0.lock();
         if positions.len() >= POSITIONS_MAX && !positions.contains_key(&client) {
             let furthest = positions.iter().min_by_key(|(_, position)| **position).map(|(client, _)| *client);
             furthest.map(|client| positions.remove(&client));

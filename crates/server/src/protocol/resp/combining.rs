@@ -7,9 +7,10 @@
 //!
 //! A round never waits for more to come: it ends as soon as nobody else of the thread is ready.
 
+use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use engine::limit::{Take, TakeResult};
@@ -96,7 +97,7 @@ impl TakeBatchSlot {
 impl TakeBatch {
     /// Adds takes, unless it is being decided already or would become too long.
     fn add(&self, takes: &mut Vec<TakeRequest>) -> Option<Range<usize>> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         let asked = asked.as_mut().filter(|asked| asked.len() + takes.len() <= TAKES_MAX)?;
         let start = asked.len();
         asked.append(takes);
@@ -105,7 +106,7 @@ impl TakeBatch {
 
     async fn decide(&self, batches: &Histogram) -> Result<DecidedTakes, String> {
         let started = Instant::now();
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let asked = self.asked.lock().take();
         // Only where whoever was to decide has panicked, or was given up meanwhile: whether anything was taken is not known.
         let asked = asked.ok_or_else(|| format!("TRYAGAIN {}", DecisionFailure::Defect))?;
         let takes: Vec<Take<'_>> = asked.iter().map(TakeRequest::take).collect();

@@ -1,8 +1,8 @@
 //! What a listener counts for `/stat` and `/auth`, since it was started.
 
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use engine::TrainingTotal;
@@ -50,7 +50,7 @@ impl RspamdTally {
             self.actions[index].fetch_add(1, Relaxed);
         }
         if judged.is_spam() { &self.spam } else { &self.ham }.fetch_add(1, Relaxed);
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.times.lock();
         if times.len() == TIMES_MAX {
             times.pop_front();
         }
@@ -76,8 +76,7 @@ impl RspamdTally {
         let actions = ACTIONS.iter().zip(&self.actions);
         let actions: Map<String, Value> =
             actions.map(|(name, count)| ((*name).to_owned(), json!(count.load(Relaxed)))).collect();
-        let times: Vec<f64> =
-            self.times.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        let times: Vec<f64> = self.times.lock().iter().copied().collect();
         let class = |of: &TrainingTotal, class: &str, learned: u64| {
             json!({
                 "symbol": format!("{}_{class}", of.classifier.to_uppercase()), "type": "ledger",

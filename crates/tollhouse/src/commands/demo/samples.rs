@@ -143,14 +143,14 @@ mod tests {
     fn what_lies_within_a_source_stays() {
         let at = |seconds: i64| Time::from_seconds(seconds);
         let times = [0, 60, 3_659, 1_000_000, 1_000_001];
-        let shifts = std::sync::Mutex::new(Vec::new());
+        let shifts = parking_lot::Mutex::new(Vec::new());
         let all = moved(times.map(|second| (at(second), ())).to_vec(), NOW, |(), shift| {
-            shifts.lock().unwrap().push(shift);
+            shifts.lock().push(shift);
             Sample::Web(Vec::new())
         });
         let apart: Vec<i64> = all.iter().map(|(time, _)| (*time - NOW).0 / 1_000_000).collect();
         assert_eq!(apart, [-1801 - 3659, -1801 - 3599, -1801, -1, 0]);
-        let shifts = shifts.into_inner().unwrap();
+        let shifts = shifts.into_inner();
         assert!(shifts[0] == shifts[2] && shifts[3] == shifts[4]);
     }
 

@@ -8,6 +8,7 @@
 //! made, and its sequence number there, so it counts once: a stream that was made anew has the same numbers again. A
 //! connection that broke is therefore not taken up again: another one looks at the stream anew.
 
+use parking_lot::Mutex;
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
@@ -15,8 +16,8 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -377,7 +378,7 @@ async fn connect(source: &NatsSource) -> Result<(Client, PullConsumer, String), 
         let denied = Arc::clone(&denied);
         move |event| {
             if let Event::ServerError(error) = event {
-                *denied.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                *denied.lock() = Some(error.to_string());
             }
             async {}
         }
@@ -390,11 +391,10 @@ async fn connect(source: &NatsSource) -> Result<(Client, PullConsumer, String), 
     })?;
     is_open.store(true, Ordering::Release);
     let opened = open_consumer(&client, source).await;
-    let (consumer, origin) =
-        opened.map_err(|why| match denied.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(denied) => NatsProblem::new(format_args!("{place}: {why}: {denied}")),
-            None => NatsProblem::new(format_args!("{place}: {why}")),
-        })?;
+    let (consumer, origin) = opened.map_err(|why| match denied.lock().take() {
+        Some(denied) => NatsProblem::new(format_args!("{place}: {why}: {denied}")),
+        None => NatsProblem::new(format_args!("{place}: {why}")),
+    })?;
     Ok((client, consumer, origin))
 }
 
