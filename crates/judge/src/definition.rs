@@ -188,14 +188,16 @@ fn allow(name: &str, taken: bool, scope: &dyn Scope, problems: &mut Vec<Definiti
             shown.escape_debug(),
             Library::NAME_BYTES_MAX
         )
-    } else if RESERVED.contains(&name) || ["true", "false", "null", "in", "now", "sets"].contains(&name) {
+    } else if RESERVED.contains(&name)
+        || ["true", "false", "null", "in", "now", "regex", "sets"].contains(&name)
+    {
         format!("`{name}` is a reserved word")
-    } else if FUNCTIONS.contains(&name) {
-        format!("`{name}` is a function")
     } else if scope.fact(name).is_some() {
         format!("`{name}` is a fact")
     } else if scope.is_kind(name) {
         format!("`{name}` is a kind of keys")
+    } else if FUNCTIONS.contains(&name) {
+        format!("`{name}` is a function")
     } else if taken {
         format!("`{name}` is defined twice, or there are more than {} definitions", Library::DEFINITIONS_MAX)
     } else {

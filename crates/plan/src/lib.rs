@@ -49,6 +49,7 @@ pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;
 pub use pipeline::classifier::ClassifierPlan;
 pub use pipeline::classifier::TrainingLabel;
+pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
 pub use pipeline::model::ModelPlan;
 pub use pipeline::phrases::PhrasePlan;

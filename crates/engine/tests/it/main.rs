@@ -5,6 +5,7 @@ mod classifier;
 mod columns;
 mod config;
 mod corpora;
+mod derived;
 mod envoy;
 mod erase;
 mod fixtures;

@@ -35,8 +35,8 @@ impl Checker<'_> {
             let found = found?;
             self.spend(COST_SEEK);
             return match (found, list_checked) {
-                (TypedExpr::String(text), TypedExpr::List(slot)) => {
-                    Some(TypedExpr::Bool(BoolExpr::ListHas(text, slot)))
+                (TypedExpr::String(text), TypedExpr::List(list)) => {
+                    Some(TypedExpr::Bool(BoolExpr::ListHas(text, list)))
                 }
                 (other, TypedExpr::List(_)) => {
                     let message = format!("a list holds strings, not {}", other.kind().article());
@@ -212,8 +212,8 @@ impl Checker<'_> {
             }
         };
         match (checked?, set.kind()) {
-            (TypedExpr::List(slot), SetType::String | SetType::Domain) => {
-                Some(TypedExpr::Bool(BoolExpr::ListMeets(slot, set)))
+            (TypedExpr::List(list), SetType::String | SetType::Domain) => {
+                Some(TypedExpr::Bool(BoolExpr::ListMeets(list, set)))
             }
             (TypedExpr::List(_), holds) => {
                 let message = format!("a list holds strings, the set holds {}", held(holds));

@@ -133,6 +133,7 @@ impl<'a> PipelineDraft<'a> {
         };
         draft.authentication(builder.schema(), problems);
         draft.define_constants(&sets, &mut builder);
+        draft.derived_fields(&mut builder, problems);
         draft.kinds(&mut builder, problems);
         draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);

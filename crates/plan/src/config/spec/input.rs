@@ -197,7 +197,7 @@ pub(super) const FIELD: Section = Section {
     name: "field",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A field of events, beside those of the input.",
+    doc: "A field of events, beside those of the input, or one that is derived from others. See [fields.md](../guides/fields.md).",
     settings: &[
         required(
             "name",
@@ -205,6 +205,12 @@ pub(super) const FIELD: Section = Section {
             "Dotted name, as in rules; nested JSON objects are flattened to it",
         ),
         required("type", SettingType::Choice(TYPES), "Type of its values"),
+        setting(
+            "value",
+            SettingType::Text,
+            None,
+            "Expression in the rule language that derives the field from others, before keys are made; events cannot bring it then",
+        ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
