@@ -9,7 +9,9 @@ use std::collections::HashMap;
 
 use event::Slot;
 
-use crate::expr::{BoolExpr, ClockPart, FloatExpr, IntExpr, IpExpr, ListExpr, ResultView, StrExpr};
+use crate::expr::{
+    BoolExpr, ClockPart, FloatExpr, IntExpr, IpExpr, ListExpr, LookupKey, ResultView, StrExpr,
+};
 use crate::syntax::CompareOperator;
 
 /// Integers beyond are not told apart by floats.
@@ -396,6 +398,7 @@ impl KnownConstraints {
             | BoolExpr::IpInSet(IpExpr::Fact(slot), _)
             | BoolExpr::StrInSet(StrExpr::Fact(slot), _)
             | BoolExpr::IntInSet(IntExpr::Fact(slot), _)
+            | BoolExpr::InTable(LookupKey::Str(StrExpr::Fact(slot)) | LookupKey::Ip(IpExpr::Fact(slot)), _)
             | BoolExpr::ListHas(_, ListExpr::Fact(slot))
             | BoolExpr::ListMeets(ListExpr::Fact(slot), _) => self.present(*slot, true),
             _ => Ok(()),

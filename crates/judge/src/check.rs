@@ -5,6 +5,7 @@
 //! mistakes. What bounds of values say of a condition is told, too: see [`crate::bounds`].
 
 mod call;
+mod lookup;
 mod membership;
 mod reading;
 mod text;
@@ -40,11 +41,13 @@ const COST_MEET: u32 = 64;
 const COST_REGEX: u32 = 64;
 /// The cost of making a text.
 const COST_MAKE: u32 = 32;
+/// The cost of seeking in a table, whose entries are seldom in the processor's caches.
+const COST_LOOKUP: u32 = 128;
 /// The cost of a function of the engine on a text.
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 22] = [
+pub(crate) const FUNCTIONS: [&str; 23] = [
     "age",
     "distinct",
     "domain",
@@ -56,6 +59,7 @@ pub(crate) const FUNCTIONS: [&str; 22] = [
     "int",
     "ip",
     "last",
+    "lookup",
     "model",
     "over",
     "rate",
@@ -811,6 +815,10 @@ impl<'a> Checker<'a> {
             if self.context.library.set(name).is_some() {
                 let help = format!("seek a value in it: `mail.from in {name}`");
                 return self.fail(range, format!("`{name}` is a set, not a value"), help);
+            }
+            if self.context.library.table(name).is_some() {
+                let help = format!("look a value up in it: `lookup('{name}', mail.from)`");
+                return self.fail(range, format!("`{name}` is a table, not a value"), help);
             }
             let mut names = self.scope.names(NameCategory::Fact);
             names.extend(self.scope.names(NameCategory::Kind));

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use regex::Regex;
 
+use crate::lookup::LookupTable;
 use crate::scope::TextFunction;
 use crate::set::{Networks, Set};
 use crate::syntax::CompareOperator;
@@ -182,6 +183,8 @@ pub(crate) enum StrExpr {
     Items(Box<ListExpr>, Box<str>),
     /// What a function of the engine makes of a text.
     Applied(Box<StrExpr>, TextFunction),
+    /// The value that a table has for a key.
+    LookedUp(Box<LookupKey>, Arc<LookupTable>),
     /// A value as it is printed.
     Printed(Box<ValueExpr>),
     If(Box<(BoolExpr, StrExpr, StrExpr)>),
@@ -194,6 +197,13 @@ pub(crate) enum IpExpr {
     Fact(Slot),
     /// The address that a text is.
     Parsed(Box<StrExpr>),
+}
+
+/// A value by which tables are searched.
+#[derive(Clone, Debug)]
+pub(crate) enum LookupKey {
+    Str(StrExpr),
+    Ip(IpExpr),
 }
 
 #[derive(Clone, Debug)]
@@ -252,6 +262,7 @@ pub(crate) enum BoolExpr {
     IntInSet(IntExpr, Arc<Set>),
     StrInSet(StrExpr, Arc<Set>),
     IpInSet(IpExpr, Arc<Set>),
+    InTable(LookupKey, Arc<LookupTable>),
     ListHas(StrExpr, ListExpr),
     /// True if an item of a list is in a set.
     ListMeets(ListExpr, Arc<Set>),
@@ -387,6 +398,7 @@ impl StrExpr {
                 Some(Cow::Owned(joined))
             }
             StrExpr::Applied(text, function) => text::filter_map(text.eval(env)?, function),
+            StrExpr::LookedUp(key, table) => key.find(table, env)?.map(Cow::Borrowed),
             StrExpr::Printed(value) => Some(Cow::Owned(value.eval(env)?.to_string())),
             StrExpr::If(branches) => {
                 if branches.0.eval(env)? {
@@ -413,6 +425,16 @@ impl IpExpr {
                 _ => None,
             },
         }
+    }
+}
+
+impl LookupKey {
+    /// The value that a table has for the key, if it has one; `None` where the key is missing.
+    fn find<'t>(&self, table: &'t LookupTable, env: EvalEnv<'_>) -> Option<Option<&'t str>> {
+        Some(match self {
+            LookupKey::Str(text) => table.find_str(&text.eval(env)?),
+            LookupKey::Ip(ip) => table.find_ip(ip.eval(env)?),
+        })
     }
 }
 
@@ -524,6 +546,7 @@ impl BoolExpr {
             BoolExpr::IntInSet(integer, set) => Some(set.has_integer(integer.eval(env)?)),
             BoolExpr::StrInSet(text, set) => Some(set.has_str(&text.eval(env)?)),
             BoolExpr::IpInSet(ip, set) => Some(set.has_ip(ip.eval(env)?)),
+            BoolExpr::InTable(key, table) => Some(key.find(table, env)?.is_some()),
             BoolExpr::ListHas(text, list) => {
                 let text = text.eval(env)?;
                 list.any(env, |item| *item == *text)

@@ -22,7 +22,9 @@ mod expression;
 mod formatter;
 mod lexer;
 mod library;
+mod lookup;
 mod near_miss;
+mod network_index;
 mod outline;
 mod rule;
 mod scope;
@@ -31,6 +33,7 @@ mod set;
 mod syntax;
 mod test_run;
 mod text;
+mod text_index;
 mod verdict;
 
 #[cfg(test)]
@@ -46,6 +49,7 @@ pub use effect::Effect;
 pub use expression::Expression;
 pub use formatter::{canonical, format};
 pub use library::Library;
+pub use lookup::{LookupTable, LookupTableError};
 pub use near_miss::NearMiss;
 pub use outline::{Conjunct, conjuncts};
 pub use rule::{

@@ -376,7 +376,14 @@ fn the_documented_fields_compile() {
     let document = include_str!("../../../../docs/guides/fields.md");
     let blocks = document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
     let text = blocks.collect::<Vec<_>>().join("\n");
-    let plan = plan(&text).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let owners = document.split("\n```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    std::fs::write(folder.path().join("owners.tsv"), owners).unwrap();
+    std::fs::write(folder.path().join("providers.csv"), "mail.example,throwaway\n").unwrap();
+    let path = folder.path().join("posts.toml");
+    std::fs::write(&path, text).unwrap();
+    let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
     assert!(plan.warnings.is_empty(), "{}", plan.warnings);
     let engine = Engine::ephemeral(plan).unwrap();
     let mut event = Event::default();
@@ -389,4 +396,5 @@ fn the_documented_fields_compile() {
     assert_eq!(fact("email_domain").as_deref(), Some("example.co.uk"));
     assert_eq!(fact("name_pattern").as_deref(), Some("ann0"));
     assert_eq!(fact("client_net").as_deref(), Some("192.0.2.0/24"));
+    assert_eq!(fact("owner").as_deref(), Some("hosting"));
 }

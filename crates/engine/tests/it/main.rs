@@ -15,6 +15,7 @@ mod journal;
 mod last_values;
 mod limits;
 mod limits_laws;
+mod lookup_tables;
 mod models;
 mod numbers;
 mod patterns;

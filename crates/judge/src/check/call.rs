@@ -115,6 +115,7 @@ impl Checker<'_> {
                     _ => None,
                 }
             }
+            ("lookup", [table, of]) => self.lookup(table, of),
             ("string", [of]) => self.printed(of),
             ("ip", [of]) => self.parsed_ip(of),
             (name, [of]) if TEXT_FUNCTIONS.contains(&name) => self.applied(name, of, range),
@@ -142,6 +143,7 @@ impl Checker<'_> {
                     "double" => "double(mail.size)",
                     "int" => "int(mail.score)",
                     "age" => "age(mail.date)",
+                    "lookup" => "lookup('table', mail.from)",
                     "domain" => "domain(mail.from)",
                     "registrable" => "registrable(mail.from_domain)",
                     "string" => "string(mail.size)",

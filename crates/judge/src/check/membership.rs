@@ -7,7 +7,7 @@ use crate::bounds::Contradiction;
 use crate::set::{Network, Networks, Set, SetType};
 
 /// Returns the name of the entries of a set, for messages.
-fn held(kind: SetType) -> &'static str {
+pub(super) fn held(kind: SetType) -> &'static str {
     match kind {
         SetType::String => "strings",
         SetType::Domain => "domain names",
@@ -28,6 +28,13 @@ impl Checker<'_> {
         {
             let set = Arc::clone(set);
             return self.in_set(item, name, set, list);
+        }
+        if let SyntaxKind::Name(name) = &list.kind
+            && let Some(table) = self.context.library.table(name)
+        {
+            let table = Arc::clone(table);
+            let key = self.lookup_key(item, name, &table)?;
+            return Some(TypedExpr::Bool(BoolExpr::InTable(key, table)));
         }
         let found = self.check(item);
         let SyntaxKind::List(constants) = &list.kind else {

@@ -631,6 +631,50 @@ characters are counted from 0
 }
 
 #[test]
+fn tables() {
+    check(
+        "lookup('place', conn.ip) == 'home'",
+        r"
+there is no table `place`
+  | lookup('place', conn.ip) == 'home'
+  |        ^^^^^^^
+  = did you mean `places`?",
+    );
+    check(
+        "lookup('places', mail.from) == 'home'",
+        r"
+the keys of the table `places` are addresses and networks, this is a string
+  | lookup('places', mail.from) == 'home'
+  |                  ^^^^^^^^^
+  = `ip(...)` reads an address",
+    );
+    check(
+        "conn.ip in owners",
+        r"
+the keys of the table `owners` are domain names, this is an ip
+  | conn.ip in owners
+  | ^^^^^^^
+  = `string(...)` prints an address",
+    );
+    check(
+        "lookup(places, conn.ip) == 'home'",
+        r"
+a table is named in quotes
+  | lookup(places, conn.ip) == 'home'
+  |        ^^^^^^
+  = write it out: `lookup('table', mail.from)`",
+    );
+    check(
+        "places == 'home'",
+        r"
+`places` is a table, not a value
+  | places == 'home'
+  | ^^^^^^
+  = look a value up in it: `lookup('places', mail.from)`",
+    );
+}
+
+#[test]
 fn arithmetic() {
     check(
         "mail.subject + mail.size == 'a'",

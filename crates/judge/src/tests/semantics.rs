@@ -179,6 +179,23 @@ fn an_expression_gives_a_value_of_its_type() {
 }
 
 #[test]
+fn tables() {
+    check("lookup('places', conn.ip) == 'home'", TRUE);
+    check("lookup('places', ip('192.0.2.200')) == 'away'", TRUE);
+    check("lookup('places', ip('192.0.3.1')) == 'away'", None);
+    check("lookup('places', ip) == 'away'", None);
+    check("lookup('places', ip('::ffff:192.0.2.200')).or('') == 'away'", TRUE);
+    check("conn.ip in places && !(ip('192.0.3.1') in places)", TRUE);
+    check("ip in places", None);
+    check("lookup('owners', mail.from.split('@')[1]) == 'ann'", TRUE);
+    check("lookup('owners', 'X.Sub.Example.ORG.' + mail.subject.substring(20)) == 'bob'", TRUE);
+    check("mail.from.split('@')[1] in owners && !(mail.from in owners)", TRUE);
+    check("lookup('colours', mail.size) == 'seven'", TRUE);
+    check("lookup('colours', mail.from.substring(0, 1)) == 'red'", TRUE);
+    check("mail.subject in colours", FALSE);
+}
+
+#[test]
 fn lists_addresses_and_bytes() {
     check("'a.example' in mail.links", TRUE);
     check("'c.example' in mail.links", FALSE);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use catboost::ModelLimits;
 use data_encoding::HEXLOWER;
+use judge::LookupTable;
 use sha2::{Digest, Sha256};
 
 use super::formatter;
@@ -25,7 +26,8 @@ pub struct Document {
     pub(super) origin: ConfigOrigin,
     /// True if it is not known what the file extends or reads, or if parts of it could not be read at all.
     pub(super) broken: bool,
-    /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`pattern_list_key`].
+    /// The files of sets, by the set's name, of tables, by [`table_key`], of phrases, by [`list_key`], and of patterns, by
+    /// [`pattern_list_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
     /// The files of models, by the model's name.
     pub(super) models: HashMap<String, Vec<u8>>,
@@ -95,7 +97,7 @@ impl Document {
         self.candidate.as_deref()
     }
 
-    /// Reads the files that sets, phrases, patterns and models name.
+    /// Reads the files that sets, tables, phrases, patterns and models name.
     pub(super) fn read_files(
         &mut self,
         directory: Option<&Path>,
@@ -114,6 +116,18 @@ impl Document {
                 }
                 None => not_in_a_directory(file, origin, problems),
             }
+        }
+        for view in self.list("table") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            files.add(&path);
+            let bytes_max = LookupTable::TEXT_BYTES_MAX as u64;
+            lists.insert(table_key(name), read(&path, Some(origin), bytes_max, problems));
         }
         for view in self.list("phrases") {
             let Some(name) = view.str("name") else { continue };
@@ -166,7 +180,7 @@ impl Document {
         self.models.get(model).map(Vec::as_slice)
     }
 
-    /// The text of a file that a set, phrases or patterns name.
+    /// The text of a file that a set, a table, phrases or patterns name.
     pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<ConfigSource>> {
         self.lists.get(set)
     }
@@ -289,6 +303,11 @@ pub(crate) const PATTERN_LISTS: [&str; 5] = ["probes", "exploits", "attacks", "t
 /// The key among a document's lists of a file of patterns.
 pub(crate) fn pattern_list_key(name: &str) -> String {
     format!("patterns/{name}")
+}
+
+/// The key among a document's lists of the file of a table.
+pub(crate) fn table_key(name: &str) -> String {
+    format!("tables/{name}")
 }
 
 /// The key among a document's lists of a file of phrases.

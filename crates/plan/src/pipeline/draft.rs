@@ -13,6 +13,7 @@ use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, Reg
 use super::columns::{columns, fact};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
+use super::tables::TablePlan;
 use super::{
     DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, ReadingColumn, ReadingSource,
     UnknownFieldPolicy,
@@ -56,6 +57,7 @@ impl<'a> PipelineDraft<'a> {
     pub(crate) fn compile(
         document: &'a Document,
         main: &Document,
+        tables: Vec<TablePlan>,
         limits: &'a [Arc<LimitPlan>],
         numbers: &mut NumberRegister,
         is_over: CancellationCheck<'a>,
@@ -73,7 +75,7 @@ impl<'a> PipelineDraft<'a> {
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
         let sets = rules::sets(document, problems);
-        let canonical = rules::canonical(document, &sets, limits);
+        let canonical = rules::canonical(document, &sets, &tables, limits);
         let networks = document.section("networks");
         let prefix = |key: &str, default: u8| {
             networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
@@ -107,6 +109,7 @@ impl<'a> PipelineDraft<'a> {
                 labels: Table::default(),
                 limits: Table::default(),
                 columns,
+                tables,
                 phrases,
                 classifiers: Vec::new(),
                 models: Vec::new(),

@@ -14,6 +14,7 @@ pub(crate) mod reports;
 pub(crate) mod rules;
 pub(crate) mod scope;
 pub(crate) mod statistic;
+pub(crate) mod tables;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,6 +35,7 @@ use self::derived::DerivedField;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
+use self::tables::TablePlan;
 use crate::aggregate;
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
@@ -119,6 +121,8 @@ pub struct Pipeline {
     pub limits: Table<RuleLimit>,
     /// The columns that the first two stages fill.
     pub columns: InputColumns,
+    /// The tables in which values are looked up.
+    pub tables: Vec<TablePlan>,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
     /// Classifiers, asked before the models.
