@@ -14,6 +14,7 @@ use jiff::tz::TimeZone;
 use regex::Regex;
 
 use crate::lookup::LookupTable;
+use crate::network_database::RecordPath;
 use crate::scope::TextFunction;
 use crate::set::{Networks, Set};
 use crate::syntax::CompareOperator;
@@ -185,6 +186,8 @@ pub(crate) enum StrExpr {
     Applied(Box<StrExpr>, TextFunction),
     /// The value that a table has for a key.
     LookedUp(Box<LookupKey>, Arc<LookupTable>),
+    /// The value that a network database has at a path of the record of an address.
+    OfRecord(Box<(IpExpr, RecordPath)>, Arc<LookupTable>),
     /// A value as it is printed.
     Printed(Box<ValueExpr>),
     If(Box<(BoolExpr, StrExpr, StrExpr)>),
@@ -398,7 +401,8 @@ impl StrExpr {
                 Some(Cow::Owned(joined))
             }
             StrExpr::Applied(text, function) => text::filter_map(text.eval(env)?, function),
-            StrExpr::LookedUp(key, table) => key.find(table, env)?.map(Cow::Borrowed),
+            StrExpr::OfRecord(of, table) => table.find_in_record(of.0.eval(env)?, &of.1).map(Cow::Owned),
+            StrExpr::LookedUp(key, table) => key.find(table, env).map(Cow::Borrowed),
             StrExpr::Printed(value) => Some(Cow::Owned(value.eval(env)?.to_string())),
             StrExpr::If(branches) => {
                 if branches.0.eval(env)? {
@@ -429,12 +433,20 @@ impl IpExpr {
 }
 
 impl LookupKey {
-    /// The value that a table has for the key, if it has one; `None` where the key is missing.
-    fn find<'t>(&self, table: &'t LookupTable, env: EvalEnv<'_>) -> Option<Option<&'t str>> {
+    /// True if a table has the key.
+    fn is_in(&self, table: &LookupTable, env: EvalEnv<'_>) -> Option<bool> {
         Some(match self {
+            LookupKey::Str(text) => table.find_str(&text.eval(env)?).is_some(),
+            LookupKey::Ip(ip) => table.has_ip(ip.eval(env)?),
+        })
+    }
+
+    /// The value that a table has for the key.
+    fn find<'t>(&self, table: &'t LookupTable, env: EvalEnv<'_>) -> Option<&'t str> {
+        match self {
             LookupKey::Str(text) => table.find_str(&text.eval(env)?),
             LookupKey::Ip(ip) => table.find_ip(ip.eval(env)?),
-        })
+        }
     }
 }
 
@@ -546,7 +558,7 @@ impl BoolExpr {
             BoolExpr::IntInSet(integer, set) => Some(set.has_integer(integer.eval(env)?)),
             BoolExpr::StrInSet(text, set) => Some(set.has_str(&text.eval(env)?)),
             BoolExpr::IpInSet(ip, set) => Some(set.has_ip(ip.eval(env)?)),
-            BoolExpr::InTable(key, table) => Some(key.find(table, env)?.is_some()),
+            BoolExpr::InTable(key, table) => key.is_in(table, env),
             BoolExpr::ListHas(text, list) => {
                 let text = text.eval(env)?;
                 list.any(env, |item| *item == *text)

@@ -24,6 +24,7 @@ mod lexer;
 mod library;
 mod lookup;
 mod near_miss;
+mod network_database;
 mod network_index;
 mod outline;
 mod rule;

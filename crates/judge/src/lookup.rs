@@ -1,7 +1,7 @@
 //! Tables in which conditions and derived fields look values up.
 //!
 //! A table is made once, when rules are loaded, and holds millions of entries: texts and domain names by hash, networks by
-//! the longest that an address is in. Equal values are kept once.
+//! the longest that an address is in. Equal values are kept once. A network database has a record of values instead.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,25 +9,28 @@ use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
+use crate::network_database::{NetworkDatabase, RecordPath};
 use crate::network_index::{NetworkConflict, NetworkIndex, NetworkIndexBuilder};
 use crate::set::{Network, Set, SetType, domain_name};
 use crate::text_index::TextIndex;
 
 /// Keys with a value each. Cheap to look up in, dear to make.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct LookupTable {
     keys: LookupKeys,
     values: TextIndex,
     kind: SetType,
+    is_database: bool,
     count: usize,
     digest: [u8; 32],
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum LookupKeys {
     /// Texts, or domain names, and the number of the value of each.
     Texts(TextIndex, Vec<u32>),
     Networks(NetworkIndex),
+    Database(NetworkDatabase),
 }
 
 /// A fault of a line of a table.
@@ -50,15 +53,16 @@ impl std::error::Error for LookupTableError {}
 impl LookupTable {
     /// Most entries of a table.
     pub const ENTRIES_MAX: usize = 20_000_000;
-    /// Most bytes of the text that a table is read from.
-    pub const TEXT_BYTES_MAX: usize = 512 << 20;
+    /// Most bytes of the file that a table is read from.
+    pub const FILE_BYTES_MAX: usize = 512 << 20;
     /// Most faults that are told of one table.
     pub const ERRORS_MAX: usize = 10;
 
-    /// A table of keys of a type, without entries.
-    pub fn empty(kind: SetType) -> LookupTable {
+    /// A table of keys of a type, or a network database, without entries.
+    pub fn empty(kind: SetType, is_database: bool) -> LookupTable {
         let (keys, values) = (LookupKeys::Texts(TextIndex::default(), Vec::new()), TextIndex::default());
-        LookupTable { keys, values, kind, count: 0, digest: LookupTable::digest_of(kind, '\t', "") }
+        let digest = LookupTable::digest_of(kind, '\t', &[]);
+        LookupTable { keys, values, kind, is_database, count: 0, digest }
     }
 
     /// Reads a table whose lines have a key, a separator and a value, and blanks around either that mean nothing. Empty
@@ -83,8 +87,8 @@ impl LookupTable {
             let start = line.as_ptr() as usize - text.as_ptr() as usize;
             start..start + line.len()
         };
-        if text.len() > LookupTable::TEXT_BYTES_MAX {
-            let message = format!("a table has at most {} MiB", LookupTable::TEXT_BYTES_MAX >> 20);
+        if text.len() > LookupTable::FILE_BYTES_MAX {
+            let message = format!("a table has at most {} MiB", LookupTable::FILE_BYTES_MAX >> 20);
             return Err(vec![LookupTableError { range: 0..0, message }]);
         }
         for line in text.lines() {
@@ -120,15 +124,36 @@ impl LookupTable {
             return Err(errors);
         }
         values.freeze();
-        let digest = LookupTable::digest_of(kind, separator, text);
-        Ok(LookupTable { keys, values, kind, count, digest })
+        let digest = LookupTable::digest_of(kind, separator, text.as_bytes());
+        Ok(LookupTable { keys, values, kind, is_database: false, count, digest })
+    }
+
+    /// Reads a network database in MaxMind's format and verifies its structure, in time in the order of its bytes.
+    ///
+    /// # Errors
+    /// What is wrong with it, without a full stop.
+    pub fn read_database(bytes: Vec<u8>) -> Result<LookupTable, String> {
+        let digest = LookupTable::digest_of(SetType::Ip, LookupTable::DATABASE, &bytes);
+        let database = NetworkDatabase::read(bytes)?;
+        let count = database.len();
+        let keys = LookupKeys::Database(database);
+        let (kind, values) = (SetType::Ip, TextIndex::default());
+        Ok(LookupTable { keys, values, kind, is_database: true, count, digest })
+    }
+
+    /// What network databases have instead of a separator, for [`LookupTable::digest_of`].
+    pub const DATABASE: char = '\0';
+
+    /// Returns whether it is a network database, whose values have a path.
+    pub fn is_database(&self) -> bool {
+        self.is_database
     }
 
     /// SHA-256 of all that a table is made of: tables of equal digest find the same.
-    pub fn digest_of(kind: SetType, separator: char, text: &str) -> [u8; 32] {
+    pub fn digest_of(kind: SetType, separator: char, bytes: &[u8]) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(format!("{} {}\n", kind.name(), u32::from(separator)));
-        digest.update(text);
+        digest.update(bytes);
         digest.finalize().into()
     }
 
@@ -142,7 +167,7 @@ impl LookupTable {
         self.kind
     }
 
-    /// Returns the number of its entries.
+    /// Returns the number of its entries; of a network database, of the nodes of its tree.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -157,6 +182,28 @@ impl LookupTable {
         let LookupKeys::Texts(keys, values) = &self.keys else { return None };
         let key = if self.kind == SetType::Domain { keys.find_domain(text) } else { keys.find(text) };
         Some(self.values.get(*values.get(key? as usize)?))
+    }
+
+    /// Returns whether there is an entry, or a record, for an address.
+    pub(crate) fn has_ip(&self, ip: IpAddr) -> bool {
+        match &self.keys {
+            LookupKeys::Texts(..) => false,
+            LookupKeys::Networks(networks) => networks.find(ip).is_some(),
+            LookupKeys::Database(database) => database.has(ip),
+        }
+    }
+
+    /// The value at a path of an address's record; none in a table that is no network database.
+    pub(crate) fn find_in_record(&self, ip: IpAddr, path: &RecordPath) -> Option<String> {
+        match &self.keys {
+            LookupKeys::Database(database) => database.find(ip, path),
+            _ => None,
+        }
+    }
+
+    /// Returns whether records of a network database have a path.
+    pub(crate) fn has_path(&self, path: &RecordPath) -> bool {
+        matches!(&self.keys, LookupKeys::Database(database) if database.has_path(path))
     }
 
     /// The value of the longest network that an address is in; none in a table of texts.

@@ -380,6 +380,7 @@ fn the_documented_fields_compile() {
     let owners = document.split("\n```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     std::fs::write(folder.path().join("owners.tsv"), owners).unwrap();
     std::fs::write(folder.path().join("providers.csv"), "mail.example,throwaway\n").unwrap();
+    std::fs::write(folder.path().join("city.mmdb"), crate::network_databases::city()).unwrap();
     let path = folder.path().join("posts.toml");
     std::fs::write(&path, text).unwrap();
     let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
@@ -397,4 +398,5 @@ fn the_documented_fields_compile() {
     assert_eq!(fact("name_pattern").as_deref(), Some("ann0"));
     assert_eq!(fact("client_net").as_deref(), Some("192.0.2.0/24"));
     assert_eq!(fact("owner").as_deref(), Some("hosting"));
+    assert_eq!((fact("country").as_deref(), fact("place").as_deref()), (Some("DE"), Some("52.52,13.4")));
 }

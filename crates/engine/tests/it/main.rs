@@ -17,6 +17,7 @@ mod limits;
 mod limits_laws;
 mod lookup_tables;
 mod models;
+mod network_databases;
 mod numbers;
 mod patterns;
 mod phrases;

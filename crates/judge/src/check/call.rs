@@ -115,7 +115,8 @@ impl Checker<'_> {
                     _ => None,
                 }
             }
-            ("lookup", [table, of]) => self.lookup(table, of),
+            ("lookup", [table, of]) => self.lookup(table, of, None),
+            ("lookup", [table, of, path]) => self.lookup(table, of, Some(path)),
             ("string", [of]) => self.printed(of),
             ("ip", [of]) => self.parsed_ip(of),
             (name, [of]) if TEXT_FUNCTIONS.contains(&name) => self.applied(name, of, range),

@@ -29,7 +29,7 @@ pub struct Document {
     /// The files of sets, by the set's name, of tables, by [`table_key`], of phrases, by [`list_key`], and of patterns, by
     /// [`pattern_list_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
-    /// The files of models, by the model's name.
+    /// The files of models, by the model's name, and of network databases, by [`table_key`].
     pub(super) models: HashMap<String, Vec<u8>>,
     /// The document with the candidate's rules, whose models are not read again.
     pub(super) candidate: Option<Box<Document>>,
@@ -126,8 +126,17 @@ impl Document {
             };
             let path = directory.join(file);
             files.add(&path);
-            let bytes_max = LookupTable::TEXT_BYTES_MAX as u64;
-            lists.insert(table_key(name), read(&path, Some(origin), bytes_max, problems));
+            let bytes_max = LookupTable::FILE_BYTES_MAX as u64;
+            if view.str("format") != Some("mmdb") {
+                lists.insert(table_key(name), read(&path, Some(origin), bytes_max, problems));
+                continue;
+            }
+            match read_bytes(&path, bytes_max) {
+                Ok(bytes) => _ = models.insert(table_key(name), bytes),
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+                }
+            }
         }
         for view in self.list("phrases") {
             let Some(name) = view.str("name") else { continue };
@@ -175,7 +184,7 @@ impl Document {
         (self.lists, self.models) = (lists, models);
     }
 
-    /// The content of the file that a model names.
+    /// The content of the file that a model, or a table that is a network database, names.
     pub(crate) fn model_file(&self, model: &str) -> Option<&[u8]> {
         self.models.get(model).map(Vec::as_slice)
     }

@@ -40,23 +40,39 @@ pub(crate) fn compile(
     let mut tables = Vec::new();
     for view in entries(document, "table", problems) {
         let Some(name) = view.str("name") else { continue };
-        // One that could not be read was told of.
-        let Some(file) = document.list_file(&table_key(name)) else { continue };
-        let (kind, separator) = (kind(&view), separator(&view));
-        let digest = LookupTable::digest_of(kind, separator, &file.text);
-        let known = now.iter().find(|known| *known.table.digest() == digest);
-        let table = match known {
-            Some(known) => Ok(Arc::clone(&known.table)),
-            None => LookupTable::read(kind, separator, &file.text).map(Arc::new),
+        let (kind, separator, key) = (kind(&view), separator(&view), table_key(name));
+        let known = |digest: [u8; 32]| {
+            let known = now.iter().find(|known| *known.table.digest() == digest);
+            known.map(|known| Arc::clone(&known.table))
         };
-        let table = table.unwrap_or_else(|errors| {
-            for error in errors {
-                let origin = ConfigOrigin { source: Arc::clone(file), range: error.range };
-                problems.add(&origin, format!("table `{name}`: {}", error.message), None);
+        // A file that could not be read was told of. What looks values up in a bad one is not refused for that as well.
+        let table = if view.str("format") == Some("mmdb") {
+            let Some(bytes) = document.model_file(&key) else { continue };
+            if kind != SetType::Ip {
+                let help = "write `type = \"ip\"`".to_owned();
+                problems.add(view.origin("type"), "the keys of a network database are networks", Some(help));
+                continue;
             }
-            // What looks values up in it is not refused for that as well.
-            Arc::new(LookupTable::empty(kind))
-        });
+            let digest = LookupTable::digest_of(kind, LookupTable::DATABASE, bytes);
+            let read = || LookupTable::read_database(bytes.to_vec()).map(Arc::new);
+            known(digest).map_or_else(read, Ok).unwrap_or_else(|error| {
+                let help = "fetch the file again: it has MaxMind's format, unpacked".to_owned();
+                let message = format!("table `{name}`: the network database is damaged: {error}");
+                problems.add(view.origin("file"), message, Some(help));
+                Arc::new(LookupTable::empty(kind, true))
+            })
+        } else {
+            let Some(file) = document.list_file(&key) else { continue };
+            let digest = LookupTable::digest_of(kind, separator, file.text.as_bytes());
+            let read = || LookupTable::read(kind, separator, &file.text).map(Arc::new);
+            known(digest).map_or_else(read, Ok).unwrap_or_else(|errors| {
+                for error in errors {
+                    let origin = ConfigOrigin { source: Arc::clone(file), range: error.range };
+                    problems.add(&origin, format!("table `{name}`: {}", error.message), None);
+                }
+                Arc::new(LookupTable::empty(kind, false))
+            })
+        };
         tables.push(TablePlan { name: name.to_owned(), table });
     }
     tables

@@ -74,17 +74,20 @@ pub(super) const TABLE: Section = Section {
             SettingType::Choice(TABLE_TYPES),
             "Type of its keys. `domain`: names, each with all below it; `ip`: addresses and networks, of which the longest counts",
         ),
-        required(
-            "file",
-            SettingType::Text,
-            "Its file, relative to this file: a line is a key, a separator and a value. Empty lines and lines with `#` in front are skipped",
+        required("file", SettingType::Text, "Its file, relative to this file"),
+        setting(
+            "format",
+            SettingType::Choice(&["text", "mmdb"]),
+            Some("\"text\""),
+            "Format of the file. `text`: a line is a key, a separator and a value; empty lines and lines with `#` in front are skipped. `mmdb`: a network database in MaxMind's format",
         ),
         setting(
             "separator",
             SettingType::Choice(SEPARATORS),
             Some("\"tab\""),
             "What stands between key and value: the first of it in a line",
-        ),
+        )
+        .only("format", &["text"]),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
