@@ -51,6 +51,7 @@ pub use pipeline::classifier::ClassifierPlan;
 pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
+pub use pipeline::header::EventHeader;
 pub use pipeline::model::ModelPlan;
 pub use pipeline::phrases::PhrasePlan;
 pub use pipeline::reports::WITHDRAWN;

@@ -76,6 +76,7 @@ impl<'a> BatchKeys<'a> {
         let is_plain = pipeline.input == PipelineInput::Json
             && matches!(pipeline.columns.content, ContentColumns::Json)
             && pipeline.columns.derived.is_empty()
+            && pipeline.header.is_usual()
             && pipeline.phrases.is_empty()
             && pipeline.classifiers.is_empty()
             && pipeline.kinds.iter().all(|kind| kind.last.is_none())

@@ -23,14 +23,15 @@ pub(crate) struct RowDraft {
 }
 
 /// Fills the columns of the fields, and of those that are derived from them.
-pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> RowDraft {
+pub(crate) fn fill(pipeline: &Arc<Pipeline>, mut event: Event, arrival: Time) -> RowDraft {
     let latest = arrival + pipeline.skew_max;
-    let claimed = event.time.unwrap_or(arrival);
+    let claimed = pipeline.header.time(&event).or(event.time).unwrap_or(arrival);
     let time = claimed.min(latest);
     let mut facts = pipeline.schema.empty_row();
     facts.set(pipeline.columns.event.time, time);
     facts.set(pipeline.columns.event.arrival, arrival);
-    let mut ignored = 0;
+    let mut ignored = u32::from(pipeline.header.is_time_unread(&event));
+    let event_id = pipeline.header.id(&event).or_else(|| event.id.take());
     for (name, value) in event.fields {
         // Derived fields, readings, and what models say, are columns too, and nobody's to bring.
         let is_brought = |slot: &Slot| pipeline.columns.is_brought(*slot);
@@ -52,7 +53,7 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Row
     for field in pipeline.columns.derived.iter().filter(|field| !field.is_late) {
         field.fill(&mut facts, pipeline.prefixes);
     }
-    let event_id = event.id.filter(|id| !id.is_empty() && id.len() <= Event::ID_BYTES_MAX);
+    let event_id = event_id.filter(|id| !id.is_empty() && id.len() <= Event::ID_BYTES_MAX);
     RowDraft {
         pipeline: Arc::clone(pipeline),
         event_id,

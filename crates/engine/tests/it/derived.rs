@@ -400,3 +400,58 @@ fn the_documented_fields_compile() {
     assert_eq!(fact("owner").as_deref(), Some("hosting"));
     assert_eq!((fact("country").as_deref(), fact("place").as_deref()), (Some("DE"), Some("52.52,13.4")));
 }
+
+#[test]
+fn time_and_id_come_from_any_field() {
+    let text = r#"
+        name = "requests"
+        [time]
+        field = "request.at"
+        format = "epoch_ms"
+        id = "request.number"
+        [[field]]
+        name = "request.at"
+        type = "integer"
+        [[field]]
+        name = "request.number"
+        type = "integer"
+        [[field]]
+        name = "early"
+        type = "bool"
+        value = "now.getHours() < 6"
+        [[kind]]
+        name = "early"
+        of = "early"
+        [[statistic]]
+        name = "counts"
+        keys = ["early"]
+        counts = ["seen"]
+        windows = ["1h x 24"]
+    "#;
+    let engine = Engine::ephemeral(plan(text).unwrap()).unwrap();
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let at = NOW.0 / 1_000 - 60_000;
+    let json = |at: i64| format!(r#"{{"id": "x", "time": 5, "request": {{"at": {at}, "number": 7}}}}"#);
+    let decide = |json: String| {
+        let (event, _) = engine.read_json(&pipeline, json.as_bytes(), NOW).unwrap();
+        decide_at(&engine, event, NOW)
+    };
+    let first = decide(json(at));
+    assert_eq!((first.time, first.event_id.as_deref()), (NOW - Span::minutes(1), Some("7")));
+    assert!(!first.duplicate);
+    assert!(decide(json(at)).duplicate, "one number is counted once");
+    assert_eq!(decide(r#"{"time": 1500000000}"#.to_owned()).time.seconds(), 1_500_000_000);
+
+    let check = |old: &str, new: &str, message: &str| {
+        assert!(text.contains(old), "{old}");
+        let found = plan(&text.replace(old, new)).unwrap_err();
+        assert!(found.contains(message), "{found}");
+    };
+    check("field = \"request.at\"", "field = \"requests.at\"", "events bring no field `requests.at`");
+    check("field = \"request.at\"", "field = \"early\"", "events bring no field `early`");
+    check("field = \"request.at\"", "", "`format` does nothing without `field`");
+    check("\"epoch_ms\"", "\"%H:%M\"", "`%H:%M` is no format of times: it does not say date and time");
+    check("\"epoch_ms\"", "\"epoch\"", "`epoch` is no format of times");
+    check("\"epoch_ms\"", "\"%Q %d\"", "is no format of times");
+    check("id = \"request.number\"", "id = \"event.time\"", "`event.time` is of type time");
+}

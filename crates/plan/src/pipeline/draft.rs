@@ -11,6 +11,7 @@ use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, 
 use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier};
 
 use super::columns::{columns, fact};
+use super::header::{self, EventHeader};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
 use super::tables::TablePlan;
@@ -119,6 +120,7 @@ impl<'a> PipelineDraft<'a> {
                 trust: AuthenticationTrust::default(),
                 lists: Vec::new(),
                 prefixes: PrefixLengths { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
+                header: EventHeader::default(),
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
                 reports: None,
@@ -137,6 +139,7 @@ impl<'a> PipelineDraft<'a> {
         draft.authentication(builder.schema(), problems);
         draft.define_constants(&sets, &mut builder);
         draft.derived_fields(&mut builder, problems);
+        draft.pipeline.header = header::compile(time, builder.schema(), &draft.pipeline.columns, problems);
         draft.kinds(&mut builder, problems);
         draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);

@@ -7,6 +7,7 @@ pub(crate) mod columns;
 pub(crate) mod derived;
 pub(crate) mod draft;
 mod functions;
+pub(crate) mod header;
 pub(crate) mod model;
 mod patterns;
 pub(crate) mod phrases;
@@ -32,6 +33,7 @@ use self::authentication::DnsListPlan;
 use self::candidate::Candidate;
 use self::classifier::ClassifierPlan;
 use self::derived::DerivedField;
+use self::header::EventHeader;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
@@ -141,6 +143,8 @@ pub struct Pipeline {
     pub lists: Vec<DnsListPlan>,
     /// The lengths of the prefixes that make an address a network.
     pub prefixes: PrefixLengths,
+    /// The fields that have an event's time and id.
+    pub header: EventHeader,
     /// The longest time by which an event may be dated ahead of its arrival.
     pub skew_max: Span,
     /// The feedback that may be given on an event afterwards: the class, and the counters that it adds to.

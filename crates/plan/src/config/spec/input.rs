@@ -68,8 +68,26 @@ pub(super) const TIME: Section = Section {
     name: "time",
     form: SectionForm::Table,
     node: false,
-    doc: "Event time.",
+    doc: "Time and id of events.",
     settings: &[
+        setting(
+            "field",
+            SettingType::Name,
+            None,
+            "Field that has an event's time. Without it, and where it cannot be read, `time` of the event counts, or its arrival",
+        ),
+        setting(
+            "format",
+            SettingType::Text,
+            None,
+            "Format of `field`: `rfc3339` (default), `epoch_s`, `epoch_ms`, `epoch_us`, or as `strptime` reads it, such as `%d/%b/%Y:%H:%M:%S %z`; UTC without a zone",
+        ),
+        setting(
+            "id",
+            SettingType::Name,
+            None,
+            "Field that has an event's id, a string or an integer. Without it `id` of the event counts",
+        ),
         setting(
             "skew_max",
             SettingType::Span,
