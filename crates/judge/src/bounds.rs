@@ -288,6 +288,7 @@ impl KnownConstraints {
             FloatExpr::Fact(slot) | FloatExpr::Integer(slot) => self.slot(base, *slot),
             FloatExpr::Promoted(integer) => self.int(base, integer),
             FloatExpr::Parsed(_) => Interval::ANY,
+            FloatExpr::Distance(_) => Interval::COUNT,
             FloatExpr::Seconds(micros) => self.int(base, micros).over(Interval::point(1e6)),
             FloatExpr::Sum(sides) => {
                 let (left, right) = both(sides);

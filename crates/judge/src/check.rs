@@ -47,8 +47,9 @@ const COST_LOOKUP: u32 = 128;
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 23] = [
+pub(crate) const FUNCTIONS: [&str; 24] = [
     "age",
+    "distance",
     "distinct",
     "domain",
     "double",

@@ -15,6 +15,7 @@ use regex::Regex;
 
 use crate::lookup::LookupTable;
 use crate::network_database::RecordPath;
+use crate::place::Place;
 use crate::scope::TextFunction;
 use crate::set::{Networks, Set};
 use crate::syntax::CompareOperator;
@@ -160,6 +161,8 @@ pub(crate) enum FloatExpr {
     Difference(Box<(FloatExpr, FloatExpr)>),
     Product(Box<(FloatExpr, FloatExpr)>),
     Quotient(Box<(FloatExpr, FloatExpr)>),
+    /// The kilometres between the places that two texts name.
+    Distance(Box<(StrExpr, StrExpr)>),
     /// The sum that a group of rules adds to the score.
     Group(u32, ResultView),
     If(Box<(BoolExpr, FloatExpr, FloatExpr)>),
@@ -334,6 +337,10 @@ impl FloatExpr {
             FloatExpr::Difference(sides) => finite(sides.0.eval(env)? - sides.1.eval(env)?),
             FloatExpr::Product(sides) => finite(sides.0.eval(env)? * sides.1.eval(env)?),
             FloatExpr::Quotient(sides) => finite(sides.0.eval(env)? / sides.1.eval(env)?),
+            FloatExpr::Distance(places) => {
+                let place = |text: &StrExpr| Place::parse(&text.eval(env)?);
+                Some(place(&places.0)?.distance_km(place(&places.1)?))
+            }
             FloatExpr::Group(group, world) => {
                 env.results.groups.get(*group as usize).map(|scores| scores[*world as usize])
             }

@@ -27,6 +27,7 @@ mod near_miss;
 mod network_database;
 mod network_index;
 mod outline;
+mod place;
 mod rule;
 mod scope;
 mod score;

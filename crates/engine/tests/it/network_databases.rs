@@ -324,3 +324,44 @@ fn no_damage_makes_it_panic() {
         }
     }
 }
+
+#[test]
+fn nobody_travels_faster_than_aeroplanes_do() {
+    let travel = r#"
+        [[field]]
+        name = "user"
+        type = "string"
+        [[field]]
+        name = "place"
+        type = "string"
+        value = "lookup('geo', ip, 'location.latitude') + ',' + lookup('geo', ip, 'location.longitude')"
+        [[kind]]
+        name = "account"
+        of = "user"
+        [[last]]
+        name = "last_place"
+        per = "account"
+        of = "place"
+        keep = "30d"
+        [[rule]]
+        name = "TRAVEL"
+        when = "distance(place, last('last_place')) > 500.0 && distance(place, last('last_place')) > double(last_place.last_age()) * 0.25"
+        score = 1
+    "#;
+    let home = Home::new(&format!("{CONFIG}{travel}"), &city());
+    let engine = Engine::open(&home.directory, home.plan().unwrap()).unwrap();
+    let travels = |ip: &str, hours: i64| {
+        let mut event = Event::default();
+        event.push("ip", ip);
+        event.push("user", "ann");
+        let decision = decide_at(&engine, event, NOW + event::Span::hours(hours));
+        decision.verdict.reasons.iter().any(|reason| reason.rule == "TRAVEL")
+    };
+    let (berlin, paris, sydney) = ("192.0.2.7", "2001:db8::1", "203.0.113.1");
+    assert!(!travels(berlin, 0), "nothing is known yet");
+    assert!(!travels(berlin, 0));
+    assert!(!travels(paris, 1), "878 km in an hour");
+    assert!(travels(sydney, 3));
+    assert!(!travels(berlin, 22), "16,095 km in 19 hours");
+    assert!(travels(paris, 22), "at once");
+}

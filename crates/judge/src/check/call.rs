@@ -117,6 +117,7 @@ impl Checker<'_> {
             }
             ("lookup", [table, of]) => self.lookup(table, of, None),
             ("lookup", [table, of, path]) => self.lookup(table, of, Some(path)),
+            ("distance", [from, to]) => self.distance(from, to),
             ("string", [of]) => self.printed(of),
             ("ip", [of]) => self.parsed_ip(of),
             (name, [of]) if TEXT_FUNCTIONS.contains(&name) => self.applied(name, of, range),
@@ -144,6 +145,7 @@ impl Checker<'_> {
                     "double" => "double(mail.size)",
                     "int" => "int(mail.score)",
                     "age" => "age(mail.date)",
+                    "distance" => "distance(place, last('place'))",
                     "lookup" => "lookup('table', mail.from)",
                     "domain" => "domain(mail.from)",
                     "registrable" => "registrable(mail.from_domain)",

@@ -63,6 +63,15 @@ impl Checker<'_> {
         Some(TypedExpr::String(StrExpr::Printed(Box::new(value))))
     }
 
+    /// `distance(place, place)`.
+    pub(super) fn distance(&mut self, from: &SyntaxNode, to: &SyntaxNode) -> Option<TypedExpr> {
+        self.spend(COST_APPLY);
+        let (one, other) = (self.check(from), self.check(to));
+        let one = self.text(one?, &from.range, "distance");
+        let other = self.text(other?, &to.range, "distance");
+        Some(TypedExpr::Float(FloatExpr::Distance(pair(one?, other?))))
+    }
+
     /// `ip(text)`.
     pub(super) fn parsed_ip(&mut self, of: &SyntaxNode) -> Option<TypedExpr> {
         let checked = self.check(of)?;

@@ -196,6 +196,14 @@ fn tables() {
 }
 
 #[test]
+fn distances() {
+    check("distance('52.52,13.405', string(mail.html) + ',' + string(mail.size)) > 5700.0", TRUE);
+    check("distance('52.52,13.405', string(mail.html) + ',' + string(mail.size)) < 5900.0", TRUE);
+    check("distance(mail.subject, '0,0') > 1.0", None);
+    check("distance('0,0', last('country')) > 1.0", None);
+}
+
+#[test]
 fn lists_addresses_and_bytes() {
     check("'a.example' in mail.links", TRUE);
     check("'c.example' in mail.links", FALSE);
