@@ -185,7 +185,7 @@ pub(crate) enum StrExpr {
     Item(Box<ListExpr>, i64),
     /// All items of a list, with the text between them.
     Items(Box<ListExpr>, Box<str>),
-    /// What a function of the engine makes of a text.
+    /// The text that a function of the engine makes of another.
     Applied(Box<StrExpr>, TextFunction),
     /// The value that a table has for a key.
     LookedUp(Box<LookupKey>, Arc<LookupTable>),

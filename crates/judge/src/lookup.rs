@@ -141,7 +141,7 @@ impl LookupTable {
         Ok(LookupTable { keys, values, kind, is_database: true, count, digest })
     }
 
-    /// What network databases have instead of a separator, for [`LookupTable::digest_of`].
+    /// The separator that stands for a network database in [`LookupTable::digest_of`].
     pub const DATABASE: char = '\0';
 
     /// Returns whether it is a network database, whose values have a path.

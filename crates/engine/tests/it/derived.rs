@@ -162,6 +162,45 @@ fn a_batch_says_what_single_events_say() {
 }
 
 #[test]
+fn limits_labels_and_last_values_have_them() {
+    let more = r#"
+        [[limit]]
+        name = "per_domain"
+        key = ["domain"]
+        count = 2
+        per = "1h"
+        when = "!night"
+        [[label]]
+        name = "odd"
+        of = "pattern"
+        keep = "1d"
+        [[last]]
+        name = "last_domain"
+        per = "net"
+        of = "domain"
+        keep = "1d"
+        [[rule]]
+        name = "OVER"
+        when = "over('per_domain') && last('last_domain') == domain"
+        score = 1
+        effects = ["mark pattern as odd for 1h"]
+        [[rule]]
+        name = "ODD"
+        when = "pattern.marked('odd')"
+        score = 1
+    "#;
+    let engine = Engine::ephemeral(plan(&format!("{CONFIG}{more}")).unwrap()).unwrap();
+    let decide = |email: &str, minute: i64| {
+        let decision = decide_at(&engine, signup(email), NOW + Span::minutes(minute));
+        rules(&decision).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(decide("a@example.org", 0).is_empty());
+    assert!(decide("a@example.org", 1).is_empty());
+    assert_eq!(decide("a@www.example.org", 2), ["OVER"]);
+    assert_eq!(decide("a@example.org", 3), ["ODD", "OVER"]);
+}
+
+#[test]
 fn of_mail_they_are_derived_from_what_the_message_shows() {
     let text = r#"
         name = "mail"
