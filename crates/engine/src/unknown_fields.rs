@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use content::json::{JsonError, ParsedEvent};
-use event::{Event, Span, Time};
+use event::{Event, Slot, Span, Time};
 
 use crate::Engine;
 use crate::batch::{BatchColumn, EventBatch};
@@ -79,7 +79,7 @@ impl Engine {
     ) -> Result<Vec<String>, JsonEventError> {
         let is_known = |name: &str| {
             let slot = pipeline.schema.slot(name);
-            slot.is_some_and(|slot| usize::from(slot.0) < pipeline.columns.count)
+            slot.is_some_and(|slot| pipeline.columns.is_brought(slot))
         };
         let of_events = |name: &str| matches!(name, "id" | "time");
         let (mut names, mut ignored) = (Vec::new(), 0);
@@ -142,8 +142,9 @@ struct Unknown<'a> {
 
 fn warnings(pipeline: &Pipeline, found: &Unknown<'_>) -> Vec<String> {
     let names = || {
-        let columns = pipeline.schema.columns().iter().take(pipeline.columns.count);
-        columns.map(|column| column.name.as_str()).filter(|name| !name.starts_with("event."))
+        let columns = pipeline.schema.columns().iter().zip((0..).map(Slot)).take(pipeline.columns.count);
+        let columns = columns.filter(|(_, slot)| pipeline.columns.is_brought(*slot));
+        columns.map(|(column, _)| column.name.as_str()).filter(|name| !name.starts_with("event."))
     };
     let mut warnings = Vec::new();
     for (at, name) in found.names.iter().enumerate() {

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 
 use event::Slot;
 
-use crate::expr::{BoolExpr, ClockPart, FloatExpr, IntExpr, IpExpr, ResultView, StrExpr};
+use crate::expr::{
+    BoolExpr, ClockPart, FloatExpr, IntExpr, IpExpr, ListExpr, LookupKey, ResultView, StrExpr,
+};
 use crate::syntax::CompareOperator;
 
 /// Integers beyond are not told apart by floats.
@@ -253,7 +255,8 @@ impl KnownConstraints {
                     if left.high <= 0.0 { 0.0 } else { most },
                 )
             }
-            IntExpr::Chars(_) | IntExpr::Items(_) => Interval::COUNT,
+            IntExpr::Chars(_) | IntExpr::Bytes(_) | IntExpr::Items(_) => Interval::COUNT,
+            IntExpr::Parsed(_) | IntExpr::Seconds(_) => Interval::ANY,
             IntExpr::Whole(float) => {
                 let float = self.float(base, float);
                 Interval::new(float.low.trunc(), float.high.trunc())
@@ -284,6 +287,9 @@ impl KnownConstraints {
             FloatExpr::Const(float) => Interval { low: *float, high: *float, ..Interval::ANY },
             FloatExpr::Fact(slot) | FloatExpr::Integer(slot) => self.slot(base, *slot),
             FloatExpr::Promoted(integer) => self.int(base, integer),
+            FloatExpr::Parsed(_) => Interval::ANY,
+            FloatExpr::Distance(_) => Interval::COUNT,
+            FloatExpr::Seconds(micros) => self.int(base, micros).over(Interval::point(1e6)),
             FloatExpr::Sum(sides) => {
                 let (left, right) = both(sides);
                 left.plus(right)
@@ -393,8 +399,9 @@ impl KnownConstraints {
             | BoolExpr::IpInSet(IpExpr::Fact(slot), _)
             | BoolExpr::StrInSet(StrExpr::Fact(slot), _)
             | BoolExpr::IntInSet(IntExpr::Fact(slot), _)
-            | BoolExpr::ListHas(_, slot)
-            | BoolExpr::ListMeets(slot, _) => self.present(*slot, true),
+            | BoolExpr::InTable(LookupKey::Str(StrExpr::Fact(slot)) | LookupKey::Ip(IpExpr::Fact(slot)), _)
+            | BoolExpr::ListHas(_, ListExpr::Fact(slot))
+            | BoolExpr::ListMeets(ListExpr::Fact(slot), _) => self.present(*slot, true),
             _ => Ok(()),
         }
     }

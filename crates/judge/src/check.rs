@@ -5,8 +5,10 @@
 //! mistakes. What bounds of values say of a condition is told, too: see [`crate::bounds`].
 
 mod call;
+mod lookup;
 mod membership;
 mod reading;
+mod text;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +21,8 @@ use crate::action::Mode;
 use crate::bounds::{Interval, KnownConstraints, ValueBounds};
 use crate::condition::{ColumnRead, Condition, RuleReference, ScoreShare};
 use crate::diagnostic::{Severity, did_you_mean};
-use crate::expr::{BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, ResultView, StrExpr};
+use crate::expr::{BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, ListExpr, ResultView, StrExpr, ValueExpr};
+use crate::expression::Expression;
 use crate::lexer::DIAGNOSTICS_MAX;
 use crate::library::Library;
 use crate::outline::ConditionOutline;
@@ -36,32 +39,47 @@ const COST_CLOCK: u32 = 32;
 const COST_MEET: u32 = 64;
 /// The cost of a regular expression.
 const COST_REGEX: u32 = 64;
+/// The cost of making a text.
+const COST_MAKE: u32 = 32;
+/// The cost of seeking in a table, whose entries are seldom in the processor's caches.
+const COST_LOOKUP: u32 = 128;
+/// The cost of a function of the engine on a text.
+const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 18] = [
+pub(crate) const FUNCTIONS: [&str; 24] = [
     "age",
+    "distance",
     "distinct",
+    "domain",
     "double",
     "duration",
     "estimated",
     "group",
     "has",
     "int",
+    "ip",
     "last",
+    "lookup",
     "model",
     "over",
     "rate",
     "ratio",
+    "registrable",
     "remaining",
     "rule",
     "size",
+    "string",
     "timestamp",
     "trend",
 ];
 
+/// Functions from text to text that a scope gives.
+pub const TEXT_FUNCTIONS: [&str; 2] = ["domain", "registrable"];
+
 /// Methods of values: `value.name(...)`. A counter of such a name could not be read by rules, so engines
 /// refuse to configure one, as they refuse [`crate::KIND_METHODS`].
-pub const VALUE_METHODS: [&str; 15] = [
+pub const VALUE_METHODS: [&str; 19] = [
     "contains",
     "endsWith",
     "getDate",
@@ -73,10 +91,14 @@ pub const VALUE_METHODS: [&str; 15] = [
     "getMinutes",
     "getMonth",
     "getSeconds",
+    "join",
+    "lower",
     "matches",
     "or",
     "size",
+    "split",
     "startsWith",
+    "substring",
 ];
 
 /// Readings of a kind that are no counters.
@@ -183,6 +205,31 @@ pub(crate) fn compile_share(
     }
 }
 
+/// Checks and compiles an expression whose value has a type, with what a library defines. An integer becomes a float
+/// where one is wanted.
+///
+/// # Errors
+/// Everything that is wrong, as [`compile`] tells it.
+pub fn compile_expression(
+    source: &str,
+    wanted: Type,
+    library: &Library,
+    scope: &mut dyn Scope,
+) -> Result<Expression, Vec<Diagnostic>> {
+    let context = ConditionContext { library, siblings: None };
+    let (node, found) = parse(source)?;
+    let node = library.expand(node).map_err(|diagnostic| vec![diagnostic])?;
+    let mut checker = Checker::new(source, context, scope, found);
+    let root = checker.check(&node).and_then(|checked| checker.value(checked, wanted, &node.range));
+    let (found, Checker { reads, cost, .. }) = checker.finish(node.range.clone());
+    match root {
+        Some(root) if found.iter().all(|found| found.severity == Severity::Warning) => {
+            Ok(Expression::new(root, reads, cost, found))
+        }
+        _ => Err(found),
+    }
+}
+
 /// The column of a reading written as rules write it, e.g. `from.seen('1h')`, and its type; ages are whole microseconds.
 ///
 /// The scope sets a column aside for it, as for a reading of a condition.
@@ -282,7 +329,7 @@ enum TypedExpr {
     /// Microseconds.
     Duration(IntExpr),
     Ip(IpExpr),
-    List(Slot),
+    List(ListExpr),
     Bytes(Slot),
 }
 
@@ -325,7 +372,7 @@ impl TypedExpr {
             TypedExpr::String(StrExpr::Fact(slot)) => (*slot, Type::String),
             TypedExpr::Time(IntExpr::Time(slot)) => (*slot, Type::Time),
             TypedExpr::Ip(IpExpr::Fact(slot)) => (*slot, Type::Ip),
-            TypedExpr::List(slot) => (*slot, Type::List),
+            TypedExpr::List(ListExpr::Fact(slot)) => (*slot, Type::List),
             TypedExpr::Bytes(slot) => (*slot, Type::Bytes),
             _ => return None,
         })
@@ -657,6 +704,7 @@ impl<'a> Checker<'a> {
                 }
                 self.choice(test?, yes?, no?, range)
             }
+            SyntaxKind::Index(sides) => self.item(&sides.0, &sides.1),
             SyntaxKind::Call(call) => match &call.target {
                 None => self.function(call, range),
                 Some(target) => self.method(call, target, range),
@@ -769,6 +817,10 @@ impl<'a> Checker<'a> {
                 let help = format!("seek a value in it: `mail.from in {name}`");
                 return self.fail(range, format!("`{name}` is a set, not a value"), help);
             }
+            if self.context.library.table(name).is_some() {
+                let help = format!("look a value up in it: `lookup('{name}', mail.from)`");
+                return self.fail(range, format!("`{name}` is a table, not a value"), help);
+            }
             let mut names = self.scope.names(NameCategory::Fact);
             names.extend(self.scope.names(NameCategory::Kind));
             names.extend(self.context.library.names().map(str::to_owned));
@@ -790,7 +842,7 @@ impl<'a> Checker<'a> {
             Type::Time => TypedExpr::Time(IntExpr::Time(slot)),
             Type::Ip => TypedExpr::Ip(IpExpr::Fact(slot)),
             Type::Bytes => TypedExpr::Bytes(slot),
-            Type::List => TypedExpr::List(slot),
+            Type::List => TypedExpr::List(ListExpr::Fact(slot)),
         };
         Some(expr)
     }
@@ -963,9 +1015,9 @@ impl<'a> Checker<'a> {
             (Add, TypedExpr::Duration(one), TypedExpr::Duration(other)) => {
                 TypedExpr::Duration(fold(IntExpr::Sum(pair(one, other))))
             }
-            (Add, TypedExpr::String(_), TypedExpr::String(_)) => {
-                let help = "test each with `==`, `contains`, `startsWith` or `endsWith`";
-                return self.fail(range, "rules do not join texts", help);
+            (Add, TypedExpr::String(one), TypedExpr::String(other)) => {
+                self.spend(COST_MAKE);
+                TypedExpr::String(StrExpr::Joined(pair(one, other)))
             }
             _ => {
                 let sign = match operator {

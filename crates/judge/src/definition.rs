@@ -10,6 +10,7 @@ use crate::Diagnostic;
 use crate::check::{ConditionContext, FUNCTIONS, check_expression};
 use crate::lexer::RESERVED;
 use crate::library::{DEPTH_MAX, Library};
+use crate::lookup::LookupTable;
 use crate::scope::Scope;
 use crate::set::Set;
 use crate::syntax::{SyntaxKind, SyntaxNode, parse};
@@ -38,6 +39,8 @@ pub struct LibrarySource {
     pub expressions: Vec<(String, String)>,
     /// Names and sets.
     pub sets: Vec<(String, Arc<Set>)>,
+    /// Names and tables.
+    pub tables: Vec<(String, Arc<LookupTable>)>,
 }
 
 /// A fault of a definition.
@@ -57,7 +60,7 @@ impl Library {
         let mut library = Library { digest: digest(&source), ..Library::default() };
         let mut trees: HashMap<String, (SyntaxNode, bool)> = HashMap::new();
         let mut order = Vec::new();
-        let LibrarySource { constants, expressions, sets } = source;
+        let LibrarySource { constants, expressions, sets, tables } = source;
         let sources: HashMap<&str, &str> =
             expressions.iter().map(|(name, source)| (name.as_str(), source.as_str())).collect();
 
@@ -65,6 +68,12 @@ impl Library {
             let taken = library.sets.contains_key(&name) || library.sets.len() >= Library::DEFINITIONS_MAX;
             if allow(&name, taken, scope, &mut problems) {
                 library.sets.insert(name, set);
+            }
+        }
+        for (name, table) in tables {
+            let taken = library.is_known(&name) || library.tables.len() >= Library::DEFINITIONS_MAX;
+            if allow(&name, taken, scope, &mut problems) {
+                library.tables.insert(name, table);
             }
         }
         for (name, value) in constants {
@@ -188,14 +197,16 @@ fn allow(name: &str, taken: bool, scope: &dyn Scope, problems: &mut Vec<Definiti
             shown.escape_debug(),
             Library::NAME_BYTES_MAX
         )
-    } else if RESERVED.contains(&name) || ["true", "false", "null", "in", "now", "sets"].contains(&name) {
+    } else if RESERVED.contains(&name)
+        || ["true", "false", "null", "in", "now", "regex", "sets"].contains(&name)
+    {
         format!("`{name}` is a reserved word")
-    } else if FUNCTIONS.contains(&name) {
-        format!("`{name}` is a function")
     } else if scope.fact(name).is_some() {
         format!("`{name}` is a fact")
     } else if scope.is_kind(name) {
         format!("`{name}` is a kind of keys")
+    } else if FUNCTIONS.contains(&name) {
+        format!("`{name}` is a function")
     } else if taken {
         format!("`{name}` is defined twice, or there are more than {} definitions", Library::DEFINITIONS_MAX)
     } else {
@@ -212,7 +223,8 @@ fn digest(source: &LibrarySource) -> [u8; 32] {
     let expressions =
         expressions.map(|(name, text)| format!("expression {name:?} {:?}", crate::canonical(text)));
     let sets = source.sets.iter().map(|(name, set)| format!("set {name:?} {:?}", set.digest()));
-    let mut lines: Vec<String> = constants.chain(expressions).chain(sets).collect();
+    let tables = source.tables.iter().map(|(name, table)| format!("table {name:?} {:?}", table.digest()));
+    let mut lines: Vec<String> = constants.chain(expressions).chain(sets).chain(tables).collect();
     lines.sort_unstable();
     Sha256::digest(lines.join("\n")).into()
 }

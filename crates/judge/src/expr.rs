@@ -1,19 +1,25 @@
 //! A checked condition in the form in which it is evaluated: one small tree per type, leaves that name slots.
 //!
-//! Evaluation is total and three-valued: `None` is missing. It allocates nothing but what the regex crate
-//! caches per thread. Integers saturate; a float that is not finite is missing. Depth was bounded when it was
-//! built.
+//! Evaluation is total and three-valued: `None` is missing. It allocates nothing but the texts that it makes and what
+//! the regex crate caches per thread. Integers saturate; a float that is not finite is missing. Depth was bounded when
+//! it was built, and a text that is made is bounded by [`TEXT_BYTES_MAX`](crate::text::TEXT_BYTES_MAX).
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use event::{Facts, Slot, Type, Value};
+use event::{Facts, Slot, Time, Type, Value};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use regex::Regex;
 
+use crate::lookup::LookupTable;
+use crate::network_database::RecordPath;
+use crate::place::Place;
+use crate::scope::TextFunction;
 use crate::set::{Networks, Set};
 use crate::syntax::CompareOperator;
+use crate::text::{self, ITEMS_MAX};
 
 /// The environment of a condition: a row, and what the rules before it in their set have given.
 #[derive(Clone, Copy)]
@@ -99,8 +105,14 @@ pub(crate) enum IntExpr {
     Remainder(Box<(IntExpr, IntExpr)>),
     /// Characters of a text.
     Chars(Box<StrExpr>),
-    /// Items of a list, or bytes.
-    Items(Slot),
+    /// Number of bytes.
+    Bytes(Slot),
+    /// Items of a list.
+    Items(Box<ListExpr>),
+    /// The number that a text is.
+    Parsed(Box<StrExpr>),
+    /// The whole seconds of a point in time or of a length of time.
+    Seconds(Box<IntExpr>),
     /// The whole part of a float.
     Whole(Box<FloatExpr>),
     /// The part of a clock in a zone at a point in time.
@@ -141,10 +153,16 @@ pub(crate) enum FloatExpr {
     /// An integer fact, read as a float.
     Integer(Slot),
     Promoted(Box<IntExpr>),
+    /// The number that a text is.
+    Parsed(Box<StrExpr>),
+    /// The seconds of a point in time or of a length of time.
+    Seconds(Box<IntExpr>),
     Sum(Box<(FloatExpr, FloatExpr)>),
     Difference(Box<(FloatExpr, FloatExpr)>),
     Product(Box<(FloatExpr, FloatExpr)>),
     Quotient(Box<(FloatExpr, FloatExpr)>),
+    /// The kilometres between the places that two texts name.
+    Distance(Box<(StrExpr, StrExpr)>),
     /// The sum that a group of rules adds to the score.
     Group(u32, ResultView),
     If(Box<(BoolExpr, FloatExpr, FloatExpr)>),
@@ -155,6 +173,26 @@ pub(crate) enum FloatExpr {
 pub(crate) enum StrExpr {
     Const(Box<str>),
     Fact(Slot),
+    Joined(Box<(StrExpr, StrExpr)>),
+    Lower(Box<StrExpr>),
+    /// Characters from the first number on, and before the second.
+    Substring(Box<(StrExpr, IntExpr, Option<IntExpr>)>),
+    /// The first group of a regular expression, or all that it finds where it has none.
+    Extracted(Box<(StrExpr, Regex)>),
+    /// Everything that a regular expression finds replaced by the text.
+    Replaced(Box<(StrExpr, Regex, Box<str>)>),
+    /// An item of a list, from the front or, where it is negative, from the back.
+    Item(Box<ListExpr>, i64),
+    /// All items of a list, with the text between them.
+    Items(Box<ListExpr>, Box<str>),
+    /// The text that a function of the engine makes of another.
+    Applied(Box<StrExpr>, TextFunction),
+    /// The value that a table has for a key.
+    LookedUp(Box<LookupKey>, Arc<LookupTable>),
+    /// The value that a network database has at a path of the record of an address.
+    OfRecord(Box<(IpExpr, RecordPath)>, Arc<LookupTable>),
+    /// A value as it is printed.
+    Printed(Box<ValueExpr>),
     If(Box<(BoolExpr, StrExpr, StrExpr)>),
     Default(Box<(StrExpr, StrExpr)>),
 }
@@ -163,6 +201,34 @@ pub(crate) enum StrExpr {
 pub(crate) enum IpExpr {
     Const(IpAddr),
     Fact(Slot),
+    /// The address that a text is.
+    Parsed(Box<StrExpr>),
+}
+
+/// A value by which tables are searched.
+#[derive(Clone, Debug)]
+pub(crate) enum LookupKey {
+    Str(StrExpr),
+    Ip(IpExpr),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ListExpr {
+    Fact(Slot),
+    /// The parts of a text between a separator.
+    Split(Box<(StrExpr, Box<str>)>),
+}
+
+/// A value of any type that a column can have, but for bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum ValueExpr {
+    Bool(BoolExpr),
+    Integer(IntExpr),
+    Float(FloatExpr),
+    String(StrExpr),
+    Time(IntExpr),
+    Ip(IpExpr),
+    List(ListExpr),
 }
 
 /// Where a text is sought in another.
@@ -202,9 +268,10 @@ pub(crate) enum BoolExpr {
     IntInSet(IntExpr, Arc<Set>),
     StrInSet(StrExpr, Arc<Set>),
     IpInSet(IpExpr, Arc<Set>),
-    ListHas(StrExpr, Slot),
+    InTable(LookupKey, Arc<LookupTable>),
+    ListHas(StrExpr, ListExpr),
     /// True if an item of a list is in a set.
-    ListMeets(Slot, Arc<Set>),
+    ListMeets(ListExpr, Arc<Set>),
     /// True if a rule fired.
     Fired(u32, ResultView),
     If(Box<(BoolExpr, BoolExpr, BoolExpr)>),
@@ -228,11 +295,20 @@ impl IntExpr {
                 (left, right) => Some(left.wrapping_rem(right)),
             },
             IntExpr::Chars(text) => i64::try_from(text.eval(env)?.chars().count()).ok(),
-            IntExpr::Items(slot) => match env.get(*slot)? {
-                Value::List(items) => i64::try_from(items.len()).ok(),
+            IntExpr::Bytes(slot) => match env.get(*slot)? {
                 Value::Bytes(bytes) => i64::try_from(bytes.len()).ok(),
                 _ => None,
             },
+            IntExpr::Items(list) => {
+                let mut count = 0;
+                list.each(env, &mut |_| {
+                    count += 1;
+                    true
+                })?;
+                Some(count)
+            }
+            IntExpr::Parsed(text) => text.eval(env)?.trim().parse().ok(),
+            IntExpr::Seconds(micros) => Some(micros.eval(env)?.div_euclid(1_000_000)),
             // A float beyond the integers saturates.
             IntExpr::Whole(float) => Some(float.eval(env)? as i64),
             IntExpr::Clock(of) => of.1.at(of.0.eval(env)?),
@@ -255,10 +331,16 @@ impl FloatExpr {
             FloatExpr::Fact(slot) => env.float(*slot),
             FloatExpr::Integer(slot) => env.integer(*slot).map(|integer| integer as f64),
             FloatExpr::Promoted(integer) => Some(integer.eval(env)? as f64),
+            FloatExpr::Parsed(text) => finite(text.eval(env)?.trim().parse().ok()?),
+            FloatExpr::Seconds(micros) => Some(micros.eval(env)? as f64 / 1e6),
             FloatExpr::Sum(sides) => finite(sides.0.eval(env)? + sides.1.eval(env)?),
             FloatExpr::Difference(sides) => finite(sides.0.eval(env)? - sides.1.eval(env)?),
             FloatExpr::Product(sides) => finite(sides.0.eval(env)? * sides.1.eval(env)?),
             FloatExpr::Quotient(sides) => finite(sides.0.eval(env)? / sides.1.eval(env)?),
+            FloatExpr::Distance(places) => {
+                let place = |text: &StrExpr| Place::parse(&text.eval(env)?);
+                Some(place(&places.0)?.distance_km(place(&places.1)?))
+            }
             FloatExpr::Group(group, world) => {
                 env.results.groups.get(*group as usize).map(|scores| scores[*world as usize])
             }
@@ -285,10 +367,50 @@ impl From<IntExpr> for FloatExpr {
 }
 
 impl StrExpr {
-    pub(crate) fn eval<'a>(&'a self, env: EvalEnv<'a>) -> Option<&'a str> {
+    pub(crate) fn eval<'a>(&'a self, env: EvalEnv<'a>) -> Option<Cow<'a, str>> {
         match self {
-            StrExpr::Const(text) => Some(text),
-            StrExpr::Fact(slot) => env.get(*slot)?.as_str(),
+            StrExpr::Const(text) => Some(Cow::Borrowed(text)),
+            StrExpr::Fact(slot) => env.get(*slot)?.as_str().map(Cow::Borrowed),
+            StrExpr::Joined(sides) => {
+                let (left, right) = (sides.0.eval(env)?, sides.1.eval(env)?);
+                let mut joined = match left {
+                    Cow::Owned(text) => text,
+                    Cow::Borrowed(text) => text::head(text).to_owned(),
+                };
+                text::push(&mut joined, &right);
+                Some(Cow::Owned(joined))
+            }
+            StrExpr::Lower(text) => Some(text::map(text.eval(env)?, text::lower)),
+            StrExpr::Substring(of) => {
+                let start = usize::try_from(of.1.eval(env)?).ok()?;
+                let end = match &of.2 {
+                    Some(end) => Some(usize::try_from(end.eval(env)?).ok()?),
+                    None => None,
+                };
+                Some(text::map(of.0.eval(env)?, |text| Cow::Borrowed(text::substring(text, start, end))))
+            }
+            StrExpr::Extracted(of) => {
+                text::filter_map(of.0.eval(env)?, |text| text::extract(text, &of.1).map(Cow::Borrowed))
+            }
+            StrExpr::Replaced(of) => {
+                Some(text::map(of.0.eval(env)?, |text| text::replace(text, &of.1, &of.2)))
+            }
+            StrExpr::Item(list, index) => list.item(env, *index),
+            StrExpr::Items(list, between) => {
+                let (mut joined, mut is_first) = (String::new(), true);
+                list.each(env, &mut |item| {
+                    if !std::mem::take(&mut is_first) {
+                        text::push(&mut joined, between);
+                    }
+                    text::push(&mut joined, item);
+                    joined.len() < text::TEXT_BYTES_MAX
+                })?;
+                Some(Cow::Owned(joined))
+            }
+            StrExpr::Applied(text, function) => text::filter_map(text.eval(env)?, function),
+            StrExpr::OfRecord(of, table) => table.find_in_record(of.0.eval(env)?, &of.1).map(Cow::Owned),
+            StrExpr::LookedUp(key, table) => key.find(table, env).map(Cow::Borrowed),
+            StrExpr::Printed(value) => Some(Cow::Owned(value.eval(env)?.to_string())),
             StrExpr::If(branches) => {
                 if branches.0.eval(env)? {
                     branches.1.eval(env)
@@ -302,14 +424,97 @@ impl StrExpr {
 }
 
 impl IpExpr {
-    fn eval(&self, env: EvalEnv<'_>) -> Option<IpAddr> {
+    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<IpAddr> {
         match self {
             IpExpr::Const(ip) => Some(*ip),
+            IpExpr::Parsed(text) => match Value::from(&*text.eval(env)?).coerce(Type::Ip) {
+                Some(Value::Ip(ip)) => Some(ip),
+                _ => None,
+            },
             IpExpr::Fact(slot) => match env.get(*slot) {
                 Some(Value::Ip(ip)) => Some(ip.to_canonical()),
                 _ => None,
             },
         }
+    }
+}
+
+impl LookupKey {
+    /// True if a table has the key.
+    fn is_in(&self, table: &LookupTable, env: EvalEnv<'_>) -> Option<bool> {
+        Some(match self {
+            LookupKey::Str(text) => table.find_str(&text.eval(env)?).is_some(),
+            LookupKey::Ip(ip) => table.has_ip(ip.eval(env)?),
+        })
+    }
+
+    /// The value that a table has for the key.
+    fn find<'t>(&self, table: &'t LookupTable, env: EvalEnv<'_>) -> Option<&'t str> {
+        match self {
+            LookupKey::Str(text) => table.find_str(&text.eval(env)?),
+            LookupKey::Ip(ip) => table.find_ip(ip.eval(env)?),
+        }
+    }
+}
+
+impl ListExpr {
+    /// Hands on the items, at most [`ITEMS_MAX`] of a text, until one is answered with false.
+    pub(crate) fn each(&self, env: EvalEnv<'_>, with: &mut dyn FnMut(&str) -> bool) -> Option<()> {
+        match self {
+            ListExpr::Fact(slot) => _ = env.get(*slot)?.as_list()?.iter().all(|item| with(item)),
+            ListExpr::Split(of) => {
+                let text = of.0.eval(env)?;
+                _ = text::head(&text).split(&*of.1).take(ITEMS_MAX).all(with);
+            }
+        }
+        Some(())
+    }
+
+    fn any(&self, env: EvalEnv<'_>, mut test: impl FnMut(&str) -> bool) -> Option<bool> {
+        let mut found = false;
+        self.each(env, &mut |item| {
+            found = test(item);
+            !found
+        })?;
+        Some(found)
+    }
+
+    /// The item at a place, from the back where it is negative.
+    fn item<'a>(&'a self, env: EvalEnv<'a>, index: i64) -> Option<Cow<'a, str>> {
+        let place = usize::try_from(if index < 0 { -1 - index } else { index }).ok()?;
+        match self {
+            ListExpr::Fact(slot) => {
+                let items = env.get(*slot)?.as_list()?;
+                let item = if index < 0 { items.iter().rev().nth(place) } else { items.get(place) };
+                item.map(|item| Cow::Borrowed(&**item))
+            }
+            ListExpr::Split(of) => text::filter_map(of.0.eval(env)?, |text| {
+                let item =
+                    if index < 0 { text.rsplit(&*of.1).nth(place) } else { text.split(&*of.1).nth(place) };
+                item.map(Cow::Borrowed)
+            }),
+        }
+    }
+}
+
+impl ValueExpr {
+    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<Value> {
+        Some(match self {
+            ValueExpr::Bool(truth) => Value::Bool(truth.eval(env)?),
+            ValueExpr::Integer(integer) => Value::Integer(integer.eval(env)?),
+            ValueExpr::Float(float) => Value::Float(float.eval(env)?),
+            ValueExpr::String(text) => Value::from(text::head(&text.eval(env)?)),
+            ValueExpr::Time(micros) => Value::Time(Time(micros.eval(env)?)),
+            ValueExpr::Ip(ip) => Value::from(ip.eval(env)?),
+            ValueExpr::List(list) => {
+                let mut items: Vec<Box<str>> = Vec::new();
+                list.each(env, &mut |item| {
+                    items.push(item.into());
+                    true
+                })?;
+                Value::List(items.into())
+            }
+        })
     }
 }
 
@@ -332,18 +537,20 @@ impl BoolExpr {
             BoolExpr::Floats(compare, left, right) => {
                 Some(compare.holds(&left.eval(env)?, &right.eval(env)?))
             }
-            BoolExpr::Strs(compare, left, right) => Some(compare.holds(left.eval(env)?, right.eval(env)?)),
+            BoolExpr::Strs(compare, left, right) => {
+                Some(compare.holds(&*left.eval(env)?, &*right.eval(env)?))
+            }
             BoolExpr::Bools(compare, sides) => Some(compare.holds(&sides.0.eval(env)?, &sides.1.eval(env)?)),
             BoolExpr::Ips(compare, left, right) => Some(compare.holds(&left.eval(env)?, &right.eval(env)?)),
             BoolExpr::Contains(place, text, sought) => {
                 let (text, sought) = (text.eval(env)?, sought.eval(env)?);
                 Some(match place {
-                    SubstringPosition::Anywhere => text.contains(sought),
-                    SubstringPosition::Start => text.starts_with(sought),
-                    SubstringPosition::End => text.ends_with(sought),
+                    SubstringPosition::Anywhere => text.contains(&*sought),
+                    SubstringPosition::Start => text.starts_with(&*sought),
+                    SubstringPosition::End => text.ends_with(&*sought),
                 })
             }
-            BoolExpr::Matches(text, regex) => Some(regex.is_match(text.eval(env)?)),
+            BoolExpr::Matches(text, regex) => Some(regex.is_match(&text.eval(env)?)),
             BoolExpr::IntIn(integer, of) => Some(of.binary_search(&integer.eval(env)?).is_ok()),
             BoolExpr::FloatIn(float, of) => {
                 // Adding zero turns -0 into 0, which the total order tells apart.
@@ -352,19 +559,18 @@ impl BoolExpr {
             }
             BoolExpr::StrIn(text, of) => {
                 let text = text.eval(env)?;
-                Some(of.binary_search_by(|probe| (**probe).cmp(text)).is_ok())
+                Some(of.binary_search_by(|probe| (**probe).cmp(&*text)).is_ok())
             }
             BoolExpr::IpIn(ip, of) => Some(of.contain(ip.eval(env)?)),
             BoolExpr::IntInSet(integer, set) => Some(set.has_integer(integer.eval(env)?)),
-            BoolExpr::StrInSet(text, set) => Some(set.has_str(text.eval(env)?)),
+            BoolExpr::StrInSet(text, set) => Some(set.has_str(&text.eval(env)?)),
             BoolExpr::IpInSet(ip, set) => Some(set.has_ip(ip.eval(env)?)),
-            BoolExpr::ListHas(text, slot) => {
-                let (text, items) = (text.eval(env)?, env.get(*slot)?.as_list()?);
-                Some(items.iter().any(|item| **item == *text))
+            BoolExpr::InTable(key, table) => key.is_in(table, env),
+            BoolExpr::ListHas(text, list) => {
+                let text = text.eval(env)?;
+                list.any(env, |item| *item == *text)
             }
-            BoolExpr::ListMeets(slot, set) => {
-                Some(env.get(*slot)?.as_list()?.iter().any(|item| set.has_str(item)))
-            }
+            BoolExpr::ListMeets(list, set) => list.any(env, |item| set.has_str(item)),
             BoolExpr::Fired(rule, world) => {
                 Some(env.results.fired.get(*rule as usize).is_some_and(|worlds| worlds & world.bit() != 0))
             }

@@ -18,17 +18,24 @@ mod definition;
 mod diagnostic;
 mod effect;
 mod expr;
+mod expression;
 mod formatter;
 mod lexer;
 mod library;
+mod lookup;
 mod near_miss;
+mod network_database;
+mod network_index;
 mod outline;
+mod place;
 mod rule;
 mod scope;
 mod score;
 mod set;
 mod syntax;
 mod test_run;
+mod text;
+mod text_index;
 mod verdict;
 
 #[cfg(test)]
@@ -36,20 +43,24 @@ mod tests;
 
 pub use action::{Action, Band, Bands, BandsError, Mode, NextBand, UnknownKeyword};
 pub use bound_model::BoundModel;
-pub use check::{KIND_METHODS, VALUE_METHODS, compile, reading};
+pub use check::{KIND_METHODS, TEXT_FUNCTIONS, VALUE_METHODS, compile, compile_expression, reading};
 pub use condition::{ColumnRead, Condition, ScoreShare};
 pub use definition::{Constant, DefinitionProblem, LibrarySource};
 pub use diagnostic::{Diagnostic, Severity};
 pub use effect::Effect;
+pub use expression::Expression;
 pub use formatter::{canonical, format};
 pub use library::Library;
+pub use lookup::{LookupTable, LookupTableError};
 pub use near_miss::NearMiss;
 pub use outline::{Conjunct, conjuncts};
 pub use rule::{
     GroupSource, Rule, RuleGroup, RuleProblem, RuleSelection, RuleSet, RuleSetPart, RuleSetSource,
     RuleSource, RuleTest,
 };
-pub use scope::{AggregateFunction, CounterSum, LimitValue, NameCategory, ReadingRequest, Scope, ScopeError};
+pub use scope::{
+    AggregateFunction, CounterSum, LimitValue, NameCategory, ReadingRequest, Scope, ScopeError, TextFunction,
+};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use test_run::TestRun;
 pub use verdict::{Consequence, Evaluation, Reason, Verdict, judge};

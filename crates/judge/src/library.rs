@@ -1,4 +1,4 @@
-//! Definitions that the rules of a set share: named constants, reusable expressions, and sets.
+//! Definitions that the rules of a set share: named constants, reusable expressions, sets and tables.
 //!
 //! A constant or an expression is put where its name stands before a condition is checked, as if it had been
 //! written out in brackets: so a rule that uses one costs what it would cost without. Expressions may use each
@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Diagnostic;
+use crate::lookup::LookupTable;
 use crate::set::Set;
 use crate::syntax::{SyntaxKind, SyntaxNode};
 
@@ -22,6 +23,7 @@ pub(crate) const DEPTH_MAX: usize = 96;
 pub struct Library {
     pub(crate) definitions: HashMap<String, LibraryDefinition>,
     pub(crate) sets: HashMap<String, Arc<Set>>,
+    pub(crate) tables: HashMap<String, Arc<LookupTable>>,
     pub(crate) digest: [u8; 32],
 }
 
@@ -33,14 +35,14 @@ pub(crate) struct LibraryDefinition {
 }
 
 impl Library {
-    /// Most constants and expressions, and most sets.
+    /// Most constants and expressions, and most sets and tables.
     pub const DEFINITIONS_MAX: usize = 4096;
     /// Longest name, in bytes.
     pub const NAME_BYTES_MAX: usize = 64;
 
     /// Returns whether a name is defined, well or not.
     pub fn is_known(&self, name: &str) -> bool {
-        self.definitions.contains_key(name) || self.sets.contains_key(name)
+        self.definitions.contains_key(name) || self.sets.contains_key(name) || self.tables.contains_key(name)
     }
 
     /// The set of this name.
@@ -48,9 +50,14 @@ impl Library {
         self.sets.get(name)
     }
 
+    /// The table of this name.
+    pub(crate) fn table(&self, name: &str) -> Option<&Arc<LookupTable>> {
+        self.tables.get(name)
+    }
+
     /// All names defined.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.definitions.keys().chain(self.sets.keys()).map(String::as_str)
+        self.definitions.keys().chain(self.sets.keys()).chain(self.tables.keys()).map(String::as_str)
     }
 
     /// SHA-256 of everything defined, whatever the order.

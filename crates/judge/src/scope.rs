@@ -1,11 +1,16 @@
 //! Resolution of the names of a condition: the engine knows facts, kinds and statistics, this crate does
 //! not.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use event::{Slot, Span, Type};
 
 use crate::action::Mode;
+
+/// A function from text to text that the engine has, and this crate has not: pure, linear in the text, and `None` where
+/// the text has no such part.
+pub type TextFunction = fn(&str) -> Option<Cow<'_, str>>;
 
 /// The names that a condition may use. The engine implements it over its plan.
 ///
@@ -41,6 +46,12 @@ pub trait Scope {
     /// The column that the engine puts a model's output in before rules are judged, [`Type::Float`], and how
     /// seriously it is taken. None unless the engine has models.
     fn model(&self, name: &str) -> Option<(Slot, Mode)> {
+        let _ = name;
+        None
+    }
+
+    /// The function from text to text of this name, one of [`TEXT_FUNCTIONS`](crate::TEXT_FUNCTIONS).
+    fn text_function(&self, name: &str) -> Option<TextFunction> {
         let _ = name;
         None
     }

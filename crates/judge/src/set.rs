@@ -1,27 +1,37 @@
 //! Named sets: many thousands of constants that conditions seek a value in.
 //!
-//! A set is made once, when rules are loaded, and looked up in without allocation: texts and domains by hash,
+//! A set is made once, when rules are loaded, and looked up in without allocation: texts and domains by hash
+//! (`text_index.rs`),
 //! integers and addresses by binary search. Networks become ranges that neither overlap nor touch, so that the
 //! number of prefix lengths in a list does not matter.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 
+use crate::text_index::TextIndex;
+
 /// Constants of one type under one name. Cheap to look up in, dear to make.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Set {
     pub(crate) entries: SetEntries,
     digest: [u8; 32],
     count: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+impl PartialEq for Set {
+    fn eq(&self, other: &Set) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl Eq for Set {}
+
+#[derive(Clone, Debug)]
 pub(crate) enum SetEntries {
-    Strings(HashSet<Box<str>>),
-    Domains(HashSet<Box<str>>),
+    Strings(TextIndex),
+    Domains(TextIndex),
     /// Sorted.
     Integers(Box<[i64]>),
     Networks(Networks),
@@ -98,11 +108,8 @@ impl Set {
             match kind {
                 SetType::String => texts.push(entry.to_owned()),
                 SetType::Domain => {
-                    let name = entry.trim_start_matches("*.").trim_matches('.').to_ascii_lowercase();
-                    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || "/:@*".contains(c)) {
-                        return Err(wrong(format!("`{}` is no domain name", shown())));
-                    }
-                    texts.push(name);
+                    let name = domain_name(entry);
+                    texts.push(name.ok_or_else(|| wrong(format!("`{}` is no domain name", shown())))?);
                 }
                 SetType::Integer => match entry.parse() {
                     Ok(integer) => integers.push(integer),
@@ -133,10 +140,12 @@ impl Set {
         let digest = digest.finalize().into();
         // One of the three has entries.
         let count = texts.len() + integers.len() + networks.v4.len() + networks.v6.len();
-        let texts = texts.into_iter().map(String::into_boxed_str).collect();
+        let mut index = TextIndex::default();
+        texts.iter().for_each(|text| _ = index.insert(text));
+        index.shrink();
         let entries = match kind {
-            SetType::String => SetEntries::Strings(texts),
-            SetType::Domain => SetEntries::Domains(texts),
+            SetType::String => SetEntries::Strings(index),
+            SetType::Domain => SetEntries::Domains(index),
             SetType::Integer => SetEntries::Integers(integers.into()),
             SetType::Ip => SetEntries::Networks(networks),
         };
@@ -171,8 +180,8 @@ impl Set {
     /// Returns whether a text is in it; false for a set of another type.
     pub(crate) fn has_str(&self, text: &str) -> bool {
         match &self.entries {
-            SetEntries::Strings(texts) => texts.contains(text),
-            SetEntries::Domains(names) => has_domain(names, text),
+            SetEntries::Strings(texts) => texts.find(text).is_some(),
+            SetEntries::Domains(names) => names.find_domain(text).is_some(),
             _ => false,
         }
     }
@@ -188,33 +197,11 @@ impl Set {
     }
 }
 
-/// Longest name that can be found among domains: longer ones are none (RFC 1035).
-const DOMAIN_BYTES_MAX: usize = 254;
-/// Most labels of a name that are looked at, from the right.
-const LABELS_MAX: usize = 127;
-
-/// The name and every name above it.
-fn has_domain(names: &HashSet<Box<str>>, text: &str) -> bool {
-    let text = text.strip_suffix('.').unwrap_or(text);
-    if text.is_empty() || text.len() > DOMAIN_BYTES_MAX {
-        return false;
-    }
-    let mut lower = [0; DOMAIN_BYTES_MAX];
-    let lower = &mut lower[..text.len()];
-    lower.copy_from_slice(text.as_bytes());
-    lower.make_ascii_lowercase();
-    // Lowering ASCII letters leaves UTF-8 as it is.
-    let Ok(mut name) = std::str::from_utf8(lower) else { return false };
-    for _ in 0..LABELS_MAX {
-        if names.contains(name) {
-            return true;
-        }
-        match name.split_once('.') {
-            Some((_, above)) => name = above,
-            None => return false,
-        }
-    }
-    false
+/// A domain name as sets and tables have it, in lower case; `None` for what is none.
+pub(crate) fn domain_name(entry: &str) -> Option<String> {
+    let name = entry.trim_start_matches("*.").trim_matches('.').to_ascii_lowercase();
+    let is_odd = name.is_empty() || name.contains(|c: char| c.is_whitespace() || "/:@*".contains(c));
+    (!is_odd).then_some(name)
 }
 
 /// A network, or an address as a network of one: its first and its last address.

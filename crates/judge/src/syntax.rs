@@ -1,7 +1,7 @@
 //! Reads a condition's text into a tree of what it says, with the place of every part.
 //!
 //! The syntax is CEL's and so is the parser; no other module knows that crate. What CEL has and rules have
-//! not (maps, structs, indexes, null, bytes, macros) is refused here with what to write instead. No macro is
+//! not (maps, structs, null, bytes, macros) is refused here with what to write instead. No macro is
 //! expanded: a rule has no loops, and `has` is a function like others.
 
 use std::ops::Range;
@@ -60,6 +60,8 @@ pub(crate) enum SyntaxKind {
     In(Box<(SyntaxNode, SyntaxNode)>),
     Arithmetic(ArithmeticOperator, Box<(SyntaxNode, SyntaxNode)>),
     If(Box<(SyntaxNode, SyntaxNode, SyntaxNode)>),
+    /// A list and the place of an item.
+    Index(Box<(SyntaxNode, SyntaxNode)>),
     Call(CallNode),
     /// A diagnostic has been made of it.
     Refused,
@@ -87,7 +89,10 @@ impl SyntaxNode {
                 parts.iter_mut().collect()
             }
             SyntaxKind::Not(operand) | SyntaxKind::Negate(operand) => vec![operand],
-            SyntaxKind::Compare(_, sides) | SyntaxKind::In(sides) | SyntaxKind::Arithmetic(_, sides) => {
+            SyntaxKind::Compare(_, sides)
+            | SyntaxKind::In(sides)
+            | SyntaxKind::Arithmetic(_, sides)
+            | SyntaxKind::Index(sides) => {
                 let (left, right) = &mut **sides;
                 vec![left, right]
             }
@@ -298,14 +303,17 @@ impl SyntaxReader {
                 let range = self.cover(test.range.start, no.range.end);
                 SyntaxNode { range, kind: SyntaxKind::If(Box::new((test, yes, no))) }
             }
-            (operators::INDEX | operators::OPT_INDEX, [operand, _]) => {
+            (operators::INDEX, [operand, index]) => {
                 let operand = self.node(operand, depth + 1);
                 let range = self.cover(operand.range.start, at.end);
-                self.refuse(
-                    range,
-                    "rules have no indexes",
-                    "ask with `'a' in mail.links` or `size(mail.links)`",
-                )
+                let index = self.node(index, depth + 1);
+                SyntaxNode { range, kind: SyntaxKind::Index(Box::new((operand, index))) }
+            }
+            (operators::OPT_INDEX, [operand, _]) => {
+                let operand = self.node(operand, depth + 1);
+                let range = self.cover(operand.range.start, at.end);
+                let help = "an item that is not there is missing: write `mail.links[0]`";
+                self.refuse(range, "rules have no optional items", help)
             }
             (operators::OPT_SELECT, [operand, _]) => {
                 let operand = self.node(operand, depth + 1);

@@ -49,12 +49,15 @@ pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;
 pub use pipeline::classifier::ClassifierPlan;
 pub use pipeline::classifier::TrainingLabel;
+pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
+pub use pipeline::header::EventHeader;
 pub use pipeline::model::ModelPlan;
 pub use pipeline::phrases::PhrasePlan;
 pub use pipeline::reports::WITHDRAWN;
 pub use pipeline::reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
 pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
+pub use pipeline::tables::TablePlan;
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
     DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
@@ -157,7 +160,12 @@ impl Plan {
         let documents = config.documents().iter();
         let mut drafts: Vec<PipelineDraft> = documents
             .map(|document| {
-                PipelineDraft::compile(document, config.main(), &limits, &mut numbers, is_over, &mut problems)
+                let of_name = |pipeline: &&Arc<Pipeline>| pipeline.name == document.name();
+                let tables = now.and_then(|now| now.pipelines.iter().find(of_name));
+                let tables = tables.map(|pipeline| pipeline.tables.as_slice()).unwrap_or_default();
+                let tables = pipeline::tables::compile(document, tables, &mut problems);
+                let main = config.main();
+                PipelineDraft::compile(document, main, tables, &limits, &mut numbers, is_over, &mut problems)
             })
             .collect();
         limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);

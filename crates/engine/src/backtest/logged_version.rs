@@ -15,6 +15,9 @@ pub(super) struct LoggedVersion {
     pub(super) wanted: Vec<Option<Slot>>,
     /// The rules that can be judged of its rows.
     pub(super) selection: RuleSelection,
+    /// The derived fields that are computed anew, in order: those all of whose sources its rows have. Of the others what
+    /// was logged is taken.
+    derived: Vec<usize>,
     /// For each model, true if it can be asked.
     models: Vec<bool>,
     /// The facts that were not logged, and the rules and models that need them.
@@ -62,6 +65,12 @@ impl LoggedVersion {
             }
             wanted.push(slot);
         }
+        let fields = &pipeline.columns.derived;
+        let derived = computable(pipeline, |slot| logged[usize::from(slot.0)]);
+        for slot in derived.iter().flat_map(|index| fields[*index].slots()) {
+            logged[usize::from(slot.0)] = true;
+            wanted.iter_mut().filter(|wanted| **wanted == Some(slot)).for_each(|wanted| *wanted = None);
+        }
         let mut not_logged: Vec<(String, Vec<String>)> = Vec::new();
         let mut miss = |fact: &str, who: String| match not_logged.iter_mut().find(|(name, _)| name == fact) {
             Some((_, whose)) if whose.contains(&who) => {}
@@ -93,7 +102,7 @@ impl LoggedVersion {
             }
             unknown.for_each(|fact| miss(fact, rule.name.clone()));
         }
-        LoggedVersion { wanted, selection, models, not_logged }
+        LoggedVersion { wanted, selection, derived, models, not_logged }
     }
 
     /// Leaves out of what is taken from rows what nothing reads.
@@ -106,6 +115,22 @@ impl LoggedVersion {
         for model in pipeline.models.iter().filter(|model| is_on(model.mode)) {
             model.bound.slots().for_each(|slot| used[usize::from(slot.0)] = true);
         }
+        let fields = &pipeline.columns.derived;
+        let mut computed = std::mem::take(&mut self.derived);
+        computed.reverse();
+        computed.retain(|index| {
+            let is_used = fields[*index].slots().any(|slot| used[usize::from(slot.0)]);
+            if is_used {
+                fields[*index]
+                    .expression
+                    .reads()
+                    .iter()
+                    .for_each(|read| used[usize::from(read.slot.0)] = true);
+            }
+            is_used
+        });
+        computed.reverse();
+        self.derived = computed;
         for wanted in &mut self.wanted {
             *wanted = wanted.filter(|slot| used[usize::from(slot.0)]);
         }
@@ -120,6 +145,13 @@ impl LoggedVersion {
         }
     }
 
+    /// Computes the derived fields of a row whose other facts were taken.
+    pub(super) fn derive(&self, pipeline: &Pipeline, facts: &mut Facts) {
+        for index in &self.derived {
+            pipeline.columns.derived[*index].fill(facts, pipeline.prefixes);
+        }
+    }
+
     /// Asks the models that can be asked.
     pub(super) fn score(&self, pipeline: &Pipeline, rows: &mut [&mut Facts], scratch: &mut ModelScratch) {
         for (model, can_be_asked) in pipeline.models.iter().zip(&self.models) {
@@ -128,6 +160,20 @@ impl LoggedVersion {
             }
         }
     }
+}
+
+/// The derived fields that can be computed where a row has some columns, in order.
+pub(super) fn computable(pipeline: &Pipeline, has: impl Fn(Slot) -> bool) -> Vec<usize> {
+    let fields = &pipeline.columns.derived;
+    let mut known: Vec<usize> = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        let is_computed =
+            |slot: Slot| known.iter().any(|index| fields[*index].slots().any(|made| made == slot));
+        if field.expression.reads().iter().all(|read| has(read.slot) || is_computed(read.slot)) {
+            known.push(index);
+        }
+    }
+    known
 }
 
 fn is_of_model(pipeline: &Pipeline, slot: Slot) -> bool {

@@ -164,6 +164,7 @@ impl Backtest {
         let version = self.versions.get(&row.version)?;
         let mut facts = self.pipeline.schema.empty_row();
         version.take(row, &mut facts);
+        version.derive(&self.pipeline, &mut facts);
         version.score(&self.pipeline, &mut [&mut facts], &mut ModelScratch::default());
         let mut outcome = Evaluation::default();
         self.pipeline.rules.evaluate_selected(&version.selection, &facts, &mut outcome);
@@ -306,6 +307,7 @@ impl<'a> RowBatch<'a> {
         for run in waiting.chunk_by(|one, other| std::ptr::eq(one.version, other.version)) {
             let (of_run, behind) = rest.split_at_mut(run.len());
             rest = behind;
+            of_run.iter_mut().for_each(|facts| run[0].version.derive(pipeline, facts));
             if !pipeline.models.is_empty() {
                 let mut facts: Vec<&mut Facts> = of_run.iter_mut().collect();
                 run[0].version.score(pipeline, &mut facts, scratch);

@@ -16,7 +16,7 @@ use journal::{
 use judge::Evaluation;
 use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 
-use super::logged_version::LoggedVersion;
+use super::logged_version::{LoggedVersion, computable};
 use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
 use crate::EngineOpenError;
 use crate::feedback;
@@ -281,6 +281,7 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &LoggedVersion, row: &DecisionRow)
             facts.set(*network, text);
         }
     }
+    version.derive(pipeline, &mut facts);
     RowDraft {
         pipeline: Arc::clone(pipeline),
         event_id: row.event_id.clone(),
@@ -295,8 +296,8 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &LoggedVersion, row: &DecisionRow)
 
 /// Where each kind's keys come from in the rows of a version.
 fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Table<KindPlan, ReplayKeySource> {
-    let journalled = journalled(description);
-    let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
+    let there = there(pipeline, description);
+    let is_there = |slot: Slot| there.contains(&slot);
     let of = |plan: &KindPlan| {
         let asks = plan.when.iter().flat_map(|when| when.reads()).all(|read| is_there(read.slot));
         if asks && is_there(plan.slot) {
@@ -315,9 +316,13 @@ fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Table<KindP
     pipeline.kinds.map(of)
 }
 
-fn journalled(description: &VersionDescription) -> HashSet<&str> {
+/// The columns that the rows of a version have, and those of fields that are derived from them.
+fn there(pipeline: &Pipeline, description: &VersionDescription) -> HashSet<Slot> {
     let columns = description.columns.iter().filter(|column| column.journalled);
-    columns.map(|column| column.name.as_str()).collect()
+    let mut there: HashSet<Slot> = columns.filter_map(|column| pipeline.schema.slot(&column.name)).collect();
+    let derived = computable(pipeline, |slot| there.contains(&slot));
+    there.extend(derived.into_iter().flat_map(|index| pipeline.columns.derived[index].slots()));
+    there
 }
 
 /// Columns of readings that cannot be made, as rows lack keys or values.
@@ -326,8 +331,8 @@ fn lost(
     description: &VersionDescription,
     sources: &Table<KindPlan, ReplayKeySource>,
 ) -> Vec<Slot> {
-    let journalled = journalled(description);
-    let is_there = |slot: Slot| journalled.contains(pipeline.schema.column(slot).name.as_str());
+    let there = there(pipeline, description);
+    let is_there = |slot: Slot| there.contains(&slot);
     let is_lost = |kind| sources[kind] == ReplayKeySource::Nowhere;
     let has_no_value = |kind| pipeline.kinds[kind].value.is_some_and(|slot| !is_there(slot));
     let readings = pipeline.readings.iter().filter(|column| match &column.source {

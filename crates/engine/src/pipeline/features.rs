@@ -5,49 +5,68 @@ use std::sync::Arc;
 use content::budget::{Budget, Cancellation};
 use event::{Facts, Slot, Value};
 
-use super::fields::RowDraft;
+use super::fields::{self, RowDraft};
 use plan::{ContentColumns, Pipeline};
 
 /// An event whose content was read and whose keys are not known yet. What is known of it from elsewhere, such as
 /// name service, can still become facts.
 #[derive(Debug)]
-pub struct UnkeyedEvent(pub(crate) RowDraft);
+pub struct UnkeyedEvent {
+    row: RowDraft,
+    /// True if facts have changed since fields were derived from them.
+    is_changed: bool,
+}
 
 impl UnkeyedEvent {
+    /// Of a row whose content was read.
+    pub(crate) fn new(mut row: RowDraft) -> UnkeyedEvent {
+        fields::derive_late(&mut row);
+        UnkeyedEvent { row, is_changed: false }
+    }
+
+    /// The row with all fields as they are derived from the facts that it has now.
+    pub(crate) fn finish(mut self) -> RowDraft {
+        if self.is_changed {
+            fields::derive_late(&mut self.row);
+        }
+        self.row
+    }
+
     /// The facts so far.
     pub fn facts(&self) -> &Facts {
-        &self.0.facts
+        &self.row.facts
     }
 
     /// The pipeline that it is read for.
     pub fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.0.pipeline
+        &self.row.pipeline
     }
 
     /// Adds or replaces a fact. A value of another type than its column is ignored, and so is a slot that is not one
     /// of the content's.
     pub fn set(&mut self, slot: Slot, value: Value) {
-        let columns = &self.0.pipeline.columns;
-        let fits = usize::from(slot.0) < columns.count
-            && self.0.pipeline.schema.column(slot).kind == value.type_of();
-        if fits {
-            self.0.facts.set(slot, value);
+        let pipeline = &self.row.pipeline;
+        if pipeline.columns.is_brought(slot) && pipeline.schema.column(slot).kind == value.type_of() {
+            self.row.facts.set(slot, value);
+            self.is_changed = true;
         }
     }
 
     /// Takes a fact away.
     pub fn clear(&mut self, slot: Slot) {
-        if usize::from(slot.0) < self.0.pipeline.columns.count {
-            self.0.facts.clear(slot);
+        if self.row.pipeline.columns.is_brought(slot) {
+            self.row.facts.clear(slot);
+            self.is_changed = true;
         }
     }
 
     /// Fills who sealed the message, where `auth.arc` says that the chain is intact:
     /// [`content::mail::authentication::arc_features`].
     pub fn seal(&mut self, raw: &[u8]) {
-        let pipeline = &self.0.pipeline;
+        let pipeline = &self.row.pipeline;
         if let ContentColumns::Message { auth, .. } = &pipeline.columns.content {
-            content::mail::authentication::arc_features(raw, &pipeline.trust, auth, &mut self.0.facts);
+            content::mail::authentication::arc_features(raw, &pipeline.trust, auth, &mut self.row.facts);
+            self.is_changed = true;
         }
     }
 }

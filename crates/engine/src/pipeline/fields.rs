@@ -22,19 +22,20 @@ pub(crate) struct RowDraft {
     pub(crate) raw: Option<Arc<[u8]>>,
 }
 
-/// Fills the columns of the fields.
-pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> RowDraft {
+/// Fills the columns of the fields, and of those that are derived from them.
+pub(crate) fn fill(pipeline: &Arc<Pipeline>, mut event: Event, arrival: Time) -> RowDraft {
     let latest = arrival + pipeline.skew_max;
-    let claimed = event.time.unwrap_or(arrival);
+    let claimed = pipeline.header.time(&event).or(event.time).unwrap_or(arrival);
     let time = claimed.min(latest);
     let mut facts = pipeline.schema.empty_row();
     facts.set(pipeline.columns.event.time, time);
     facts.set(pipeline.columns.event.arrival, arrival);
-    let mut ignored = 0;
+    let mut ignored = u32::from(pipeline.header.is_time_unread(&event));
+    let event_id = pipeline.header.id(&event).or_else(|| event.id.take());
     for (name, value) in event.fields {
-        // Readings, and what models say, are columns too, and nobody's to bring.
-        let brought = |slot: &Slot| usize::from(slot.0) < pipeline.columns.count;
-        let Some(slot) = pipeline.schema.slot(&name).filter(brought) else {
+        // Derived fields, readings, and what models say, are columns too, and nobody's to bring.
+        let is_brought = |slot: &Slot| pipeline.columns.is_brought(*slot);
+        let Some(slot) = pipeline.schema.slot(&name).filter(is_brought) else {
             ignored += 1;
             continue;
         };
@@ -49,7 +50,10 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Row
             facts.set(*network, text);
         }
     }
-    let event_id = event.id.filter(|id| !id.is_empty() && id.len() <= Event::ID_BYTES_MAX);
+    for field in pipeline.columns.derived.iter().filter(|field| !field.is_late) {
+        field.fill(&mut facts, pipeline.prefixes);
+    }
+    let event_id = event_id.filter(|id| !id.is_empty() && id.len() <= Event::ID_BYTES_MAX);
     RowDraft {
         pipeline: Arc::clone(pipeline),
         event_id,
@@ -59,5 +63,12 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Row
         ignored,
         facts,
         raw: event.raw,
+    }
+}
+
+/// Fills the fields that are derived from what the content shows, too.
+pub(crate) fn derive_late(row: &mut RowDraft) {
+    for field in row.pipeline.columns.derived.iter().filter(|field| field.is_late) {
+        field.fill(&mut row.facts, row.pipeline.prefixes);
     }
 }

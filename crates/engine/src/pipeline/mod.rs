@@ -88,13 +88,14 @@ impl Engine {
         arrival: Time,
         cancellation: &Cancellation,
     ) -> UnkeyedEvent {
-        UnkeyedEvent(features::fill(fields::fill(pipeline, event, arrival), cancellation))
+        UnkeyedEvent::new(features::fill(fields::fill(pipeline, event, arrival), cancellation))
     }
 
     /// Stage 3: the keys of these facts. Pure.
     pub fn key(&self, read: UnkeyedEvent) -> PreparedEvent {
-        let arrival = read.0.arrival;
-        let prepared = keys::derive(read.0, &self.secret);
+        let row = read.finish();
+        let arrival = row.arrival;
+        let prepared = keys::derive(row, &self.secret);
         self.latest.fetch_max(arrival.0, Ordering::Relaxed);
         self.count_prepared(&prepared);
         prepared

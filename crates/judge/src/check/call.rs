@@ -68,6 +68,13 @@ impl Checker<'_> {
                 let checked = self.check(of)?;
                 match checked.promoted() {
                     expr @ TypedExpr::Float(_) => Some(expr),
+                    TypedExpr::String(text) if !matches!(text, StrExpr::Const(_)) => {
+                        self.spend(COST_SEEK);
+                        Some(TypedExpr::Float(FloatExpr::Parsed(Box::new(text))))
+                    }
+                    TypedExpr::Time(micros) | TypedExpr::Duration(micros) => {
+                        Some(TypedExpr::Float(FloatExpr::Seconds(Box::new(micros))))
+                    }
                     other => {
                         let message = format!("`double` takes a number, not {}", other.kind().article());
                         self.mismatch(&of.range, message, other.kind(), other.kind())
@@ -80,6 +87,13 @@ impl Checker<'_> {
                     TypedExpr::Integer(_) => Some(checked),
                     TypedExpr::Float(float) => {
                         Some(TypedExpr::Integer(fold(IntExpr::Whole(Box::new(float)))))
+                    }
+                    TypedExpr::String(text) if !matches!(text, StrExpr::Const(_)) => {
+                        self.spend(COST_SEEK);
+                        Some(TypedExpr::Integer(IntExpr::Parsed(Box::new(text))))
+                    }
+                    TypedExpr::Time(micros) | TypedExpr::Duration(micros) => {
+                        Some(TypedExpr::Integer(IntExpr::Seconds(Box::new(micros))))
                     }
                     other => {
                         let message = format!("`int` takes a number, not {}", other.kind().article());
@@ -101,6 +115,12 @@ impl Checker<'_> {
                     _ => None,
                 }
             }
+            ("lookup", [table, of]) => self.lookup(table, of, None),
+            ("lookup", [table, of, path]) => self.lookup(table, of, Some(path)),
+            ("distance", [from, to]) => self.distance(from, to),
+            ("string", [of]) => self.printed(of),
+            ("ip", [of]) => self.parsed_ip(of),
+            (name, [of]) if TEXT_FUNCTIONS.contains(&name) => self.applied(name, of, range),
             ("estimated", [of]) => self.estimated(of),
             ("rate", [count, per]) => self.rate(count, per),
             ("trend", [short, long]) => self.trend(short, long, None, range),
@@ -125,6 +145,12 @@ impl Checker<'_> {
                     "double" => "double(mail.size)",
                     "int" => "int(mail.score)",
                     "age" => "age(mail.date)",
+                    "distance" => "distance(place, last('place'))",
+                    "lookup" => "lookup('table', mail.from)",
+                    "domain" => "domain(mail.from)",
+                    "registrable" => "registrable(mail.from_domain)",
+                    "string" => "string(mail.size)",
+                    "ip" => "ip(mail.subject)",
                     "estimated" => "estimated(from.seen('1h'))",
                     "rate" => "rate(from.seen('1h'), '1m')",
                     "trend" => "trend(from.seen('1h'), from.seen('7d'), 20)",
@@ -177,7 +203,13 @@ impl Checker<'_> {
                 self.spend(COST_SEEK);
                 fold(IntExpr::Chars(Box::new(text)))
             }
-            TypedExpr::List(slot) | TypedExpr::Bytes(slot) => IntExpr::Items(slot),
+            TypedExpr::List(list) => {
+                if matches!(list, ListExpr::Split(_)) {
+                    self.spend(COST_SEEK);
+                }
+                IntExpr::Items(Box::new(list))
+            }
+            TypedExpr::Bytes(slot) => IntExpr::Bytes(slot),
             other => {
                 let message = format!("{} has no size", other.kind().article());
                 return self.fail(range, message, "texts, lists and bytes have one");
@@ -219,6 +251,11 @@ impl Checker<'_> {
                 }
             };
         }
+        if let (SyntaxKind::Name(of), "extract" | "replace") = (&target.kind, call.name.as_str())
+            && of == "regex"
+        {
+            return self.regex_function(call, range);
+        }
         if !VALUE_METHODS.contains(&call.name.as_str()) {
             return self.counter_method(call, target, range);
         }
@@ -250,8 +287,17 @@ impl Checker<'_> {
                 Some(TypedExpr::Bool(BoolExpr::Contains(place, text?, sought?)))
             }
             (name, args) if name.starts_with("get") => self.clock(checked?, name, args, range),
+            ("lower", []) => self.lower(checked?, &target.range),
+            ("split", [between]) => self.split(checked?, &target.range, between),
+            ("join", [between]) => self.join(checked?, &target.range, between),
+            ("substring", [start]) => self.substring(checked?, &target.range, start, None),
+            ("substring", [start, end]) => self.substring(checked?, &target.range, start, Some(end)),
             (name, args) => {
                 let usage = match name {
+                    "lower" => "mail.subject.lower()",
+                    "split" => "mail.subject.split(' ')",
+                    "join" => "mail.links.join(' ')",
+                    "substring" => "mail.subject.substring(0, 4)",
                     "size" => "mail.links.size()",
                     "or" => "mail.subject.or('')",
                     "matches" => r"mail.subject.matches(r'^re:\s')",

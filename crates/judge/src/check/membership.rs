@@ -7,7 +7,7 @@ use crate::bounds::Contradiction;
 use crate::set::{Network, Networks, Set, SetType};
 
 /// Returns the name of the entries of a set, for messages.
-fn held(kind: SetType) -> &'static str {
+pub(super) fn held(kind: SetType) -> &'static str {
     match kind {
         SetType::String => "strings",
         SetType::Domain => "domain names",
@@ -29,14 +29,21 @@ impl Checker<'_> {
             let set = Arc::clone(set);
             return self.in_set(item, name, set, list);
         }
+        if let SyntaxKind::Name(name) = &list.kind
+            && let Some(table) = self.context.library.table(name)
+        {
+            let table = Arc::clone(table);
+            let key = self.lookup_key(item, name, &table)?;
+            return Some(TypedExpr::Bool(BoolExpr::InTable(key, table)));
+        }
         let found = self.check(item);
         let SyntaxKind::List(constants) = &list.kind else {
             let list_checked = self.check(list)?;
             let found = found?;
             self.spend(COST_SEEK);
             return match (found, list_checked) {
-                (TypedExpr::String(text), TypedExpr::List(slot)) => {
-                    Some(TypedExpr::Bool(BoolExpr::ListHas(text, slot)))
+                (TypedExpr::String(text), TypedExpr::List(list)) => {
+                    Some(TypedExpr::Bool(BoolExpr::ListHas(text, list)))
                 }
                 (other, TypedExpr::List(_)) => {
                     let message = format!("a list holds strings, not {}", other.kind().article());
@@ -212,8 +219,8 @@ impl Checker<'_> {
             }
         };
         match (checked?, set.kind()) {
-            (TypedExpr::List(slot), SetType::String | SetType::Domain) => {
-                Some(TypedExpr::Bool(BoolExpr::ListMeets(slot, set)))
+            (TypedExpr::List(list), SetType::String | SetType::Domain) => {
+                Some(TypedExpr::Bool(BoolExpr::ListMeets(list, set)))
             }
             (TypedExpr::List(_), holds) => {
                 let message = format!("a list holds strings, the set holds {}", held(holds));

@@ -571,14 +571,117 @@ values of type list are not compared
 }
 
 #[test]
+fn texts_that_are_made() {
+    check(
+        "mail.subject.split('') == 'a'",
+        r"
+the separator is empty
+  | mail.subject.split('') == 'a'
+  |                    ^^
+  = give the text between the parts, as in `mail.subject.split(' ')`",
+    );
+    check(
+        "mail.subject.split(mail.from)[0] == 'a'",
+        r"
+a separator is a text in quotes
+  | mail.subject.split(mail.from)[0] == 'a'
+  |                    ^^^^^^^^^
+  = write it out: `mail.subject.split(' ')`",
+    );
+    check(
+        "mail.subject.join(' ') == 'a'",
+        r"
+`join` takes a list, not a string
+  | mail.subject.join(' ') == 'a'
+  | ^^^^^^^^^^^^
+  = texts are joined with `+`",
+    );
+    check(
+        "mail.subject.substring(-1) == 'a'",
+        r"
+characters are counted from 0
+  | mail.subject.substring(-1) == 'a'
+  |                        ^^
+  = `size(...)` is the number of all of them",
+    );
+    check(
+        "regex.replace(mail.subject, 'a') == 'a'",
+        r"
+`regex.replace` does not take 2 arguments
+  | regex.replace(mail.subject, 'a') == 'a'
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  = write it as in `regex.replace(mail.subject, '[0-9]+', '0')`",
+    );
+    check(
+        "registrable(mail.from) == 'a'",
+        r"
+`registrable` is not known here
+  | registrable(mail.from) == 'a'
+  | ^^^^^^^^^^^^^^^^^^^^^^
+  = leave it out",
+    );
+    check(
+        "string(mail.links) == 'a'",
+        r"
+`string` does not take a list
+  | string(mail.links) == 'a'
+  |        ^^^^^^^^^^
+  = it prints numbers, bools, times and addresses; a list is joined: `mail.links.join(' ')`",
+    );
+}
+
+#[test]
+fn tables() {
+    check(
+        "lookup('place', conn.ip) == 'home'",
+        r"
+there is no table `place`
+  | lookup('place', conn.ip) == 'home'
+  |        ^^^^^^^
+  = did you mean `places`?",
+    );
+    check(
+        "lookup('places', mail.from) == 'home'",
+        r"
+the keys of the table `places` are addresses and networks, this is a string
+  | lookup('places', mail.from) == 'home'
+  |                  ^^^^^^^^^
+  = `ip(...)` reads an address",
+    );
+    check(
+        "conn.ip in owners",
+        r"
+the keys of the table `owners` are domain names, this is an ip
+  | conn.ip in owners
+  | ^^^^^^^
+  = `string(...)` prints an address",
+    );
+    check(
+        "lookup(places, conn.ip) == 'home'",
+        r"
+a table is named in quotes
+  | lookup(places, conn.ip) == 'home'
+  |        ^^^^^^
+  = write it out: `lookup('table', mail.from)`",
+    );
+    check(
+        "places == 'home'",
+        r"
+`places` is a table, not a value
+  | places == 'home'
+  | ^^^^^^
+  = look a value up in it: `lookup('places', mail.from)`",
+    );
+}
+
+#[test]
 fn arithmetic() {
     check(
-        "mail.subject + 'x' == 'a'",
+        "mail.subject + mail.size == 'a'",
         r"
-rules do not join texts
-  | mail.subject + 'x' == 'a'
-  | ^^^^^^^^^^^^^^^^^^
-  = test each with `==`, `contains`, `startsWith` or `endsWith`",
+`+` does not take a string and an integer
+  | mail.subject + mail.size == 'a'
+  | ^^^^^^^^^^^^^^^^^^^^^^^^",
     );
     check(
         "mail.subject * 2 == 'a'",
@@ -757,12 +860,28 @@ rules have no loops, so no `map`
   = one item is sought with `'a' in mail.links`",
     );
     check(
-        "mail.links[0] == 'a'",
+        "mail.links[mail.size] == 'a'",
         r"
-rules have no indexes
-  | mail.links[0] == 'a'
-  | ^^^^^^^^^^^^^
-  = ask with `'a' in mail.links` or `size(mail.links)`",
+the place of an item is a whole number
+  | mail.links[mail.size] == 'a'
+  |            ^^^^^^^^^
+  = write it out: `mail.links[0]` is the first item, `mail.links[-1]` the last",
+    );
+    check(
+        "mail.links[?0] == 'a'",
+        r"
+rules have no optional items
+  | mail.links[?0] == 'a'
+  | ^^^^^^^^^^^^^^
+  = an item that is not there is missing: write `mail.links[0]`",
+    );
+    check(
+        "mail.subject[0] == 'a'",
+        r"
+a string has no items
+  | mail.subject[0] == 'a'
+  | ^^^^^^^^^^^^
+  = a text is cut with `split` or `substring`: `mail.subject.split(' ')[0]`",
     );
     check(
         "mail.subject in [?'a']",

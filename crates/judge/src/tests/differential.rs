@@ -19,7 +19,23 @@ fn one_of(texts: &[&'static str]) -> Text {
 fn conditions() -> Text {
     let texts = || {
         let leaf = one_of(&["mail.subject", "mail.from", "'a'", "'ab'", "''", "'é'"]);
-        prop_oneof![4 => leaf.clone(), 1 => (leaf.clone(), leaf).prop_map(|(a, b)| format!("({a}).or({b})"))]
+        let made = one_of(&[
+            "string(mail.size)",
+            "string(conn.ip)",
+            "mail.links[0]",
+            "mail.links[-1]",
+            "mail.links.join('b')",
+            "mail.subject.split('b')[0]",
+            "mail.subject.split('b')[-2]",
+            "(mail.subject + mail.from).substring(1, 3)",
+            "mail.subject.lower()",
+        ]);
+        prop_oneof![
+            4 => leaf.clone(),
+            1 => (leaf.clone(), leaf.clone()).prop_map(|(a, b)| format!("({a}).or({b})")),
+            1 => (leaf.clone(), leaf).prop_map(|(a, b)| format!("({a} + {b})")),
+            1 => made,
+        ]
     };
     let numbers = || {
         let leaf = one_of(&[
@@ -86,6 +102,7 @@ fn conditions() -> Text {
             .prop_map(|(a, method, b)| format!("({a}).{method}({b})")),
         1 => texts().prop_map(|a| format!("({a}).matches('^a|é$')")),
         1 => texts().prop_map(|a| format!("{a} in mail.links")),
+        1 => (texts(), texts()).prop_map(|(a, b)| format!("{a} in ({b}).split('a')")),
         1 => texts().prop_map(|a| format!("{a} in ['b', 'a', 'é']")),
         1 => numbers().prop_map(|a| format!("{a} in [3, 0, -1, 2]")),
         1 => numbers().prop_map(|a| format!("{a} in [3, 0.0, 0.5, -1]")),

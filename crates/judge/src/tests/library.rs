@@ -13,6 +13,7 @@ fn compiled(
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
             .collect(),
+        tables: Vec::new(),
         sets: vec![("freemail".to_owned(), Set::new(SetType::Domain, ["mail.example"]).unwrap().into())],
     };
     let (library, problems) = Library::compile(source, scope);

@@ -18,8 +18,8 @@ use event::{Column, Facts, Schema, SchemaBuilder, Slot, Span, Time, Type, Value}
 
 use crate::syntax::{self, SyntaxKind, SyntaxNode};
 use crate::{
-    AggregateFunction, Condition, Constant, Diagnostic, Library, LibrarySource, Mode, NameCategory,
-    ReadingRequest, Scope, ScopeError, Set, SetType,
+    AggregateFunction, Condition, Constant, Diagnostic, Library, LibrarySource, LookupTable, Mode,
+    NameCategory, ReadingRequest, Scope, ScopeError, Set, SetType,
 };
 
 const FACTS: [(&str, Type); 13] = [
@@ -65,6 +65,12 @@ const SETS: [(&str, SetType, &[&str]); 5] = [
     ("nothing", SetType::String, &[]),
 ];
 
+const TABLES: [(&str, SetType, &str); 3] = [
+    ("colours", SetType::String, "a,red\nab,green\n7,seven\n"),
+    ("owners", SetType::Domain, "example.org,ann\nsub.example.org,bob\n"),
+    ("places", SetType::Ip, "192.0.2.0/24,home\n192.0.2.128/25,away\n"),
+];
+
 /// Returns the library of what conditions of tests may name beside the scope's facts.
 fn library(scope: &mut TestScope) -> Library {
     fn constant(node: &SyntaxNode) -> Constant {
@@ -83,6 +89,11 @@ fn library(scope: &mut TestScope) -> Library {
             .to_vec(),
         expressions: EXPRESSIONS.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec(),
         sets: SETS.map(|(name, kind, entries)| (name.to_owned(), set(kind, entries))).to_vec(),
+        tables: TABLES
+            .map(|(name, kind, text)| {
+                (name.to_owned(), Arc::new(LookupTable::read(kind, ',', text).unwrap()))
+            })
+            .to_vec(),
     };
     let (library, problems) = Library::compile(source, scope);
     assert_eq!(problems, []);
@@ -209,6 +220,11 @@ impl Scope for TestScope {
     fn model(&self, name: &str) -> Option<(Slot, Mode)> {
         let mode = MODELS.iter().find(|(known, _)| *known == name)?.1;
         Some((self.schema().slot("model('spam')")?, mode))
+    }
+
+    fn text_function(&self, name: &str) -> Option<crate::TextFunction> {
+        // What an address has behind its sign, in letters that show who wrote them.
+        (name == "domain").then_some(|text| Some(text.split_once('@')?.1.to_ascii_uppercase().into()))
     }
 
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {

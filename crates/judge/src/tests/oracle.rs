@@ -162,6 +162,7 @@ fn arithmetic(operator: ArithmeticOperator, left: Dynamic, right: Dynamic) -> Op
         (Divide, ..) => finite(float(&left) / float(&right)),
         (Remainder, Integer(_), Integer(0)) => None,
         (Remainder, Integer(left), Integer(right)) => Some(Integer(left.checked_rem(*right).unwrap_or(0))),
+        (Add, Text(left), Text(right)) => Some(Text(format!("{left}{right}"))),
         (Add, Integer(left), Integer(right)) => Some(Integer(left.saturating_add(*right))),
         (Subtract, Integer(left), Integer(right)) => Some(Integer(left.saturating_sub(*right))),
         (Multiply, Integer(left), Integer(right)) => Some(Integer(left.saturating_mul(*right))),
@@ -261,6 +262,13 @@ fn eval(node: &SyntaxNode, world: &World<'_>) -> Option<Dynamic> {
                 other => other,
             })
         }
+        SyntaxKind::Index(sides) => match (value(&sides.0)?, value(&sides.1)?) {
+            (List(items), Integer(at)) if at < 0 => {
+                items.iter().rev().nth((-1 - at) as usize).cloned().map(Text)
+            }
+            (List(items), Integer(at)) => items.get(at as usize).cloned().map(Text),
+            other => panic!("{other:?} is no item"),
+        },
         SyntaxKind::Call(call) => eval_call(call, world),
     }
 }
@@ -355,6 +363,27 @@ fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
             let Dynamic::Time(micros) = value(target)? else { panic!("no time") };
             let zone = call.args.first().map_or("UTC".to_owned(), |zone| text(zone).unwrap());
             clock(name, micros, &zone)
+        }
+        ("string", None) => Some(Text(match value(&call.args[0])? {
+            Integer(integer) => integer.to_string(),
+            Ip(ip) => ip.to_string(),
+            other => panic!("{other:?} is not printed"),
+        })),
+        ("lower", Some(target)) => Some(Text(text(target)?.to_lowercase())),
+        ("join", Some(target)) => match value(target)? {
+            List(items) => Some(Text(items.join(&text(&call.args[0])?))),
+            other => panic!("{other:?} is no list"),
+        },
+        ("split", Some(target)) => {
+            let between = text(&call.args[0])?;
+            Some(List(text(target)?.split(&between).map(str::to_owned).collect()))
+        }
+        ("substring", Some(target)) => {
+            let (Integer(start), Integer(end)) = (value(&call.args[0])?, value(&call.args[1])?) else {
+                panic!("no places")
+            };
+            let count = (end - start).max(0) as usize;
+            Some(Text(text(target)?.chars().skip(start as usize).take(count).collect()))
         }
         ("has", None) => Some(Bool(value(&call.args[0]).is_some())),
         ("size", None) => size(&call.args[0]),

@@ -57,6 +57,153 @@ fn texts() {
 }
 
 #[test]
+fn texts_that_are_made() {
+    check("mail.subject + '!' == 'Cheap Äpfel!'", TRUE);
+    check("mail.from + '|' + string(mail.size) == 'ann@example.org|7'", TRUE);
+    check("string(mail.html) + string(mail.reply) + string(conn.ip) == '0.5true192.0.2.7'", TRUE);
+    check("string(now) == '1970-01-12T13:46:40Z'", TRUE);
+    check("mail.subject + string(mail.caps) == ''", None);
+    check("mail.subject.lower() == 'cheap äpfel'", TRUE);
+    check("mail.subject.substring(6) == 'Äpfel'", TRUE);
+    check("mail.subject.substring(6, 8) == 'Äp'", TRUE);
+    check("mail.subject.substring(6, 100) == 'Äpfel'", TRUE);
+    check("mail.subject.substring(100) == ''", TRUE);
+    check("mail.subject.substring(8, 6) == ''", TRUE);
+    check("mail.subject.substring(mail.parts - 3) == ''", None);
+    check("mail.from.split('@')[0] == 'ann'", TRUE);
+    check("mail.from.split('@')[-1] == 'example.org'", TRUE);
+    check("mail.from.split('@')[2] == ''", None);
+    check("mail.from.split('@')[-3] == ''", None);
+    check("mail.from.split('.').size() == 2", TRUE);
+    check("'org' in mail.from.split('.')", TRUE);
+    check("sets.intersects(mail.from.split('n'), words)", TRUE);
+    check("mail.links[0] + mail.links[-1] == 'a.exampleb.example'", TRUE);
+    check("mail.links[2] == 'a'", None);
+    check("mail.links.join(', ') == 'a.example, b.example'", TRUE);
+    check("regex.extract(mail.from, '@([a-z]+)') == 'example'", TRUE);
+    check("regex.extract(mail.from, '[a-z]+') == 'ann'", TRUE);
+    check("regex.extract(mail.from, '(x)|ann') == 'ann'", None);
+    check("regex.extract(mail.from, '[0-9]') == 'ann'", None);
+    check("regex.replace(mail.from, '[aeiou]', '$0') == '$0nn@$0x$0mpl$0.$0rg'", TRUE);
+    check("domain(mail.from) == 'EXAMPLE.ORG'", TRUE);
+    check("domain(mail.subject) == ''", None);
+    check("domain(mail.from + '.') == 'EXAMPLE.ORG.'", TRUE);
+}
+
+#[test]
+fn values_that_are_read_out_of_texts() {
+    check("int(mail.from) == 0", None);
+    check("int(string(mail.size) + '0') == 70", TRUE);
+    check("double(string(mail.size) + '.5') == 7.5", TRUE);
+    check("double('inf' + mail.from.substring(0, 0)) > 0", None);
+    check("ip(string(conn.ip)) in ['192.0.2.0/24']", TRUE);
+    check("ip('::ffff:' + string(conn.ip)) == conn.ip", TRUE);
+    check("ip(mail.subject) == conn.ip", None);
+    check("int(mail.date) == 992800 && double(age(mail.date)) == 7200", TRUE);
+}
+
+#[test]
+fn texts_that_are_made_are_bounded() {
+    let mut scope = TestScope::new();
+    let long = "é".repeat(20_000);
+    let row =
+        scope.row(&[("mail.subject", Value::from(&*long)), ("mail.from", Value::from("a b".repeat(9_000)))]);
+    let mut check = |source: &str, bytes: usize| {
+        let library = super::library(&mut scope);
+        let expression =
+            crate::compile_expression(source, event::Type::String, &library, &mut scope).unwrap();
+        let value = expression.evaluate(&row).unwrap();
+        assert_eq!(value.as_str().unwrap().len(), bytes, "{source}");
+    };
+    let most = crate::text::TEXT_BYTES_MAX;
+    check("mail.subject", most);
+    check("'x' + mail.subject", most - 1);
+    check("mail.subject + mail.subject + mail.subject", most);
+    check("mail.subject.lower()", most);
+    check("regex.replace(mail.subject, 'é', 'ééé')", most);
+    check("mail.subject.split('x').join('')", most);
+    check("mail.from.split(' ').join('  ')", 1_000 * 2 + 999 * 2 - 1);
+    check("mail.subject.substring(8190)", 4);
+}
+
+#[test]
+fn an_expression_gives_a_value_of_its_type() {
+    let mut scope = TestScope::new();
+    let row = mail(&scope);
+    let mut check = |source: &str, wanted: event::Type, expected: Result<Option<Value>, &str>| {
+        let library = super::library(&mut scope);
+        let found = crate::compile_expression(source, wanted, &library, &mut scope);
+        let found = found.map(|expression| expression.evaluate(&row));
+        let found = found.map_err(|found| found[0].render(source));
+        assert_eq!(found, expected.map_err(str::to_owned), "{source}");
+    };
+    use event::Type;
+    check(
+        "mail.from.split('@')",
+        Type::List,
+        Ok(Some(Value::from(vec!["ann".to_owned(), "example.org".to_owned()]))),
+    );
+    check(
+        "mail.links",
+        Type::List,
+        Ok(Some(Value::from(vec!["a.example".to_owned(), "b.example".to_owned()]))),
+    );
+    check("mail.size * 2", Type::Integer, Ok(Some(Value::from(14i64))));
+    check("mail.size * 2", Type::Float, Ok(Some(Value::from(14.0))));
+    check("mail.size > 2", Type::Bool, Ok(Some(Value::from(true))));
+    check("now - duration('1s')", Type::Time, Ok(Some(Value::Time(event::Time::from_seconds(999_999)))));
+    check("ip('192.0.2.1')", Type::Ip, Ok(Some(Value::Ip("192.0.2.1".parse().unwrap()))));
+    check("mail.caps", Type::Float, Ok(None));
+    check("is_bulk", Type::Bool, Ok(None));
+    check(
+        "mail.size",
+        Type::String,
+        Err(
+            "the field is of type string, this is an integer\n  | mail.size\n  | ^^^^^^^^^\n  = `string(...)` prints a number, a bool, a time or an address",
+        ),
+    );
+    check(
+        "age(mail.date)",
+        Type::Integer,
+        Err(
+            "the field is of type integer, this is a duration\n  | age(mail.date)\n  | ^^^^^^^^^^^^^^\n  = `int(...)` and `double(...)` give its seconds",
+        ),
+    );
+    check(
+        "mail.links",
+        Type::String,
+        Err(
+            "the field is of type string, this is a list\n  | mail.links\n  | ^^^^^^^^^^\n  = take one item, as in `...[0]`, or all of them with `.join(',')`",
+        ),
+    );
+}
+
+#[test]
+fn tables() {
+    check("lookup('places', conn.ip) == 'home'", TRUE);
+    check("lookup('places', ip('192.0.2.200')) == 'away'", TRUE);
+    check("lookup('places', ip('192.0.3.1')) == 'away'", None);
+    check("lookup('places', ip) == 'away'", None);
+    check("lookup('places', ip('::ffff:192.0.2.200')).or('') == 'away'", TRUE);
+    check("conn.ip in places && !(ip('192.0.3.1') in places)", TRUE);
+    check("ip in places", None);
+    check("lookup('owners', mail.from.split('@')[1]) == 'ann'", TRUE);
+    check("lookup('owners', 'X.Sub.Example.ORG.' + mail.subject.substring(20)) == 'bob'", TRUE);
+    check("mail.from.split('@')[1] in owners && !(mail.from in owners)", TRUE);
+    check("lookup('colours', mail.size) == 'seven'", TRUE);
+    check("lookup('colours', mail.from.substring(0, 1)) == 'red'", TRUE);
+    check("mail.subject in colours", FALSE);
+}
+
+#[test]
+fn distances() {
+    check("distance('52.52,13.405', string(mail.html) + ',' + string(mail.size)) > 5700.0", TRUE);
+    check("distance('52.52,13.405', string(mail.html) + ',' + string(mail.size)) < 5900.0", TRUE);
+    check("distance(mail.subject, '0,0') > 1.0", None);
+    check("distance('0,0', last('country')) > 1.0", None);
+}
+
+#[test]
 fn lists_addresses_and_bytes() {
     check("'a.example' in mail.links", TRUE);
     check("'c.example' in mail.links", FALSE);

@@ -2,8 +2,8 @@
 
 use event::{Column, Schema, SchemaBuilder, Slot, Span, Time, Type, Value};
 use judge::{
-    Constant, Evaluation, GroupSource, Library, LibrarySource, Mode, NameCategory, ReadingRequest, RuleSet,
-    RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
+    Constant, Evaluation, GroupSource, Library, LibrarySource, LookupTable, Mode, NameCategory,
+    ReadingRequest, RuleSet, RuleSetSource, RuleSource, Scope, ScopeError, Set, SetType,
 };
 
 const FACTS: [(&str, Type); 9] = [
@@ -75,6 +75,10 @@ fn judging_a_row_allocates_nothing() {
     let source = LibrarySource {
         constants: vec![("bulk".to_owned(), Constant::Integer(1000))],
         expressions: vec![("is_bulk".to_owned(), "from.seen('1h') > bulk".to_owned())],
+        tables: vec![(
+            "homes".to_owned(),
+            LookupTable::read(SetType::Ip, ',', "192.0.2.0/24,home\n").unwrap().into(),
+        )],
         sets: vec![
             ("domains".to_owned(), set(SetType::Domain, &["example.org", "b.test"])),
             ("words".to_owned(), set(SetType::String, &["x", "y"])),
@@ -95,6 +99,7 @@ fn judging_a_row_allocates_nothing() {
         "rate(from.seen('1h'), '1m') > 10 || trend(from.seen('1h'), from.seen('7d'), 20) > 3",
         "rule('R0') && group('g') > 1 && (flag ? a : b).or(7) > 3 && has(share)",
         "distinct('rcpts', '1d') > 3",
+        "lookup('homes', ip) == 'home' || ip in homes",
     ];
     let rules = conditions.iter().enumerate().map(|(index, when)| RuleSource {
         name: format!("R{index}"),

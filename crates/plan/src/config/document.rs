@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use catboost::ModelLimits;
 use data_encoding::HEXLOWER;
+use judge::LookupTable;
 use sha2::{Digest, Sha256};
 
 use super::formatter;
@@ -25,9 +26,10 @@ pub struct Document {
     pub(super) origin: ConfigOrigin,
     /// True if it is not known what the file extends or reads, or if parts of it could not be read at all.
     pub(super) broken: bool,
-    /// The files of sets, by the set's name, of phrases, by [`list_key`], and of patterns, by [`pattern_list_key`].
+    /// The files of sets, by the set's name, of tables, by [`table_key`], of phrases, by [`list_key`], and of patterns, by
+    /// [`pattern_list_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
-    /// The files of models, by the model's name.
+    /// The files of models, by the model's name, and of network databases, by [`table_key`].
     pub(super) models: HashMap<String, Vec<u8>>,
     /// The document with the candidate's rules, whose models are not read again.
     pub(super) candidate: Option<Box<Document>>,
@@ -95,7 +97,7 @@ impl Document {
         self.candidate.as_deref()
     }
 
-    /// Reads the files that sets, phrases, patterns and models name.
+    /// Reads the files that sets, tables, phrases, patterns and models name.
     pub(super) fn read_files(
         &mut self,
         directory: Option<&Path>,
@@ -113,6 +115,27 @@ impl Document {
                     lists.insert(name.to_owned(), read(&path, Some(origin), LIST_BYTES_MAX, problems));
                 }
                 None => not_in_a_directory(file, origin, problems),
+            }
+        }
+        for view in self.list("table") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            files.add(&path);
+            let bytes_max = LookupTable::FILE_BYTES_MAX as u64;
+            if view.str("format") != Some("mmdb") {
+                lists.insert(table_key(name), read(&path, Some(origin), bytes_max, problems));
+                continue;
+            }
+            match read_bytes(&path, bytes_max) {
+                Ok(bytes) => _ = models.insert(table_key(name), bytes),
+                Err(error) => {
+                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+                }
             }
         }
         for view in self.list("phrases") {
@@ -161,12 +184,12 @@ impl Document {
         (self.lists, self.models) = (lists, models);
     }
 
-    /// The content of the file that a model names.
+    /// The content of the file that a model, or a table that is a network database, names.
     pub(crate) fn model_file(&self, model: &str) -> Option<&[u8]> {
         self.models.get(model).map(Vec::as_slice)
     }
 
-    /// The text of a file that a set, phrases or patterns name.
+    /// The text of a file that a set, a table, phrases or patterns name.
     pub(crate) fn list_file(&self, set: &str) -> Option<&Arc<ConfigSource>> {
         self.lists.get(set)
     }
@@ -289,6 +312,11 @@ pub(crate) const PATTERN_LISTS: [&str; 5] = ["probes", "exploits", "attacks", "t
 /// The key among a document's lists of a file of patterns.
 pub(crate) fn pattern_list_key(name: &str) -> String {
     format!("patterns/{name}")
+}
+
+/// The key among a document's lists of the file of a table.
+pub(crate) fn table_key(name: &str) -> String {
+    format!("tables/{name}")
 }
 
 /// The key among a document's lists of a file of phrases.

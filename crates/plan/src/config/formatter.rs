@@ -15,7 +15,10 @@ const INDENT: usize = 4;
 
 /// Returns true if a key's value is a condition or an expression of the rule language.
 pub(super) fn is_condition(section: &str, key: &str) -> bool {
-    matches!((section, key), ("rule" | "kind" | "limit", "when") | ("rule", "share") | ("expressions", _))
+    matches!(
+        (section, key),
+        ("rule" | "kind" | "limit", "when") | ("rule", "share") | ("field", "value") | ("expressions", _)
+    )
 }
 
 /// The text of a configuration file, laid out: conditions as [`judge::format`] does it; one blank around signs; lists on

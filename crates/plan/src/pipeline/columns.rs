@@ -52,6 +52,7 @@ pub(crate) fn columns(
         patterns::refuse(document, problems);
     }
     let (event, content) = input_columns(input, || patterns::compile(document, problems), builder);
+    let fields_start = builder.schema().columns().len();
     let mut networks = Vec::new();
     for view in entries(document, "field", problems) {
         let (Some(name), Some(kind)) =
@@ -70,7 +71,15 @@ pub(crate) fn columns(
             networks.extend(add(format!("{name}_net"), Type::String, doc).map(|net| (slot, net)));
         }
     }
-    InputColumns { event, networks, content, count: builder.schema().columns().len() }
+    let fields_end = builder.schema().columns().len();
+    InputColumns {
+        event,
+        networks,
+        content,
+        fields: fields_start..fields_end,
+        derived: Vec::new(),
+        count: fields_end,
+    }
 }
 
 pub(crate) fn fact(

@@ -11,8 +11,10 @@ use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, 
 use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier};
 
 use super::columns::{columns, fact};
+use super::header::{self, EventHeader};
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
+use super::tables::TablePlan;
 use super::{
     DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, ReadingColumn, ReadingSource,
     UnknownFieldPolicy,
@@ -56,6 +58,7 @@ impl<'a> PipelineDraft<'a> {
     pub(crate) fn compile(
         document: &'a Document,
         main: &Document,
+        tables: Vec<TablePlan>,
         limits: &'a [Arc<LimitPlan>],
         numbers: &mut NumberRegister,
         is_over: CancellationCheck<'a>,
@@ -73,7 +76,7 @@ impl<'a> PipelineDraft<'a> {
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
         let sets = rules::sets(document, problems);
-        let canonical = rules::canonical(document, &sets, limits);
+        let canonical = rules::canonical(document, &sets, &tables, limits);
         let networks = document.section("networks");
         let prefix = |key: &str, default: u8| {
             networks.and_then(|view| u8::try_from(view.integer(key)?).ok()).unwrap_or(default)
@@ -107,6 +110,7 @@ impl<'a> PipelineDraft<'a> {
                 labels: Table::default(),
                 limits: Table::default(),
                 columns,
+                tables,
                 phrases,
                 classifiers: Vec::new(),
                 models: Vec::new(),
@@ -116,6 +120,7 @@ impl<'a> PipelineDraft<'a> {
                 trust: AuthenticationTrust::default(),
                 lists: Vec::new(),
                 prefixes: PrefixLengths { v4: prefix("ipv4", 24), v6: prefix("ipv6", 64) },
+                header: EventHeader::default(),
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
                 reports: None,
@@ -133,6 +138,8 @@ impl<'a> PipelineDraft<'a> {
         };
         draft.authentication(builder.schema(), problems);
         draft.define_constants(&sets, &mut builder);
+        draft.derived_fields(&mut builder, problems);
+        draft.pipeline.header = header::compile(time, builder.schema(), &draft.pipeline.columns, problems);
         draft.kinds(&mut builder, problems);
         draft.statistics(builder.schema(), problems);
         draft.distincts(builder.schema(), problems);

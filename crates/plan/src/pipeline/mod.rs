@@ -4,7 +4,10 @@ pub(crate) mod authentication;
 pub(crate) mod candidate;
 pub(crate) mod classifier;
 pub(crate) mod columns;
+pub(crate) mod derived;
 pub(crate) mod draft;
+mod functions;
+pub(crate) mod header;
 pub(crate) mod model;
 mod patterns;
 pub(crate) mod phrases;
@@ -12,8 +15,10 @@ pub(crate) mod reports;
 pub(crate) mod rules;
 pub(crate) mod scope;
 pub(crate) mod statistic;
+pub(crate) mod tables;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
@@ -27,9 +32,12 @@ use stats::{AggregateColumn, AggregateLayout, LayoutError, Measure, Tier};
 use self::authentication::DnsListPlan;
 use self::candidate::Candidate;
 use self::classifier::ClassifierPlan;
+use self::derived::DerivedField;
+use self::header::EventHeader;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
+use self::tables::TablePlan;
 use crate::aggregate;
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
@@ -115,6 +123,8 @@ pub struct Pipeline {
     pub limits: Table<RuleLimit>,
     /// The columns that the first two stages fill.
     pub columns: InputColumns,
+    /// The tables in which values are looked up.
+    pub tables: Vec<TablePlan>,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
     /// Classifiers, asked before the models.
@@ -133,6 +143,8 @@ pub struct Pipeline {
     pub lists: Vec<DnsListPlan>,
     /// The lengths of the prefixes that make an address a network.
     pub prefixes: PrefixLengths,
+    /// The fields that have an event's time and id.
+    pub header: EventHeader,
     /// The longest time by which an event may be dated ahead of its arrival.
     pub skew_max: Span,
     /// The feedback that may be given on an event afterwards: the class, and the counters that it adds to.
@@ -166,8 +178,24 @@ pub struct InputColumns {
     /// Declared IP fields and the column of each one's network.
     pub networks: Vec<(Slot, Slot)>,
     pub content: ContentColumns,
-    /// The number of these columns: what lies behind them no event can bring.
+    /// The columns of declared fields, and of the networks of addresses among them.
+    pub(crate) fields: Range<usize>,
+    /// The fields that are derived from others, each after those that it reads.
+    pub derived: Vec<DerivedField>,
+    /// The number of these columns: what lies behind them is not known before statistics are read.
     pub count: usize,
+}
+
+impl InputColumns {
+    /// Returns true if an event can bring a value for a column.
+    pub fn is_brought(&self, slot: Slot) -> bool {
+        usize::from(slot.0) < self.count && !self.derived.iter().any(|field| field.slot == slot)
+    }
+
+    /// The column of the network of an address in a declared field.
+    pub fn network_of(&self, slot: Slot) -> Option<Slot> {
+        self.networks.iter().find(|(field, _)| *field == slot).map(|(_, network)| *network)
+    }
 }
 
 /// The columns of the content features, by input.

@@ -15,6 +15,7 @@ use super::candidate::Candidate;
 use super::draft::PipelineDraft;
 use super::model::ModelPlan;
 use super::scope::{PlanScope, report};
+use super::tables::TablePlan;
 use super::{EffectPlan, LabelPlan, Pipeline};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
 use crate::limit::LimitPlan;
@@ -27,9 +28,14 @@ pub(crate) struct SetDraft<'a> {
     origin: &'a ConfigOrigin,
 }
 
-/// Everything that a pipeline's verdicts depend on: its settings, what is in the files of its sets, models and phrases,
+/// Everything that a pipeline's verdicts depend on: its settings, what is in the files of its sets, tables, models and phrases,
 /// and for which events limits are.
-pub(crate) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Arc<LimitPlan>]) -> String {
+pub(crate) fn canonical(
+    document: &Document,
+    sets: &[SetDraft<'_>],
+    tables: &[TablePlan],
+    limits: &[Arc<LimitPlan>],
+) -> String {
     let mut text = document.canonical();
     for SetDraft { name, set, .. } in sets.iter().filter(|set| document.list_file(&set.name).is_some()) {
         let digest: String = HEXLOWER.encode(set.digest());
@@ -41,6 +47,7 @@ pub(crate) fn canonical(document: &Document, sets: &[SetDraft<'_>], limits: &[Ar
             text += &format!("model.{name}.digest = \"{digest}\"\n");
         }
     }
+    text += &super::tables::canonical(tables);
     text += &super::phrases::canonical(document);
     text += &super::patterns::canonical(document);
     for limit in limits {
@@ -161,7 +168,10 @@ impl PipelineDraft<'_> {
                     problems.push(diagnostic.severity, key, diagnostic.message, diagnostic.help);
                 }
                 (.., set) => {
-                    let origin = set.map_or(document.top().origin("set"), |set| set.origin);
+                    let tables = document.list("table");
+                    let table = tables.iter().find(|view| view.str("name") == Some(&name));
+                    let table = table.map(|view| view.origin("name"));
+                    let origin = set.map(|set| set.origin).or(table).unwrap_or(document.top().origin("set"));
                     problems.push(diagnostic.severity, origin, diagnostic.message, diagnostic.help);
                 }
             }
@@ -177,6 +187,12 @@ impl PipelineDraft<'_> {
             constants: constants.map(|(name, _, value): (_, _, Constant)| (name.to_owned(), value)).collect(),
             expressions: expressions.map(|(name, _, text, _)| (name.to_owned(), text.to_owned())).collect(),
             sets: sets.iter().map(|set| (set.name.clone(), Arc::clone(&set.set))).collect(),
+            tables: self
+                .pipeline
+                .tables
+                .iter()
+                .map(|plan| (plan.name.clone(), Arc::clone(&plan.table)))
+                .collect(),
         }
     }
 
@@ -264,7 +280,8 @@ impl PipelineDraft<'_> {
         let (of, library) = (self.document, std::mem::take(&mut self.library));
         (self.document, self.frozen) = (document, true);
         let sets = sets(document, problems);
-        let version = crate::content_hash(canonical(document, &sets, self.limits).as_bytes());
+        let tables = &self.pipeline.tables;
+        let version = crate::content_hash(canonical(document, &sets, tables, self.limits).as_bytes());
         self.define(&sets, builder, problems);
         self.rules(builder, problems);
         (self.document, self.library, self.frozen) = (of, library, false);

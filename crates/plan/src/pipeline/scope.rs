@@ -5,10 +5,12 @@ use std::sync::Arc;
 use event::{Column, SchemaBuilder, Slot, Span, TableIndex, Type};
 use judge::{
     AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
+    TextFunction,
 };
 use stats::AggregateColumn;
 
 use super::draft::PipelineDraft;
+use super::functions;
 use super::model::ModelPlan;
 use super::statistic::DraftMeasure;
 use super::{KindPlan, LabelPlan, ReadingSource, RuleLimit};
@@ -147,6 +149,10 @@ impl Scope for PlanScope<'_, '_, '_> {
 
     fn is_over(&self) -> bool {
         (self.draft.is_over)()
+    }
+
+    fn text_function(&self, name: &str) -> Option<TextFunction> {
+        functions::text_function(name)
     }
 
     fn fact(&self, name: &str) -> Option<(Slot, Type)> {
@@ -384,6 +390,10 @@ impl Scope for EarlyScope<'_, '_, '_> {
 
     fn is_over(&self) -> bool {
         self.plan.is_over()
+    }
+
+    fn text_function(&self, name: &str) -> Option<TextFunction> {
+        functions::text_function(name)
     }
 
     fn fact(&self, name: &str) -> Option<(Slot, Type)> {

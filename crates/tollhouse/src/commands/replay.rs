@@ -305,7 +305,8 @@ pub(super) fn each_batch(
         let prepared = batch?.into_iter().map(|(number, line)| {
             let event = parse(local.engine(), pipeline, form, &line);
             let ready = event.map(|(event, warnings)| {
-                let arrival = event.time.unwrap_or_else(clock::now);
+                let time = pipeline.header.time(&event).or(event.time);
+                let arrival = time.unwrap_or_else(clock::now);
                 Ready { prepared: local.engine().prepare(pipeline, event, arrival), warnings }
             });
             (number, ready)

@@ -68,8 +68,26 @@ pub(super) const TIME: Section = Section {
     name: "time",
     form: SectionForm::Table,
     node: false,
-    doc: "Event time.",
+    doc: "Time and id of events.",
     settings: &[
+        setting(
+            "field",
+            SettingType::Name,
+            None,
+            "Field that has an event's time. Without it, and where it cannot be read, `time` of the event counts, or its arrival",
+        ),
+        setting(
+            "format",
+            SettingType::Text,
+            None,
+            "Format of `field`: `rfc3339` (default), `epoch_s`, `epoch_ms`, `epoch_us`, or as `strptime` reads it, such as `%d/%b/%Y:%H:%M:%S %z`; UTC without a zone",
+        ),
+        setting(
+            "id",
+            SettingType::Name,
+            None,
+            "Field that has an event's id, a string or an integer. Without it `id` of the event counts",
+        ),
         setting(
             "skew_max",
             SettingType::Span,
@@ -197,7 +215,7 @@ pub(super) const FIELD: Section = Section {
     name: "field",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A field of events, beside those of the input.",
+    doc: "A field of events, beside those of the input, or one that is derived from others. See [fields.md](../guides/fields.md).",
     settings: &[
         required(
             "name",
@@ -205,6 +223,12 @@ pub(super) const FIELD: Section = Section {
             "Dotted name, as in rules; nested JSON objects are flattened to it",
         ),
         required("type", SettingType::Choice(TYPES), "Type of its values"),
+        setting(
+            "value",
+            SettingType::Text,
+            None,
+            "Expression in the rule language that derives the field from others, before keys are made; events cannot bring it then",
+        ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };

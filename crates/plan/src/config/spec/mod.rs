@@ -158,6 +158,7 @@ pub(super) static SECTIONS: &[Section] = &[
     rules::CONSTANTS,
     rules::EXPRESSIONS,
     rules::SET,
+    rules::TABLE,
     rules::PHRASES,
     rules::MODEL,
     rules::GROUP,

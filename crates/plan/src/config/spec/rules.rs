@@ -56,6 +56,42 @@ pub(super) const SET: Section = Section {
     ],
 };
 
+/// The names of separators.
+const SEPARATORS: &[&str] = &["tab", "comma", "semicolon", "blank"];
+
+/// The types of keys of tables.
+const TABLE_TYPES: &[&str] = &["string", "domain", "ip"];
+
+pub(super) const TABLE: Section = Section {
+    name: "table",
+    form: SectionForm::List("name"),
+    node: false,
+    doc: "Many keys with a value each, in a file, for `lookup`. See [fields.md](../guides/fields.md#tables).",
+    settings: &[
+        required("name", SettingType::Name, "Its name, as in `lookup('NAME', client.ip)`"),
+        required(
+            "type",
+            SettingType::Choice(TABLE_TYPES),
+            "Type of its keys. `domain`: names, each with all below it; `ip`: addresses and networks, of which the longest counts",
+        ),
+        required("file", SettingType::Text, "Its file, relative to this file"),
+        setting(
+            "format",
+            SettingType::Choice(&["text", "mmdb"]),
+            Some("\"text\""),
+            "Format of the file. `text`: a line is a key, a separator and a value; empty lines and lines with `#` in front are skipped. `mmdb`: a network database in MaxMind's format",
+        ),
+        setting(
+            "separator",
+            SettingType::Choice(SEPARATORS),
+            Some("\"tab\""),
+            "What stands between key and value: the first of it in a line",
+        )
+        .only("format", &["text"]),
+        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+    ],
+};
+
 pub(super) const PHRASES: Section = Section {
     name: "phrases",
     form: SectionForm::List("name"),
