@@ -9,6 +9,7 @@
 pub mod classifier;
 pub(crate) mod contact;
 pub mod fingerprint;
+pub(crate) mod han;
 pub mod language;
 pub mod obfuscation;
 pub mod phone;
@@ -53,7 +54,8 @@ pub fn normalise(text: &str) -> String {
 /// as it is: Russian stays readable to rules, while a Latin word with one Cyrillic `о` in it becomes Latin. In a
 /// word that has Cyrillic letters which imitate nothing, and no Latin ones but such as look Cyrillic, it is the Latin
 /// letters that imitate. Accents that belong to a script of their own (Devanagari, Thai, ...) are letters there and
-/// stay.
+/// stay; on a digit or on a letter of another script they are ornaments and go, as signs that enclose a character do.
+/// Traditional Chinese characters become simplified ones.
 pub fn plain(text: &str) -> String {
     let text = truncate(text, TEXT_BYTES_MAX);
     if !text.is_ascii() {
@@ -94,15 +96,72 @@ fn take_apart(c: char, mut emit: impl FnMut(char)) {
     }
     // One that does not come apart, or into too many, is what it is.
     let parts = if (1..=DECOMPOSITION_MAX).contains(&count) { &parts[..count] } else { &[c] };
-    parts.iter().filter(|part| !is_dropped(**part)).for_each(|part| emit(*part));
+    parts
+        .iter()
+        .filter(|part| !is_dropped(**part))
+        .for_each(|part| emit(styled_ascii(*part).unwrap_or(*part)));
+}
+
+/// The ASCII letter or digit that a character is a styled form of, where Unicode does not say so: letters in black squares
+/// and circles, small capitals.
+pub(crate) fn styled_ascii(c: char) -> Option<char> {
+    const SMALL_CAPITALS: [(char, char); 25] = [
+        ('\u{1D00}', 'a'),
+        ('\u{299}', 'b'),
+        ('\u{1D04}', 'c'),
+        ('\u{1D05}', 'd'),
+        ('\u{1D07}', 'e'),
+        ('\u{A730}', 'f'),
+        ('\u{262}', 'g'),
+        ('\u{29C}', 'h'),
+        ('\u{26A}', 'i'),
+        ('\u{1D0A}', 'j'),
+        ('\u{1D0B}', 'k'),
+        ('\u{29F}', 'l'),
+        ('\u{1D0D}', 'm'),
+        ('\u{274}', 'n'),
+        ('\u{1D0F}', 'o'),
+        ('\u{1D18}', 'p'),
+        ('\u{A7AF}', 'q'),
+        ('\u{280}', 'r'),
+        ('\u{A731}', 's'),
+        ('\u{1D1B}', 't'),
+        ('\u{1D1C}', 'u'),
+        ('\u{1D20}', 'v'),
+        ('\u{1D21}', 'w'),
+        ('\u{28F}', 'y'),
+        ('\u{1D22}', 'z'),
+    ];
+    let of_alphabet =
+        |first: u32| u8::try_from(u32::from(c) - first).ok().map(|place| char::from(b'a' + place));
+    match c {
+        '\u{1F150}'..='\u{1F169}' => of_alphabet(0x1F150),
+        '\u{1F170}'..='\u{1F189}' => of_alphabet(0x1F170),
+        '\u{1F10B}' | '\u{1F10C}' => Some('0'),
+        '\u{262}'..='\u{29F}' | '\u{1D00}'..='\u{1D22}' | '\u{A730}'..='\u{A7AF}' => {
+            SMALL_CAPITALS.iter().find(|(small, _)| *small == c).map(|(_, ascii)| *ascii)
+        }
+        _ => None,
+    }
+}
+
+/// Returns true if an accent does not belong on the character before it: it is an ornament there.
+pub(crate) fn is_ornament(accent: char, base: char) -> bool {
+    base.is_alphanumeric() && (digit(base).is_some() || base.script() != accent.script())
 }
 
 /// Text in lower case and taken apart, without what is dropped.
 fn lower_parts(text: &str) -> String {
     let mut lower = String::with_capacity(text.len());
-    let mut accents = 0;
+    let (mut accents, mut base) = (0, ' ');
     let mut push = |c: char| {
-        accents = if is_combining_mark(c) { accents + 1 } else { 0 };
+        if !is_combining_mark(c) {
+            (accents, base) = (0, c);
+        } else if is_ornament(c, base) {
+            return;
+        } else {
+            accents += 1;
+        }
         if accents <= ACCENTS_MAX {
             lower.push(c);
         }
@@ -152,6 +211,10 @@ fn plain_unicode(text: &str) -> String {
         }
         let imitates = in_word && !is_of_one_other_script(run);
         for c in run.chars() {
+            if matches!(c, '\u{3400}'..='\u{9FFF}') {
+                out.push(han::simplified(c));
+                continue;
+            }
             if let Some(value) = digit(c) {
                 out.push(char::from(b'0' + value));
                 continue;
@@ -265,9 +328,16 @@ impl TextFolder {
     }
 }
 
-/// Accents that belong to no script of their own, and characters that show nothing.
+/// Signs that enclose the character before them (Unicode general category Me), but for that of keys, which emoji have.
+pub(crate) fn is_enclosing(c: char) -> bool {
+    matches!(c, '\u{488}' | '\u{489}' | '\u{1ABE}' | '\u{20DD}'..='\u{20E0}' | '\u{20E2}' | '\u{20E4}'
+        | '\u{A670}'..='\u{A672}')
+}
+
+/// Accents that belong to no script of their own, signs around characters, and characters that show nothing.
 fn is_dropped(c: char) -> bool {
     is_invisible(c)
+        || is_enclosing(c)
         || c.is_control() && !c.is_whitespace()
         || is_combining_mark(c) && matches!(c.script(), Script::Inherited | Script::Common)
 }
@@ -415,6 +485,18 @@ mod tests {
         check("p\u{430}yp\u{430}l", "paypal");
         check("\u{421}\u{43E}\u{43B}\u{43E} \u{432} \u{43F}\u{43E}\u{43B}\u{435}", "соло в поле");
         check("①②③ ٤٥", "0 0");
+        assert_eq!(plain("1\u{489}3\u{489}8\u{488}0\u{20DD}0\u{A670} 1\u{483}2\u{E38}"), "13800 12");
+        check("\u{432}\u{483}", "\u{432}\u{483}");
+        check(
+            "\u{1D04}\u{1D00}\u{A731}\u{26A}\u{274}\u{1D0F} \u{299}\u{1D0F}\u{274}\u{1D1C}\u{A731}",
+            "casino bonus",
+        );
+        check(
+            "\u{1F185}\u{1F178}\u{1F170}\u{1F176}\u{1F181}\u{1F170} \u{1F151}\u{1F164}\u{1F168}",
+            "viagra buy",
+        );
+        check("開發票", "开发票");
+        check("\u{10784}\u{1A6}", "br");
         check("⑩", "0");
         check("한국어", "한국어");
         check("हिन्दी", "हिन्दी");

@@ -10,12 +10,20 @@ use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 use unicode_script::{Script, UnicodeScript};
 
-use crate::text::{AsciiLookalike, fold, is_invisible, is_of_one_other_script, plain};
+use crate::text::han::is_ideograph;
+use crate::text::{
+    AsciiLookalike, fold, is_enclosing, is_invisible, is_of_one_other_script, is_ornament, plain,
+    styled_ascii,
+};
 
 /// Marks on one letter beyond which they are stacked for show. Vietnamese and Hebrew have two.
 const MARKS_MAX: usize = 2;
 /// Fewest letters of a spaced-out word with a blank, and with another sign, between them.
 const SPACED_LETTERS_MIN: (usize, usize) = (4, 5);
+/// Most signs in a row between two ideographs that are read over.
+const GAP_CHARS_MAX: usize = 3;
+/// Fewest ideographs with a gap on both sides of each that are a spaced-out word.
+const SPACED_IDEOGRAPHS_MIN: usize = 3;
 /// Longest word that is read with digits for letters; what is longer is code, a sum or an identifier.
 const LEET_BYTES_MAX: usize = 24;
 
@@ -35,7 +43,8 @@ pub struct ObfuscationCounts {
     pub bidi: usize,
     /// Invisible tag characters that belong to no flag.
     pub tags: usize,
-    /// Combining marks stacked on a letter that has two already, and strokes through letters.
+    /// Combining marks stacked on a letter that has two already or on one of another script, strokes through letters and signs
+    /// around them.
     pub stacked: usize,
     /// Pictures.
     pub emoji: usize,
@@ -54,14 +63,17 @@ impl ObfuscationCounts {
         }
         let is_wide = |c: char| matches!(c, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}');
         let has_wide = written.chars().any(is_wide);
-        let (mut marks, mut in_flag) = (0, false);
+        let (mut marks, mut base, mut in_flag) = (0, ' ', false);
         for c in written.chars() {
             if c.is_ascii() {
-                (marks, in_flag) = (0, false);
+                (marks, base, in_flag) = (0, c, false);
                 continue;
             }
             let is_mark = is_combining_mark(c);
             marks = if is_mark { marks + 1 } else { 0 };
+            if !is_mark {
+                base = c;
+            }
             let is_tag = matches!(c, '\u{E0000}'..='\u{E007F}');
             match c {
                 _ if is_tag && in_flag => {}
@@ -74,7 +86,11 @@ impl ObfuscationCounts {
                 _ if is_invisible(c) => self.invisible += 1,
                 // Strokes through letters hide them, even one by one.
                 '\u{334}'..='\u{338}' => self.stacked += 1,
-                _ if is_mark => self.stacked += usize::from(marks > MARKS_MAX),
+                _ if is_enclosing(c) => self.stacked += 1,
+                _ if is_mark => {
+                    let has_script = !matches!(c.script(), Script::Inherited | Script::Common);
+                    self.stacked += usize::from(marks > MARKS_MAX || has_script && is_ornament(c, base));
+                }
                 _ if is_emoji(c) => self.emoji += 1,
                 '\u{FF10}'..='\u{FF5A}' if has_wide => {}
                 _ => self.styled += usize::from(is_styled(c)),
@@ -128,7 +144,7 @@ fn is_styled(c: char) -> bool {
         '\u{2460}'..='\u{249B}' | '\u{249C}'..='\u{24B5}' | '\u{2776}'..='\u{2793}' => true,
         '\u{1F110}'..='\u{1F189}' | '\u{1FBF0}'..='\u{1FBF9}' => true,
         '\u{1D00}'..='\u{1D22}' => true,
-        _ => false,
+        _ => styled_ascii(c).is_some(),
     }
 }
 
@@ -150,17 +166,74 @@ pub struct DeobfuscatedText<'t> {
     pub leet_words: usize,
     /// Words whose letters were spaced out.
     pub spaced_words: usize,
+    /// Gaps between ideographs that were closed.
+    pub closed_gaps: usize,
 }
 
-/// Joins letters that are spaced out and reads digits for letters in a text of [`plain`]. Two passes.
+/// Joins letters that are spaced out, closes gaps between ideographs and reads digits for letters in a text of [`plain`].
+/// Three passes.
 pub fn deobfuscate(plain: &str) -> DeobfuscatedText<'_> {
     let (text, spaced_words) = join(plain);
+    let closed = close_gaps(&text);
+    let (closed_gaps, spaced_ideographs) = (closed.gaps, closed.spaced_words);
+    let text = closed.text.map_or(text, Cow::Owned);
     let (read, leet_words) = read_leet(&text);
-    let text = match read {
-        Some(read) => Cow::Owned(read),
-        None => text,
-    };
-    DeobfuscatedText { text, leet_words, spaced_words }
+    let text = read.map_or(text, Cow::Owned);
+    DeobfuscatedText { text, leet_words, spaced_words: spaced_words + spaced_ideographs, closed_gaps }
+}
+
+/// A text whose ideographs were joined; no text where there was nothing to do.
+#[derive(Default)]
+struct JoinedText {
+    text: Option<String>,
+    gaps: usize,
+    spaced_words: usize,
+}
+
+/// Takes blanks and signs out from between ideographs, whose scripts need none. Those that end a sentence or a clause are taken
+/// only where an ideograph stands alone before or behind them.
+fn close_gaps(plain: &str) -> JoinedText {
+    let mut joined = JoinedText::default();
+    // Han and kana begin with these bytes in UTF-8.
+    if !plain.bytes().any(|byte| matches!(byte, 0xE3..=0xE9 | 0xF0)) {
+        return joined;
+    }
+    let (mut out, mut copied) = (String::new(), 0);
+    // Ideographs in a row, up to where they end; signs behind them, and whether one ends a sentence; lone ones in a row.
+    let (mut run, mut end, mut signs, mut ends_sentence, mut lines, mut lone) =
+        (0usize, 0, 0usize, false, 0usize, 0usize);
+    let mut chars = plain.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if is_ideograph(c) {
+            let is_alone = !chars.peek().is_some_and(|&(_, next)| is_ideograph(next));
+            let gap = run > 0 && signs > 0;
+            if gap && lines < 2 && (!ends_sentence || run == 1 || is_alone) {
+                out.push_str(&plain[copied..end]);
+                copied = at;
+                joined.gaps += 1;
+                lone = if run == 1 { lone.max(1) } else { 0 };
+            } else if signs > 0 || run == 0 {
+                lone = 0;
+            }
+            run = if signs > 0 { 1 } else { run + 1 };
+            if run == 1 && is_alone && lone > 0 {
+                lone += 1;
+                joined.spaced_words += usize::from(lone == SPACED_IDEOGRAPHS_MIN);
+            }
+            (end, signs, ends_sentence, lines) = (at + c.len_utf8(), 0, false, 0);
+        } else if run > 0 && !c.is_alphanumeric() && signs < GAP_CHARS_MAX {
+            signs += 1;
+            ends_sentence |= matches!(c, ',' | '.' | '!' | '?' | ';' | ':' | '、' | '。' | '…');
+            lines += usize::from(c == '\n');
+        } else {
+            (run, signs, ends_sentence, lines) = (0, 0, false, 0);
+        }
+    }
+    if joined.gaps > 0 {
+        out.push_str(&plain[copied..]);
+        joined.text = Some(out);
+    }
+    joined
 }
 
 /// The form of a text in which phrases are looked for and texts are compared: [`crate::text::normalise`] with words put
@@ -301,7 +374,7 @@ fn is_letter_byte(byte: u8) -> bool {
 }
 
 /// Reads a word with digits or signs for letters: at least three letters, at least twice as many as what stands for letters,
-/// nothing else in it, and not a number in base sixteen.
+/// or as many as of signs, of which numbers are not made; nothing else in it, and not a number in base sixteen.
 fn leet_word(word: &str) -> Option<String> {
     let is_edge =
         |c: char| matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | '"' | '\'' | '(' | ')' | '*' | '-');
@@ -310,7 +383,7 @@ fn leet_word(word: &str) -> Option<String> {
         return None;
     }
     let cyrillic = core.chars().any(|c| matches!(c, 'а'..='я'));
-    let (mut letters, mut signs, mut is_hex) = (0, 0, true);
+    let (mut letters, mut signs, mut digits, mut is_hex) = (0, 0, 0, true);
     let mut read = String::with_capacity(word.len());
     let mut inside = false;
     let start = word.find(core)?;
@@ -342,12 +415,14 @@ fn leet_word(word: &str) -> Option<String> {
             _ => return None,
         };
         signs += 1;
+        digits += usize::from(c.is_ascii_digit());
         run += 1;
         inside |= run <= 2 && letters > 0 && chars.peek().is_some_and(|c| c.is_alphabetic());
         read.push(stands_for);
     }
     read.push_str(&word[start + core.len()..]);
-    (inside && letters >= 3 && letters >= 2 * signs && !is_hex).then_some(read)
+    let is_word = letters >= 2 * signs || digits == 0 && letters >= signs;
+    (inside && letters >= 3 && is_word && !is_hex).then_some(read)
 }
 
 #[cfg(test)]
@@ -380,9 +455,26 @@ mod tests {
     }
 
     #[test]
+    fn gaps_between_ideographs_are_closed() {
+        check("代开 发票", "代开发票", 0, 0);
+        check("開 發 票", "开发票", 0, 1);
+        check("开*发-票, 电话 139", "开发票电话 139", 0, 1);
+        check("开\u{1F600}发\n票", "开发票", 0, 1);
+        check("开，发、票。", "开发票。", 0, 1);
+        check("今天开会，发票明天再说。", "今天开会,发票明天再说。", 0, 0);
+        check("开 --- 发 a 票", "开 --- 发 a 票", 0, 0);
+        check("第一\n\n第二", "第一\n\n第二", 0, 0);
+        check("カ・メ・ラ の 夏", "カメラの夏", 0, 1);
+        check("한국 어 로", "한국 어 로", 0, 0);
+        let undone = deobfuscate("开 发 票");
+        assert_eq!((undone.closed_gaps, undone.spaced_words), (2, 1));
+    }
+
+    #[test]
     fn digits_are_read_as_letters() {
         check("V1AGRA and pr0f1t", "viagra and profit", 2, 0);
         check("c@sino, ca$h!", "casino, cash!", 2, 0);
+        check("buy v!@gr@ now", "buy viagra now", 1, 0);
         check("зараб0ток и 3аработок", "заработок и 3аработок", 1, 0);
         check("ｖ１ａｇｒａ", "viagra", 1, 0);
         for text in [
@@ -426,6 +518,8 @@ mod tests {
         assert_eq!(of("hi\u{E0041}\u{E0042}"), ObfuscationCounts { tags: 2, ..none });
         assert_eq!(of("\u{1F3F4}\u{E0067}\u{E0062}\u{E007F} ok"), ObfuscationCounts { emoji: 1, ..none });
         assert_eq!(of("Z\u{334}\u{31B}\u{351}\u{300}algo"), ObfuscationCounts { stacked: 3, ..none });
+        assert_eq!(of("1\u{489}3\u{489}8\u{20DD} 2\u{E38}"), ObfuscationCounts { stacked: 4, ..none });
+        assert_eq!(of("\u{299}\u{1D1C}\u{28F} \u{1F185}\u{1F151}"), ObfuscationCounts { styled: 5, ..none });
         assert_eq!(of("a\u{302}\u{301}a\u{323}\u{302}"), none);
     }
 
