@@ -75,6 +75,7 @@ impl<'a> BatchKeys<'a> {
         let sources = pipeline.kinds.len() + pipeline.distincts.len() + pipeline.labels.len();
         let is_plain = pipeline.input == PipelineInput::Json
             && matches!(pipeline.columns.content, ContentColumns::Json)
+            && pipeline.columns.fields.is_empty()
             && pipeline.phrases.is_empty()
             && pipeline.classifiers.is_empty()
             && pipeline.kinds.iter().all(|kind| kind.last.is_none())

@@ -32,8 +32,8 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, event: Event, arrival: Time) -> Row
     facts.set(pipeline.columns.event.arrival, arrival);
     let mut ignored = 0;
     for (name, value) in event.fields {
-        // Readings, and what models say, are columns too, and nobody's to bring.
-        let brought = |slot: &Slot| usize::from(slot.0) < pipeline.columns.count;
+        // Readings, what models say and what content shows are columns too, and nobody's to bring.
+        let brought = |slot: &Slot| pipeline.columns.is_brought(*slot);
         let Some(slot) = pipeline.schema.slot(&name).filter(brought) else {
             ignored += 1;
             continue;

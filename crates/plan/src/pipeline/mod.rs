@@ -14,8 +14,10 @@ pub(crate) mod scope;
 pub(crate) mod statistic;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
+use content::field::FieldColumns;
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
@@ -166,8 +168,37 @@ pub struct InputColumns {
     /// Declared IP fields and the column of each one's network.
     pub networks: Vec<(Slot, Slot)>,
     pub content: ContentColumns,
+    /// Fields from whose content facts are read.
+    pub fields: Vec<FieldContent>,
     /// The number of these columns: what lies behind them no event can bring.
     pub count: usize,
+}
+
+impl InputColumns {
+    /// Returns true if events can bring the value of a column: one that is not a reading, and not read from a field's content.
+    pub fn is_brought(&self, slot: Slot) -> bool {
+        usize::from(slot.0) < self.count && !self.fields.iter().any(|field| field.facts.contains(&slot.0))
+    }
+
+    /// Returns true if a column holds a text in the form in which phrases are looked for.
+    pub(crate) fn is_normalised(&self, slot: Slot) -> bool {
+        let is_body = match &self.content {
+            ContentColumns::Message { mail, .. } => mail.body.words.text == slot,
+            ContentColumns::AccessLog { .. } | ContentColumns::Json => false,
+        };
+        is_body || self.fields.iter().any(|field| field.columns.normalised() == Some(slot))
+    }
+}
+
+/// A field from whose content facts are read.
+#[derive(Debug)]
+pub struct FieldContent {
+    /// The field.
+    pub slot: Slot,
+    /// The columns of what it shows.
+    pub columns: FieldColumns,
+    /// The slots of these columns.
+    pub facts: Range<u16>,
 }
 
 /// The columns of the content features, by input.

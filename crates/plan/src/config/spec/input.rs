@@ -197,7 +197,7 @@ pub(super) const FIELD: Section = Section {
     name: "field",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A field of events, beside those of the input.",
+    doc: "A field of events, beside those of the input, and what is read from it.",
     settings: &[
         required(
             "name",
@@ -205,6 +205,12 @@ pub(super) const FIELD: Section = Section {
             "Dotted name, as in rules; nested JSON objects are flattened to it",
         ),
         required("type", SettingType::Choice(TYPES), "Type of its values"),
+        setting(
+            "content",
+            SettingType::Choice(&["text", "html", "link", "email", "phone", "name"]),
+            None,
+            "Content of a `string` (or, but for `email` and `phone`, a `list`), from which [facts](#facts-of-content) are read: `body.links`, `body.phones`, ... of a field `body`. A fact of the input may be named as well. See [content.md](../guides/content.md)",
+        ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
