@@ -5,7 +5,7 @@ use content::text;
 use content::text::language::{ScriptCounts, language};
 use content::text::obfuscation::{self, ObfuscationCounts};
 use content::text::{fingerprint, phone, wallet};
-use content::web::deobfuscation;
+use content::web::{deobfuscation, messenger};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|written: &str| {
@@ -14,7 +14,7 @@ fuzz_target!(|written: &str| {
     let once = text::normalise(written);
     assert_eq!(text::normalise(&once), once);
     let undone = obfuscation::deobfuscate(&plain);
-    if undone.leet_words + undone.spaced_words == 0 {
+    if undone.leet_words + undone.spaced_words + undone.closed_gaps == 0 {
         assert_eq!(undone.text, plain);
     }
     let mut disguise = ObfuscationCounts::default();
@@ -22,9 +22,13 @@ fuzz_target!(|written: &str| {
     assert!(disguise.characters() <= 2 * written.chars().count());
     phone::find(&plain, |phone| assert!(phone::DIGITS.contains(&phone.digits.len())));
     deobfuscation::find(&plain, |_| {});
-    deobfuscation::handles(&plain, |handle| assert!(handle.contains(':')));
+    messenger::find(&plain, |handle| assert!(handle.contains(':')));
     wallet::find(written, |wallet| assert!(wallet.contains(':')));
     language(written);
     ScriptCounts::of(written).foreign_share();
-    fingerprint::fingerprints(&obfuscation::normalise(written));
+    let normalised = obfuscation::normalise(written);
+    fingerprint::fingerprints(&normalised);
+    let skeleton = fingerprint::skeleton(&normalised);
+    assert!([0, fingerprint::SHORT_BANDS].contains(&fingerprint::short_fingerprints(&skeleton).len()));
+    fingerprint::template(&skeleton);
 });

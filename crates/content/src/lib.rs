@@ -2,6 +2,7 @@
 //!
 //! | module | what it reads |
 //! |---|---|
+//! | [`field`] | any event's texts, links, addresses and telephone numbers, a message's body among them |
 //! | [`mail`] | messages with their envelopes, attachments, reports, what other filters write |
 //! | [`web`] | requests in access logs, links, HTML |
 //! | [`text`] | what a text says and how it is written, in whatever field it stands |
@@ -9,7 +10,7 @@
 //!
 //! Adapters ([`mail::message`], [`web::access_log`], [`json`]) make an [`event::Event`] of what arrived; their feature
 //! functions fill columns of an [`event::Facts`] row; [`piece`] cuts a fact into the normalised pieces that are hashed
-//! into keys. `mail` imports `web` and `text`, `web` imports `text`, and `text` neither.
+//! into keys. `mail` imports `field`, that `web` and `text`, `web` imports `text`, and `text` none.
 //!
 //! Everything here is a pure function of its arguments: no clock, no files, no network, no state. All input is
 //! taken to be hostile: each function is linear in what it reads, reads a documented number of bytes at most and no
@@ -17,8 +18,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod budget;
 pub mod deflate;
+pub mod field;
 pub mod json;
 pub mod mail;
 pub mod network;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use data_encoding::HEXLOWER;
 use event::Value;
 
-use crate::mail::address::MailAddress;
+use crate::address::MailAddress;
 use crate::text;
 use crate::text::obfuscation;
 use crate::web::link;

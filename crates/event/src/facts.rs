@@ -169,7 +169,8 @@ impl Facts {
 }
 
 /// Declares the columns that a stage fills: a struct of [`Slot`]s and the registration that makes it, from one
-/// list of names, types and one-sentence docs. A column marked `transient` is not journalled.
+/// list of names, types and one-sentence docs. A column marked `transient` is not journalled. Groups of columns that
+/// several stages have in common stand behind `with`, each with the function that registers it.
 ///
 /// ```
 /// event::columns! {
@@ -189,23 +190,33 @@ impl Facts {
 macro_rules! columns {
     ($(#[$meta:meta])* pub struct $name:ident {
         $($field:ident: $kind:ident $column:literal $doc:literal $($transient:ident)?,)*
-    }) => {
+    } $(with { $($group:ident: $of:ty = $register:expr, $group_doc:literal,)* })?) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub struct $name {
             $(#[doc = $doc] pub $field: $crate::Slot,)*
+            $($(#[doc = $group_doc] pub $group: $of,)*)?
         }
 
         impl $name {
             /// Adds these columns to a schema.
             pub fn register(builder: &mut $crate::SchemaBuilder) -> Result<$name, $crate::ColumnError> {
+                $name::register_as(builder, &|column| column)
+            }
+
+            /// Adds these columns to a schema, each as it is renamed.
+            pub fn register_as(
+                builder: &mut $crate::SchemaBuilder,
+                rename: &dyn Fn($crate::Column) -> $crate::Column,
+            ) -> Result<$name, $crate::ColumnError> {
                 Ok($name {
-                    $($field: builder.add($crate::Column {
+                    $($field: builder.add(rename($crate::Column {
                         name: $column.to_owned(),
                         kind: $crate::Type::$kind,
                         doc: $doc.to_owned(),
                         journalled: $crate::columns!(@journalled $($transient)?),
-                    })?,)*
+                    }))?,)*
+                    $($($group: $register(builder)?,)*)?
                 })
             }
         }

@@ -7,7 +7,7 @@
 
 use event::{Facts, Slot, Value};
 
-use crate::mail::address::MailAddress;
+use crate::address::MailAddress;
 use crate::mail::columns::{MESSAGE_BYTES_MAX, MailColumns};
 use crate::mail::mime::{Defects, MailHeader};
 use crate::text::truncate;

@@ -1,11 +1,11 @@
 //! The facts of messages, and bounds of what they hold.
 
+use event::{Column, ColumnError, SchemaBuilder};
+
+use crate::field::{ContentKind, TEXTS, TextColumns};
+
 /// Most bytes of a message that are looked at.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Most items of any other list.
-pub const ITEMS_MAX: usize = 200;
-/// Longest string and list item but for `mail.body_text`; longer ones are cut.
-pub const ITEM_BYTES_MAX: usize = 2_048;
 
 event::columns! {
     /// The columns of what is known of a message before its content is looked at.
@@ -61,71 +61,12 @@ event::columns! {
         charset: String "mail.charset" "Charset of the first text part, lower case",
         has_html: Bool "mail.has_html" "Whether there is an HTML part",
         html_only: Bool "mail.html_only" "Whether there is an HTML part and no plain one",
-        html_images: Integer "mail.html_images" "Number of images that HTML parts show",
-        html_external_images: Integer "mail.html_external_images" "Number of images that are fetched when the message is shown",
-        html_pixels: Integer "mail.html_pixels" "Number of such images of a pixel or less, which track reading",
-        html_hidden_chars: Integer "mail.html_hidden_chars" "Number of letters and digits that HTML hides from the reader, a preheader not counted",
-        html_hidden_share: Float "mail.html_hidden_share" "Share of hidden ones among the letters and digits of HTML parts",
-        html_hidden_text: String "mail.html_hidden_text" "Text that HTML hides from the reader, normalised" transient,
-        html_preheader: String "mail.html_preheader" "Hidden text before the visible one, which mail readers show beside the subject",
-        html_hidden_links: Integer "mail.html_hidden_links" "Number of links in hidden elements",
-        html_split_words: Integer "mail.html_split_words" "Number of words split by comments or hidden text",
-        html_unknown_elements: Integer "mail.html_unknown_elements" "Number of elements in no standard",
-        html_password: Bool "mail.html_password" "Whether an HTML part asks for a password",
-        html_script: Bool "mail.html_script" "Whether an HTML part contains a script",
-        html_frame: Bool "mail.html_frame" "Whether an HTML part embeds another page or object",
-        html_refresh: Bool "mail.html_refresh" "Whether an HTML part redirects by itself",
-        html_base: Bool "mail.html_base" "Whether an HTML part sets the base of its links",
-        html_data_urls: Integer "mail.html_data_urls" "Number of links and images with their content in the URL",
-        html_form: Bool "mail.html_form" "Whether an HTML part contains a form",
         base64_text: Bool "mail.base64_text" "Whether a text part of plain ASCII is encoded in base64",
 
         test_pattern: String "mail.test_pattern" "What a test text asks for: `reject` (GTUBE), `tag` (Rspamd's variants of it)",
-        body_text: String "mail.body_text" "The whole visible text, normalised and deobfuscated" transient,
-        text_start: String "mail.text_start" "Beginning of the visible text, normalised: journalled, so that a classifier can learn it later",
-        body_empty: Bool "mail.body_empty" "Whether there is no visible text",
-        text_chars: Integer "mail.text_chars" "Number of characters of visible text",
-        digit_share: Float "mail.digit_share" "Share of digits among the letters and digits of the text",
-        language: String "mail.language" "Language of the text, an ISO 639-3 code such as `eng`, where it can be told",
-        scripts: List "mail.scripts" "Scripts of the text's letters such as `Latin`, the most frequent first",
-        foreign_letter_share: Float "mail.foreign_letter_share" "Share of the text's letters that are not of its most frequent script",
-        mixed_scripts: Integer "mail.mixed_scripts" "Number of words in subject, shown name and text that mix Latin letters with look-alikes",
-        look_alikes: Integer "mail.look_alikes" "Number of letters of other scripts that stand for Latin ones in such words",
-        styled_letters: Integer "mail.styled_letters" "Number of full-width, circled, mathematical and other styled ASCII letters and digits in subject, shown name and text",
-        zero_width: Integer "mail.zero_width" "Number of invisible characters in subject, shown name and text",
-        bidi_controls: Integer "mail.bidi_controls" "Number of controls there that change the writing direction",
-        tag_characters: Integer "mail.tag_characters" "Number of invisible tag characters there that belong to no flag",
-        stacked_marks: Integer "mail.stacked_marks" "Number of accents there on letters that have two already, and of strokes through letters",
-        leet_words: Integer "mail.leet_words" "Number of words there with digits or signs for letters, such as `v1agra`",
-        spaced_words: Integer "mail.spaced_words" "Number of words there whose letters are spaced out, such as `v i a g r a`",
-        disguised_share: Float "mail.disguised_share" "Share of the characters of subject, shown name and text that are obfuscated or invisible",
         subject_disguised: Bool "mail.subject_disguised" "Whether subject or shown name are obfuscated in one of these ways",
-        emoji: Integer "mail.emoji" "Number of emoji in subject, shown name and text",
         subject_emoji: Integer "mail.subject_emoji" "Number of emoji in the subject",
-        fingerprints: List "mail.fingerprints" "Near-duplicate fingerprints of the text, see content::fingerprint",
-        phones: List "mail.phones" "Telephone numbers in the text, also obfuscated ones, without separators",
-        body_addresses: List "mail.body_addresses" "E-mail addresses in the text, also written as `joe (at) example (dot) com`",
-        handles: List "mail.handles" "Messenger names, such as `telegram:some_name`",
-        wallets: List "mail.wallets" "Wallet addresses with a valid checksum, such as `btc:1A1z...`",
-        card_numbers: Integer "mail.card_numbers" "Number of payment card numbers with a valid check digit",
-        disguised_phones: Integer "mail.disguised_phones" "Number of telephone numbers with words, letters or odd digits",
-        disguised_addresses: Integer "mail.disguised_addresses" "Number of e-mail addresses with words for their signs",
-        disguised_links: Integer "mail.disguised_links" "Number of links written to hide from programs, such as `hxxp://` and `example[.]com`",
 
-        links: List "mail.links" "Normalised URLs of links, images and forms",
-        link_hosts: List "mail.link_hosts" "Hosts of the links",
-        link_domains: List "mail.link_domains" "Registrable domains of the links",
-        link_count: Integer "mail.link_count" "Number of different links",
-        link_ip_host: Bool "mail.link_ip_host" "Whether a link leads to a literal address",
-        link_text_mismatch: Bool "mail.link_text_mismatch" "Whether a link shows one registrable domain and leads to another",
-        redirects: Integer "mail.redirects" "Number of links with another site's link as their target; the target is among the links, too",
-        link_poses_as: List "mail.link_poses_as" "Domains that link hosts imitate, by look-alike letters, labels in front or a user name",
-        link_homograph: Bool "mail.link_homograph" "Whether a link's domain is written in another script and reads as ASCII",
-        link_user: Bool "mail.link_user" "Whether a link has a user name before its host",
-        link_odd_ip: Bool "mail.link_odd_ip" "Whether a link leads to an address written as one number, in octal or hexadecimal",
-        link_odd_port: Bool "mail.link_odd_port" "Whether a link names an unusual port",
-        link_double_encoded: Bool "mail.link_double_encoded" "Whether a link's path is percent-encoded twice",
-        script_links: Integer "mail.script_links" "Number of links that run a script or contain a page: `javascript:`, `vbscript:`, `data:`",
 
         attachment_names: List "mail.attachment_names" "Names of the attachments, lower case",
         attachment_types: List "mail.attachment_types" "Declared media types of the attachments",
@@ -164,5 +105,19 @@ event::columns! {
         page_attachment_builds: Bool "mail.page_attachment_builds" "Whether an attached page can build a file from its own text",
         calendar_method: String "mail.calendar_method" "What an invitation asks for, such as `request`",
         calendar_organizer: String "mail.calendar_organizer" "Address of the organizer of an invitation",
+    } with {
+        body: TextColumns = body_columns, "The columns of what the visible text shows",
     }
+}
+
+/// Adds the columns of the visible text: those of any field of HTML, under names of their own.
+fn body_columns(builder: &mut SchemaBuilder) -> Result<TextColumns, ColumnError> {
+    TextColumns::register(builder, ContentKind::Html, &|column: Column| {
+        let name = match column.name.as_str() {
+            own @ ("text" | "empty" | "addresses") => format!("mail.body_{own}"),
+            own => format!("mail.{own}"),
+        };
+        let doc = column.doc.replace(TEXTS, "subject, shown name and text");
+        Column { name, doc, ..column }
+    })
 }

@@ -19,23 +19,20 @@ use std::sync::Arc;
 use event::{Event, Facts, Time, Value};
 use mail_parser::{Addr, DateTime, HeaderValue, Host};
 
+use crate::address::{MailAddress, NULL_SENDER};
 use crate::budget::Budget;
-use crate::mail::address::{MailAddress, NULL_SENDER};
+pub use crate::field::{ITEM_BYTES_MAX, ITEMS_MAX, LINKS_MAX};
+use crate::field::{ObfuscationTally, UniqueList, VisibleText, cut, set_list};
 use crate::mail::attachment::Attachments;
-pub use crate::mail::columns::{EnvelopeColumns, ITEM_BYTES_MAX, ITEMS_MAX, MESSAGE_BYTES_MAX, MailColumns};
+pub use crate::mail::columns::{EnvelopeColumns, MESSAGE_BYTES_MAX, MailColumns};
+use crate::mail::header_fingerprint;
 use crate::mail::mime::{
     self, Defect, Defects, HeaderField, MailHeader, MimePart, PartRole, TransferEncoding,
 };
 use crate::mail::test_pattern::TestPattern;
-use crate::mail::{header_fingerprint, text_features};
 use crate::network::{PrefixLengths, is_public, network};
 use crate::text;
-use crate::text::fingerprint::fingerprints;
-use crate::text::{contact, phone, wallet};
-use crate::web::deobfuscation::{self, ObfuscatedReference};
-use crate::web::html::{self, PageLimits};
-use crate::web::link::{self, Link, LinkObfuscation, TextReference};
-use crate::web::{impersonation, redirect};
+use crate::web::link::{self, Link, TextReference};
 
 /// Most leaf parts that are looked at.
 pub const PARTS_MAX: usize = mime::PARTS_MAX;
@@ -49,26 +46,12 @@ pub const FIELD_BYTES_MAX: usize = mime::FIELD_BYTES_MAX;
 pub const SOURCE_BYTES_MAX: usize = 512 * 1024;
 /// Most bytes of visible text.
 pub const TEXT_BYTES_MAX: usize = text::TEXT_BYTES_MAX;
-/// Bytes of the visible text that a classifier reads.
-pub const TEXT_START_BYTES: usize = 2_000;
-/// Most links.
-pub const LINKS_MAX: usize = 1_000;
 /// Most envelope recipients; RFC 5321 asks servers to take 100, and few take more than 1,000.
 pub const RECIPIENTS_MAX: usize = 1_000;
 /// Steps of the fields that facts are made of, whatever stands in them.
 const HEADER_STEPS: u64 = 20_000;
 /// Steps of a byte of a text's source: its encoding, its charset, test patterns.
 const STEPS_A_SOURCE_BYTE: u64 = 8;
-/// Steps of a byte of text: normalised, counted, looked through for what is hidden in it, folded.
-const STEPS_A_TEXT_BYTE: u64 = 50;
-/// Steps that a byte beyond ASCII costs more.
-const STEPS_A_FOREIGN_BYTE: u64 = 200;
-/// Steps of a link, and of each of its bytes.
-const LINK_STEPS: u64 = 2_000;
-const STEPS_A_LINK_BYTE: u64 = 60;
-
-/// The fact that holds the visible text, in the form of [`crate::text::obfuscation::normalise`].
-pub const BODY_TEXT: &str = "mail.body_text";
 
 /// The data of the SMTP session about a message. All of it is optional: callers know more or less.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -244,21 +227,10 @@ pub fn features(
     set_list(facts, columns.defects, defects);
 }
 
-/// Cuts to [`ITEM_BYTES_MAX`].
-fn cut(text: &str) -> String {
-    text::truncate(text.trim(), ITEM_BYTES_MAX).to_owned()
-}
-
 fn set_text(facts: &mut Facts, slot: event::Slot, text: &str) {
     let text = text::truncate(text.trim(), ITEM_BYTES_MAX);
     if !text.is_empty() {
         facts.set(slot, text);
-    }
-}
-
-fn set_list(facts: &mut Facts, slot: event::Slot, items: Vec<String>) {
-    if !items.is_empty() {
-        facts.set(slot, items);
     }
 }
 
@@ -421,226 +393,20 @@ fn header_order(header: &MailHeader<'_>) -> String {
     order
 }
 
-/// A list without repeats, at most so long.
-struct UniqueList {
-    items: Vec<String>,
-    seen: HashSet<String>,
-    max: usize,
-}
-
-impl UniqueList {
-    fn new(max: usize) -> UniqueList {
-        UniqueList { items: Vec::new(), seen: HashSet::new(), max }
-    }
-
-    /// Adds an item if it is new and there is room; false when there is none.
-    fn add(&mut self, item: String) -> bool {
-        if self.items.len() < self.max && !item.is_empty() && !self.seen.contains(&item) {
-            self.seen.insert(item.clone());
-            self.items.push(item);
-        }
-        self.items.len() < self.max
-    }
-}
-
-/// The content of the text parts that is seen and clicked.
+/// The content of the text parts.
+#[derive(Default)]
 struct MailBody {
-    text: String,
-    links: LinkFeatures,
+    seen: VisibleText,
     charset: Option<String>,
     has_plain: bool,
     has_html: bool,
-    html: html::PageFeatures,
     base64_text: bool,
     test_pattern: Option<TestPattern>,
 }
 
-struct LinkFeatures {
-    urls: UniqueList,
-    hosts: UniqueList,
-    domains: UniqueList,
-    addresses: UniqueList,
-    phones: UniqueList,
-    handles: UniqueList,
-    poses_as: UniqueList,
-    to_ip: bool,
-    mismatch: bool,
-    homograph: bool,
-    user: bool,
-    odd_ip: bool,
-    odd_port: bool,
-    double_encoded: bool,
-    redirects: usize,
-    scripts: usize,
-}
-
-impl LinkFeatures {
-    /// Adds what leads somewhere; false once there is no room for another link, or nothing to pay for it.
-    fn add(&mut self, target: &str, budget: &Budget) -> bool {
-        let bytes = target.len().min(link::LINK_BYTES_MAX);
-        if !budget.spend(LINK_STEPS + STEPS_A_LINK_BYTE * bytes as u64) {
-            return false;
-        }
-        let scheme = target.get(..7).unwrap_or_default().to_ascii_lowercase();
-        if scheme.starts_with("mailto:") {
-            let address = target[7..].split('?').next().and_then(MailAddress::parse);
-            self.addresses.add(address.map(|address| address.full).unwrap_or_default());
-            return true;
-        }
-        if scheme.starts_with("tel:") {
-            let digits: String = target[4..].chars().filter(char::is_ascii_digit).take(20).collect();
-            if phone::DIGITS.contains(&digits.len()) {
-                self.phones.add(digits);
-            }
-            return true;
-        }
-        let Some(mut link) = Link::parse(target) else {
-            let target = target.trim_start();
-            let runs = |scheme: &&str| {
-                target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-            };
-            self.scripts += usize::from(["javascript:", "vbscript:", "data:text/"].iter().any(runs));
-            self.handles.add(deobfuscation::handle_of_uri(target).unwrap_or_default());
-            return true;
-        };
-        for _ in 0..redirect::DEPTH_MAX {
-            let target = redirect::target(&link);
-            let room = self.add_link(link);
-            let Some(target) = target.filter(|_| room && budget.spend(LINK_STEPS)) else { return room };
-            self.redirects += 1;
-            link = target;
-        }
-        self.add_link(link)
-    }
-
-    fn add_link(&mut self, link: Link) -> bool {
-        if self.urls.seen.contains(&link.url) && link.obfuscation == LinkObfuscation::default() {
-            return self.urls.items.len() < LINKS_MAX;
-        }
-        self.to_ip |= link.is_ip;
-        self.odd_ip |= link.obfuscation.odd_ip;
-        self.odd_port |= link.obfuscation.odd_port.is_some();
-        self.double_encoded |= link.obfuscation.double_encoded;
-        self.user |= !link.obfuscation.user.is_empty();
-        if let Some(domain) = link::registrable(&link.host) {
-            self.domains.add(domain.to_owned());
-        }
-        if !self.hosts.seen.contains(&link.host) || !link.obfuscation.user.is_empty() {
-            let impersonation = impersonation::of(&link.host, &link.obfuscation.user);
-            self.homograph |= impersonation.is_homograph;
-            for domain in impersonation.domains {
-                self.poses_as.add(domain);
-            }
-        }
-        self.handles.add(deobfuscation::handle_of(&link.host, &link.url).unwrap_or_default());
-        self.hosts.add(link.host);
-        self.urls.add(cut(&link.url))
-    }
-
-    fn add_text(&mut self, text: &str, budget: &Budget) {
-        link::find(budget.cut(text, link::STEPS_A_BYTE), |found| match found {
-            TextReference::Url(url) => self.add(url, budget),
-            TextReference::Address(address) => {
-                self.addresses
-                    .add(MailAddress::parse(address).map(|address| address.full).unwrap_or_default());
-                budget.spend(LINK_STEPS)
-            }
-        });
-    }
-
-    /// Adds the contact data of the visible text, and what of it was hidden.
-    fn add_contacts(
-        &mut self,
-        written: &str,
-        plain: &str,
-        budget: &Budget,
-        columns: &MailColumns,
-        facts: &mut Facts,
-    ) {
-        let (mut addresses, mut links) = (0usize, 0usize);
-        let disguised_phones = contact::phones(written, plain, |digits| _ = self.phones.add(digits));
-        deobfuscation::find(plain, |revealed| match revealed {
-            ObfuscatedReference::Url(url) => {
-                links += 1;
-                self.add(&url, budget);
-            }
-            ObfuscatedReference::Address(address) => {
-                addresses += 1;
-                self.addresses
-                    .add(MailAddress::parse(&address).map(|address| address.full).unwrap_or_default());
-            }
-        });
-        deobfuscation::handles(plain, |handle| _ = self.handles.add(handle));
-        let mut wallets = UniqueList::new(ITEMS_MAX);
-        wallet::find(written, |wallet| _ = wallets.add(wallet));
-        facts.set(columns.disguised_phones, disguised_phones);
-        facts.set(columns.disguised_addresses, addresses);
-        facts.set(columns.disguised_links, links);
-        facts.set(columns.card_numbers, contact::card_numbers(plain));
-        set_list(facts, columns.wallets, wallets.items);
-    }
-
-    /// Notes whether the text of an anchor shows another registrable domain than it leads to.
-    fn compare(&mut self, target: &str, shown: &str) {
-        if self.mismatch || !shown.contains('.') {
-            return;
-        }
-        let Some(target) = Link::parse(target) else { return };
-        let leads_to = redirect::target(&target);
-        let target = link::organisation(&target.host);
-        let leads_to = leads_to.as_ref().map(|link| link::organisation(&link.host));
-        link::find(shown, |found| {
-            if let TextReference::Url(url) = found
-                && let Some(shown) = Link::parse(url)
-                && let Some(shown) = link::registrable(&shown.host)
-            {
-                self.mismatch = shown != target && Some(shown) != leads_to;
-            }
-            false
-        });
-    }
-}
-
-/// Cuts a text to what can be paid for.
-fn affordable<'t>(text: &'t str, budget: &Budget) -> &'t str {
-    let text = budget.cut(text, STEPS_A_TEXT_BYTE);
-    let mut foreign = text.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()).map(|(at, _)| at);
-    let count = foreign.clone().count();
-    match budget.afford(count, STEPS_A_FOREIGN_BYTE) {
-        paid if paid < count => text::truncate(text, foreign.nth(paid).unwrap_or_default()),
-        _ => text,
-    }
-}
-
 impl MailBody {
     fn read(parts: &[MimePart<'_>], budget: &Budget, defects: &mut Defects) -> MailBody {
-        let mut body = MailBody {
-            text: String::new(),
-            links: LinkFeatures {
-                urls: UniqueList::new(LINKS_MAX),
-                hosts: UniqueList::new(LINKS_MAX),
-                domains: UniqueList::new(LINKS_MAX),
-                addresses: UniqueList::new(ITEMS_MAX),
-                phones: UniqueList::new(ITEMS_MAX),
-                handles: UniqueList::new(ITEMS_MAX),
-                poses_as: UniqueList::new(ITEMS_MAX),
-                to_ip: false,
-                mismatch: false,
-                homograph: false,
-                user: false,
-                odd_ip: false,
-                odd_port: false,
-                double_encoded: false,
-                redirects: 0,
-                scripts: 0,
-            },
-            charset: None,
-            has_plain: false,
-            has_html: false,
-            html: html::PageFeatures::default(),
-            base64_text: false,
-            test_pattern: None,
-        };
+        let mut body = MailBody::default();
         // Of alternatives, readers show the HTML; the plain one is only searched for links.
         let shown: HashSet<usize> = parts
             .iter()
@@ -658,90 +424,41 @@ impl MailBody {
                 body.charset.or_else(|| part.charset.as_deref().map(|charset| cut(charset).to_lowercase()));
             let source = part.text(&decoded);
             body.test_pattern = body.test_pattern.max(TestPattern::find(&source));
-            let left = TEXT_BYTES_MAX.saturating_sub(body.text.len());
             if part.role == PartRole::Html {
                 body.has_html = true;
-                body.add_html(&source, left, budget);
+                body.seen.add_page(&source, budget);
             } else {
                 body.has_plain = true;
-                let source = text::truncate(&source, TEXT_BYTES_MAX);
-                body.links.add_text(source, budget);
-                if part.alternative.is_none_or(|alternative| !shown.contains(&alternative)) {
-                    body.text.push_str(text::truncate(source, left));
-                    body.text.push('\n');
+                match part.alternative.is_some_and(|alternative| shown.contains(&alternative)) {
+                    true => body.seen.add_links(&source, budget),
+                    false => body.seen.add_plain(&source, budget),
                 }
             }
         }
         body
     }
 
-    fn add_html(&mut self, source: &str, text_bytes: usize, budget: &Budget) {
-        let page = html::read(source, PageLimits { text_bytes, references: LINKS_MAX }, budget);
-        self.html.add(page.marks);
-        for reference in &page.references {
-            if !budget.spend(link::STEPS_A_BYTE * reference.text.len() as u64) {
-                break;
-            }
-            self.links.add(&reference.target, budget);
-            self.links.compare(&reference.target, &reference.text);
+    /// Sets the facts, subject and shown name being set already.
+    fn fill(self, budget: &Budget, columns: &MailColumns, facts: &mut Facts) {
+        let mut shown = ObfuscationTally::default();
+        let mut subject_emoji = 0;
+        for slot in [columns.display_name, columns.subject] {
+            let before = shown.counts.emoji;
+            shown.add(facts.get(slot).and_then(Value::as_str).unwrap_or_default());
+            subject_emoji = shown.counts.emoji - before;
         }
-        self.links.add_text(&page.outside, budget);
-        self.text.push_str(&page.text);
-        self.text.push('\n');
-    }
-
-    fn fill(mut self, budget: &Budget, columns: &MailColumns, facts: &mut Facts) {
-        let text = affordable(self.text.trim(), budget);
-        let (mut chars, mut alphanumeric, mut digits) = (0usize, 0usize, 0usize);
-        for c in text.chars() {
-            chars += 1;
-            alphanumeric += usize::from(c.is_alphanumeric());
-            digits += usize::from(text::digit(c).is_some());
-        }
-        if alphanumeric > 0 {
-            facts.set(columns.digit_share, digits as f64 / alphanumeric.max(digits) as f64);
-        }
-        facts.set(columns.text_chars, chars);
-        let mut plain = text::plain(text);
-        // Signs that stand for several characters make more of it.
-        let grown = plain.len().saturating_sub(text.len());
-        let paid = budget.afford(grown, STEPS_A_TEXT_BYTE + STEPS_A_FOREIGN_BYTE);
-        plain.truncate(plain.floor_char_boundary(plain.len() - grown + paid));
-        let normalised = text_features::fill(text, &plain, columns, facts);
-        self.links.add_contacts(text, &plain, budget, columns, facts);
-        facts.set(columns.body_empty, normalised.is_empty());
-        set_list(facts, columns.fingerprints, fingerprints(&normalised));
-        if !normalised.is_empty() {
-            facts.set(columns.text_start, text::truncate(&normalised, TEXT_START_BYTES));
-            facts.set(columns.body_text, normalised);
-        }
+        facts.set(columns.subject_emoji, subject_emoji);
+        facts.set(columns.subject_disguised, shown.is_obfuscated());
+        self.seen.fill(&shown, budget, &columns.body, facts);
 
         if let Some(charset) = &self.charset {
             set_text(facts, columns.charset, charset);
         }
         facts.set(columns.has_html, self.has_html);
         facts.set(columns.html_only, self.has_html && !self.has_plain);
-        self.html.fill(columns, facts);
         facts.set(columns.base64_text, self.base64_text);
         if let Some(pattern) = self.test_pattern {
             set_text(facts, columns.test_pattern, pattern.name());
         }
-        facts.set(columns.link_count, self.links.urls.items.len());
-        facts.set(columns.link_ip_host, self.links.to_ip);
-        facts.set(columns.link_text_mismatch, self.links.mismatch);
-        facts.set(columns.redirects, self.links.redirects);
-        facts.set(columns.link_homograph, self.links.homograph);
-        facts.set(columns.link_user, self.links.user);
-        facts.set(columns.link_odd_ip, self.links.odd_ip);
-        facts.set(columns.link_odd_port, self.links.odd_port);
-        facts.set(columns.link_double_encoded, self.links.double_encoded);
-        facts.set(columns.script_links, self.links.scripts);
-        set_list(facts, columns.link_poses_as, self.links.poses_as.items);
-        set_list(facts, columns.links, self.links.urls.items);
-        set_list(facts, columns.link_hosts, self.links.hosts.items);
-        set_list(facts, columns.link_domains, self.links.domains.items);
-        set_list(facts, columns.body_addresses, self.links.addresses.items);
-        set_list(facts, columns.phones, self.links.phones.items);
-        set_list(facts, columns.handles, self.links.handles.items);
     }
 }

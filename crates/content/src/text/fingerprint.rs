@@ -12,10 +12,16 @@
 //! So a counter kept per band finds campaigns whose texts differ in a name or a link, and hardly ever joins
 //! texts that merely share phrases. The hashes are not keyed and stable for ever: they are pieces, and become
 //! keyed shingles when they are counted.
+//!
+//! Short texts, and those of scripts without blanks, have too few words. [`short_fingerprints`] takes the runs of characters of a
+//! text's [`skeleton`]: what is left without links, numbers, names in messengers, signs and blanks, which is what senders of
+//! copies change. [`template`] is the hash of the skeleton as a whole: two texts that differ by a link or a number alone share it.
 
 use std::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
+
+use crate::text::han::is_ideograph;
 
 /// Number of bands, and of fingerprints of a text.
 pub const BANDS: usize = 4;
@@ -28,9 +34,27 @@ pub const WORDS_MIN: usize = 20;
 /// Most words that are looked at.
 pub const WORDS_MAX: usize = 5_000;
 
+/// Bands of a short text.
+pub const SHORT_BANDS: usize = 10;
+/// Minima per band of a short text.
+pub const SHORT_ROWS: usize = 3;
+/// Characters to a shingle of a short text, and of one of ideographs.
+pub const SHORT_SHINGLE: (usize, usize) = (5, 2);
+/// Fewest letters of a skeleton that tell one text from others, an ideograph counting as [`IDEOGRAPH_LETTERS`].
+pub const SHORT_LETTERS_MIN: usize = 30;
+/// Most characters of a skeleton of which short fingerprints are made: longer texts have others.
+pub const SHORT_CHARS_MAX: usize = 1_000;
+/// Fewest letters of a skeleton that is a template.
+pub const TEMPLATE_LETTERS_MIN: usize = 20;
+/// The number of letters that say as much as an ideograph.
+pub const IDEOGRAPH_LETTERS: usize = 3;
+
 /// Odd multipliers and addends of the permutations `x → a·x + b (mod 2⁶⁴)`.
-const PERMUTATIONS: [(u64, u64); BANDS * ROWS] = {
-    let mut permutations = [(0, 0); BANDS * ROWS];
+const PERMUTATIONS: [(u64, u64); BANDS * ROWS] = permutations();
+const SHORT_PERMUTATIONS: [(u64, u64); SHORT_BANDS * SHORT_ROWS] = permutations();
+
+const fn permutations<const N: usize>() -> [(u64, u64); N] {
+    let mut permutations = [(0, 0); N];
     let mut seed = 0;
     let mut i = 0;
     while i < permutations.len() {
@@ -39,7 +63,7 @@ const PERMUTATIONS: [(u64, u64); BANDS * ROWS] = {
         i += 1;
     }
     permutations
-};
+}
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).
 const fn mix(counter: u64) -> u64 {
@@ -61,17 +85,111 @@ pub fn fingerprints(normalised: &str) -> Vec<String> {
     if words.len() < WORDS_MIN {
         return Vec::new();
     }
-    let mut minima = [u64::MAX; BANDS * ROWS];
-    for shingle in words.windows(SHINGLE_WORDS) {
-        let shingle = shingle.iter().fold(0, |hash, word| mix(hash ^ word));
-        for (minimum, (a, b)) in minima.iter_mut().zip(PERMUTATIONS) {
-            *minimum = (*minimum).min(shingle.wrapping_mul(a).wrapping_add(b));
+    let shingles =
+        words.windows(SHINGLE_WORDS).map(|shingle| shingle.iter().fold(0, |hash, word| mix(hash ^ word)));
+    let minima = minima(shingles, &PERMUTATIONS);
+    bands(&minima, ROWS).map(|(number, hash)| format!("{number}:{hash:016x}")).collect()
+}
+
+/// The least of some hashes under each permutation.
+fn minima<const N: usize>(shingles: impl Iterator<Item = u64>, permutations: &[(u64, u64); N]) -> [u64; N] {
+    let mut minima = [u64::MAX; N];
+    for shingle in shingles {
+        for (minimum, (a, b)) in minima.iter_mut().zip(permutations) {
+            *minimum = (*minimum).min(shingle.wrapping_mul(*a).wrapping_add(*b));
         }
     }
-    let band = |(number, rows): (usize, &[u64])| {
-        format!("{number}:{:016x}", rows.iter().fold(number as u64, |hash, row| mix(hash ^ row)))
+    minima
+}
+
+/// Bands of so many minima, each with its number and hash.
+fn bands(minima: &[u64], rows: usize) -> impl Iterator<Item = (usize, u64)> {
+    let hash = |(number, rows): (usize, &[u64])| {
+        (number, rows.iter().fold(number as u64, |hash, row| mix(hash ^ row)))
     };
-    minima.chunks_exact(ROWS).enumerate().map(band).collect()
+    minima.chunks_exact(rows).enumerate().map(hash)
+}
+
+/// The letters of a text in their order, and no more than so many: without blanks, signs and emoji, and without words that are
+/// links, addresses, names in messengers or have a number in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextSkeleton {
+    chars: Vec<char>,
+    letters: usize,
+    is_whole: bool,
+}
+
+impl TextSkeleton {
+    /// The number of its letters, an ideograph counting as [`IDEOGRAPH_LETTERS`].
+    pub fn letters(&self) -> usize {
+        self.letters
+    }
+}
+
+/// Returns the skeleton of a normalised text. Linear.
+pub fn skeleton(normalised: &str) -> TextSkeleton {
+    let mut skeleton = TextSkeleton { chars: Vec::new(), letters: 0, is_whole: true };
+    let mut rest = normalised;
+    while let Some(first) = rest.chars().next() {
+        if skeleton.chars.len() > SHORT_CHARS_MAX {
+            skeleton.is_whole = false;
+            break;
+        }
+        if is_ideograph(first) {
+            skeleton.chars.push(first);
+            skeleton.letters += IDEOGRAPH_LETTERS;
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let end = rest.find(|c: char| c.is_whitespace() || is_ideograph(c)).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        rest = behind.trim_start();
+        if !is_variable(word) {
+            let before = skeleton.chars.len();
+            let left = SHORT_CHARS_MAX + 1 - before;
+            skeleton.chars.extend(word.chars().filter(|c| c.is_alphabetic()).take(left));
+            skeleton.letters += skeleton.chars.len() - before;
+        }
+    }
+    skeleton
+}
+
+/// Returns true if a word is what differs between copies of a text.
+fn is_variable(word: &str) -> bool {
+    let bytes = word.as_bytes();
+    let is_dot_inside = |triple: &[u8]| {
+        triple[1] == b'.' && triple[0].is_ascii_alphanumeric() && triple[2].is_ascii_alphanumeric()
+    };
+    bytes.iter().any(|byte| matches!(byte, b'@' | b'0'..=b'9'))
+        || word.contains("://")
+        || bytes.windows(3).any(is_dot_inside)
+}
+
+/// The [`SHORT_BANDS`] fingerprints of a short text, such as `s0:9ae16a3b2f90404f`; nothing for one of fewer than
+/// [`SHORT_LETTERS_MIN`] letters or more than [`SHORT_CHARS_MAX`]. Linear in the text.
+pub fn short_fingerprints(skeleton: &TextSkeleton) -> Vec<String> {
+    let chars = skeleton.chars.as_slice();
+    if skeleton.letters < SHORT_LETTERS_MIN || !skeleton.is_whole || chars.len() > SHORT_CHARS_MAX {
+        return Vec::new();
+    }
+    let shingle = |start: usize| {
+        let length = if is_ideograph(chars[start]) { SHORT_SHINGLE.1 } else { SHORT_SHINGLE.0 };
+        let shingle = chars.get(start..start + length)?;
+        Some(shingle.iter().fold(0, |hash, c| mix(hash ^ u64::from(*c))))
+    };
+    let minima = minima((0..chars.len()).filter_map(shingle), &SHORT_PERMUTATIONS);
+    bands(&minima, SHORT_ROWS).map(|(number, hash)| format!("s{number}:{hash:016x}")).collect()
+}
+
+/// The hash of a skeleton, or of the beginning of a long one, of at least [`TEMPLATE_LETTERS_MIN`] letters, in 16 hexadecimal digits: what texts share that differ by
+/// links, numbers, emoji, signs and blanks alone.
+pub fn template(skeleton: &TextSkeleton) -> Option<String> {
+    if skeleton.letters < TEMPLATE_LETTERS_MIN {
+        return None;
+    }
+    let mut hasher = SipHasher13::new();
+    skeleton.chars.iter().for_each(|c| hasher.write_u32(u32::from(*c)));
+    Some(format!("{:016x}", hasher.finish()))
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -142,6 +260,52 @@ mod tests {
         });
         let met = met.count();
         assert!(met >= 180, "only {met} of 200 met");
+    }
+
+    fn short(written: &str) -> (Vec<String>, Option<String>) {
+        let skeleton = skeleton(&crate::text::obfuscation::normalise(written));
+        (short_fingerprints(&skeleton), template(&skeleton))
+    }
+
+    #[test]
+    fn copies_of_a_short_text_share_a_template() {
+        for [one, other] in [
+            [
+                "Cheap watches, see www.a.example/x now! 50 % off",
+                "cheap watches - see b.example/y?q=1 now!! 70% off \u{1F600}",
+            ],
+            ["代开发票，电话13800138000，诚信经营", "代開 發票 电话 139-1234-5678 诚信经营!!"],
+            [
+                "Earn money, write @some_name in Telegram today",
+                "Earn  money, write @other_name in Telegram today",
+            ],
+        ] {
+            assert!(short(one).1.is_some() && short(one).1 == short(other).1, "{one} / {other}");
+        }
+        assert_ne!(short("Cheap watches, see them now!").1, short("Cheap watches, buy them now!").1);
+        assert_eq!(short("call 13800138000 now").1, None);
+    }
+
+    #[test]
+    fn copies_of_a_short_text_share_fingerprints() {
+        for [one, other] in [
+            [
+                "Dear Ann, you have won a prize of 900 pounds in the draw of this week, call 09061701461 to claim it today",
+                "Dear Robert, you have won a prize of 250 pounds in the draw of this week, call 08712300220 to claim it today \u{1F600}",
+            ],
+            [
+                "专业代开发票，诚信经营，电话13800138000，欢迎来电咨询",
+                "欢迎来电咨询，专业代開發票，诚信经营 139-1234-5678",
+            ],
+        ] {
+            let (one, other) = (short(one).0, short(other).0);
+            assert!(
+                one.len() == SHORT_BANDS && one.iter().any(|band| other.contains(band)),
+                "{one:?} {other:?}"
+            );
+        }
+        assert!(short("see you at the station").0.is_empty());
+        assert!(short(&"so many different words ".repeat(60)).0.is_empty());
     }
 
     proptest! {

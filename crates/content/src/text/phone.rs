@@ -66,6 +66,33 @@ pub fn find(plain: &str, mut emit: impl FnMut(PhoneNumber)) {
     }
 }
 
+/// The telephone number that a text of [`crate::text::plain`] is said to be: its first digits, whatever their form.
+pub fn number(plain: &str) -> Option<PhoneNumber> {
+    let start = plain.char_indices().map(|(at, _)| at).find(|&at| {
+        let is_first = !plain[..at].ends_with(char::is_alphabetic);
+        plain.as_bytes()[at].is_ascii_digit() || is_first && word_digit(plain, at).is_some()
+    })?;
+    let number = DigitString::read(plain, start);
+    let is_number = DIGITS.contains(&number.digits.len());
+    is_number.then(|| PhoneNumber { is_obfuscated: number.is_obfuscated(), digits: number.finish() })
+}
+
+/// The telephone number that a text begins with, what stands before it having said that it is one.
+pub(crate) fn announced(text: &str) -> Option<String> {
+    let (before, digits) = match text.strip_prefix('+') {
+        Some(digits) => ("tel +", digits),
+        None => ("tel ", text),
+    };
+    let start = digits.find(|c: char| !matches!(c, ' ' | '('))?;
+    let number = DigitString::of(digits, start)?;
+    (number.digits.len() >= 8 && number.is_phone(before)).then(|| number.finish())
+}
+
+/// The digits that a text begins with, whatever they are.
+pub(crate) fn leading(text: &str) -> Option<String> {
+    DigitString::of(text, 0).filter(|number| !number.goes_on).map(|number| number.digits)
+}
+
 /// Returns true if numbers follow letters of this script without a blank: Han, kana, hangul, Thai.
 fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{E00}'..='\u{E7F}' | '\u{3000}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}')
@@ -148,6 +175,13 @@ struct DigitString {
 }
 
 impl DigitString {
+    /// The one that begins at a place, if one does.
+    fn of(plain: &str, start: usize) -> Option<DigitString> {
+        let opens =
+            plain.as_bytes().get(start).is_some_and(u8::is_ascii_digit) || word_digit(plain, start).is_some();
+        opens.then(|| DigitString::read(plain, start))
+    }
+
     fn read(plain: &str, start: usize) -> DigitString {
         let mut number = DigitString { end: start, ..DigitString::default() };
         // What stands between the last digit and here.
@@ -352,6 +386,25 @@ mod tests {
         check("phone 5551239", "5551239", false);
         check("\u{1F4DE}8005551239\u{1F4DE}", "8005551239", false);
         check("电话13800138000", "13800138000", false);
+    }
+
+    #[test]
+    fn what_is_said_to_be_a_number_is_read_whatever_its_form() {
+        for (written, digits, is_disguised) in [
+            ("1234567", Some("1234567"), false),
+            ("+49 (30) 123-45-67", Some("49301234567"), false),
+            ("0049 30 1234567", Some("49301234567"), false),
+            ("tel. 555 12 39", Some("5551239"), false),
+            ("five five five 1239", Some("5551239"), true),
+            ("123", None, false),
+            ("none", None, false),
+            ("", None, false),
+        ] {
+            let read = number(&crate::text::plain(written));
+            let expected =
+                digits.map(|digits| PhoneNumber { digits: digits.into(), is_obfuscated: is_disguised });
+            assert_eq!(read, expected, "{written:?}");
+        }
     }
 
     #[test]

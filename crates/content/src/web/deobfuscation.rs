@@ -1,5 +1,5 @@
 //! Addresses and links that are written so that programs do not see them: `joe (at) example (dot) com`,
-//! `hxxp://evil[.]example`, `example dot com`. And names in messengers.
+//! `hxxp://evil[.]example`, `example dot com`.
 
 use memchr::memmem;
 
@@ -131,123 +131,6 @@ fn marks(plain: &str) -> Vec<SpelledSign> {
     marks
 }
 
-/// Messengers, and the words, as [`crate::text::plain`] reads them, by which texts announce a name in one.
-const SERVICES: [(&str, &[&str]); 9] = [
-    ("telegram", &["telegram", "telega", "телеграм", "телега", "тг", "tg"]),
-    ("whatsapp", &["whatsapp", "ватсап"]),
-    ("skype", &["skype", "скаип"]),
-    ("instagram", &["instagram", "insta", "инстаграм"]),
-    ("discord", &["discord"]),
-    ("snapchat", &["snapchat", "snap"]),
-    ("wechat", &["wechat", "weixin", "微信"]),
-    ("kik", &["kik"]),
-    ("line", &["line id"]),
-];
-/// Bytes before a name in which a messenger may be named.
-const ANNOUNCED_BYTES: usize = 24;
-
-/// Hands on names in messengers that a text of [`crate::text::plain`] announces, such as `telegram:some_name` of
-/// `write me in Telegram: @some_name`. Linear.
-pub fn handles(plain: &str, mut emit: impl FnMut(String)) {
-    let bytes = plain.as_bytes();
-    for at in memchr::memchr_iter(b'@', bytes).take(4 * MARKS_MAX) {
-        if at > 0
-            && (bytes[at - 1].is_ascii_alphanumeric()
-                || bytes[at - 1] >= 0x80
-                || b"._-/".contains(&bytes[at - 1]))
-        {
-            continue;
-        }
-        let length = bytes[at + 1..]
-            .iter()
-            .take(33)
-            .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_')
-            .count();
-        let end = at + 1 + length;
-        let goes_on = bytes.get(end).is_some_and(|&byte| byte == b'@' || byte >= 0x80)
-            || bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_alphanumeric);
-        if !(4..=32).contains(&length) || goes_on {
-            continue;
-        }
-        let from = plain.ceil_char_boundary(at.saturating_sub(ANNOUNCED_BYTES));
-        let before = &plain[from..at];
-        // The one that is named last.
-        let named = |words: &[&str]| words.iter().filter_map(|word| place_of(before, word)).max();
-        let services = SERVICES.iter().filter_map(|(service, words)| Some((named(words)?, service)));
-        if let Some((_, service)) = services.max() {
-            emit(format!("{service}:{}", &plain[at + 1..end]));
-        }
-    }
-}
-
-/// Where a text has a word last; a short one only by itself.
-fn place_of(text: &str, word: &str) -> Option<usize> {
-    let is_word = |at: &usize| {
-        let rest = &text[at + word.len()..];
-        !text[..*at].ends_with(char::is_alphanumeric)
-            && (word.len() > 4 || !rest.starts_with(char::is_alphanumeric))
-    };
-    text.rmatch_indices(word).map(|(at, _)| at).find(is_word)
-}
-
-/// The name in a messenger that a target without a host names, such as `skype:some.name?chat`.
-pub fn handle_of_uri(target: &str) -> Option<String> {
-    let (scheme, rest) = truncate(target, TOKEN_BYTES_MAX).split_once(':')?;
-    let value = |name: &str| {
-        let query = rest.split_once('?')?.1;
-        query
-            .split('&')
-            .filter_map(|pair| pair.split_once('='))
-            .find(|(key, _)| *key == name)
-            .map(|(_, value)| value)
-    };
-    let (service, name) = match scheme.to_ascii_lowercase().as_str() {
-        "skype" => ("skype", rest.split('?').next()?),
-        "tg" => ("telegram", value("domain")?),
-        "whatsapp" => ("whatsapp", value("phone")?),
-        "viber" => ("viber", value("number")?),
-        _ => return None,
-    };
-    let name = name.trim_start_matches("%2B").trim_start_matches(['+', '/']);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
-    ((3..=64).contains(&name.len()) && name.chars().all(is_name))
-        .then(|| format!("{service}:{}", name.to_lowercase()))
-}
-
-/// The name in a messenger that a link leads to, such as `telegram:some_name` of `https://t.me/some_name`.
-pub fn handle_of(host: &str, url: &str) -> Option<String> {
-    let host = host.strip_prefix("www.").unwrap_or(host);
-    let path = url.split_once("://")?.1.split_once('/')?.1;
-    let name = |path: &str| {
-        let end = path
-            .find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '+' | '-' | '.'))
-            .unwrap_or(path.len());
-        Some(path[..end].to_owned()).filter(|name| (3..=64).contains(&name.len()))
-    };
-    let number = |text: &str| {
-        let text = text.strip_prefix("%2B").or_else(|| text.strip_prefix("%2b")).unwrap_or(text);
-        let digits: String = text.chars().take(32).filter(char::is_ascii_digit).collect();
-        Some(digits).filter(|digits| crate::text::phone::DIGITS.contains(&digits.len()))
-    };
-    Some(match host {
-        "t.me" | "telegram.me" | "telegram.dog" => {
-            let path =
-                ["s/", "joinchat/"].iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path);
-            // Invitations tell the case of letters apart, names do not.
-            let name = name(path)?;
-            format!("telegram:{}", if name.starts_with('+') { name } else { name.to_lowercase() })
-        }
-        "wa.me" => format!("whatsapp:{}", number(path)?),
-        "api.whatsapp.com" | "web.whatsapp.com" => {
-            format!("whatsapp:{}", number(path.split_once("phone=")?.1)?)
-        }
-        "chat.whatsapp.com" => format!("whatsapp:{}", name(path)?),
-        "m.me" => format!("messenger:{}", name(path)?.to_lowercase()),
-        "discord.gg" => format!("discord:{}", name(path)?),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -286,52 +169,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn names_in_messengers_are_found() {
-        let found = |text: &str| {
-            let mut all = Vec::new();
-            handles(&crate::text::plain(text), |handle| all.push(handle));
-            all
-        };
-        assert_eq!(found("write me on Telegram: @Some_Name!"), ["telegram:some_name"]);
-        assert_eq!(found("мой телеграм @name12, скайп @other"), ["telegram:name12", "skype:other"]);
-        for text in ["telegram joe@example.com", "@param x", "the @media rule", "telegram @joe.example.com"] {
-            assert_eq!(found(text), [] as [&str; 0], "{text}");
-        }
-        for (target, expected) in [
-            ("skype:Some.Name?chat", Some("skype:some.name")),
-            ("tg://resolve?domain=Some_Name", Some("telegram:some_name")),
-            ("whatsapp://send?text=x&phone=%2B491701234567", Some("whatsapp:491701234567")),
-            ("skype:a b", None),
-            ("mailto:joe@example.com", None),
-            ("nothing", None),
-        ] {
-            assert_eq!(handle_of_uri(target).as_deref(), expected, "{target}");
-        }
-        for (host, url, expected) in [
-            ("t.me", "https://t.me/Some_Name?start=1", Some("telegram:some_name")),
-            ("t.me", "https://t.me/+a2CESJk", Some("telegram:+a2CESJk")),
-            ("t.me", "https://t.me/s/some_name", Some("telegram:some_name")),
-            ("wa.me", "https://wa.me/491701234567", Some("whatsapp:491701234567")),
-            (
-                "api.whatsapp.com",
-                "https://api.whatsapp.com/send?phone=%2B491701234567&text=x",
-                Some("whatsapp:491701234567"),
-            ),
-            ("t.me", "https://t.me/", None),
-            ("example.com", "https://example.com/joe", None),
-        ] {
-            assert_eq!(handle_of(host, url).as_deref(), expected, "{url}");
-        }
-    }
-
     proptest! {
         #[test]
         fn anything_is_read(text in "[a-z.()\\[\\]{}@ ]{0,60}( dot | at |\\(at\\)|hxxp://|\\[.\\]|com|точка){0,6}[a-z. ]{0,10}") {
             for found in found(&text) {
                 prop_assert!(!found.trim_start_matches("url ").trim_start_matches("address ").contains(' '));
             }
-            handles(&text, |handle| assert!(handle.contains(':')));
         }
     }
 }

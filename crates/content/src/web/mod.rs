@@ -8,6 +8,7 @@ pub mod domain;
 pub(crate) mod html;
 pub mod impersonation;
 pub mod link;
+pub mod messenger;
 pub mod pattern;
 pub mod redirect;
 mod request_line;

@@ -6,6 +6,7 @@ use content::mail::message::{self, Envelope};
 use content::network::PrefixLengths;
 use content::text::phone;
 use content::web::access_log;
+use content::web::messenger;
 use content::web::pattern::{PatternList, RequestPatterns};
 use content::{piece, text};
 use corpora::{files, folder};
@@ -28,7 +29,7 @@ fn odd_messages_are_read() {
             }
             read += 1;
             with_from += usize::from(row.get(mail.columns.from).is_some());
-            with_text += usize::from(row.get(mail.columns.body_text).is_some());
+            with_text += usize::from(row.get(mail.columns.body.words.text).is_some());
         }
         println!("{name}: {read} read, {with_from} with From, {with_text} with text");
         assert!(read > 60 && with_text * 10 > read * 4, "{name}: {with_text} of {read} have text");
@@ -184,4 +185,31 @@ fn words_of_two_scripts_become_words_of_one() {
     }
     println!("{whole} of {all} words of two scripts become words of one");
     assert!(all > 300 && whole * 100 > all * 90, "{whole} of {all}");
+}
+
+#[test]
+fn names_in_messengers_are_not_in_texts_without() {
+    let mut found = Vec::new();
+    for name in ["text/sms.tsv", "text/telegram-ru-ham.txt"] {
+        let Some(path) = folder(name) else { continue };
+        let texts = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+        for line in texts.lines() {
+            messenger::find(&text::plain(line), |handle| found.push(format!("{handle}: {line}")));
+        }
+    }
+    // Nobody had a messenger when these messages were sent, and these posts name none.
+    println!("{}", found.join("\n"));
+    assert!(found.len() <= 2, "{found:#?}");
+}
+
+#[test]
+fn names_in_messengers_are_in_unwanted_posts() {
+    let Some(path) = folder("text/telegram-ru-spam.txt") else { return };
+    let texts = String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    let mut found = Vec::new();
+    for line in texts.lines() {
+        messenger::find(&text::plain(line), |handle| found.push(handle));
+    }
+    println!("{}", found.join("\n"));
+    assert!(!found.is_empty());
 }

@@ -2,6 +2,7 @@
 
 mod corpus;
 mod cost;
+mod fields;
 mod files;
 mod hostile;
 mod story;

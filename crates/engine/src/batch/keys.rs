@@ -77,6 +77,7 @@ impl<'a> BatchKeys<'a> {
             && matches!(pipeline.columns.content, ContentColumns::Json)
             && pipeline.columns.derived.is_empty()
             && pipeline.header.is_usual()
+            && pipeline.columns.fields.is_empty()
             && pipeline.phrases.is_empty()
             && pipeline.classifiers.is_empty()
             && pipeline.kinds.iter().all(|kind| kind.last.is_none())

@@ -71,7 +71,7 @@ impl UnkeyedEvent {
     }
 }
 
-/// Fills the columns of the input's features, and looks for phrases. A part of the budget is kept for the phrases, so that
+/// Fills the columns of the input's features and of the content of fields, and looks for phrases. A part of the budget is kept for the phrases, so that
 /// no message can pay to have its subject not looked at.
 pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
     let prefixes = row.pipeline.prefixes;
@@ -79,6 +79,11 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
     let bytes = raw.as_ref().map_or_else(|| text_bytes(&row.facts), |raw| raw.len());
     let budget = Budget::of_message(bytes, cancellation);
     let for_phrases = budget.share(8);
+    let for_fields = match row.pipeline.columns.fields.len() {
+        0 => None,
+        // What is no message has nothing else to read.
+        _ => Some(budget.share(if raw.is_some() { 4 } else { 1 })),
+    };
     match &row.pipeline.columns.content {
         ContentColumns::Message { envelope, mail, auth } => {
             content::mail::message::envelope_features(envelope, prefixes, &mut row.facts);
@@ -93,6 +98,9 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
         }
         ContentColumns::Json => {}
     }
+    if let Some(budget) = for_fields {
+        fill_fields(&mut row, &budget);
+    }
     for phrases in &row.pipeline.phrases {
         phrases.fill(&mut row.facts, row.time, &for_phrases);
     }
@@ -102,6 +110,16 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
         row.facts.set(mail.cut_short, true);
     }
     row
+}
+
+/// Fills the facts of declared fields. Each has its part of the budget, and what those before it have left.
+fn fill_fields(row: &mut RowDraft, budget: &Budget) {
+    let fields = &row.pipeline.columns.fields;
+    for (field, left) in fields.iter().zip((1..=fields.len() as u64).rev()) {
+        let share = budget.share(left);
+        content::field::features(field.slot, &field.columns, &share, &mut row.facts);
+        budget.rejoin(&share);
+    }
 }
 
 /// The bytes of the texts that an event without a message brought.

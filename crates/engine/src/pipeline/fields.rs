@@ -33,7 +33,7 @@ pub(crate) fn fill(pipeline: &Arc<Pipeline>, mut event: Event, arrival: Time) ->
     let mut ignored = u32::from(pipeline.header.is_time_unread(&event));
     let event_id = pipeline.header.id(&event).or_else(|| event.id.take());
     for (name, value) in event.fields {
-        // Derived fields, readings, and what models say, are columns too, and nobody's to bring.
+        // Derived fields, readings, what models say and what content shows are columns too, and nobody's to bring.
         let is_brought = |slot: &Slot| pipeline.columns.is_brought(*slot);
         let Some(slot) = pipeline.schema.slot(&name).filter(is_brought) else {
             ignored += 1;

@@ -4,6 +4,7 @@ mod backtest;
 mod classifier;
 mod columns;
 mod config;
+mod content;
 mod corpora;
 mod derived;
 mod envoy;

@@ -1,12 +1,13 @@
 //! Columns that events fill: those of an input, and those of declared fields.
 
+use content::field::{ContentKind, FieldColumns};
 use content::mail::authentication::AuthColumns;
 use content::web::pattern::RequestPatterns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
 
 use super::patterns;
-use super::{ContentColumns, EventColumns, InputColumns, PipelineInput};
-use crate::config::{ConfigOrigin, ConfigProblems, Document, expected};
+use super::{ContentColumns, EventColumns, FieldContent, InputColumns, PipelineInput};
+use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::entries;
 
 /// Adds the columns that an input fills by itself.
@@ -53,13 +54,21 @@ pub(crate) fn columns(
     }
     let (event, content) = input_columns(input, || patterns::compile(document, problems), builder);
     let fields_start = builder.schema().columns().len();
-    let mut networks = Vec::new();
+    let (mut networks, mut fields) = (Vec::new(), Vec::new());
     for view in entries(document, "field", problems) {
         let (Some(name), Some(kind)) =
             (view.str("name"), view.str("type").and_then(|kind| kind.parse().ok()))
         else {
             continue;
         };
+        let content = view.str("content").and_then(|content| content.parse::<ContentKind>().ok());
+        if let Some(content) = content
+            && let Some(slot) = builder.schema().slot(name)
+            && builder.schema().column(slot).kind == kind
+        {
+            fields.extend(field_content(slot, content, &view, builder, problems));
+            continue;
+        }
         let doc = view.str("description").unwrap_or_default().to_owned();
         let mut add = |name: String, kind: Type, doc: String| {
             let added = builder.add(Column { name: name.clone(), kind, doc, journalled: true });
@@ -70,16 +79,61 @@ pub(crate) fn columns(
             let doc = format!("The network of {name}");
             networks.extend(add(format!("{name}_net"), Type::String, doc).map(|net| (slot, net)));
         }
+        if let Some(content) = content {
+            fields.extend(field_content(slot, content, &view, builder, problems));
+        }
     }
     let fields_end = builder.schema().columns().len();
     InputColumns {
         event,
         networks,
         content,
-        fields: fields_start..fields_end,
+        declared: fields_start..fields_end,
+        fields,
         derived: Vec::new(),
         count: fields_end,
     }
+}
+
+/// Adds the columns of a field's content. What cannot have any is told of.
+fn field_content(
+    slot: Slot,
+    content: ContentKind,
+    view: &ConfigView<'_>,
+    builder: &mut SchemaBuilder,
+    problems: &mut ConfigProblems,
+) -> Option<FieldContent> {
+    let schema = builder.schema();
+    let Column { name, kind, .. } = schema.column(slot).clone();
+    if kind != Type::String && !(kind == Type::List && content.takes_lists()) {
+        let message = format!("a field of type {kind} has no content of kind `{content}`");
+        let types = if content.takes_lists() { "`string` or `list`" } else { "`string`" };
+        problems.add(
+            view.origin("content"),
+            message,
+            Some(format!("make its type {types}, or leave it out")),
+        );
+        return None;
+    }
+    let first = schema.columns().len() as u16;
+    match FieldColumns::register(builder, &name, content) {
+        Ok(columns) => {
+            let facts = first..builder.schema().columns().len() as u16;
+            Some(FieldContent { slot, columns, facts })
+        }
+        Err(error) => {
+            problems.add(view.origin("content"), format!("the facts of `{name}`: {error}"), None);
+            None
+        }
+    }
+}
+
+/// The facts of a field by its content, named as those of a field `NAME`.
+pub(crate) fn content_facts(content: ContentKind) -> Schema {
+    let mut builder = SchemaBuilder::default();
+    FieldColumns::register(&mut builder, "NAME", content)
+        .unwrap_or_else(|error| unreachable!("columns of {content}: {error}"));
+    builder.finish()
 }
 
 pub(crate) fn fact(

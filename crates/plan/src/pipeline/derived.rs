@@ -105,10 +105,19 @@ impl PipelineDraft<'_> {
                 match derived {
                     Some(field) => field.is_late,
                     None => {
-                        !event.contains(&read.slot) && !columns.fields.contains(&usize::from(read.slot.0))
+                        !event.contains(&read.slot)
+                            && (!columns.declared.contains(&usize::from(read.slot.0))
+                                || columns.is_content(read.slot))
                     }
                 }
             });
+            if is_late && columns.fields.iter().any(|field| field.slot == slot) {
+                let message = format!("the content of `{name}` is read before it is derived");
+                let help = "leave `content` out, or derive it from fields alone, not from what content shows"
+                    .to_owned();
+                problems.add(view.origin("content"), message, Some(help));
+                continue;
+            }
             let network = columns.network_of(slot);
             self.pipeline.columns.derived.push(DerivedField { slot, expression, is_late, network });
             if cost > COST_MAX {

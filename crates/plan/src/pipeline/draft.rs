@@ -72,7 +72,7 @@ impl<'a> PipelineDraft<'a> {
             _ => PipelineInput::Json,
         };
         let mut columns = columns(document, input, &mut builder, problems);
-        let phrases = phrases::compile(document, &mut builder, problems);
+        let phrases = phrases::compile(document, &columns, &mut builder, problems);
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
         let sets = rules::sets(document, problems);

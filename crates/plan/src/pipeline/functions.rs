@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use content::mail::address::MailAddress;
+use content::address::MailAddress;
 use content::web::link;
 use judge::TextFunction;
 

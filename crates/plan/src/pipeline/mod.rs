@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use content::field::FieldColumns;
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
 use content::piece::Normalisation;
@@ -178,8 +179,10 @@ pub struct InputColumns {
     /// Declared IP fields and the column of each one's network.
     pub networks: Vec<(Slot, Slot)>,
     pub content: ContentColumns,
-    /// The columns of declared fields, and of the networks of addresses among them.
-    pub(crate) fields: Range<usize>,
+    /// The columns of declared fields, of the networks of addresses among them, and of their content.
+    pub(crate) declared: Range<usize>,
+    /// Fields from whose content facts are read.
+    pub fields: Vec<FieldContent>,
     /// The fields that are derived from others, each after those that it reads.
     pub derived: Vec<DerivedField>,
     /// The number of these columns: what lies behind them is not known before statistics are read.
@@ -187,15 +190,43 @@ pub struct InputColumns {
 }
 
 impl InputColumns {
-    /// Returns true if an event can bring a value for a column.
+    /// Returns true if an event can bring a value for a column: one that is not derived from others, not read from a
+    /// field's content, and no reading.
     pub fn is_brought(&self, slot: Slot) -> bool {
-        usize::from(slot.0) < self.count && !self.derived.iter().any(|field| field.slot == slot)
+        usize::from(slot.0) < self.count
+            && !self.derived.iter().any(|field| field.slot == slot)
+            && !self.is_content(slot)
+    }
+
+    /// Returns true if a column shows something of the content of a field.
+    pub(crate) fn is_content(&self, slot: Slot) -> bool {
+        self.fields.iter().any(|field| field.facts.contains(&slot.0))
     }
 
     /// The column of the network of an address in a declared field.
     pub fn network_of(&self, slot: Slot) -> Option<Slot> {
         self.networks.iter().find(|(field, _)| *field == slot).map(|(_, network)| *network)
     }
+
+    /// Returns true if a column holds a text in the form in which phrases are looked for.
+    pub(crate) fn is_normalised(&self, slot: Slot) -> bool {
+        let is_body = match &self.content {
+            ContentColumns::Message { mail, .. } => mail.body.words.text == slot,
+            ContentColumns::AccessLog { .. } | ContentColumns::Json => false,
+        };
+        is_body || self.fields.iter().any(|field| field.columns.normalised() == Some(slot))
+    }
+}
+
+/// A field from whose content facts are read.
+#[derive(Debug)]
+pub struct FieldContent {
+    /// The field.
+    pub slot: Slot,
+    /// The columns of what it shows.
+    pub columns: FieldColumns,
+    /// The slots of these columns.
+    pub facts: Range<u16>,
 }
 
 /// The columns of the content features, by input.

@@ -1,14 +1,15 @@
 //! Sets of phrases: their files, compiled, and the columns of what is found.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use content::budget::Budget;
-use content::mail::message::BODY_TEXT;
 use content::text::phrase::{self, PhraseSet};
 use data_encoding::HEXLOWER;
 use event::{Column, Facts, SchemaBuilder, Slot, Time, Type, Value};
 use sha2::{Digest, Sha256};
 
+use super::InputColumns;
 use super::columns::fact;
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, Document, list_key};
 use crate::entries;
@@ -36,24 +37,22 @@ pub struct PhrasePlan {
 impl PhrasePlan {
     /// Fills the columns of what is found in a row.
     pub fn fill(&self, facts: &mut Facts, now: Time, budget: &Budget) {
-        let mut texts: Vec<String> = Vec::new();
-        let mut body = None;
+        let mut texts: Vec<Cow<'_, str>> = Vec::new();
         let normalised = |text: &str| {
             let steps = STEPS_A_BYTE[usize::from(!text.is_ascii())];
             content::text::obfuscation::normalise(budget.cut(text, steps))
         };
         for &(slot, is_normalised) in &self.of {
             match facts.get(slot) {
-                Some(Value::String(text)) if is_normalised => body = Some(text),
-                Some(Value::String(text)) => texts.push(normalised(text)),
+                Some(Value::String(text)) if is_normalised => texts.push(Cow::Borrowed(text)),
+                Some(Value::String(text)) => texts.push(Cow::Owned(normalised(text))),
                 Some(Value::List(items)) => {
-                    texts.extend(items.iter().map(|item| normalised(item)));
+                    texts.extend(items.iter().map(|item| Cow::Owned(normalised(item))));
                 }
                 _ => {}
             }
         }
-        let body = body.into_iter().map(|text| text.as_ref());
-        let found = self.set.search(texts.iter().map(String::as_str).chain(body), now);
+        let found = self.set.search(texts.iter().map(AsRef::as_ref), now);
         facts.set(self.weight, found.weight());
         facts.set(self.count, found.count());
         for (&(weight, count), (of_weight, of_count)) in self.of_class.iter().zip(&found.classes) {
@@ -87,6 +86,7 @@ pub(crate) fn canonical(document: &Document) -> String {
 /// Compiles the sets of phrases of a pipeline and adds their columns.
 pub(crate) fn compile(
     document: &Document,
+    columns: &InputColumns,
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,
 ) -> Vec<PhrasePlan> {
@@ -123,7 +123,7 @@ pub(crate) fn compile(
                 let help = "phrases are looked for in texts and lists of texts".to_owned();
                 problems.add(origin, format!("`{name}` is of type {kind}"), Some(help));
             }
-            of.push((slot, name == BODY_TEXT));
+            of.push((slot, columns.is_normalised(slot)));
         }
         let mut all = Vec::new();
         for (file, _) in view.strings("files") {

@@ -1,6 +1,6 @@
 //! What `[feedback]` and `[reports]` mean: classes of what is said, and how much reporters are believed.
 
-use content::mail::address::MailAddress;
+use content::address::MailAddress;
 use content::web::domain::domain_to_ascii;
 use event::{Kind, Slot, Span, Table};
 use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};

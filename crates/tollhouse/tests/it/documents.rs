@@ -27,6 +27,7 @@ fn the_guides_settings_are_taken() {
         ("postfix.md", include_str!("../../../../docs/guides/postfix.md")),
         ("exim.md", include_str!("../../../../docs/guides/exim.md")),
         ("from-rspamd.md", include_str!("../../../../docs/guides/from-rspamd.md")),
+        ("content.md", include_str!("../../../../docs/guides/content.md")),
         ("feedback.md", include_str!("../../../../docs/guides/feedback.md")),
         ("authentication.md", include_str!("../../../../docs/guides/authentication.md")),
     ];

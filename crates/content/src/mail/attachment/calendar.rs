@@ -1,7 +1,7 @@
 //! Calendar objects (RFC 5545): who asks for what, and where it leads.
 
+use crate::address::MailAddress;
 use crate::budget::Budget;
-use crate::mail::address::MailAddress;
 use crate::web::link::{self, TextReference};
 
 /// Most bytes that are read.

@@ -24,7 +24,8 @@ use sha2::{Digest, Sha256};
 
 use crate::budget::Budget;
 use crate::deflate;
-use crate::mail::columns::{ITEM_BYTES_MAX, ITEMS_MAX, MESSAGE_BYTES_MAX, MailColumns};
+use crate::field::{ITEM_BYTES_MAX, ITEMS_MAX};
+use crate::mail::columns::{MESSAGE_BYTES_MAX, MailColumns};
 use crate::mail::mime::{Defects, MimePart, PartRole};
 use crate::text::truncate;
 use crate::web::html::{self, PageLimits};

@@ -215,7 +215,7 @@ pub(super) const FIELD: Section = Section {
     name: "field",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A field of events, beside those of the input, or one that is derived from others. See [fields.md](../guides/fields.md).",
+    doc: "A field of events, beside those of the input, or one that is derived from others, and what is read from its content. See [fields.md](../guides/fields.md).",
     settings: &[
         required(
             "name",
@@ -228,6 +228,12 @@ pub(super) const FIELD: Section = Section {
             SettingType::Text,
             None,
             "Expression in the rule language that derives the field from others, before keys are made; events cannot bring it then",
+        ),
+        setting(
+            "content",
+            SettingType::Choice(&["text", "html", "link", "email", "phone", "name"]),
+            None,
+            "Content of a `string` (or, but for `email` and `phone`, a `list`), from which [facts](#facts-of-content) are read: `body.links`, `body.phones`, ... of a field `body`. A fact of the input may be named as well. See [content.md](../guides/content.md)",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],

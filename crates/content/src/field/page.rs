@@ -1,14 +1,14 @@
-//! What the HTML parts of a message have beside what is seen, as facts.
+//! What pages have beside what is seen, as facts.
 
 use event::Facts;
 
-use crate::mail::columns::{ITEM_BYTES_MAX, MailColumns};
+use super::columns::{ITEM_BYTES_MAX, PageColumns};
 use crate::text::{self, truncate};
 use crate::web::html::PageFeatures;
 
 impl PageFeatures {
     /// Sets the facts.
-    pub(crate) fn fill(&self, columns: &MailColumns, facts: &mut Facts) {
+    pub(crate) fn fill(&self, columns: &PageColumns, facts: &mut Facts) {
         facts.set(columns.html_images, self.images);
         facts.set(columns.html_external_images, self.external_images);
         facts.set(columns.html_pixels, self.pixels);
