@@ -38,7 +38,7 @@ const COST_MEET: u32 = 64;
 const COST_REGEX: u32 = 64;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 18] = [
+pub(crate) const FUNCTIONS: [&str; 19] = [
     "age",
     "distinct",
     "double",
@@ -47,6 +47,7 @@ pub(crate) const FUNCTIONS: [&str; 18] = [
     "group",
     "has",
     "int",
+    "is_new",
     "last",
     "model",
     "over",

@@ -50,6 +50,7 @@ pub use pipeline::candidate::Candidate;
 pub use pipeline::classifier::ClassifierPlan;
 pub use pipeline::classifier::TrainingLabel;
 use pipeline::draft::PipelineDraft;
+pub use pipeline::key_fields::{KeyField, KeyFields};
 pub use pipeline::model::ModelPlan;
 pub use pipeline::phrases::PhrasePlan;
 pub use pipeline::reports::WITHDRAWN;

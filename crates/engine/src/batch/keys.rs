@@ -3,16 +3,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use content::composite::CompositePiece;
+use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Type};
 use judge::Condition;
 use stats::{Addition, DedupeMark, Observation, ObserveRequest};
 
-use super::columns::{BatchColumn, EventBatch, RowValues};
+use super::columns::{BatchColumn, ColumnParts, EventBatch, RowValues};
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::keys::{self, DistinctPair, PreparedEvent};
 use crate::pipeline::observe::counters;
-use plan::{ContentColumns, DistinctPlan, KindPlan, LabelPlan, ONCE, Pipeline, PipelineInput};
+use plan::{
+    ContentColumns, DistinctPlan, KeyField, KeyFields, KindPlan, LabelPlan, ONCE, Pipeline, PipelineInput,
+};
 
 /// Observations of a request that is for several rows: the ledger applies about so many together.
 const TOGETHER: usize = 1000;
@@ -105,9 +109,9 @@ impl<'a> BatchKeys<'a> {
         if hashing.brought.iter().any(|(slot, _)| is_own(slot)) {
             return None;
         }
-        let hashed = pipeline.kinds.iter().map(|kind| hashing.of(kind.slot, kind.normalise));
+        let hashed = pipeline.kinds.iter().map(|kind| hashing.of(&kind.fields));
         let mut kinds: Table<KindPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
-        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(distinct.of, Normalisation::Exact));
+        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(&distinct.of));
         let distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
         let values = pipeline.kinds.map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
         if pipeline.kinds.iter().any(|kind| kind.when.is_some()) {
@@ -386,8 +390,8 @@ fn times(
     ((0..rows).map(time).collect(), clamped)
 }
 
-/// A fact, how it is normalised, and the shingles of the rows.
-type HashedColumn = ((Slot, Normalisation), Arc<RowValues<Shingle>>);
+/// The fields of a key, and the shingles of the rows.
+type HashedColumn<'a> = (&'a KeyFields, Arc<RowValues<Shingle>>);
 
 /// Shingles of columns, each made once for all that ask for the same.
 struct ColumnHasher<'a, 'b> {
@@ -395,42 +399,77 @@ struct ColumnHasher<'a, 'b> {
     rows: usize,
     secret: &'a Secret,
     brought: Vec<(Slot, &'a BatchColumn<'b>)>,
-    done: Vec<HashedColumn>,
+    done: Vec<HashedColumn<'a>>,
 }
 
-impl ColumnHasher<'_, '_> {
+impl<'a> ColumnHasher<'a, '_> {
     fn column(&self, slot: Slot) -> Option<&BatchColumn<'_>> {
         self.brought.iter().rev().find(|(own, _)| *own == slot).map(|(_, column)| *column)
     }
 
-    /// The shingles of a fact; `None` if a value of it can have several, or does not come from a column.
-    fn of(&mut self, slot: Slot, normalise: Normalisation) -> Option<Arc<RowValues<Shingle>>> {
-        if let Some((_, done)) = self.done.iter().find(|(of, _)| *of == (slot, normalise)) {
+    /// The shingles of a key's fields; `None` if a value of one can have several, or does not come from a column.
+    fn of(&mut self, fields: &'a KeyFields) -> Option<Arc<RowValues<Shingle>>> {
+        if let Some((_, done)) = self.done.iter().find(|(of, _)| *of == fields) {
             return Some(Arc::clone(done));
         }
-        let columns = &self.pipeline.columns;
-        let wanted = self.pipeline.schema.column(slot).kind;
-        let is_event = slot == columns.event.time || slot == columns.event.arrival;
-        if is_event || normalise == Normalisation::Address || matches!(wanted, Type::List | Type::Bytes) {
+        if !fields.as_slice().iter().all(|field| self.is_by_column(*field)) {
             return None;
         }
-        let network = columns.networks.iter().find(|(_, network)| *network == slot);
-        let spread = match network {
-            Some((address, _)) => {
-                if normalise != Normalisation::Exact {
-                    return None;
-                }
-                let prefixes = self.pipeline.prefixes;
-                self.column(*address).map(|column| column.networks(self.rows, prefixes, self.secret))
-            }
-            None => {
-                let column = self.column(slot);
-                column.map(|column| column.shingles(self.rows, wanted, normalise, self.secret))
-            }
+        let spread = match fields.single() {
+            Some(field) => self.shingles(field),
+            None => self.composite(fields.as_slice()),
         };
         let spread = Arc::new(spread.unwrap_or_else(|| RowValues::none(self.rows)));
-        self.done.push(((slot, normalise), Arc::clone(&spread)));
+        self.done.push((fields, Arc::clone(&spread)));
         Some(spread)
+    }
+
+    fn is_by_column(&self, field: KeyField) -> bool {
+        let columns = &self.pipeline.columns;
+        let KeyField { slot, normalise } = field;
+        let wanted = self.pipeline.schema.column(slot).kind;
+        let is_event = slot == columns.event.time || slot == columns.event.arrival;
+        let is_network = columns.networks.iter().any(|(_, network)| *network == slot);
+        !is_event
+            && normalise != Normalisation::Address
+            && !matches!(wanted, Type::List | Type::Bytes)
+            && (normalise == Normalisation::Exact || !is_network)
+    }
+
+    /// The column that has a fact, and the prefixes by which its addresses are cut if the fact is their network.
+    fn source(&self, slot: Slot) -> Option<(&BatchColumn<'_>, Option<PrefixLengths>)> {
+        let pipeline = self.pipeline;
+        match pipeline.columns.networks.iter().find(|(_, network)| *network == slot) {
+            Some((address, _)) => Some((self.column(*address)?, Some(pipeline.prefixes))),
+            None => Some((self.column(slot)?, None)),
+        }
+    }
+
+    /// The shingles of one field; `None` if no row has it.
+    fn shingles(&self, KeyField { slot, normalise }: KeyField) -> Option<RowValues<Shingle>> {
+        let (column, prefixes) = self.source(slot)?;
+        Some(match prefixes {
+            Some(prefixes) => column.networks(self.rows, prefixes, self.secret),
+            None => {
+                let wanted = self.pipeline.schema.column(slot).kind;
+                column.shingles(self.rows, wanted, normalise, self.secret)
+            }
+        })
+    }
+
+    /// The shingles of several fields together; `None` if no row has one of them.
+    fn composite(&self, fields: &[KeyField]) -> Option<RowValues<Shingle>> {
+        let parts = fields.iter().map(|KeyField { slot, normalise }| {
+            let (column, prefixes) = self.source(*slot)?;
+            Some(column.parts(self.pipeline.schema.column(*slot).kind, *normalise, prefixes))
+        });
+        let parts: Vec<ColumnParts<'_, '_>> = parts.collect::<Option<_>>()?;
+        let mut piece = CompositePiece::default();
+        let shingle = |row| {
+            let piece = piece.of(parts.iter().map(|parts| parts.get(row)))?;
+            Some(self.secret.shingle(piece.as_bytes()))
+        };
+        Some(RowValues::of((0..self.rows).map(shingle), self.rows))
     }
 
     fn integers(&self, slot: Slot) -> Option<RowValues<i64>> {

@@ -60,9 +60,24 @@ name = "card"
 of = "card"
 normalise = "text"
 
+[[kind]]
+name = "wide"
+of = ["user", "ip"]
+prefix = { ipv4 = 16, ipv6 = 48 }
+
+[[kind]]
+name = "card_of_user"
+of = ["user", "card"]
+normalise = ["exact", "text"]
+
+[[kind]]
+name = "net_and_cents"
+of = ["ip_net", "cents", "ip"]
+when = "failed"
+
 [[statistic]]
 name = "orders"
-keys = ["user", "net"]
+keys = ["user", "net", "card_of_user"]
 track = ["first", "last", "count", "sum", "min", "max"]
 value = "cents"
 decay = ["1h", "1d"]
@@ -70,7 +85,7 @@ keep = "3000d"
 
 [[statistic]]
 name = "visits"
-keys = ["ip", "ip_failed"]
+keys = ["ip", "ip_failed", "net_and_cents", "wide"]
 counts = ["seen", "refused"]
 windows = ["10m x 14400", "1d x 100"]
 readings = ["1h", "1d"]
@@ -94,6 +109,12 @@ per = "ip"
 of = "user"
 window = "1d x 100"
 method = "approximate"
+
+[[distinct]]
+name = "card_ways"
+per = "card_of_user"
+of = ["ip", "failed"]
+window = "1d x 100"
 
 [[label]]
 name = "thief"

@@ -3,6 +3,7 @@
 mod backtest;
 mod classifier;
 mod columns;
+mod composite_keys;
 mod config;
 mod corpora;
 mod envoy;

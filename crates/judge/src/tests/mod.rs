@@ -157,6 +157,7 @@ impl Scope for TestScope {
             ReadingRequest::Last { name } => {
                 return Err(ScopeError::Unavailable(format!("no last value is called `{name}`")));
             }
+            ReadingRequest::New { .. } => (vec![], None),
             ReadingRequest::Limit { .. } => (vec![], None),
             ReadingRequest::Aggregate { value: AggregateFunction::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>

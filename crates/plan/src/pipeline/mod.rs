@@ -5,6 +5,7 @@ pub(crate) mod candidate;
 pub(crate) mod classifier;
 pub(crate) mod columns;
 pub(crate) mod draft;
+pub(crate) mod key_fields;
 pub(crate) mod model;
 mod patterns;
 pub(crate) mod phrases;
@@ -18,7 +19,6 @@ use std::sync::Arc;
 
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
-use content::piece::Normalisation;
 use content::web::pattern::RequestPatterns;
 use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex};
 use judge::{Action, Condition, Rule, RuleSet};
@@ -27,6 +27,7 @@ use stats::{AggregateColumn, AggregateLayout, LayoutError, Measure, Tier};
 use self::authentication::DnsListPlan;
 use self::candidate::Candidate;
 use self::classifier::ClassifierPlan;
+use self::key_fields::KeyFields;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
@@ -200,10 +201,8 @@ pub struct KindPlan {
     pub kind: Kind,
     /// Its name.
     pub name: String,
-    /// The fact that its pieces are taken from.
-    pub slot: Slot,
-    /// The way in which a piece is normalised.
-    pub normalise: Normalisation,
+    /// The fields that its keys are made of.
+    pub fields: KeyFields,
     /// The condition that must hold for an event to have keys of this kind.
     pub when: Option<Arc<Condition>>,
     /// Names of the counters, empty for a kind that has none.
@@ -244,8 +243,8 @@ pub struct DistinctPlan {
     pub name: String,
     /// The kind for whose keys values are counted.
     pub per: TableIndex<KindPlan>,
-    /// The fact whose values are counted.
-    pub of: Slot,
+    /// The fields whose values are counted.
+    pub of: KeyFields,
     /// Periods kept, the width of one being the window that rules may ask for.
     pub tier: Tier,
     /// The precision of an approximate count; `None` for an exact one.
@@ -358,6 +357,16 @@ pub enum ReadingSource<W = TableIndex<Span>> {
         /// The kind.
         kind: TableIndex<KindPlan>,
     },
+    /// True if one of the keys was never seen.
+    New {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+    },
+    /// True if one of the values is none of those that were counted in the period.
+    NewValue {
+        /// The distinct count.
+        distinct: TableIndex<DistinctPlan>,
+    },
     /// The largest number of distinct values.
     Distinct {
         /// The distinct count.
@@ -419,6 +428,8 @@ impl ReadingSource<Span> {
             ReadingSource::LastAge { kind } => ReadingSource::LastAge { kind },
             ReadingSource::Aggregate { kind, column } => ReadingSource::Aggregate { kind, column },
             ReadingSource::Last { kind } => ReadingSource::Last { kind },
+            ReadingSource::New { kind } => ReadingSource::New { kind },
+            ReadingSource::NewValue { distinct } => ReadingSource::NewValue { distinct },
             ReadingSource::Limit { limit, value } => ReadingSource::Limit { limit, value },
             ReadingSource::Marked { label } => ReadingSource::Marked { label },
             ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
@@ -503,9 +514,7 @@ impl KindPlan {
         let mut shingles = Vec::new();
         let reporter = (self.kind == REPORTER).then(|| reporter(value));
         let value = reporter.as_deref().unwrap_or(value);
-        content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
-            shingles.push(secret.shingle(piece.as_bytes()));
-        });
+        self.fields.pieces_of(value, &mut |piece| shingles.push(secret.shingle(piece.as_bytes())));
         shingles
     }
 }

@@ -297,6 +297,7 @@ impl PlanScope<'_, '_, '_> {
                     })?,
                 }
             }
+            ReadingRequest::New { name } => self.new_reading(name)?,
             ReadingRequest::Marked { kind, label } => {
                 let label = self.label_of(kind, label)?;
                 self.draft.pipeline.labels[label].is_read = true;
@@ -311,9 +312,12 @@ impl PlanScope<'_, '_, '_> {
                 | ReadingSource::FirstAge { kind }
                 | ReadingSource::LastAge { kind }
                 | ReadingSource::Last { kind }
+                | ReadingSource::New { kind }
                 | ReadingSource::Aggregate { kind, .. }
                 | ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
-                ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
+                ReadingSource::Distinct { distinct, .. }
+                | ReadingSource::NewValue { distinct }
+                | ReadingSource::EstimatedDistinct { distinct } => {
                     ReadingSource::EstimatedDistinct { distinct }
                 }
                 ReadingSource::Limit { .. } => {
@@ -324,6 +328,19 @@ impl PlanScope<'_, '_, '_> {
                 }
             },
         })
+    }
+
+    /// The source of whether something of this name is new.
+    fn new_reading(&self, name: &str) -> Result<ReadingSource<Span>, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        if let Some(distinct) = pipeline.distincts.position(|distinct| distinct.name == name) {
+            if pipeline.distincts[distinct].precision.is_some() {
+                let why = format!("`{name}` is counted approximately, and does not know its values");
+                return Err(ScopeError::Unavailable(format!("{why}: count with `method = \"exact\"`")));
+            }
+            return Ok(ReadingSource::NewValue { distinct });
+        }
+        Ok(ReadingSource::New { kind: self.kind(name)? })
     }
 
     /// The index of a limit whose fields are facts of the pipeline.
