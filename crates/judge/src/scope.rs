@@ -54,6 +54,14 @@ pub trait Scope {
         Err(ScopeError::Unavailable(format!("nothing is counted for the kind `{kind}`")))
     }
 
+    /// Checks that effects can add values to the aggregate of a kind.
+    ///
+    /// # Errors
+    /// [`ScopeError::Unavailable`] where events alone add to it, or it has none.
+    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+        Err(ScopeError::Unavailable(format!("events alone are added to `{kind}`")))
+    }
+
     /// Returns the longest time for which a label holds on a key of a kind.
     ///
     /// # Errors

@@ -59,6 +59,7 @@ pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
     DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+    amount,
 };
 pub use reference::reference;
 

@@ -297,9 +297,9 @@ pub struct EffectJson {
     /// The counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<String>,
-    /// By how much it went up.
+    /// By how much it went up, or what was added to the aggregate of the keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub amount: Option<u64>,
+    pub amount: Option<i64>,
     /// The one who was notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whom: Option<String>,
@@ -323,9 +323,12 @@ impl From<&judge::Consequence> for EffectJson {
             Effect::Add { kind, counter, amount } => EffectJson {
                 kind: Some(kind.clone()),
                 counter: Some(counter.clone()),
-                amount: Some(*amount),
+                amount: Some(i64::try_from(*amount).unwrap_or(i64::MAX)),
                 ..told
             },
+            Effect::AddValue { kind, value } => {
+                EffectJson { kind: Some(kind.clone()), amount: Some(*value), ..told }
+            }
             Effect::Notify(whom) => EffectJson { whom: Some(whom.clone()), ..told },
         }
     }

@@ -345,11 +345,11 @@ fn lost(
             let of = pipeline.kinds[*kind].last.as_ref();
             is_lost(*kind) || of.is_some_and(|last| !is_there(last.of))
         }
-        ReadingSource::Aggregate { kind, .. } => is_lost(*kind) || has_no_value(*kind),
+        ReadingSource::Aggregate { kind, .. }
+        | ReadingSource::Count { kind, .. }
+        | ReadingSource::Ratio { kind, .. } => is_lost(*kind) || has_no_value(*kind),
         ReadingSource::Estimated { kind }
         | ReadingSource::New { kind }
-        | ReadingSource::Count { kind, .. }
-        | ReadingSource::Ratio { kind, .. }
         | ReadingSource::FirstAge { kind }
         | ReadingSource::LastAge { kind } => is_lost(*kind),
         // Limits are not counted anew.

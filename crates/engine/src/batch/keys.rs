@@ -34,7 +34,7 @@ pub(super) struct BatchKeys<'a> {
     id: Option<(&'a str, &'a Secret)>,
     /// For each kind the shingles of the rows.
     kinds: Table<KindPlan, Arc<RowValues<Shingle>>>,
-    /// For each kind with a track's value the values of the rows.
+    /// For each kind with a track's value, or amounts, the values of the rows.
     values: Table<KindPlan, Option<RowValues<i64>>>,
     /// For each distinct count the values that are counted.
     distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>>,
@@ -62,8 +62,10 @@ struct SourceColumns<'a> {
     shingles: &'a RowValues<Shingle>,
     /// The addition of every row, but for values.
     add: Addition,
-    /// The values that rows add to a track.
+    /// The values that rows add to a track, or their amounts.
     values: Option<&'a RowValues<i64>>,
+    /// The kind, if some of its counters go up by the values.
+    amounts: Option<&'a KindPlan>,
     /// The values of a distinct count, and their pairs with the owners.
     pairs: Option<(&'a RowValues<Shingle>, &'a [Shingle])>,
 }
@@ -166,7 +168,7 @@ impl<'a> BatchKeys<'a> {
         &self.times[rows]
     }
 
-    /// The values that rows add to a kind's track.
+    /// The values that rows add to a kind's track, or their amounts.
     pub(super) fn values(&self, kind: TableIndex<KindPlan>) -> Option<&RowValues<i64>> {
         self.values[kind].as_ref()
     }
@@ -234,15 +236,15 @@ impl<'a> BatchKeys<'a> {
                 for source in &sources {
                     let Some(shingle) = source.shingles.get(row) else { continue };
                     let key = Key { space: self.pipeline.space, kind: source.kind, shingle };
-                    let add = match (&source.add, source.pairs) {
-                        (_, Some((values, pairs))) => match values.get(row) {
+                    let value = || source.values.and_then(|values| values.get(row));
+                    let add = match (&source.add, source.pairs, source.amounts) {
+                        (_, Some((values, pairs)), _) => match values.get(row) {
                             Some(_) => Addition::Distinct { pair: pairs[row] },
                             None => continue,
                         },
-                        (Addition::Value(_), _) => {
-                            Addition::Value(source.values.and_then(|values| values.get(row)))
-                        }
-                        (add, _) => add.clone(),
+                        (Addition::Value(_), ..) => Addition::Value(value()),
+                        (_, _, Some(plan)) => counters(plan.amounts(plan.observe.iter().copied(), value())),
+                        (add, ..) => add.clone(),
                     };
                     request.observations.push(Observation { key, time, add });
                 }
@@ -261,17 +263,19 @@ impl<'a> BatchKeys<'a> {
             shingles: &self.kinds[of],
             add: Addition::Nothing,
             values: None,
+            amounts: None,
             pairs: None,
         };
         match source {
             ObservationSource::Kind(at) => {
                 let plan = &self.pipeline.kinds[at];
-                let add = if plan.aggregate.is_empty() {
-                    counters(plan.observe.iter().copied())
-                } else {
-                    Addition::Value(None)
+                let add = match plan.aggregate.is_empty() {
+                    true => counters(plan.observe.iter().copied()),
+                    false if plan.takes_events => Addition::Value(None),
+                    false => Addition::Nothing,
                 };
-                SourceColumns { add, values: self.values[at].as_ref(), ..plain(plan.kind, at) }
+                let amounts = Some(plan).filter(|plan| !plan.amounts.is_empty());
+                SourceColumns { add, values: self.values[at].as_ref(), amounts, ..plain(plan.kind, at) }
             }
             ObservationSource::Distinct(at) => {
                 let plan = &self.pipeline.distincts[at];

@@ -83,10 +83,24 @@ value = "cents"
 decay = ["1h", "1d"]
 keep = "3000d"
 
+[[kind]]
+name = "karma"
+of = "user"
+
+[[statistic]]
+name = "karma"
+keys = ["karma"]
+track = ["first", "count", "sum"]
+decay = ["1d"]
+keep = "3000d"
+observe = false
+
 [[statistic]]
 name = "visits"
 keys = ["ip", "ip_failed", "net_and_cents", "wide"]
-counts = ["seen", "refused"]
+counts = ["seen", "refused", "spent"]
+value = "cents"
+amounts = ["spent"]
 windows = ["10m x 14400", "1d x 100"]
 readings = ["1h", "1d"]
 
@@ -116,6 +130,9 @@ per = "card_of_user"
 of = ["ip", "failed"]
 window = "1d x 100"
 
+[observe]
+add = ["seen", "spent"]
+
 [[label]]
 name = "thief"
 of = "user"
@@ -125,7 +142,7 @@ keep = "1d"
 name = "DEAR"
 when = "cents > 900"
 score = 1
-effects = ["mark user as thief for 1h"]
+effects = ["mark user as thief for 1h", "add karma by -5"]
 
 [[rule]]
 name = "THIEF"

@@ -220,7 +220,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
     for (index, plan) in prepared.row.pipeline.kinds.entries() {
         let keys = prepared.counted_keys(index).iter();
         match what {
-            ObserveMode::Seen if !plan.aggregate.is_empty() => {
+            ObserveMode::Seen if !plan.aggregate.is_empty() && plan.takes_events => {
                 let value = value(plan, prepared);
                 observations.extend(keys.map(|key| Observation {
                     key: *key,
@@ -234,7 +234,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
             }
             // A look adds nothing either way: it says for which counters a sketch is asked.
             ObserveMode::Seen | ObserveMode::Nothing => {
-                let add = counters(plan.observe.iter().copied());
+                let add = counters(plan.amounts(plan.observe.iter().copied(), value(plan, prepared)));
                 observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
             }
         }
@@ -267,7 +267,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
     ObserveRequest { once, origin, observations }
 }
 
-/// The event's value for a kind's track.
+/// The event's value for a kind's track, or its amount.
 pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
     match prepared.row.facts.get(plan.value?)? {
         Value::Integer(integer) => Some(*integer),

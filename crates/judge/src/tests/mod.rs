@@ -212,6 +212,11 @@ impl Scope for TestScope {
         Some((self.schema().slot("model('spam')")?, mode))
     }
 
+    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+        assert_eq!(kind, TRACK);
+        Ok(())
+    }
+
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
         if kind == TRACK {
             return Err(ScopeError::Unavailable("`user` has a track and no counters".to_owned()));

@@ -180,7 +180,9 @@ impl<'a> PipelineDraft<'a> {
                 taken: Vec::new(),
                 windows: Table::default(),
                 aggregate: Table::default(),
+                amounts: Vec::new(),
                 value: None,
+                takes_events: true,
                 last: None,
                 observe: Vec::new(),
                 settle: Vec::new(),
@@ -245,11 +247,13 @@ impl<'a> PipelineDraft<'a> {
                 self.statistic_of[kind] = Some(index);
                 let (draft, kind) = (&self.statistics[index], &mut self.pipeline.kinds[kind]);
                 match &draft.kept {
-                    DraftMeasure::Windows { .. } => {
+                    DraftMeasure::Windows { amounts, value, .. } => {
                         (kind.counters, kind.taken) = (draft.counters().to_vec().into(), draft.taken());
+                        (kind.amounts, kind.value) = (amounts.clone(), *value);
                     }
-                    DraftMeasure::Aggregate { track, value } => {
+                    DraftMeasure::Aggregate { track, value, takes_events } => {
                         (kind.aggregate, kind.value) = (track.columns().to_vec().into(), *value);
+                        kind.takes_events = *takes_events;
                     }
                 }
             }
@@ -333,7 +337,9 @@ impl<'a> PipelineDraft<'a> {
                 taken: Vec::new(),
                 windows: Table::default(),
                 aggregate: Table::default(),
+                amounts: Vec::new(),
                 value: None,
+                takes_events: true,
                 last: Some(LastValuePlan { of, per, keep }),
                 observe: Vec::new(),
                 settle: Vec::new(),

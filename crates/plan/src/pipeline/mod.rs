@@ -213,8 +213,12 @@ pub struct KindPlan {
     pub windows: Table<Span>,
     /// The columns that its track keeps, in the order of a reading's values; empty for a kind that has none.
     pub aggregate: Table<AggregateColumn>,
-    /// The fact that the track's values are taken from.
+    /// Counters that go up by the value of an event wherever others go up by one, by their number in the ledger.
+    pub amounts: Vec<u8>,
+    /// The fact that the track's values, or the amounts, are taken from.
     pub value: Option<Slot>,
+    /// True if events are added to the track, and not the values of effects alone.
+    pub takes_events: bool,
     /// The last value that is kept instead, if its keys have one.
     pub last: Option<LastValuePlan>,
     /// Counters that every event adds to, by their number in the ledger.
@@ -297,6 +301,13 @@ pub enum EffectPlan {
         counter: u8,
         /// By how much.
         amount: u64,
+    },
+    /// A value is added to the track of the event's keys of a kind.
+    AddValue {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The value.
+        value: i64,
     },
 }
 
@@ -481,7 +492,28 @@ impl Pipeline {
     }
 }
 
+/// Most that an event's value adds to a counter of amounts.
+const AMOUNT_MAX: u64 = 1 << 40;
+
+/// Returns the amount that a value is: none where it is missing or negative, and no more than some 10^12.
+pub fn amount(value: Option<i64>) -> u64 {
+    value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0).min(AMOUNT_MAX)
+}
+
 impl KindPlan {
+    /// Returns what is added to counters, of which each goes up so many times, for an event of this value.
+    pub fn amounts(
+        &self,
+        adds: impl Iterator<Item = (u8, u64)>,
+        value: Option<i64>,
+    ) -> impl Iterator<Item = (u8, u64)> {
+        let added = adds.map(move |(counter, times)| match self.amounts.contains(&counter) {
+            true => (counter, times.saturating_mul(amount(value))),
+            false => (counter, times),
+        });
+        added.filter(|(_, amount)| *amount > 0)
+    }
+
     /// Returns the names of the values that are kept of its keys, in order: those of its track, or the last value.
     pub fn aggregate_names(&self) -> Vec<String> {
         match self.last {

@@ -193,6 +193,16 @@ impl Scope for PlanScope<'_, '_, '_> {
         self.counter_of(index, counter).map(|_| ())
     }
 
+    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+        let index = self.kind(kind)?;
+        if self.draft.pipeline.kinds[index].takes_events {
+            let why =
+                format!("events alone are added to `{kind}`: effects add to a track with `observe = false`");
+            return Err(ScopeError::Unavailable(why));
+        }
+        Ok(())
+    }
+
     fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
         self.label_of(kind, label).map(|index| self.draft.pipeline.labels[index].keep)
     }

@@ -119,7 +119,19 @@ pub(super) const STATISTIC: Section = Section {
             "value",
             SettingType::Name,
             None,
-            "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over",
+            "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over, and by which `amounts` go up",
+        ),
+        setting(
+            "amounts",
+            SettingType::List(&SettingType::Name),
+            None,
+            "Those of `counts` that go up by `value` wherever others go up by one. See [statistics.md](../guides/statistics.md#amounts)",
+        ),
+        setting(
+            "observe",
+            SettingType::Bool,
+            None,
+            "`false`: no event is added to a track, only what effects of rules add, such as `add karma by -20`",
         ),
         setting(
             "decay",
