@@ -10,7 +10,8 @@
 //!
 //! Adapters ([`mail::message`], [`web::access_log`], [`json`]) make an [`event::Event`] of what arrived; their feature
 //! functions fill columns of an [`event::Facts`] row; [`piece`] cuts a fact into the normalised pieces that are hashed
-//! into keys. `mail` imports `field`, that `web` and `text`, `web` imports `text`, and `text` none.
+//! into keys, and [`composite`] makes one key of several facts. `mail` imports `field`, that `web` and `text`, `web` imports
+//! `text`, and `text` none.
 //!
 //! Everything here is a pure function of its arguments: no clock, no files, no network, no state. All input is
 //! taken to be hostile: each function is linear in what it reads, reads a documented number of bytes at most and no
@@ -20,6 +21,7 @@
 
 pub mod address;
 pub mod budget;
+pub mod composite;
 pub mod deflate;
 pub mod field;
 pub mod json;

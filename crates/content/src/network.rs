@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The numbers of leading bits that make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
 /// within an IPv4 /24 first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PrefixLengths {
     /// Bits of an IPv4 address, at most 32.
     pub v4: u8,
@@ -40,6 +40,17 @@ pub fn network(ip: IpAddr, prefixes: PrefixLengths) -> String {
             format!("{}/{bits}", Ipv6Addr::from_bits(ip.to_bits() & mask))
         }
     }
+}
+
+/// The network that an address, or a network written as `203.0.113.0/24`, lies in whole; `None` of anything else.
+pub fn network_of(text: &str, prefixes: PrefixLengths) -> Option<String> {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let least = if address.is_ipv4() { prefixes.v4.min(32) } else { prefixes.v6.min(128) };
+    bits.is_none_or(|bits| bits >= least).then(|| network(address, prefixes))
 }
 
 fn push_decimal(text: &mut String, number: u8) {
@@ -89,6 +100,25 @@ mod tests {
             ("2001:db8::1", 24, 200, "2001:db8::1/128"),
         ] {
             assert_eq!(network(ip.parse().unwrap(), PrefixLengths { v4, v6 }), expected);
+        }
+    }
+
+    #[test]
+    fn texts_of_addresses_and_networks_have_a_network() {
+        let prefixes = PrefixLengths { v4: 16, v6: 48 };
+        for (text, expected) in [
+            ("203.0.113.77", Some("203.0.0.0/16")),
+            ("203.0.113.0/24", Some("203.0.0.0/16")),
+            ("203.0.0.0/16", Some("203.0.0.0/16")),
+            ("203.0.0.0/8", None),
+            ("2001:db8:1:2::3", Some("2001:db8:1::/48")),
+            ("2001:db8:1:2::/64", Some("2001:db8:1::/48")),
+            ("2001:db8::/32", None),
+            ("203.0.113.77/x", None),
+            ("ann", None),
+            ("", None),
+        ] {
+            assert_eq!(network_of(text, prefixes).as_deref(), expected, "{text}");
         }
     }
 

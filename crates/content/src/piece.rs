@@ -9,6 +9,7 @@ use data_encoding::HEXLOWER;
 use event::Value;
 
 use crate::address::MailAddress;
+use crate::network::{self, PrefixLengths};
 use crate::text;
 use crate::text::obfuscation;
 use crate::web::link;
@@ -30,10 +31,12 @@ pub enum Normalisation {
     Address,
     /// By [`link::host`].
     Host,
+    /// By [`network::network_of`]: the network of an address.
+    Network(PrefixLengths),
 }
 
 impl Normalisation {
-    /// All ways, in the order in which they are documented.
+    /// All ways but networks, in the order in which they are documented.
     pub const ALL: [Normalisation; 4] =
         [Normalisation::Exact, Normalisation::Text, Normalisation::Address, Normalisation::Host];
 
@@ -44,13 +47,18 @@ impl Normalisation {
             Normalisation::Text => "text",
             Normalisation::Address => "address",
             Normalisation::Host => "host",
+            Normalisation::Network(_) => "network",
         }
     }
 }
 
 impl fmt::Display for Normalisation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name())?;
+        match self {
+            Normalisation::Network(PrefixLengths { v4, v6 }) => write!(f, "/{v4}/{v6}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -58,7 +66,11 @@ impl FromStr for Normalisation {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Normalisation, ()> {
-        Normalisation::ALL.into_iter().find(|how| how.name() == text).ok_or(())
+        let network = || {
+            let (v4, v6) = text.strip_prefix("network/")?.split_once('/')?;
+            Some(Normalisation::Network(PrefixLengths { v4: v4.parse().ok()?, v6: v6.parse().ok()? }))
+        };
+        Normalisation::ALL.into_iter().find(|how| how.name() == text).or_else(network).ok_or(())
     }
 }
 
@@ -82,6 +94,7 @@ pub fn pieces(value: &Value, how: Normalisation, out: &mut dyn FnMut(&str)) {
             }
         }
         Value::String(text) => each(text, how, &mut |piece| out(&piece)),
+        Value::Ip(ip) if let Normalisation::Network(prefixes) = how => out(&network::network(*ip, prefixes)),
         Value::Bytes(bytes) => {
             let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX / 2)];
             each(&HEXLOWER.encode(bytes), how, &mut |piece| out(&piece));
@@ -103,6 +116,7 @@ fn each<'t>(text: &'t str, how: Normalisation, out: &mut dyn FnMut(Cow<'t, str>)
         Normalisation::Exact => Some(Cow::Borrowed(text)),
         Normalisation::Text => Some(Cow::Owned(obfuscation::normalise(text))),
         Normalisation::Host => link::host(text).map(Cow::Owned),
+        Normalisation::Network(prefixes) => network::network_of(text, prefixes).map(Cow::Owned),
         Normalisation::Address => {
             let Some(address) = MailAddress::parse(text) else { return };
             out(Cow::Owned(address.full));
@@ -150,6 +164,13 @@ mod tests {
             Normalisation::Address,
             &["a+1@example.com", "a@example.com", "a+2@example.com"],
         );
+        let network = Normalisation::Network(PrefixLengths { v4: 16, v6: 48 });
+        check(
+            list(&["203.0.113.1", "203.0.7.7", "x", "2001:db8::1"]),
+            network,
+            &["203.0.0.0/16", "2001:db8::/48"],
+        );
+        check(Value::Ip("203.0.113.1".parse().unwrap()), network, &["203.0.0.0/16"]);
         check(7i64, Normalisation::Exact, &["7"]);
         check(Time::EPOCH, Normalisation::Exact, &["1970-01-01T00:00:00Z"]);
         check(Value::Bytes(Box::new([0, 255])), Normalisation::Exact, &["00ff"]);
@@ -170,9 +191,11 @@ mod tests {
 
     #[test]
     fn names_read_back() {
-        for how in Normalisation::ALL {
-            assert_eq!(how.name().parse(), Ok(how));
+        let network = Normalisation::Network(PrefixLengths { v4: 32, v6: 128 });
+        for how in Normalisation::ALL.into_iter().chain([network]) {
+            assert_eq!(how.to_string().parse(), Ok(how));
         }
+        assert_eq!("network".parse::<Normalisation>(), Err(()));
         assert_eq!("Exact".parse::<Normalisation>(), Err(()));
     }
 

@@ -62,9 +62,9 @@ impl Engine {
         })?;
         let decision = found.decision.clone().ok_or_else(|| BanError::NotOnBanList(label.to_owned()))?;
         let range = AddressRange::parse(value.trim());
-        let slot = usize::from(plan.slot.0);
-        let is_of_addresses =
-            pipeline.schema.columns().get(slot).is_some_and(|column| column.kind == event::Type::Ip);
+        let column =
+            plan.fields.single().and_then(|field| pipeline.schema.columns().get(usize::from(field.slot.0)));
+        let is_of_addresses = column.is_some_and(|column| column.kind == event::Type::Ip);
         if is_of_addresses && range.is_none() {
             return Err(BanError::NoAddress { kind: kind.to_owned(), value: value.to_owned() });
         }

@@ -92,12 +92,22 @@ pub struct UnknownName {
 
 /// A value of which no piece can be made.
 #[derive(Debug, thiserror::Error)]
-#[error("`{value}` gives no piece of the kind `{kind}`")]
+#[error("`{value}` gives no piece of the kind `{kind}`{}", form(*fields))]
 pub struct PieceError {
     /// The kind.
     pub kind: String,
     /// The value.
     pub value: String,
+    /// The number of fields that keys of the kind have.
+    pub fields: usize,
+}
+
+/// Returns how values of so many fields are written.
+fn form(fields: usize) -> String {
+    match fields {
+        0 | 1 => String::new(),
+        fields => format!(": write the values of its {fields} fields in order, as [\"...\",\"...\"]"),
+    }
 }
 
 /// Why a past decision cannot be looked up.

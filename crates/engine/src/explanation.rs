@@ -409,11 +409,16 @@ fn explain_keys(
     let mut pieces: HashMap<(Kind, Shingle), String> = HashMap::new();
     let kinds: HashMap<Kind, _> = description.kinds.iter().map(|kind| (kind.kind, kind)).collect();
     for kind in &description.kinds {
-        let Some((slot, normalise)) = &kind.piece else { continue };
-        let (Some(value), Ok(normalise)) = (facts.get(*slot), normalise.parse()) else { continue };
-        content::piece::pieces(value, normalise, &mut |piece| {
+        let mut named = |piece: &str| {
             pieces.insert((kind.kind, secret.shingle(piece.as_bytes())), piece.to_owned());
-        });
+        };
+        let fields = kind.fields().map(|(slot, normalise)| Some((facts.get(*slot), normalise.parse().ok()?)));
+        let Some(fields) = fields.collect::<Option<Vec<_>>>() else { continue };
+        match fields[..] {
+            [] => {}
+            [(Some(value), normalise)] => content::piece::pieces(value, normalise, &mut named),
+            _ => content::composite::pieces(fields, &mut named),
+        }
     }
     let mut explained: Vec<ExplainedKey> = Vec::with_capacity(keys.len());
     for KeyReading { kind, shingle, reading } in keys {

@@ -111,10 +111,14 @@ impl Engine {
         let mut first = None;
         let lower = (plan.kind == plan::REPORTER).then(|| plan::reporter(value));
         let value = lower.as_deref().unwrap_or(value);
-        content::piece::pieces(&event::Value::from(value), plan.normalise, &mut |piece| {
+        plan.fields.pieces_of(value, &mut |piece| {
             first.get_or_insert_with(|| piece.to_owned());
         });
-        let piece = first.ok_or_else(|| PieceError { kind: plan.name.clone(), value: value.to_owned() })?;
+        let piece = first.ok_or_else(|| PieceError {
+            kind: plan.name.clone(),
+            value: value.to_owned(),
+            fields: plan.fields.as_slice().len(),
+        })?;
         let shingle = self.secret.shingle(piece.as_bytes());
         Ok((piece, shingle))
     }

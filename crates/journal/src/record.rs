@@ -174,6 +174,17 @@ pub struct KindDescription {
     /// `decayed_` and a half-life.
     #[serde(default)]
     pub track: Vec<String>,
+    /// The columns of further fields of the same keys, in order, and how they were normalised.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<(Slot, String)>,
+}
+
+impl KindDescription {
+    /// Returns the columns of the fields of its keys, in order, and how they were normalised.
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = &(Slot, String)> {
+        let fields: Vec<_> = self.piece.iter().chain(&self.further).collect();
+        fields.into_iter()
+    }
 }
 
 impl VersionDescription {

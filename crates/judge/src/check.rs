@@ -47,7 +47,7 @@ const COST_LOOKUP: u32 = 128;
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 24] = [
+pub(crate) const FUNCTIONS: [&str; 25] = [
     "age",
     "distance",
     "distinct",
@@ -59,6 +59,7 @@ pub(crate) const FUNCTIONS: [&str; 24] = [
     "has",
     "int",
     "ip",
+    "is_new",
     "last",
     "lookup",
     "model",

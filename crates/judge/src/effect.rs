@@ -5,6 +5,7 @@
 //! lift reject
 //! mark ip as "scanner" for 1d
 //! add ip.caught by 5
+//! add karma by -20
 //! notify "operators"
 //! ```
 //!
@@ -51,6 +52,13 @@ pub enum Effect {
         /// The one who is notified.
         String,
     ),
+    /// A value is added to the aggregate of the event's keys of a kind.
+    AddValue {
+        /// The kind.
+        kind: String,
+        /// The value, which is not zero.
+        value: i64,
+    },
 }
 
 impl fmt::Display for Effect {
@@ -63,6 +71,7 @@ impl fmt::Display for Effect {
             Effect::Add { kind, counter, amount: 1 } => write!(f, "add {kind}.{counter}"),
             Effect::Add { kind, counter, amount } => write!(f, "add {kind}.{counter} by {amount}"),
             Effect::Notify(whom) => write!(f, "notify \"{whom}\""),
+            Effect::AddValue { kind, value } => write!(f, "add {kind} by {value}"),
         }
     }
 }
@@ -120,6 +129,19 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
                 return Err(Diagnostic::new(message, rest[4].range.clone()).help(help));
             }
             Ok(Effect::Mark { kind: (*kind).to_owned(), label: (*label).to_owned(), lasts })
+        }
+        ("add", [kind, "by", value]) if scope.is_aggregate(kind) => {
+            scope.takes_values(kind).map_err(|error| refused(error, &rest[0]))?;
+            match value.parse::<i64>() {
+                Ok(value) if (1..=AMOUNT_MAX).contains(&value.unsigned_abs()) => {
+                    Ok(Effect::AddValue { kind: (*kind).to_owned(), value })
+                }
+                _ => {
+                    let help = format!("write a whole number from -{AMOUNT_MAX} to {AMOUNT_MAX}, but 0");
+                    Err(Diagnostic::new(format!("`{value}` cannot be added"), rest[2].range.clone())
+                        .help(help))
+                }
+            }
         }
         ("add", [counter]) => add(counter, &rest[0], 1, scope),
         ("add", [counter, "by", amount]) => {

@@ -65,6 +65,14 @@ pub trait Scope {
         Err(ScopeError::Unavailable(format!("nothing is counted for the kind `{kind}`")))
     }
 
+    /// Checks that effects can add values to the aggregate of a kind.
+    ///
+    /// # Errors
+    /// [`ScopeError::Unavailable`] where events alone add to it, or it has none.
+    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+        Err(ScopeError::Unavailable(format!("events alone are added to `{kind}`")))
+    }
+
     /// Returns the longest time for which a label holds on a key of a kind.
     ///
     /// # Errors
@@ -154,6 +162,12 @@ pub enum ReadingRequest<'a> {
         /// The name of what is kept.
         name: &'a str,
     },
+    /// The truth of a key's never having been seen, or of a value's being none of those that a distinct count has in the
+    /// event's period; [`Type::Bool`]. Over several the engine says whether one of them is new.
+    New {
+        /// The kind, or the distinct statistic.
+        name: &'a str,
+    },
     /// The truth of a key's having a label that holds at the event's time; [`Type::Bool`].
     Marked {
         /// The kind.
@@ -218,7 +232,8 @@ impl ReadingRequest<'_> {
         match self {
             ReadingRequest::Ratio { .. }
             | ReadingRequest::Aggregate { value: AggregateFunction::Decayed(_), .. } => Type::Float,
-            ReadingRequest::Marked { .. }
+            ReadingRequest::New { .. }
+            | ReadingRequest::Marked { .. }
             | ReadingRequest::Limit { value: LimitValue::Over, .. }
             | ReadingRequest::Estimated(_) => Type::Bool,
             ReadingRequest::Last { .. } => Type::String,
@@ -276,6 +291,7 @@ impl fmt::Display for ReadingRequest<'_> {
             },
             ReadingRequest::Distinct { name, window } => write!(f, "distinct('{name}', '{window}')"),
             ReadingRequest::Last { name } => write!(f, "last('{name}')"),
+            ReadingRequest::New { name } => write!(f, "is_new('{name}')"),
             ReadingRequest::Marked { kind, label } => write!(f, "{kind}.marked('{label}')"),
             ReadingRequest::Limit { name, value: LimitValue::Over } => write!(f, "over('{name}')"),
             ReadingRequest::Limit { name, value: LimitValue::Remaining } => {

@@ -52,6 +52,7 @@ pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
 pub use pipeline::header::EventHeader;
+pub use pipeline::key_fields::{KeyField, KeyFields};
 pub use pipeline::model::ModelPlan;
 pub use pipeline::phrases::PhrasePlan;
 pub use pipeline::reports::WITHDRAWN;
@@ -61,6 +62,7 @@ pub use pipeline::tables::TablePlan;
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
     DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+    amount,
 };
 pub use reference::reference;
 

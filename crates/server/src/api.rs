@@ -297,9 +297,9 @@ pub struct EffectJson {
     /// The counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<String>,
-    /// By how much it went up.
+    /// By how much it went up, or what was added to the aggregate of the keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub amount: Option<u64>,
+    pub amount: Option<i64>,
     /// The one who was notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whom: Option<String>,
@@ -323,9 +323,12 @@ impl From<&judge::Consequence> for EffectJson {
             Effect::Add { kind, counter, amount } => EffectJson {
                 kind: Some(kind.clone()),
                 counter: Some(counter.clone()),
-                amount: Some(*amount),
+                amount: Some(i64::try_from(*amount).unwrap_or(i64::MAX)),
                 ..told
             },
+            Effect::AddValue { kind, value } => {
+                EffectJson { kind: Some(kind.clone()), amount: Some(*value), ..told }
+            }
             Effect::Notify(whom) => EffectJson { whom: Some(whom.clone()), ..told },
         }
     }
@@ -910,8 +913,10 @@ impl From<&plan::Pipeline> for PipelineJson {
         let kinds = pipeline.kinds.iter().map(|plan| KindJson {
             name: plan.name.clone(),
             number: plan.kind.0,
-            of: pipeline.schema.column(plan.slot).name.clone(),
-            normalise: plan.normalise.name().to_owned(),
+            of: TextsJson::of(plan.fields.as_slice(), |field| {
+                pipeline.schema.column(field.slot).name.clone()
+            }),
+            normalise: TextsJson::of(plan.fields.as_slice(), |field| field.normalise.to_string()),
             counters: plan.counters.as_slice().to_vec(),
             windows: plan.windows.iter().copied().map(Length).collect(),
             track: plan.aggregate_names(),
@@ -951,10 +956,11 @@ pub struct KindJson {
     pub name: String,
     /// The number that is stored with its keys.
     pub number: u16,
-    /// The fact that its pieces are taken from.
-    pub of: String,
-    /// The normalisation of pieces before they are hashed.
-    pub normalise: String,
+    /// The fact that its pieces are taken from; a list of facts for keys of several.
+    pub of: TextsJson,
+    /// The normalisation of pieces before they are hashed, as a list where `of` is one. Networks are `network/16/48`, by the
+    /// lengths of their prefixes.
+    pub normalise: TextsJson,
     /// The counters of each piece; empty if nothing is counted, or if it has a track.
     pub counters: Vec<String>,
     /// The trailing windows that its readings carry.
@@ -962,6 +968,26 @@ pub struct KindJson {
     /// The values that its track keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub track: Vec<String>,
+}
+
+/// A text, or a list of several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Texts)]
+pub enum TextsJson {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl TextsJson {
+    fn of<T>(items: &[T], text: impl Fn(&T) -> String) -> TextsJson {
+        match items {
+            [item] => TextsJson::One(text(item)),
+            items => TextsJson::Several(items.iter().map(text).collect()),
+        }
+    }
 }
 
 /// A distinct count.

@@ -22,7 +22,7 @@ use crate::EngineOpenError;
 use crate::feedback;
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::{keys, observe, settle};
-use plan::{KindPlan, Pipeline, Plan, ReadingSource};
+use plan::{KeyFields, KindPlan, Pipeline, Plan, ReadingSource};
 
 /// Why a replay cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -298,18 +298,21 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &LoggedVersion, row: &DecisionRow)
 fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Table<KindPlan, ReplayKeySource> {
     let there = there(pipeline, description);
     let is_there = |slot: Slot| there.contains(&slot);
+    let are_there = |fields: &KeyFields| fields.as_slice().iter().all(|field| is_there(field.slot));
     let of = |plan: &KindPlan| {
         let asks = plan.when.iter().flat_map(|when| when.reads()).all(|read| is_there(read.slot));
-        if asks && is_there(plan.slot) {
+        if asks && are_there(&plan.fields) {
             return ReplayKeySource::Fact;
         }
         let was = description.kinds.iter().find(|kind| kind.name == plan.name);
         let same = was.filter(|kind| {
-            kind.piece.as_ref().is_some_and(|(slot, normalise)| {
-                let column = description.columns.get(usize::from(slot.0));
-                column.is_some_and(|column| column.name == pipeline.schema.column(plan.slot).name)
-                    && *normalise == plan.normalise.to_string()
-            })
+            let fields = plan.fields.as_slice();
+            kind.fields().len() == fields.len()
+                && kind.fields().zip(fields).all(|((slot, normalise), field)| {
+                    let column = description.columns.get(usize::from(slot.0));
+                    column.is_some_and(|column| column.name == pipeline.schema.column(field.slot).name)
+                        && *normalise == field.normalise.to_string()
+                })
         });
         same.map_or(ReplayKeySource::Nowhere, |kind| ReplayKeySource::Keys(kind.kind))
     };
@@ -336,19 +339,22 @@ fn lost(
     let is_lost = |kind| sources[kind] == ReplayKeySource::Nowhere;
     let has_no_value = |kind| pipeline.kinds[kind].value.is_some_and(|slot| !is_there(slot));
     let readings = pipeline.readings.iter().filter(|column| match &column.source {
-        ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
+        ReadingSource::Distinct { distinct, .. }
+        | ReadingSource::NewValue { distinct }
+        | ReadingSource::EstimatedDistinct { distinct } => {
             let plan = &pipeline.distincts[*distinct];
-            is_lost(plan.per) || !is_there(plan.of)
+            is_lost(plan.per) || !plan.of.as_slice().iter().all(|field| is_there(field.slot))
         }
         ReadingSource::Marked { label } => is_lost(pipeline.labels[*label].of),
         ReadingSource::Last { kind } => {
             let of = pipeline.kinds[*kind].last.as_ref();
             is_lost(*kind) || of.is_some_and(|last| !is_there(last.of))
         }
-        ReadingSource::Aggregate { kind, .. } => is_lost(*kind) || has_no_value(*kind),
-        ReadingSource::Estimated { kind }
+        ReadingSource::Aggregate { kind, .. }
         | ReadingSource::Count { kind, .. }
-        | ReadingSource::Ratio { kind, .. }
+        | ReadingSource::Ratio { kind, .. } => is_lost(*kind) || has_no_value(*kind),
+        ReadingSource::Estimated { kind }
+        | ReadingSource::New { kind }
         | ReadingSource::FirstAge { kind }
         | ReadingSource::LastAge { kind } => is_lost(*kind),
         // Limits are not counted anew.

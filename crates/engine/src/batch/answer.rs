@@ -66,7 +66,7 @@ enum AnswerColumnKind {
     Min(TableIndex<Kept>),
     Max(TableIndex<Kept>),
     Decayed { column: TableIndex<Kept>, half_life: Span, counts: bool },
-    Counter { window: TableIndex<Span>, counter: TableIndex<String>, adds: u64 },
+    Counter { window: TableIndex<Span>, counter: TableIndex<String>, adds: u64, is_amount: bool },
     Distinct { window: TableIndex<Span>, is_exact: bool },
     Marked,
     Quality { is_approx: bool },
@@ -87,7 +87,7 @@ enum AnswerValue {
 #[derive(Clone, Copy)]
 struct EventAddition {
     time: Time,
-    /// To a track.
+    /// To a track, or to counters of amounts.
     value: Option<i64>,
     /// To a distinct count: how many values were new.
     fresh: u64,
@@ -100,6 +100,13 @@ impl EventAddition {
     fn by(observed: &ObservedEvent<'_>) -> EventAddition {
         let time = observed.prepared.row.time;
         EventAddition { time, value: None, fresh: 0, counts: !observed.duplicate }
+    }
+
+    /// Returns what an event adds to a kind.
+    fn to(plan: &KindPlan, observed: &ObservedEvent<'_>) -> EventAddition {
+        let added = EventAddition::by(observed);
+        let value = value(plan, observed.prepared);
+        EventAddition { value, counts: added.counts && plan.takes_events, ..added }
     }
 }
 
@@ -159,8 +166,12 @@ impl AnswerColumnKind {
             (AnswerColumnKind::Quality { is_approx }, AnswerCells::Qualities(cells)) => {
                 fill!(AnswerColumnKind::Quality { is_approx }, column, cells, Quality, rows);
             }
-            (AnswerColumnKind::Counter { window, counter, adds }, AnswerCells::Counts(cells)) => {
-                fill!(AnswerColumnKind::Counter { window, counter, adds }, column, cells, Count, rows);
+            (
+                AnswerColumnKind::Counter { window, counter, adds, is_amount: false },
+                AnswerCells::Counts(cells),
+            ) => {
+                let what = AnswerColumnKind::Counter { window, counter, adds, is_amount: false };
+                fill!(what, column, cells, Count, rows);
             }
             (what, AnswerCells::Counts(cells)) => fill!(what, column, cells, Count, rows),
             (what, AnswerCells::Times(cells)) => fill!(what, column, cells, Time, rows),
@@ -214,12 +225,13 @@ impl AnswerColumnKind {
                 let late = seen.last().map_or(0, |last| (last - added.time).0.max(0));
                 AnswerValue::Real(before + weight * (-(late as f64) / half_life.0 as f64).exp2())
             }
-            AnswerColumnKind::Counter { window, counter, adds } => {
-                AnswerValue::Count(seen.sum(window.get(), counter.get()).saturating_add(if added.counts {
-                    *adds
-                } else {
-                    0
-                }))
+            AnswerColumnKind::Counter { window, counter, adds, is_amount } => {
+                let own = match (added.counts, is_amount) {
+                    (false, _) => 0,
+                    (true, false) => *adds,
+                    (true, true) => adds.saturating_mul(plan::amount(value)),
+                };
+                AnswerValue::Count(seen.sum(window.get(), counter.get()).saturating_add(own))
             }
             AnswerColumnKind::Distinct { window, is_exact: true } => {
                 AnswerValue::Count(seen.sum(window.get(), 0).saturating_add(if added.counts {
@@ -311,9 +323,9 @@ fn of_row(
     let added = EventAddition::by(observed);
     match source {
         ObservationSource::Kind(at) => {
-            let value = value(&pipeline.kinds[at], observed.prepared);
+            let added = EventAddition::to(&pipeline.kinds[at], observed);
             let seen = observed.of_kind(at).iter();
-            of_all(columns, seen.map(|reading| (reading, EventAddition { value, ..added })));
+            of_all(columns, seen.map(|reading| (reading, added)));
         }
         ObservationSource::Distinct(at) => {
             let mut owners: Vec<(event::Key, ReadingView<'_>, EventAddition)> = Vec::new();
@@ -436,6 +448,10 @@ impl<'a> BatchAnswerBuilder<'a> {
             let rows = row..last.min(row + TILE);
             for (number, (source, range)) in self.groups.iter().enumerate() {
                 let columns = &mut self.columns[range.clone()];
+                let takes_events = match source {
+                    ObservationSource::Kind(at) => self.pipeline.kinds[*at].takes_events,
+                    _ => true,
+                };
                 if is_full {
                     let values = match source {
                         ObservationSource::Kind(at) => keyed.values(*at),
@@ -448,7 +464,8 @@ impl<'a> BatchAnswerBuilder<'a> {
                             seen.zip(about).zip(rows.clone()).map(|((seen, (time, duplicate)), row)| {
                                 let value = values.and_then(|values| values.get(row));
                                 let fresh = u64::from(seen.fresh());
-                                Some((seen, EventAddition { time: *time, value, fresh, counts: !duplicate }))
+                                let counts = takes_events && !duplicate;
+                                Some((seen, EventAddition { time: *time, value, fresh, counts }))
                             });
                         what.fill(column, seen);
                     }
@@ -463,7 +480,7 @@ impl<'a> BatchAnswerBuilder<'a> {
                         ObservationSource::Kind(at) => keyed.values(*at).and_then(|values| values.get(row)),
                         _ => None,
                     };
-                    let counts = !self.duplicate[row];
+                    let counts = takes_events && !self.duplicate[row];
                     let time = keyed.time(row);
                     Some((seen, EventAddition { time, value, fresh: u64::from(seen.fresh()), counts }))
                 };
@@ -491,9 +508,7 @@ impl<'a> BatchAnswerBuilder<'a> {
                     let plan = &self.pipeline.kinds[at];
                     seen.clear();
                     seen.extend(all.iter().map(|observed| {
-                        let value = value(plan, observed.prepared);
-                        let added = EventAddition { value, ..EventAddition::by(observed) };
-                        Some((observed.of_kind(at).first()?, added))
+                        Some((observed.of_kind(at).first()?, EventAddition::to(plan, observed)))
                     }));
                     columns.iter_mut().for_each(|(column, what)| what.fill(column, seen.iter().copied()));
                 }
@@ -542,8 +557,10 @@ fn of_kind(plan: &KindPlan, add: &mut impl FnMut(String, AnswerColumnKind)) {
     for (counter, counted) in plan.counters.entries() {
         let adds =
             plan.observe.iter().filter(|(of, _)| usize::from(*of) == counter.get()).map(|(_, by)| *by).sum();
+        let is_amount = plan.amounts.iter().any(|amount| usize::from(*amount) == counter.get());
         for (window, span) in plan.windows.entries() {
-            add(name(&format!("{counted}_{span}")), AnswerColumnKind::Counter { window, counter, adds });
+            let what = AnswerColumnKind::Counter { window, counter, adds, is_amount };
+            add(name(&format!("{counted}_{span}")), what);
         }
     }
     add(name("quality"), AnswerColumnKind::Quality { is_approx: false });

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use content::composite::QuotedParts;
 use content::network::{self, PrefixLengths};
 use content::piece::{self, Normalisation};
 use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value, dotted};
@@ -243,6 +244,46 @@ impl<'a> BatchColumn<'a> {
         }
     }
 
+    /// The parts that the cells give to pieces of several values, where they are first brought to a type; with prefixes those
+    /// of the networks of addresses.
+    pub(super) fn parts(
+        &self,
+        wanted: Type,
+        normalise: Normalisation,
+        prefixes: Option<PrefixLengths>,
+    ) -> ColumnParts<'_, 'a> {
+        let mut parts = QuotedParts::default();
+        let value = |cell| self.cells.value(cell)?.coerce(if prefixes.is_some() { Type::Ip } else { wanted });
+        for cell in 0..self.cells.len() {
+            match (&self.cells, prefixes) {
+                (BatchCells::Texts(cells), None)
+                    if normalise == Normalisation::Exact && wanted == Type::String =>
+                {
+                    let text = cells[cell];
+                    parts.push(&text[..text.floor_char_boundary(piece::PIECE_BYTES_MAX)]);
+                }
+                (_, Some(prefixes)) => match value(cell) {
+                    Some(Value::Ip(ip)) => parts.push(&network::network(ip, prefixes)),
+                    _ => parts.push(""),
+                },
+                (_, None) => {
+                    let before = parts.len();
+                    if let Some(value) = value(cell) {
+                        piece::pieces(&value, normalise, &mut |piece| {
+                            if parts.len() == before {
+                                parts.push(piece);
+                            }
+                        });
+                    }
+                    if parts.len() == before {
+                        parts.push("");
+                    }
+                }
+            }
+        }
+        ColumnParts { column: self, parts }
+    }
+
     /// The shingles of the networks of a column of addresses.
     pub(super) fn networks(
         &self,
@@ -255,6 +296,20 @@ impl<'a> BatchColumn<'a> {
             _ => None,
         };
         self.spread(rows, (0..self.cells.len()).map(hash).collect())
+    }
+}
+
+/// The only piece of each cell of a column, as it stands in a piece of several values.
+pub(super) struct ColumnParts<'c, 'a> {
+    column: &'c BatchColumn<'a>,
+    parts: QuotedParts,
+}
+
+impl ColumnParts<'_, '_> {
+    /// The part of a row; `None` if it has none.
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> Option<&str> {
+        self.parts.get(self.column.cell(row)?)
     }
 }
 

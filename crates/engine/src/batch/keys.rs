@@ -3,16 +3,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use content::composite::CompositePiece;
+use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Type};
 use judge::Condition;
 use stats::{Addition, DedupeMark, Observation, ObserveRequest};
 
-use super::columns::{BatchColumn, EventBatch, RowValues};
+use super::columns::{BatchColumn, ColumnParts, EventBatch, RowValues};
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::keys::{self, DistinctPair, PreparedEvent};
 use crate::pipeline::observe::counters;
-use plan::{ContentColumns, DistinctPlan, KindPlan, LabelPlan, ONCE, Pipeline, PipelineInput};
+use plan::{
+    ContentColumns, DistinctPlan, KeyField, KeyFields, KindPlan, LabelPlan, ONCE, Pipeline, PipelineInput,
+};
 
 /// Observations of a request that is for several rows: the ledger applies about so many together.
 const TOGETHER: usize = 1000;
@@ -30,7 +34,7 @@ pub(super) struct BatchKeys<'a> {
     id: Option<(&'a str, &'a Secret)>,
     /// For each kind the shingles of the rows.
     kinds: Table<KindPlan, Arc<RowValues<Shingle>>>,
-    /// For each kind with a track's value the values of the rows.
+    /// For each kind with a track's value, or amounts, the values of the rows.
     values: Table<KindPlan, Option<RowValues<i64>>>,
     /// For each distinct count the values that are counted.
     distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>>,
@@ -58,8 +62,10 @@ struct SourceColumns<'a> {
     shingles: &'a RowValues<Shingle>,
     /// The addition of every row, but for values.
     add: Addition,
-    /// The values that rows add to a track.
+    /// The values that rows add to a track, or their amounts.
     values: Option<&'a RowValues<i64>>,
+    /// The kind, if some of its counters go up by the values.
+    amounts: Option<&'a KindPlan>,
     /// The values of a distinct count, and their pairs with the owners.
     pairs: Option<(&'a RowValues<Shingle>, &'a [Shingle])>,
 }
@@ -108,9 +114,9 @@ impl<'a> BatchKeys<'a> {
         if hashing.brought.iter().any(|(slot, _)| is_own(slot)) {
             return None;
         }
-        let hashed = pipeline.kinds.iter().map(|kind| hashing.of(kind.slot, kind.normalise));
+        let hashed = pipeline.kinds.iter().map(|kind| hashing.of(&kind.fields));
         let mut kinds: Table<KindPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
-        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(distinct.of, Normalisation::Exact));
+        let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(&distinct.of));
         let distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
         let values = pipeline.kinds.map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
         if pipeline.kinds.iter().any(|kind| kind.when.is_some()) {
@@ -165,7 +171,7 @@ impl<'a> BatchKeys<'a> {
         &self.times[rows]
     }
 
-    /// The values that rows add to a kind's track.
+    /// The values that rows add to a kind's track, or their amounts.
     pub(super) fn values(&self, kind: TableIndex<KindPlan>) -> Option<&RowValues<i64>> {
         self.values[kind].as_ref()
     }
@@ -233,15 +239,15 @@ impl<'a> BatchKeys<'a> {
                 for source in &sources {
                     let Some(shingle) = source.shingles.get(row) else { continue };
                     let key = Key { space: self.pipeline.space, kind: source.kind, shingle };
-                    let add = match (&source.add, source.pairs) {
-                        (_, Some((values, pairs))) => match values.get(row) {
+                    let value = || source.values.and_then(|values| values.get(row));
+                    let add = match (&source.add, source.pairs, source.amounts) {
+                        (_, Some((values, pairs)), _) => match values.get(row) {
                             Some(_) => Addition::Distinct { pair: pairs[row] },
                             None => continue,
                         },
-                        (Addition::Value(_), _) => {
-                            Addition::Value(source.values.and_then(|values| values.get(row)))
-                        }
-                        (add, _) => add.clone(),
+                        (Addition::Value(_), ..) => Addition::Value(value()),
+                        (_, _, Some(plan)) => counters(plan.amounts(plan.observe.iter().copied(), value())),
+                        (add, ..) => add.clone(),
                     };
                     request.observations.push(Observation { key, time, add });
                 }
@@ -260,17 +266,19 @@ impl<'a> BatchKeys<'a> {
             shingles: &self.kinds[of],
             add: Addition::Nothing,
             values: None,
+            amounts: None,
             pairs: None,
         };
         match source {
             ObservationSource::Kind(at) => {
                 let plan = &self.pipeline.kinds[at];
-                let add = if plan.aggregate.is_empty() {
-                    counters(plan.observe.iter().copied())
-                } else {
-                    Addition::Value(None)
+                let add = match plan.aggregate.is_empty() {
+                    true => counters(plan.observe.iter().copied()),
+                    false if plan.takes_events => Addition::Value(None),
+                    false => Addition::Nothing,
                 };
-                SourceColumns { add, values: self.values[at].as_ref(), ..plain(plan.kind, at) }
+                let amounts = Some(plan).filter(|plan| !plan.amounts.is_empty());
+                SourceColumns { add, values: self.values[at].as_ref(), amounts, ..plain(plan.kind, at) }
             }
             ObservationSource::Distinct(at) => {
                 let plan = &self.pipeline.distincts[at];
@@ -389,8 +397,8 @@ fn times(
     ((0..rows).map(time).collect(), clamped)
 }
 
-/// A fact, how it is normalised, and the shingles of the rows.
-type HashedColumn = ((Slot, Normalisation), Arc<RowValues<Shingle>>);
+/// The fields of a key, and the shingles of the rows.
+type HashedColumn<'a> = (&'a KeyFields, Arc<RowValues<Shingle>>);
 
 /// Shingles of columns, each made once for all that ask for the same.
 struct ColumnHasher<'a, 'b> {
@@ -398,42 +406,77 @@ struct ColumnHasher<'a, 'b> {
     rows: usize,
     secret: &'a Secret,
     brought: Vec<(Slot, &'a BatchColumn<'b>)>,
-    done: Vec<HashedColumn>,
+    done: Vec<HashedColumn<'a>>,
 }
 
-impl ColumnHasher<'_, '_> {
+impl<'a> ColumnHasher<'a, '_> {
     fn column(&self, slot: Slot) -> Option<&BatchColumn<'_>> {
         self.brought.iter().rev().find(|(own, _)| *own == slot).map(|(_, column)| *column)
     }
 
-    /// The shingles of a fact; `None` if a value of it can have several, or does not come from a column.
-    fn of(&mut self, slot: Slot, normalise: Normalisation) -> Option<Arc<RowValues<Shingle>>> {
-        if let Some((_, done)) = self.done.iter().find(|(of, _)| *of == (slot, normalise)) {
+    /// The shingles of a key's fields; `None` if a value of one can have several, or does not come from a column.
+    fn of(&mut self, fields: &'a KeyFields) -> Option<Arc<RowValues<Shingle>>> {
+        if let Some((_, done)) = self.done.iter().find(|(of, _)| *of == fields) {
             return Some(Arc::clone(done));
         }
-        let columns = &self.pipeline.columns;
-        let wanted = self.pipeline.schema.column(slot).kind;
-        let is_event = slot == columns.event.time || slot == columns.event.arrival;
-        if is_event || normalise == Normalisation::Address || matches!(wanted, Type::List | Type::Bytes) {
+        if !fields.as_slice().iter().all(|field| self.is_by_column(*field)) {
             return None;
         }
-        let network = columns.networks.iter().find(|(_, network)| *network == slot);
-        let spread = match network {
-            Some((address, _)) => {
-                if normalise != Normalisation::Exact {
-                    return None;
-                }
-                let prefixes = self.pipeline.prefixes;
-                self.column(*address).map(|column| column.networks(self.rows, prefixes, self.secret))
-            }
-            None => {
-                let column = self.column(slot);
-                column.map(|column| column.shingles(self.rows, wanted, normalise, self.secret))
-            }
+        let spread = match fields.single() {
+            Some(field) => self.shingles(field),
+            None => self.composite(fields.as_slice()),
         };
         let spread = Arc::new(spread.unwrap_or_else(|| RowValues::none(self.rows)));
-        self.done.push(((slot, normalise), Arc::clone(&spread)));
+        self.done.push((fields, Arc::clone(&spread)));
         Some(spread)
+    }
+
+    fn is_by_column(&self, field: KeyField) -> bool {
+        let columns = &self.pipeline.columns;
+        let KeyField { slot, normalise } = field;
+        let wanted = self.pipeline.schema.column(slot).kind;
+        let is_event = slot == columns.event.time || slot == columns.event.arrival;
+        let is_network = columns.networks.iter().any(|(_, network)| *network == slot);
+        !is_event
+            && normalise != Normalisation::Address
+            && !matches!(wanted, Type::List | Type::Bytes)
+            && (normalise == Normalisation::Exact || !is_network)
+    }
+
+    /// The column that has a fact, and the prefixes by which its addresses are cut if the fact is their network.
+    fn source(&self, slot: Slot) -> Option<(&BatchColumn<'_>, Option<PrefixLengths>)> {
+        let pipeline = self.pipeline;
+        match pipeline.columns.networks.iter().find(|(_, network)| *network == slot) {
+            Some((address, _)) => Some((self.column(*address)?, Some(pipeline.prefixes))),
+            None => Some((self.column(slot)?, None)),
+        }
+    }
+
+    /// The shingles of one field; `None` if no row has it.
+    fn shingles(&self, KeyField { slot, normalise }: KeyField) -> Option<RowValues<Shingle>> {
+        let (column, prefixes) = self.source(slot)?;
+        Some(match prefixes {
+            Some(prefixes) => column.networks(self.rows, prefixes, self.secret),
+            None => {
+                let wanted = self.pipeline.schema.column(slot).kind;
+                column.shingles(self.rows, wanted, normalise, self.secret)
+            }
+        })
+    }
+
+    /// The shingles of several fields together; `None` if no row has one of them.
+    fn composite(&self, fields: &[KeyField]) -> Option<RowValues<Shingle>> {
+        let parts = fields.iter().map(|KeyField { slot, normalise }| {
+            let (column, prefixes) = self.source(*slot)?;
+            Some(column.parts(self.pipeline.schema.column(*slot).kind, *normalise, prefixes))
+        });
+        let parts: Vec<ColumnParts<'_, '_>> = parts.collect::<Option<_>>()?;
+        let mut piece = CompositePiece::default();
+        let shingle = |row| {
+            let piece = piece.of(parts.iter().map(|parts| parts.get(row)))?;
+            Some(self.secret.shingle(piece.as_bytes()))
+        };
+        Some(RowValues::of((0..self.rows).map(shingle), self.rows))
     }
 
     fn integers(&self, slot: Slot) -> Option<RowValues<i64>> {

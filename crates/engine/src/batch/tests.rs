@@ -60,18 +60,47 @@ name = "card"
 of = "card"
 normalise = "text"
 
+[[kind]]
+name = "wide"
+of = ["user", "ip"]
+prefix = { ipv4 = 16, ipv6 = 48 }
+
+[[kind]]
+name = "card_of_user"
+of = ["user", "card"]
+normalise = ["exact", "text"]
+
+[[kind]]
+name = "net_and_cents"
+of = ["ip_net", "cents", "ip"]
+when = "failed"
+
 [[statistic]]
 name = "orders"
-keys = ["user", "net"]
+keys = ["user", "net", "card_of_user"]
 track = ["first", "last", "count", "sum", "min", "max"]
 value = "cents"
 decay = ["1h", "1d"]
 keep = "3000d"
 
+[[kind]]
+name = "karma"
+of = "user"
+
+[[statistic]]
+name = "karma"
+keys = ["karma"]
+track = ["first", "count", "sum"]
+decay = ["1d"]
+keep = "3000d"
+observe = false
+
 [[statistic]]
 name = "visits"
-keys = ["ip", "ip_failed"]
-counts = ["seen", "refused"]
+keys = ["ip", "ip_failed", "net_and_cents", "wide"]
+counts = ["seen", "refused", "spent"]
+value = "cents"
+amounts = ["spent"]
 windows = ["10m x 14400", "1d x 100"]
 readings = ["1h", "1d"]
 
@@ -95,6 +124,15 @@ of = "user"
 window = "1d x 100"
 method = "approximate"
 
+[[distinct]]
+name = "card_ways"
+per = "card_of_user"
+of = ["ip", "failed"]
+window = "1d x 100"
+
+[observe]
+add = ["seen", "spent"]
+
 [[label]]
 name = "thief"
 of = "user"
@@ -104,7 +142,7 @@ keep = "1d"
 name = "DEAR"
 when = "cents > 900"
 score = 1
-effects = ["mark user as thief for 1h"]
+effects = ["mark user as thief for 1h", "add karma by -5"]
 
 [[rule]]
 name = "THIEF"

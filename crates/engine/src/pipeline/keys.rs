@@ -214,11 +214,7 @@ pub(crate) fn derive_with(
     for distinct in &pipeline.distincts {
         let start = pairs.len();
         let mut values = Vec::new();
-        if let Some(value) = row.facts.get(distinct.of) {
-            content::piece::pieces(value, content::piece::Normalisation::Exact, &mut |piece| {
-                values.push(secret.shingle(piece.as_bytes()));
-            });
-        }
+        distinct.of.pieces(&row.facts, &mut |piece| values.push(secret.shingle(piece.as_bytes())));
         for owner in of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per) {
             for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
                 let pair = secret.pair(owner.shingle, *value);
@@ -247,9 +243,7 @@ pub(crate) fn pieces(plan: &KindPlan, facts: &Facts, mut each: impl FnMut(&str))
     if plan.when.as_ref().is_some_and(|when| !when.fires(facts)) {
         return;
     }
-    if let Some(value) = facts.get(plan.slot) {
-        content::piece::pieces(value, plan.normalise, &mut |piece| each(piece));
-    }
+    plan.fields.pieces(facts, &mut each);
 }
 
 /// The key of a mark by which something is counted once. What it names and whose it is are hashed, too, so that an

@@ -17,13 +17,17 @@ pub(crate) fn describe(journal: &Journal, pipeline: &Pipeline) -> Result<(), Jou
 
 /// The meaning of a pipeline's rows.
 pub(crate) fn description(pipeline: &Pipeline) -> VersionDescription {
-    let kinds = pipeline.kinds.iter().map(|plan| KindDescription {
-        kind: plan.kind,
-        name: plan.name.clone(),
-        piece: Some((plan.slot, plan.normalise.to_string())),
-        counters: plan.counters.as_slice().to_vec(),
-        windows: plan.windows.as_slice().to_vec(),
-        track: plan.aggregate_names(),
+    let kinds = pipeline.kinds.iter().map(|plan| {
+        let mut fields = plan.fields.as_slice().iter().map(|field| (field.slot, field.normalise.to_string()));
+        KindDescription {
+            kind: plan.kind,
+            name: plan.name.clone(),
+            piece: fields.next(),
+            counters: plan.counters.as_slice().to_vec(),
+            windows: plan.windows.as_slice().to_vec(),
+            track: plan.aggregate_names(),
+            further: fields.collect(),
+        }
     });
     let distincts = pipeline.distincts.iter().map(|plan| KindDescription {
         kind: plan.kind,
@@ -32,6 +36,7 @@ pub(crate) fn description(pipeline: &Pipeline) -> VersionDescription {
         counters: vec!["distinct".to_owned()],
         windows: plan.windows.as_slice().to_vec(),
         track: Vec::new(),
+        further: Vec::new(),
     });
     let rules = pipeline.rules.rules().iter().map(|rule| (rule.name.clone(), rule.description.clone()));
     VersionDescription {

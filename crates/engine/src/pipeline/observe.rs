@@ -220,7 +220,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
     for (index, plan) in prepared.row.pipeline.kinds.entries() {
         let keys = prepared.counted_keys(index).iter();
         match what {
-            ObserveMode::Seen if !plan.aggregate.is_empty() => {
+            ObserveMode::Seen if !plan.aggregate.is_empty() && plan.takes_events => {
                 let value = value(plan, prepared);
                 observations.extend(keys.map(|key| Observation {
                     key: *key,
@@ -234,7 +234,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
             }
             // A look adds nothing either way: it says for which counters a sketch is asked.
             ObserveMode::Seen | ObserveMode::Nothing => {
-                let add = counters(plan.observe.iter().copied());
+                let add = counters(plan.amounts(plan.observe.iter().copied(), value(plan, prepared)));
                 observations.extend(keys.map(|key| Observation { key: *key, time, add: add.clone() }));
             }
         }
@@ -251,7 +251,13 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
             prepared.once.map(|key| DedupeMark { key, time })
         }
         ObserveMode::Nothing => {
-            observations.extend(pairs(|_| Addition::Nothing));
+            // Looks at the marks of pairs only where somebody asks whether a value is new.
+            let is_asked = |column: &ReadingColumn| matches!(column.source, ReadingSource::NewValue { .. });
+            let looks = prepared.row.pipeline.readings.iter().any(is_asked);
+            match looks {
+                true => observations.extend(pairs(|pair| Addition::Distinct { pair })),
+                false => observations.extend(pairs(|_| Addition::Nothing)),
+            }
             observations.extend(marks());
             None
         }
@@ -261,7 +267,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
     ObserveRequest { once, origin, observations }
 }
 
-/// The event's value for a kind's track.
+/// The event's value for a kind's track, or its amount.
 pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
     match prepared.row.facts.get(plan.value?)? {
         Value::Integer(integer) => Some(*integer),
@@ -340,6 +346,13 @@ fn fill(
                 let latest = present(of_kind(*kind)).max_by_key(|reading| reading.last());
                 put(facts, *slot, latest.and_then(|reading| LastValueForm::text(reading.sums())));
             }
+            ReadingSource::New { kind } => {
+                put(facts, *slot, is_new(present(of_kind(*kind)), |reading| reading.last().is_none()));
+            }
+            ReadingSource::NewValue { distinct } => {
+                let readings = of_pairs.part(prepared.of_distinct(*distinct));
+                put(facts, *slot, is_new(present(readings), ReadingView::fresh));
+            }
             ReadingSource::Distinct { distinct, window } => {
                 let range = prepared.of_distinct(*distinct);
                 let pairs = &prepared.pairs[range.clone()];
@@ -399,6 +412,16 @@ fn integer(kept: AggregateColumn, word: u64) -> Option<i64> {
 fn estimated(readings: Readings<'_>) -> Option<bool> {
     let estimates = present(readings).map(|reading| reading.quality() == Quality::Estimated);
     estimates.reduce(|one, other| one || other)
+}
+
+/// Returns true if one of the readings is of something new; `None` where none is there. What a sketch has seen, or may have seen,
+/// is not new.
+fn is_new<'a>(
+    readings: impl Iterator<Item = ReadingView<'a>>,
+    is_new: impl Fn(&ReadingView<'a>) -> bool,
+) -> Option<bool> {
+    let new = readings.map(|reading| reading.quality() == Quality::Exact && is_new(&reading));
+    new.reduce(|one, other| one || other)
 }
 
 /// Returns true if one of the marks still holds; `None` where none could be looked up.

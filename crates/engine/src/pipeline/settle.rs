@@ -5,7 +5,7 @@ use judge::{Action, Rule};
 use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
-use super::observe::{ObservedEvent, counters};
+use super::observe::{ObservedEvent, counters, value};
 use crate::ban_list::NewBan;
 use plan::{EffectPlan, KindPlan, LabelPlan};
 
@@ -38,7 +38,7 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> 
     Ok(())
 }
 
-/// Marks and additions that rules ask for: each label and counter once, however many rules do.
+/// Marks and additions that rules ask for: each label, counter and aggregate once, however many rules do.
 fn carry_out(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>], observations: &mut Vec<Observation>) {
     let prepared = &observed.prepared;
     // A label holds from when it is put: what an event says of its own time does not shorten it.
@@ -46,11 +46,16 @@ fn carry_out(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>], observati
     let pipeline = &prepared.row.pipeline;
     let mut marks: Vec<(TableIndex<LabelPlan>, Span)> = Vec::new();
     let mut adds: Vec<(TableIndex<KindPlan>, u8, u64)> = Vec::new();
+    let mut values: Vec<(TableIndex<KindPlan>, i64)> = Vec::new();
     for effect in fired.iter().flat_map(|rule| &pipeline.effects[*rule]) {
         match *effect {
             EffectPlan::Mark { label, lasts } => match marks.iter_mut().find(|(other, _)| *other == label) {
                 Some((_, longest)) => *longest = (*longest).max(lasts),
                 None => marks.push((label, lasts)),
+            },
+            EffectPlan::AddValue { kind, value } => match values.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, sum)) => *sum = sum.saturating_add(value),
+                None => values.push((kind, value)),
             },
             EffectPlan::Add { kind, counter, amount } => {
                 match adds.iter_mut().find(|(of, other, _)| (*of, *other) == (kind, counter)) {
@@ -68,11 +73,23 @@ fn carry_out(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>], observati
             add: Addition::Value(Some((arrival + lasts).0)),
         }));
     }
-    for (kind, counter, amount) in adds {
+    for (kind, value) in values {
         observations.extend(prepared.of_kind(kind).iter().map(|key| Observation {
             key: *key,
             time: prepared.row.time,
-            add: counters(std::iter::once((counter, amount))),
+            add: Addition::Value(Some(value)),
+        }));
+    }
+    for (kind, counter, amount) in adds {
+        let plan = &pipeline.kinds[kind];
+        let add = counters(plan.amounts(std::iter::once((counter, amount)), value(plan, prepared)));
+        if matches!(add, Addition::Nothing) {
+            continue;
+        }
+        observations.extend(prepared.of_kind(kind).iter().map(|key| Observation {
+            key: *key,
+            time: prepared.row.time,
+            add: add.clone(),
         }));
     }
 }
@@ -113,7 +130,8 @@ fn settled(observed: &ObservedEvent<'_>, action: Action) -> Vec<Observation> {
     let mut observations = Vec::new();
     for (index, plan) in prepared.row.pipeline.kinds.entries() {
         let settled = plan.settle.iter().filter(|(other, _)| *other == action);
-        let add = counters(settled.map(|(_, counter)| (*counter, 1)));
+        let settled = settled.map(|(_, counter)| (*counter, 1));
+        let add = counters(plan.amounts(settled, value(plan, prepared)));
         if matches!(add, Addition::Nothing) {
             continue;
         }

@@ -1,8 +1,10 @@
 //! Integration tests of the engine, one module a concern.
 
+mod amounts;
 mod backtest;
 mod classifier;
 mod columns;
+mod composite_keys;
 mod config;
 mod content;
 mod corpora;

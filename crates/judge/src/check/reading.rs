@@ -205,7 +205,7 @@ impl Checker<'_> {
                 (Some(target), name) => {
                     matches!(&target.kind, SyntaxKind::Name(_)) && !VALUE_METHODS.contains(&name)
                 }
-                (None, name) => matches!(name, "distinct" | "last" | "ratio"),
+                (None, name) => matches!(name, "distinct" | "is_new" | "last" | "ratio"),
             },
             _ => false,
         };
@@ -372,6 +372,20 @@ impl Checker<'_> {
     pub(super) fn last(&mut self, node: &SyntaxNode, range: &Range<usize>) -> Option<TypedExpr> {
         let name = self.quoted(node, "last('country')")?;
         self.reading(&ReadingRequest::Last { name }, range, &[], None)
+    }
+
+    /// `is_new('device_of_user')`: whether a key, or a value of a distinct count, was never seen before.
+    pub(super) fn is_new(&mut self, node: &SyntaxNode, range: &Range<usize>) -> Option<TypedExpr> {
+        let name = self.quoted(node, "is_new('device_of_user')")?;
+        if !self.scope.is_kind(name) && !self.scope.is_distinct(name) {
+            let mut known = self.scope.names(NameCategory::Kind);
+            known.extend(self.scope.names(NameCategory::Distinct));
+            let help = did_you_mean(name, &known);
+            let message = format!("unknown kind or distinct statistic `{name}`");
+            self.report(Diagnostic::new(message, node.range.clone()).maybe_help(help));
+            return None;
+        }
+        self.reading(&ReadingRequest::New { name }, range, &[], None)
     }
 
     pub(super) fn distinct(

@@ -149,6 +149,14 @@ a counter is named with its kind
   |     ^^^^^^^^^",
     );
     check(
+        "add user by 0",
+        r"
+`0` cannot be added
+  | add user by 0
+  |             ^
+  = write a whole number from -1000000 to 1000000, but 0",
+    );
+    check(
         "add from.spam by 0",
         r"
 `0` cannot be added

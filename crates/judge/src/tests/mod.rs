@@ -168,6 +168,7 @@ impl Scope for TestScope {
             ReadingRequest::Last { name } => {
                 return Err(ScopeError::Unavailable(format!("no last value is called `{name}`")));
             }
+            ReadingRequest::New { .. } => (vec![], None),
             ReadingRequest::Limit { .. } => (vec![], None),
             ReadingRequest::Aggregate { value: AggregateFunction::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>
@@ -225,6 +226,11 @@ impl Scope for TestScope {
     fn text_function(&self, name: &str) -> Option<crate::TextFunction> {
         // What an address has behind its sign, in letters that show who wrote them.
         (name == "domain").then_some(|text| Some(text.split_once('@')?.1.to_ascii_uppercase().into()))
+    }
+
+    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+        assert_eq!(kind, TRACK);
+        Ok(())
     }
 
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {

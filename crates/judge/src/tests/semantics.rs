@@ -276,6 +276,8 @@ fn readings_are_asked_for_once_and_whole() {
     check("distinct('rcpts', '1d') > 100", &["distinct('rcpts', '1d')"]);
     check("last('country') != 'DE' && has(last('country'))", &["last('country')"]);
     check("estimated(last('country'))", &["estimated(last('country'))"]);
+    check("is_new('from') || !is_new('rcpts')", &["is_new('from')", "is_new('rcpts')"]);
+    check("estimated(is_new('from'))", &["estimated(is_new('from'))"]);
     // A kind and a fact may share a name.
     check("ip.seen('1h') > 5 && ip == '192.0.2.7'", &["ip.seen('1h')", "ip"]);
 }

@@ -69,6 +69,7 @@ fn shape_doc(shape: &SettingType) -> String {
             format!("integer, {} to {}", stats::Admission::AFTER.start(), stats::Admission::AFTER.end())
         }
         SettingType::List(inner) => format!("list of: {}", shape_doc(inner)),
+        SettingType::OneOrMore(inner) => format!("{}, or a list", shape_doc(inner)),
         SettingType::Table(_) => "table".into(),
         SettingType::Bool => "`true` or `false`".into(),
         SettingType::Time => "time".into(),

@@ -79,6 +79,15 @@ impl<'a> ConfigView<'a> {
         self.table.get(key).map(strings).unwrap_or_default()
     }
 
+    /// The string that a value is, or those of a list, each with its place.
+    pub(crate) fn one_or_more(&self, key: &str) -> Vec<(&'a str, &'a ConfigOrigin)> {
+        match self.table.get(key) {
+            Some(TomlNode { value: TomlValue::String(text), origin }) => vec![(text, origin)],
+            Some(node) => strings(node),
+            None => Vec::new(),
+        }
+    }
+
     /// The tables of a list.
     pub(crate) fn tables(&self, key: &str) -> Vec<ConfigView<'a>> {
         let Some(TomlNode { value: TomlValue::List(items), .. }) = self.table.get(key) else {

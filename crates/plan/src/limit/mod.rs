@@ -160,7 +160,8 @@ impl FromStr for FieldForm {
     type Err = ();
 
     fn from_str(text: &str) -> Result<FieldForm, ()> {
-        if text == NETWORK { Ok(FieldForm::Network) } else { text.parse().map(FieldForm::Piece) }
+        let named = Normalisation::ALL.into_iter().find(|how| how.name() == text).map(FieldForm::Piece);
+        if text == NETWORK { Ok(FieldForm::Network) } else { named.ok_or(()) }
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
-use content::piece::Normalisation;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Table, TableIndex, Type};
 use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
 use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier};
 
 use super::columns::{columns, fact};
 use super::header::{self, EventHeader};
+use super::key_fields::KeyFields;
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
 use super::tables::TablePlan;
@@ -168,8 +168,7 @@ impl<'a> PipelineDraft<'a> {
         for view in entries(self.document, "kind", problems) {
             let Some(name) = view.str("name") else { continue };
             let Some(kind) = self.claim(view, name, NumberedSection::Kind, problems) else { continue };
-            let of = view.str("of").unwrap_or_default();
-            let slot = fact(builder.schema(), of, view.origin("of"), problems);
+            let fields = KeyFields::compile(view, builder.schema(), problems);
             let when = view.str("when").and_then(|when| {
                 let library = self.library.clone();
                 let compiled = judge::compile(when, &library, &mut EarlyScope::new(self, builder));
@@ -182,17 +181,15 @@ impl<'a> PipelineDraft<'a> {
             self.pipeline.kinds.push(KindPlan {
                 kind,
                 name: name.to_owned(),
-                slot,
-                normalise: view
-                    .str("normalise")
-                    .and_then(|name| name.parse().ok())
-                    .unwrap_or(Normalisation::Exact),
+                fields,
                 when,
                 counters: Table::default(),
                 taken: Vec::new(),
                 windows: Table::default(),
                 aggregate: Table::default(),
+                amounts: Vec::new(),
                 value: None,
+                takes_events: true,
                 last: None,
                 observe: Vec::new(),
                 settle: Vec::new(),
@@ -257,11 +254,13 @@ impl<'a> PipelineDraft<'a> {
                 self.statistic_of[kind] = Some(index);
                 let (draft, kind) = (&self.statistics[index], &mut self.pipeline.kinds[kind]);
                 match &draft.kept {
-                    DraftMeasure::Windows { .. } => {
+                    DraftMeasure::Windows { amounts, value, .. } => {
                         (kind.counters, kind.taken) = (draft.counters().to_vec().into(), draft.taken());
+                        (kind.amounts, kind.value) = (amounts.clone(), *value);
                     }
-                    DraftMeasure::Aggregate { track, value } => {
+                    DraftMeasure::Aggregate { track, value, takes_events } => {
                         (kind.aggregate, kind.value) = (track.columns().to_vec().into(), *value);
+                        kind.takes_events = *takes_events;
                     }
                 }
             }
@@ -273,7 +272,7 @@ impl<'a> PipelineDraft<'a> {
             let Some(name) = view.str("name") else { continue };
             let Some(kind) = self.claim(view, name, NumberedSection::Distinct, problems) else { continue };
             let per = view.str("per").and_then(|per| self.kind(per, view.origin("per"), problems));
-            let of = fact(schema, view.str("of").unwrap_or_default(), view.origin("of"), problems);
+            let of = KeyFields::compile(view, schema, problems);
             let text = view.str("window").unwrap_or_default();
             let tier = match text.parse::<Tier>() {
                 Ok(tier) => tier,
@@ -339,14 +338,15 @@ impl<'a> PipelineDraft<'a> {
             let plan = KindPlan {
                 kind,
                 name: name.to_owned(),
-                slot: owner.slot,
-                normalise: owner.normalise,
+                fields: owner.fields.clone(),
                 when: owner.when.clone(),
                 counters: Table::default(),
                 taken: Vec::new(),
                 windows: Table::default(),
                 aggregate: Table::default(),
+                amounts: Vec::new(),
                 value: None,
+                takes_events: true,
                 last: Some(LastValuePlan { of, per, keep }),
                 observe: Vec::new(),
                 settle: Vec::new(),
@@ -372,7 +372,7 @@ impl<'a> PipelineDraft<'a> {
                 self.document.list(section).iter().any(|view| view.str(key) == Some(name))
             };
             let owns = names("distinct", "per") || names("last", "per") || names("label", "of");
-            if !counted && !owns && kind.slot != Slot(u16::MAX) {
+            if !counted && !owns && kind.fields.are_known() {
                 let message = format!("nothing is kept of the kind `{name}`");
                 let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();
                 problems.push(judge::Severity::Warning, view.origin("name"), message, Some(help));

@@ -8,6 +8,7 @@ pub(crate) mod derived;
 pub(crate) mod draft;
 mod functions;
 pub(crate) mod header;
+pub(crate) mod key_fields;
 pub(crate) mod model;
 mod patterns;
 pub(crate) mod phrases;
@@ -24,7 +25,6 @@ use std::sync::Arc;
 use content::field::FieldColumns;
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
-use content::piece::Normalisation;
 use content::web::pattern::RequestPatterns;
 use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex};
 use judge::{Action, Condition, Rule, RuleSet};
@@ -35,6 +35,7 @@ use self::candidate::Candidate;
 use self::classifier::ClassifierPlan;
 use self::derived::DerivedField;
 use self::header::EventHeader;
+use self::key_fields::KeyFields;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
@@ -259,10 +260,8 @@ pub struct KindPlan {
     pub kind: Kind,
     /// Its name.
     pub name: String,
-    /// The fact that its pieces are taken from.
-    pub slot: Slot,
-    /// The way in which a piece is normalised.
-    pub normalise: Normalisation,
+    /// The fields that its keys are made of.
+    pub fields: KeyFields,
     /// The condition that must hold for an event to have keys of this kind.
     pub when: Option<Arc<Condition>>,
     /// Names of the counters, empty for a kind that has none.
@@ -273,8 +272,12 @@ pub struct KindPlan {
     pub windows: Table<Span>,
     /// The columns that its track keeps, in the order of a reading's values; empty for a kind that has none.
     pub aggregate: Table<AggregateColumn>,
-    /// The fact that the track's values are taken from.
+    /// Counters that go up by the value of an event wherever others go up by one, by their number in the ledger.
+    pub amounts: Vec<u8>,
+    /// The fact that the track's values, or the amounts, are taken from.
     pub value: Option<Slot>,
+    /// True if events are added to the track, and not the values of effects alone.
+    pub takes_events: bool,
     /// The last value that is kept instead, if its keys have one.
     pub last: Option<LastValuePlan>,
     /// Counters that every event adds to, by their number in the ledger.
@@ -303,8 +306,8 @@ pub struct DistinctPlan {
     pub name: String,
     /// The kind for whose keys values are counted.
     pub per: TableIndex<KindPlan>,
-    /// The fact whose values are counted.
-    pub of: Slot,
+    /// The fields whose values are counted.
+    pub of: KeyFields,
     /// Periods kept, the width of one being the window that rules may ask for.
     pub tier: Tier,
     /// The precision of an approximate count; `None` for an exact one.
@@ -357,6 +360,13 @@ pub enum EffectPlan {
         counter: u8,
         /// By how much.
         amount: u64,
+    },
+    /// A value is added to the track of the event's keys of a kind.
+    AddValue {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The value.
+        value: i64,
     },
 }
 
@@ -416,6 +426,16 @@ pub enum ReadingSource<W = TableIndex<Span>> {
     Last {
         /// The kind.
         kind: TableIndex<KindPlan>,
+    },
+    /// True if one of the keys was never seen.
+    New {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+    },
+    /// True if one of the values is none of those that were counted in the period.
+    NewValue {
+        /// The distinct count.
+        distinct: TableIndex<DistinctPlan>,
     },
     /// The largest number of distinct values.
     Distinct {
@@ -478,6 +498,8 @@ impl ReadingSource<Span> {
             ReadingSource::LastAge { kind } => ReadingSource::LastAge { kind },
             ReadingSource::Aggregate { kind, column } => ReadingSource::Aggregate { kind, column },
             ReadingSource::Last { kind } => ReadingSource::Last { kind },
+            ReadingSource::New { kind } => ReadingSource::New { kind },
+            ReadingSource::NewValue { distinct } => ReadingSource::NewValue { distinct },
             ReadingSource::Limit { limit, value } => ReadingSource::Limit { limit, value },
             ReadingSource::Marked { label } => ReadingSource::Marked { label },
             ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
@@ -529,7 +551,28 @@ impl Pipeline {
     }
 }
 
+/// Most that an event's value adds to a counter of amounts.
+const AMOUNT_MAX: u64 = 1 << 40;
+
+/// Returns the amount that a value is: none where it is missing or negative, and no more than some 10^12.
+pub fn amount(value: Option<i64>) -> u64 {
+    value.and_then(|value| u64::try_from(value).ok()).unwrap_or(0).min(AMOUNT_MAX)
+}
+
 impl KindPlan {
+    /// Returns what is added to counters, of which each goes up so many times, for an event of this value.
+    pub fn amounts(
+        &self,
+        adds: impl Iterator<Item = (u8, u64)>,
+        value: Option<i64>,
+    ) -> impl Iterator<Item = (u8, u64)> {
+        let added = adds.map(move |(counter, times)| match self.amounts.contains(&counter) {
+            true => (counter, times.saturating_mul(amount(value))),
+            false => (counter, times),
+        });
+        added.filter(|(_, amount)| *amount > 0)
+    }
+
     /// Returns the names of the values that are kept of its keys, in order: those of its track, or the last value.
     pub fn aggregate_names(&self) -> Vec<String> {
         match self.last {
@@ -562,9 +605,7 @@ impl KindPlan {
         let mut shingles = Vec::new();
         let reporter = (self.kind == REPORTER).then(|| reporter(value));
         let value = reporter.as_deref().unwrap_or(value);
-        content::piece::pieces(&event::Value::from(value), self.normalise, &mut |piece| {
-            shingles.push(secret.shingle(piece.as_bytes()));
-        });
+        self.fields.pieces_of(value, &mut |piece| shingles.push(secret.shingle(piece.as_bytes())));
         shingles
     }
 }

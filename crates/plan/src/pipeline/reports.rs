@@ -7,6 +7,7 @@ use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier
 
 use super::KindPlan;
 use super::draft::PipelineDraft;
+use super::key_fields::KeyFields;
 use crate::config::{ConfigProblems, ConfigView, expected};
 
 /// Kind of reporters, whose statistics say how much they are believed. Configured kinds are numbered below.
@@ -175,14 +176,15 @@ fn reporters() -> KindPlan {
     KindPlan {
         kind: REPORTER,
         name: REPORTER_NAME.to_owned(),
-        slot: Slot(u16::MAX),
-        normalise: content::piece::Normalisation::Exact,
+        fields: KeyFields::exact(Slot(u16::MAX)),
         when: None,
         counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
         windows: windows().into(),
         aggregate: Table::default(),
+        amounts: Vec::new(),
         value: None,
+        takes_events: true,
         last: None,
         observe: Vec::new(),
         settle: Vec::new(),

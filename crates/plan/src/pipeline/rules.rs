@@ -267,6 +267,11 @@ impl PipelineDraft<'_> {
                 let (kind, counter) = found.expect("rules compile only with counters that there are");
                 Some(EffectPlan::Add { kind, counter, amount: *amount })
             }
+            Effect::AddValue { kind, value } => {
+                let kind = kinds.position(|plan| plan.name == *kind);
+                let kind = kind.expect("rules compile only with kinds that there are");
+                Some(EffectPlan::AddValue { kind, value: *value })
+            }
             Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => None,
         };
         let effects = rules.rules().map(|rule| rule.effects.iter().filter_map(resolve).collect());

@@ -199,6 +199,16 @@ impl Scope for PlanScope<'_, '_, '_> {
         self.counter_of(index, counter).map(|_| ())
     }
 
+    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+        let index = self.kind(kind)?;
+        if self.draft.pipeline.kinds[index].takes_events {
+            let why =
+                format!("events alone are added to `{kind}`: effects add to a track with `observe = false`");
+            return Err(ScopeError::Unavailable(why));
+        }
+        Ok(())
+    }
+
     fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {
         self.label_of(kind, label).map(|index| self.draft.pipeline.labels[index].keep)
     }
@@ -303,6 +313,7 @@ impl PlanScope<'_, '_, '_> {
                     })?,
                 }
             }
+            ReadingRequest::New { name } => self.new_reading(name)?,
             ReadingRequest::Marked { kind, label } => {
                 let label = self.label_of(kind, label)?;
                 self.draft.pipeline.labels[label].is_read = true;
@@ -317,9 +328,12 @@ impl PlanScope<'_, '_, '_> {
                 | ReadingSource::FirstAge { kind }
                 | ReadingSource::LastAge { kind }
                 | ReadingSource::Last { kind }
+                | ReadingSource::New { kind }
                 | ReadingSource::Aggregate { kind, .. }
                 | ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
-                ReadingSource::Distinct { distinct, .. } | ReadingSource::EstimatedDistinct { distinct } => {
+                ReadingSource::Distinct { distinct, .. }
+                | ReadingSource::NewValue { distinct }
+                | ReadingSource::EstimatedDistinct { distinct } => {
                     ReadingSource::EstimatedDistinct { distinct }
                 }
                 ReadingSource::Limit { .. } => {
@@ -330,6 +344,19 @@ impl PlanScope<'_, '_, '_> {
                 }
             },
         })
+    }
+
+    /// The source of whether something of this name is new.
+    fn new_reading(&self, name: &str) -> Result<ReadingSource<Span>, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        if let Some(distinct) = pipeline.distincts.position(|distinct| distinct.name == name) {
+            if pipeline.distincts[distinct].precision.is_some() {
+                let why = format!("`{name}` is counted approximately, and does not know its values");
+                return Err(ScopeError::Unavailable(format!("{why}: count with `method = \"exact\"`")));
+            }
+            return Ok(ReadingSource::NewValue { distinct });
+        }
+        Ok(ReadingSource::New { kind: self.kind(name)? })
     }
 
     /// The index of a limit whose fields are facts of the pipeline.

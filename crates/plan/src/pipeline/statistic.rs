@@ -24,9 +24,20 @@ pub(crate) enum DraftMeasure {
     /// Counters; their windows are known once all rules have asked.
     ///
     /// The first `shown` of them count, the others hold what was taken back of those.
-    Windows { counters: Vec<String>, shown: usize, tiers: Vec<Tier>, keep: Option<Span> },
+    ///
+    /// `amounts` are those that go up by the fact `value`.
+    Windows {
+        counters: Vec<String>,
+        shown: usize,
+        tiers: Vec<Tier>,
+        keep: Option<Span>,
+        amounts: Vec<u8>,
+        value: Option<Slot>,
+    },
     /// A track, and the fact that its values are taken from.
-    Aggregate { track: AggregateLayout, value: Option<Slot> },
+    ///
+    /// Events are added to it, or only the values of effects.
+    Aggregate { track: AggregateLayout, value: Option<Slot>, takes_events: bool },
 }
 
 impl<'a> StatisticDraft<'a> {
@@ -41,11 +52,17 @@ impl<'a> StatisticDraft<'a> {
         let (kept, sound) = if view.is_given("track") {
             let kept = aggregate(name, view, schema, problems);
             let sound = kept.is_some();
-            let none =
-                DraftMeasure::Windows { counters: Vec::new(), shown: 0, tiers: Vec::new(), keep: None };
+            let none = DraftMeasure::Windows {
+                counters: Vec::new(),
+                shown: 0,
+                tiers: Vec::new(),
+                keep: None,
+                amounts: Vec::new(),
+                value: None,
+            };
             (kept.unwrap_or(none), sound)
         } else {
-            windows(view, said, problems)
+            windows(name, view, schema, said, problems)
         };
         let keys = view.strings("keys");
         let admit = view.table("admit").and_then(|view| {
@@ -56,6 +73,15 @@ impl<'a> StatisticDraft<'a> {
             }
             admit(name, view, problems)
         });
+        if let (Some(_), DraftMeasure::Aggregate { takes_events: false, .. }) = (admit, &kept) {
+            let help = "a sketch counts events: leave `admit` out".to_owned();
+            problems.add(view.origin("observe"), "a track without events has no `admit`", Some(help));
+        }
+        if admit.is_some() && !view.strings("amounts").is_empty() {
+            let help =
+                "a sketch counts events: leave `admit` out, or count amounts in a statistic of their own";
+            problems.add(view.origin("amounts"), "`amounts` have no `admit`", Some(help.to_owned()));
+        }
         (StatisticDraft { name: name.to_owned(), view, kept, admit }, sound)
     }
 
@@ -96,10 +122,26 @@ impl<'a> StatisticDraft<'a> {
     }
 }
 
-fn windows(view: ConfigView<'_>, said: &[String], problems: &mut ConfigProblems) -> (DraftMeasure, bool) {
-    for key in ["value", "decay"].into_iter().filter(|key| view.is_given(key)) {
-        let help = "add `track = [...]` instead of `counts` and `windows`, or leave it out".to_owned();
-        problems.add(view.origin(key), format!("`{key}` is for tracks"), Some(help));
+fn windows(
+    name: &str,
+    view: ConfigView<'_>,
+    schema: &Schema,
+    said: &[String],
+    problems: &mut ConfigProblems,
+) -> (DraftMeasure, bool) {
+    if view.is_given("observe") {
+        let help = "leave it out: counters go up by what [observe], [settle], [feedback] and effects name";
+        problems.add(view.origin("observe"), "`observe` is for tracks", Some(help.to_owned()));
+    }
+    let is_over_amounts = |key: &str| key == "value" && view.is_given("amounts");
+    for key in ["value", "decay"].into_iter().filter(|key| view.is_given(key) && !is_over_amounts(key)) {
+        let help = match key {
+            "value" => {
+                "add `track = [...]` instead of `counts` and `windows`, or `amounts = [...]`, the counters that go up by it"
+            }
+            _ => "add `track = [...]` instead of `counts` and `windows`, or leave it out",
+        };
+        problems.add(view.origin(key), format!("`{key}` is for tracks"), Some(help.to_owned()));
     }
     let lacks: Vec<&str> = ["counts", "windows"].into_iter().filter(|key| !view.is_given(key)).collect();
     match lacks[..] {
@@ -137,13 +179,49 @@ fn windows(view: ConfigView<'_>, said: &[String], problems: &mut ConfigProblems)
             problems.add(origin, message, Some("rules call something else by that name".to_owned()));
         }
     }
+    let (amounts, value) = self::amounts(name, view, schema, &counters[..shown], said, problems);
     let keep = view.span("keep");
     // The layout is made again with its windows: now what is wrong with the tiers is said once.
     if let (true, Err(error)) = (sound, Layout::new(counters.clone(), &tiers, Vec::new(), keep)) {
         problems.add(view.origin("windows"), error.to_string(), None);
         sound = false;
     }
-    (DraftMeasure::Windows { counters, shown, tiers, keep }, sound)
+    (DraftMeasure::Windows { counters, shown, tiers, keep, amounts, value }, sound)
+}
+
+/// The counters that go up by a fact, by index, and the fact.
+fn amounts(
+    name: &str,
+    view: ConfigView<'_>,
+    schema: &Schema,
+    counters: &[String],
+    said: &[String],
+    problems: &mut ConfigProblems,
+) -> (Vec<u8>, Option<Slot>) {
+    let given = view.strings("amounts");
+    if given.is_empty() {
+        return (Vec::new(), None);
+    }
+    let mut amounts = Vec::new();
+    for (counter, origin) in given {
+        let Some(index) = counters.iter().position(|known| known == counter) else {
+            let help = expected(counter, counters.iter().map(String::as_str));
+            problems.add(origin, format!("`{counter}` is none of the `counts` of `{name}`"), Some(help));
+            continue;
+        };
+        if said.iter().any(|said| said == counter) {
+            let help = "feedback counts votes: let it add to another counter".to_owned();
+            problems.add(origin, format!("`{counter}` counts amounts, and feedback adds to it"), Some(help));
+        }
+        amounts.extend(u8::try_from(index).ok());
+    }
+    let Some(value) = view.str("value") else {
+        let help = "add `value = ...`: the integer fact by which they go up".to_owned();
+        problems.add(view.origin("amounts"), "`amounts` have no value", Some(help));
+        return (Vec::new(), None);
+    };
+    let value = value_slot(value, view, schema, problems);
+    (amounts, value)
 }
 
 fn aggregate(
@@ -154,7 +232,7 @@ fn aggregate(
 ) -> Option<DraftMeasure> {
     // An empty list, which kept versions have, asks for nothing.
     let asks = |key: &&str| view.is_given(key) && !view.strings(key).is_empty();
-    if let Some(key) = ["counts", "windows", "readings"].into_iter().find(asks) {
+    if let Some(key) = ["counts", "windows", "readings", "amounts"].into_iter().find(asks) {
         let message = format!("`{name}` has `track` and `{key}`");
         let help = match key {
             "readings" => {
@@ -165,17 +243,23 @@ fn aggregate(
         problems.add(view.origin(key), message, Some(help.to_owned()));
         return None;
     }
+    let takes_events = view.bool("observe") != Some(false);
+    if !takes_events && view.is_given("value") {
+        let help = "leave it out: effects say what they add".to_owned();
+        problems.add(view.origin("value"), "a track without events has no `value`", Some(help));
+    }
     let value = view.str("value").map(|value| value_slot(value, view, schema, problems));
+    let has_values = value.is_some() || !takes_events;
     let mut columns = Vec::new();
     for (word, origin) in view.strings("track") {
         let of_value = matches!(word, "sum" | "min" | "max");
-        if of_value && value.is_none() {
+        if of_value && !has_values {
             let help = "add `value = ...`: the integer fact that it is over".to_owned();
             problems.add(origin, format!("`{word}` has no value"), Some(help));
         }
         columns.extend(aggregate::column(word));
     }
-    let weight = if value.is_some() { DecayWeight::Value } else { DecayWeight::One };
+    let weight = if has_values { DecayWeight::Value } else { DecayWeight::One };
     let half_lives = view.strings("decay");
     if let Some((_, origin)) = half_lives.get(AggregateLayout::DECAYED_MAX) {
         let message = format!("`decay` has {} half-lives", half_lives.len());
@@ -204,7 +288,7 @@ fn aggregate(
         return None;
     }
     match AggregateLayout::new(columns, keep) {
-        Ok(track) => Some(DraftMeasure::Aggregate { track, value: value.flatten() }),
+        Ok(track) => Some(DraftMeasure::Aggregate { track, value: value.flatten(), takes_events }),
         Err(error) => {
             problems.add(view.origin("track"), error.to_string(), None);
             None

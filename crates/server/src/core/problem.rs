@@ -211,8 +211,9 @@ impl From<UnknownName> for HttpFailure {
 }
 
 impl From<PieceError> for HttpFailure {
-    fn from(PieceError { kind, value }: PieceError) -> HttpFailure {
-        NOT_APPLICABLE.failure(format!("`{}` gives no piece of the kind `{kind}`", shown(&value)))
+    fn from(error: PieceError) -> HttpFailure {
+        let value = shown(&error.value);
+        NOT_APPLICABLE.failure(PieceError { value, ..error }.to_string())
     }
 }
 

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::process::{Command, Stdio};
 
+use engine::Directory;
 use redis::{Connection, Value};
 
-use crate::harness::{Running, configure, obedient, start, with_listener};
+use crate::harness::{JSON, Running, check_problem, configure, obedient, start, with_listener};
 use crate::python::python;
 
 /// Limits beside the presets, and a pipeline of plain events.
@@ -557,4 +558,55 @@ fn wrong_passwords_are_counted_and_answered_late() {
         let page = server.get("/metrics").body;
         assert!(page.contains("tollhouse_wrong_tokens_total{listener=\"m\"} 3"), "{page}");
     });
+}
+
+const PAIR: &str = "
+[[field]]
+name = \"device\"
+type = \"string\"
+[[kind]]
+name = \"pair\"
+of = [\"client.ip\", \"device\"]
+[[kind]]
+name = \"wide\"
+of = \"client.ip\"
+prefix = { ipv4 = 16, ipv6 = 48 }
+[[statistic]]
+name = \"pairs\"
+keys = [\"pair\", \"wide\"]
+counts = [\"seen\"]
+windows = [\"10m x 6\"]
+";
+
+#[test]
+fn a_key_of_several_fields_is_looked_up_by_its_values() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory =
+        Directory::create(&parent.path().join("data"), &[plan::preset::find("web").unwrap()]).unwrap();
+    configure(&directory, PAIR);
+    let server = start(&directory, &[("listener.m.protocol", "resp"), ("listener.m.listen", "127.0.0.1:0")]);
+    let event = serde_json::json!({"client.ip": "192.0.2.7", "device": "a\"b"}).to_string();
+    assert_eq!(server.post("/v1/decide", &[JSON], &event).status, 200);
+    let stats = |values: &[&str]| -> redis::RedisResult<Value> {
+        redis::cmd("TOLL.STATS").arg("-").arg("pair").arg(values).query(&mut client(&server))
+    };
+    for values in [&["192.0.2.7", "a\"b"][..], &["[\"192.0.2.7\",\"a\\\"b\"]"]] {
+        let told = format!("{:?}", stats(values).unwrap());
+        assert!(told.contains("\"tiers\"") && told.contains("\"seen\""), "{told}");
+    }
+    assert!(
+        stats(&["192.0.2.7"]).unwrap_err().to_string().contains("write the values of its 2 fields in order")
+    );
+    let line = server.get("/v1/timeline?kind=pair&value=%5B%22192.0.2.7%22,%22a%5C%22b%22%5D").json();
+    assert_eq!((&line["piece"], &line["quality"]), (&"[\"192.0.2.7\",\"a\\\"b\"]".into(), &"exact".into()));
+    assert_eq!(line["tiers"][0]["buckets"][0]["counts"]["seen"], 1);
+    let refused = server.get("/v1/timeline?kind=pair&value=192.0.2.7");
+    check_problem(&refused, 422, "not-applicable", "write the values of its 2 fields in order");
+    let told = server.get("/v1/pipelines").json();
+    let kinds = told["pipelines"][0]["kinds"].as_array().unwrap();
+    let kind = |name: &str| kinds.iter().find(|kind| kind["name"] == name).unwrap();
+    assert_eq!(kind("pair")["of"], serde_json::json!(["client.ip", "device"]));
+    assert_eq!(kind("pair")["normalise"], serde_json::json!(["exact", "exact"]));
+    assert_eq!(kind("wide")["normalise"], "network/16/48");
+    server.stop();
 }

@@ -2,8 +2,8 @@
 
 use event::{Kind, Shingle, Span};
 use stats::{
-    Addition, CounterAmounts, LastValueForm, Ledger, LedgerError, Observation, ObserveRequest, Quality,
-    Reading, TimelineBucket,
+    Addition, CounterAmounts, LastValueForm, Ledger, LedgerError, Observation, ObserveRequest, Origin,
+    Quality, Reading, TimelineBucket,
 };
 
 use super::*;
@@ -110,6 +110,13 @@ fn distinct_values_count_once_a_period(ledger: &dyn Ledger) {
     let same = request(vec![distinct(owner, at(1400), 70), distinct(owner, at(1400), 70)]);
     let fresh: Vec<bool> = observe_one(ledger, same).readings.iter().map(|reading| reading.fresh).collect();
     assert_eq!(fresh, [true, false]);
+    for _ in 0..2 {
+        let values = [70, 71].map(|value| distinct(owner, at(1410), value));
+        let look = ObserveRequest { origin: Origin::Look, ..request(values.to_vec()) };
+        let fresh: Vec<bool> =
+            observe_one(ledger, look).readings.iter().map(|reading| reading.fresh).collect();
+        assert_eq!(fresh, [false, true], "a look says what is new, and makes nothing");
+    }
 }
 
 fn the_last_value_is_that_of_the_latest_event(ledger: &dyn Ledger) {

@@ -16,6 +16,7 @@ Examples:
   tollhouse stats --data ./data from alice@example.com
   tollhouse stats --data ./data --pipeline web ip 192.0.2.7
   tollhouse stats --server http://127.0.0.1:8377 link_domain example.com --json
+  tollhouse stats --data ./data device_of_user ann phone-7
 
 The value is normalised as those of events are. `tollhouse preset show mail` lists the kinds of the
 preset `mail`.")]
@@ -23,9 +24,9 @@ pub(crate) struct StatsArgs {
     /// The kind of key, or the name of a distinct count
     #[arg(value_name = "KIND")]
     kind: String,
-    /// The value, as it stands in events
-    #[arg(value_name = "VALUE")]
-    value: String,
+    /// The value, as it stands in events; those of the fields of a key of several, in order
+    #[arg(value_name = "VALUE", required = true)]
+    value: Vec<String>,
     /// Time at which the trailing windows end, instead of now; offline only
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
     at: Option<Time>,
@@ -43,12 +44,16 @@ pub(crate) struct StatsArgs {
 pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let name = args.pipeline.as_deref();
+    let value = match &args.value[..] {
+        [value] => value.clone(),
+        values => content::composite::text(values),
+    };
     let timeline = match Backend::open(&args.engine, &args.server)? {
-        Backend::Remote(client) => client.timeline(name, &args.kind, &args.value)?,
+        Backend::Remote(client) => client.timeline(name, &args.kind, &value)?,
         Backend::Local(local) => {
             let pipeline = local.pipeline(name, |_| true)?;
             let at = args.at.unwrap_or_else(clock::now);
-            let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &args.value, at))?;
+            let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &value, at))?;
             local.close()?;
             TimelineJson::new(&pipeline.name, &args.kind, &known)
         }

@@ -216,7 +216,10 @@ fn check_value(key: &str, node: &TomlNode, shape: SettingType, problems: &mut Co
         Ok(()) => return,
         Err(wanted) => wanted,
     };
-    if let (SettingType::List(inner), TomlValue::List(items)) = (shape, &node.value) {
+    if let (SettingType::List(inner) | SettingType::OneOrMore(inner), TomlValue::List(items)) =
+        (shape, &node.value)
+        && !items.is_empty()
+    {
         for item in items {
             check_value(key, item, *inner, problems);
         }
@@ -347,6 +350,14 @@ fn fit(value: &TomlValue, shape: SettingType) -> Result<(), String> {
             }
             TomlValue::List(_) => (false, String::new()),
             _ => (false, "expected a list, written [...]".to_owned()),
+        },
+        SettingType::OneOrMore(inner) => match value {
+            TomlValue::List(items) if items.is_empty() => (false, "expected at least one".to_owned()),
+            TomlValue::List(items) => (items.iter().all(|item| fit(&item.value, *inner).is_ok()), String::new()),
+            value => match fit(value, *inner) {
+                Ok(()) => (true, String::new()),
+                Err(wanted) => (false, format!("{wanted}, or a list of them")),
+            },
         },
     };
     if fits { Ok(()) } else { Err(wanted) }

@@ -57,6 +57,8 @@ pub(super) enum SettingType {
     List(&'static SettingType),
     /// A table with these keys, none of which has a default.
     Table(&'static [SettingSpec]),
+    /// One, or a list of at least one.
+    OneOrMore(&'static SettingType),
     /// True or false.
     Bool,
     /// A point in time, as text or as TOML writes one.

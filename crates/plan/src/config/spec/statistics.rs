@@ -39,6 +39,12 @@ const ADMIT: &[SettingSpec] = &[
     ),
 ];
 
+/// The networks that addresses are cut into.
+const PREFIX: &[SettingSpec] = &[
+    required("ipv4", SettingType::Integer(8, 32), "Prefix length of an IPv4 network"),
+    required("ipv6", SettingType::Integer(16, 128), "Prefix length of an IPv6 network"),
+];
+
 pub(super) const KIND: Section = Section {
     name: "kind",
     form: SectionForm::List("name"),
@@ -46,12 +52,22 @@ pub(super) const KIND: Section = Section {
     doc: "A kind of piece that is counted.",
     settings: &[
         required("name", SettingType::Name, "Name by which statistics and rules call it"),
-        required("of", SettingType::Name, "Fact whose value, or each of whose values, is a piece"),
+        required(
+            "of",
+            SettingType::OneOrMore(&SettingType::Name),
+            "Fact whose value, or each of whose values, is a piece; or up to eight facts, of whose values each combination is one",
+        ),
         setting(
             "normalise",
-            SettingType::Choice(&["exact", "text", "address", "host"]),
+            SettingType::OneOrMore(&SettingType::Choice(&["exact", "text", "address", "host"])),
             Some("\"exact\""),
-            "Form into which a piece is brought before it is hashed",
+            "Form into which a piece is brought before it is hashed; of several facts one for all, or a list with one for each",
+        ),
+        setting(
+            "prefix",
+            SettingType::Table(PREFIX),
+            None,
+            "Networks of these lengths in place of the addresses among `of`, such as `{ ipv4 = 16, ipv6 = 48 }`",
         ),
         setting(
             "when",
@@ -103,7 +119,19 @@ pub(super) const STATISTIC: Section = Section {
             "value",
             SettingType::Name,
             None,
-            "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over",
+            "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over, and by which `amounts` go up",
+        ),
+        setting(
+            "amounts",
+            SettingType::List(&SettingType::Name),
+            None,
+            "Those of `counts` that go up by `value` wherever others go up by one. See [statistics.md](../guides/statistics.md#amounts)",
+        ),
+        setting(
+            "observe",
+            SettingType::Bool,
+            None,
+            "`false`: no event is added to a track, only what effects of rules add, such as `add karma by -20`",
         ),
         setting(
             "decay",
@@ -134,7 +162,11 @@ pub(super) const DISTINCT: Section = Section {
     settings: &[
         required("name", SettingType::Name, "Its name, as in `distinct('rcpts', '1d')`"),
         required("per", SettingType::Name, "Kind for each of whose keys values are counted"),
-        required("of", SettingType::Name, "Fact whose values are counted"),
+        required(
+            "of",
+            SettingType::OneOrMore(&SettingType::Name),
+            "Fact whose values are counted, or up to eight of whose values each combination is one",
+        ),
         required(
             "window",
             SettingType::Text,

@@ -29,7 +29,8 @@ pub(super) struct TimelineParams {
     pipeline: Option<String>,
     /// The kind, or the distinct count.
     kind: String,
-    /// The value, as it stands in events; it is normalised as they are.
+    /// The value, as it stands in events; it is normalised as they are. Of a key of several fields their values in order, as
+    /// the JSON array `["ann","phone-7"]`.
     value: String,
 }
 

@@ -494,7 +494,13 @@ impl<'f> RespSession<'f> {
     async fn stats(&mut self, command: RespCommand<'_>) -> Result<api::TimelineJson, String> {
         let pipeline = self.pipeline(command.get(1).unwrap_or_default())?;
         let text = |index| String::from_utf8_lossy(command.get(index).unwrap_or_default()).into_owned();
-        let (kind, value, now, of) = (text(2), text(3), self.listener.node.now(), Arc::clone(&pipeline));
+        // Several values are those of a key of several fields.
+        let values: Vec<_> = command.from(3).map(String::from_utf8_lossy).collect();
+        let value = match &values[..] {
+            [value] => value.clone().into_owned(),
+            values => content::composite::text(values),
+        };
+        let (kind, now, of) = (text(2), self.listener.node.now(), Arc::clone(&pipeline));
         let work = |engine: Arc<Engine>| async move {
             // Buckets may be on disk alone.
             blocking(move || {

@@ -129,9 +129,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     entry!(Observe "toll.observe" -2 WRITE NONE, "events" "O(N) with N the event's keys"
         "Counts an event and tells what was known of its keys before"
         [PIPELINE, FIELDS]),
-    entry!(Stats "toll.stats" 4 READ NONE, "events" "O(N) with N the key's buckets"
+    entry!(Stats "toll.stats" -4 READ NONE, "events" "O(N) with N the key's buckets"
         "All that is kept of one key"
-        [PIPELINE, argument("kind", "string"), argument("value", "string")]),
+        [PIPELINE, argument("kind", "string"), several("value", "string")]),
     entry!(Learn "toll.learn" -3 WRITE NONE, "events" "O(N) with N the event's keys"
         "Takes in what somebody says about an event"
         [PIPELINE, argument("class", "string"), FIELDS]),

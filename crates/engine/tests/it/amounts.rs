@@ -1,0 +1,218 @@
+//! Counters that go up by what an event says, from the configuration to the verdict.
+
+use engine::Engine;
+use event::{Event, Span, Time, Value};
+use plan::{Config, Overrides, Plan};
+
+use crate::pipeline::{NOW, decide_at};
+
+const CONFIG: &str = r#"
+name = "shop"
+
+[[field]]
+name = "user"
+type = "string"
+
+[[field]]
+name = "cents"
+type = "integer"
+
+[[kind]]
+name = "user"
+of = "user"
+
+[[statistic]]
+name = "orders"
+keys = ["user"]
+counts = ["orders", "spent", "refused", "refunded"]
+windows = ["10m x 144"]
+value = "cents"
+amounts = ["spent", "refused", "refunded"]
+
+[observe]
+add = ["orders", "spent"]
+
+[settle]
+refused = ["reject"]
+
+[[rule]]
+name = "SPENDS"
+when = "user.spent('1h') + cents > 10000"
+score = 9
+
+[[rule]]
+name = "REFUND"
+when = "cents == 700"
+score = 0
+effects = ["add user.refunded", "add user.orders by 2"]
+
+[[band]]
+at = 5.0
+action = "reject"
+"#;
+
+fn plan(text: &str) -> Result<Plan, String> {
+    let config = Config::from_text("shop.toml", text, &Overrides::default());
+    Plan::compile(&config).map_err(|problems| problems.to_string())
+}
+
+fn order(cents: Option<i64>) -> Event {
+    let mut event = Event::default();
+    event.push("user", "ann");
+    if let Some(cents) = cents {
+        event.push("cents", cents);
+    }
+    event
+}
+
+/// Returns what is counted in an hour: orders, spent, refused, refunded.
+fn counted(engine: &Engine) -> Vec<u64> {
+    let pipeline = &engine.plan().pipelines[0];
+    let told = pollster::block_on(engine.timeline(pipeline, "user", "ann", NOW)).unwrap();
+    assert_eq!(told.counters, ["orders", "spent", "refused", "refunded"]);
+    told.windows.iter().find(|(window, _)| *window == Span::hours(1)).unwrap().1.clone()
+}
+
+#[test]
+fn counters_go_up_by_the_amounts_of_events() {
+    let engine = Engine::ephemeral(plan(CONFIG).unwrap()).unwrap();
+    let spends = |cents| {
+        let decision = decide_at(&engine, order(cents), NOW);
+        decision.verdict.reasons.iter().any(|reason| reason.rule == "SPENDS")
+    };
+    assert!(!spends(Some(4000)));
+    assert_eq!(counted(&engine), [1, 4000, 0, 0]);
+    assert!(!spends(None));
+    assert!(!spends(Some(-50)));
+    assert!(!spends(Some(0)));
+    assert_eq!(
+        counted(&engine),
+        [4, 4000, 0, 0],
+        "what has no amount, or none that can be added, is counted"
+    );
+    assert!(spends(Some(7000)));
+    assert_eq!(counted(&engine), [5, 11_000, 7000, 0], "what was refused is counted as such, too");
+    assert!(spends(Some(700)));
+    assert_eq!(counted(&engine), [8, 11_700, 7700, 700]);
+    for _ in 0..3 {
+        spends(Some(i64::MAX));
+    }
+    let most = 1 << 40;
+    assert_eq!(counted(&engine)[1], 11_700 + 3 * most, "one event cannot fill a counter");
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    let check = |old: &str, new: &str, message: &str| {
+        assert!(CONFIG.contains(old), "{old}");
+        let found = plan(&CONFIG.replacen(old, new, 1)).unwrap_err();
+        assert!(found.contains(message), "{found}");
+    };
+    check("value = \"cents\"\n", "", "`amounts` have no value");
+    check("value = \"cents\"", "value = \"user\"", "`user` is of type string");
+    check("value = \"cents\"", "value = \"cent\"", "there is no fact `cent`");
+    check("amounts = [\"spent\",", "amounts = [\"spend\",", "`spend` is none of the `counts` of `orders`");
+    check("amounts = [\"spent\", \"refused\", \"refunded\"]\n", "", "`value` is for tracks");
+    check(
+        "[settle]",
+        "[feedback]\nfraud = [\"refunded\"]\n\n[settle]",
+        "`refunded` counts amounts, and feedback adds to it",
+    );
+    let admit = "admit = { after = 3, rotate = \"1d\", keys = 1000 }\n\n[observe]";
+    check("[observe]", admit, "`amounts` have no `admit`");
+    check("counts = [", "track = [\"sum\"]\nkeep = \"1d\"\ncounts = [", "has `track` and `counts`");
+}
+
+const KARMA: &str = r#"
+name = "forum"
+
+[[field]]
+name = "user"
+type = "string"
+
+[[field]]
+name = "spam"
+type = "bool"
+
+[[field]]
+name = "liked"
+type = "bool"
+
+[[kind]]
+name = "karma"
+of = "user"
+
+[[statistic]]
+name = "karma"
+keys = ["karma"]
+track = ["count", "sum", "min"]
+decay = ["30d"]
+keep = "365d"
+observe = false
+
+[[rule]]
+name = "LIKED"
+when = "liked"
+score = 0
+effects = ["add karma by 3"]
+
+[[rule]]
+name = "LIKED_MORE"
+when = "liked && !spam"
+score = 0
+effects = ["add karma by 1"]
+
+[[rule]]
+name = "SPAM"
+when = "spam"
+score = 0
+effects = ["add karma by -20"]
+
+[[rule]]
+name = "FORGIVEN"
+when = "karma.decayed('30d') >= 4.0"
+score = -1
+
+[[rule]]
+name = "BAD"
+when = "karma.decayed('30d') <= -10.0"
+score = 2
+"#;
+
+#[test]
+fn effects_add_to_aggregates_and_subtract() {
+    let engine = Engine::ephemeral(plan(KARMA).unwrap()).unwrap();
+    let rules = |spam: bool, liked: bool, at: Time| {
+        let mut event = Event::default();
+        event.push("user", "ann");
+        event.push("spam", spam);
+        event.push("liked", liked);
+        let decision = decide_at(&engine, event, at);
+        decision.verdict.reasons.into_iter().map(|reason| reason.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(rules(false, false, NOW), [""; 0]);
+    let known = || {
+        let pipeline = &engine.plan().pipelines[0];
+        pollster::block_on(engine.timeline(pipeline, "karma", "ann", NOW)).unwrap().values
+    };
+    assert!(known().is_empty(), "events alone add nothing: {:?}", known());
+    assert_eq!(rules(false, true, NOW), ["LIKED", "LIKED_MORE"]);
+    assert!(known().contains(&("sum".to_owned(), Value::Integer(4))), "{:?}", known());
+    assert_eq!(rules(true, false, NOW), ["FORGIVEN", "SPAM"]);
+    assert!(known().contains(&("sum".to_owned(), Value::Integer(-16))), "{:?}", known());
+    assert!(known().contains(&("min".to_owned(), Value::Integer(-20))), "{:?}", known());
+    assert_eq!(rules(false, false, NOW), ["BAD"]);
+    assert_eq!(rules(false, false, NOW + Span::days(30)), [""; 0], "what is old counts half");
+    let check = |old: &str, new: &str, message: &str| {
+        assert!(KARMA.contains(old), "{old}");
+        let found = plan(&KARMA.replacen(old, new, 1)).unwrap_err();
+        assert!(found.contains(message), "{found}");
+    };
+    check("observe = false\n", "", "`sum` has no value");
+    check("track = [\"count\", \"sum\", \"min\"]", "track = [\"count\"]\nvalue = \"user\"", "has no `value`");
+    check("add karma by 3", "add karma by 2.5", "`2.5` cannot be added");
+    check("add karma by 3", "add karma.sum by 3", "has a track and no counters");
+    let events = KARMA.replacen("observe = false\n", "", 1).replacen("\"sum\", \"min\"", "\"first\"", 1);
+    let found = plan(&events).unwrap_err();
+    assert!(found.contains("effects add to a track with `observe = false`"), "{found}");
+}
