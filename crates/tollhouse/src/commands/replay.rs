@@ -33,10 +33,11 @@ Examples:
   zcat access.log.*.gz | tollhouse replay --json -   One object for each event not accepted
   tollhouse replay --data ./data --all events.ndjson
   tollhouse replay --server http://127.0.0.1:8377 access.log
+  tollhouse replay --preset login --batch 1 logins.ndjson
 
-An event arrives when it happened; one without a time arrives now. Offline, 256 events are decided
-as one batch, and counters that depend on verdicts follow each batch. A line that is no event is
-reported and skipped; the exit code is then 1.")]
+An event arrives when it happened; one without a time arrives now. Counters that depend on verdicts
+follow each batch: `--batch 1` judges as a server does that is asked about one event after the
+other. A line that is no event is reported and skipped; the exit code is then 1.")]
 pub(crate) struct ReplayArgs {
     /// NDJSON events or an access log in combined format; - is standard input
     #[arg(value_name = "FILE|-")]
@@ -50,6 +51,9 @@ pub(crate) struct ReplayArgs {
     /// Print every decision, not only those that are not `accept`
     #[arg(long)]
     all: bool,
+    /// Most events that are decided as one batch
+    #[arg(long, value_name = "N", default_value_t = BATCH, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    batch: u16,
     #[command(flatten)]
     threads: ThreadsOption,
     /// Preset of an engine in memory [default: web]
@@ -81,8 +85,8 @@ struct ReplayLine<'a> {
     decision: &'a DecisionJson,
 }
 
-/// Events that are decided as one batch.
-const BATCH: usize = 256;
+/// Events that are decided as one batch, unless told otherwise.
+pub(super) const BATCH: u16 = 256;
 /// Bytes of lines after which a batch is cut short.
 const BATCH_BYTES: usize = 4 << 20;
 /// Bad lines that are named one by one.
@@ -201,6 +205,8 @@ impl ReplayRun {
 /// Cuts lines into batches by number and size.
 struct LineBatchIter<I> {
     lines: I,
+    /// Most lines of a batch.
+    size: u16,
 }
 
 impl<I: Iterator<Item = io::Result<NumberedLine>>> Iterator for LineBatchIter<I> {
@@ -209,7 +215,7 @@ impl<I: Iterator<Item = io::Result<NumberedLine>>> Iterator for LineBatchIter<I>
     fn next(&mut self) -> Option<Self::Item> {
         let mut batch = Vec::new();
         let mut bytes = 0;
-        while batch.len() < BATCH && bytes < BATCH_BYTES {
+        while batch.len() < usize::from(self.size) && bytes < BATCH_BYTES {
             match self.lines.next() {
                 Some(Ok(line)) => {
                     bytes += if let InputLine::Bytes(line) = &line.1 { line.len() } else { 0 };
@@ -259,7 +265,7 @@ fn local(
             pipeline.name
         )));
     }
-    let exit = each_batch(&local, &pipeline, form, reader, args.threads, |batch| {
+    let exit = each_batch(&local, &pipeline, form, reader, args.threads, args.batch, |batch| {
         let batch = batch.map_err(|error| unreadable(args, &error))?;
         let (mut read, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (number, ready) in batch {
@@ -292,13 +298,14 @@ pub(super) struct Ready {
     warnings: Vec<String>,
 }
 
-/// Reads lines and prepares their events on so many threads, and hands them over in batches in their order.
+/// Reads lines and prepares their events on so many threads, and hands them over in their order, in batches of at most so many.
 pub(super) fn each_batch(
     local: &LocalEngine,
     pipeline: &Arc<Pipeline>,
     form: LineFormat,
     reader: Box<dyn BufRead + Send>,
     threads: ThreadsOption,
+    size: u16,
     mut take: impl FnMut(io::Result<PreparedBatch>) -> Result<(), CommandError>,
 ) -> Result<Exit, CommandError> {
     let prepare = |batch: io::Result<Vec<NumberedLine>>| -> io::Result<PreparedBatch> {
@@ -313,7 +320,7 @@ pub(super) fn each_batch(
         });
         Ok(prepared.collect())
     };
-    let batches = LineBatchIter { lines: InputLineIter::new(reader) };
+    let batches = LineBatchIter { lines: InputLineIter::new(reader), size };
     let flow = map_ordered(threads.count(), batches, prepare, |batch| match take(batch) {
         Ok(()) if local.interrupt.raised() => ControlFlow::Break(Ok(Exit::Interrupted)),
         Ok(()) => ControlFlow::Continue(()),
@@ -333,7 +340,7 @@ fn remote(
     replay: &mut ReplayRun,
 ) -> Result<Exit, CommandError> {
     let interrupt = Interrupt::watch(None);
-    for batch in (LineBatchIter { lines: InputLineIter::new(reader) }) {
+    for batch in (LineBatchIter { lines: InputLineIter::new(reader), size: args.batch }) {
         if interrupt.raised() {
             return Ok(Exit::Interrupted);
         }

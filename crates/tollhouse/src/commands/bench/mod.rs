@@ -24,7 +24,7 @@ use plan::preset;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::replay::each_batch;
+use super::replay::{BATCH, each_batch};
 use crate::client::{ApiClient, CallError, LineFormat};
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
@@ -258,7 +258,7 @@ fn replay(args: &BenchInputArgs) -> Result<CommandMeasurement, CommandError> {
             Some(file) => Box::new(BufReader::with_capacity(256 << 10, open(file)?)),
             None => Box::new(corpora::WEB),
         };
-        each_batch(&local, &pipeline, LineFormat::AccessLog, reader, args.threads, |batch| {
+        each_batch(&local, &pipeline, LineFormat::AccessLog, reader, args.threads, BATCH, |batch| {
             let batch = batch.map_err(CommandError::new)?;
             let events: Vec<_> =
                 batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();

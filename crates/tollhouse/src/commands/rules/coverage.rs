@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::client::LineFormat;
 use crate::commands::config::checked;
-use crate::commands::replay::{self, ReplayFormat, each_batch};
+use crate::commands::replay::{self, BATCH, ReplayFormat, each_batch};
 use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, YELLOW, cut, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::{EnvelopeOption, InputMessageIter};
@@ -244,7 +244,7 @@ fn of_corpus(
             };
             let pipeline = local.pipeline(name, wanted)?;
             let (progress, mut of, mut bad) = (Progress::new("events", None), FiredRules::default(), 0);
-            let exit = each_batch(local, &pipeline, form, reader, args.threads, |batch| {
+            let exit = each_batch(local, &pipeline, form, reader, args.threads, BATCH, |batch| {
                 let batch =
                     batch.map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
                 let events = batch.len();
