@@ -71,8 +71,8 @@ impl UnkeyedEvent {
     }
 }
 
-/// Fills the columns of the input's features and of the content of fields, and looks for phrases. A part of the budget is kept for the phrases, so that
-/// no message can pay to have its subject not looked at.
+/// Fills the columns of the input's features and of the content of fields, and looks for phrases. A part of the budget is kept
+/// for the phrases, so that no message can pay to have its subject not looked at.
 pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
     let prefixes = row.pipeline.prefixes;
     let raw = row.raw.take();
