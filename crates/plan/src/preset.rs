@@ -16,6 +16,7 @@ pub static ALL: &[Preset] = &[
     Preset { name: "mail", extends: None, text: include_str!("../../../presets/mail.toml") },
     Preset { name: "web", extends: None, text: include_str!("../../../presets/web.toml") },
     Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
+    Preset { name: "login", extends: None, text: include_str!("../../../presets/login.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

@@ -1,5 +1,6 @@
 //! Integration tests of the engine, one module a concern.
 
+mod applications;
 mod backtest;
 mod classifier;
 mod columns;

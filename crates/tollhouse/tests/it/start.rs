@@ -128,6 +128,11 @@ fn analytics() {
     check("analytics");
 }
 
+#[test]
+fn login() {
+    check("login");
+}
+
 /// The README's picture is what the command in it prints.
 #[test]
 fn the_picture_is_no_older_than_the_program() {
