@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # The sizes of those that are committed: small, and yet with every actor.
 PRESETS = {
     "login": 0.35,
+    "comments": 0.2,
 }
 ENDINGS = ("ndjson", "truth")
 

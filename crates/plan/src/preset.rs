@@ -17,6 +17,7 @@ pub static ALL: &[Preset] = &[
     Preset { name: "web", extends: None, text: include_str!("../../../presets/web.toml") },
     Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
     Preset { name: "login", extends: None, text: include_str!("../../../presets/login.toml") },
+    Preset { name: "comments", extends: None, text: include_str!("../../../presets/comments.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

@@ -132,3 +132,21 @@ fn log_ins() {
         not_seen: &["takeover, near"],
     });
 }
+
+#[test]
+fn comments() {
+    check(&Bounds {
+        preset: "comments",
+        met_max: 1,
+        recall_min: 0.66,
+        found_by: &[
+            ("one text, one account", 8),
+            ("one text, fifteen accounts", 8),
+            ("spun texts, thirty accounts", 20),
+            ("messenger instead of links", 3),
+            ("one device, many accounts", 12),
+            ("flood of one place", 26),
+        ],
+        not_seen: &["own texts, aged accounts"],
+    });
+}

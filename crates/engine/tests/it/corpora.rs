@@ -202,6 +202,7 @@ fn the_presets_are_as_large_as_promised() {
         ("mail-outgoing", 26, 33),
         ("analytics", 12, 12),
         ("login", 12, 15),
+        ("comments", 11, 16),
     ] {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];

@@ -47,6 +47,11 @@ fn log_ins_are_asked_about() {
     check_clients("login");
 }
 
+#[test]
+fn comments_are_asked_about() {
+    check_clients("comments");
+}
+
 /// What is committed is what the scripts make, byte for byte.
 #[test]
 fn the_corpora_are_made_by_their_scripts() {

@@ -133,6 +133,11 @@ fn login() {
     check("login");
 }
 
+#[test]
+fn comments() {
+    check("comments");
+}
+
 /// The README's picture is what the command in it prints.
 #[test]
 fn the_picture_is_no_older_than_the_program() {
