@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PRESETS = {
     "login": 0.35,
     "comments": 0.2,
+    "signup": 0.4,
 }
 ENDINGS = ("ndjson", "truth")
 

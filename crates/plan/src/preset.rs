@@ -18,6 +18,7 @@ pub static ALL: &[Preset] = &[
     Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
     Preset { name: "login", extends: None, text: include_str!("../../../presets/login.toml") },
     Preset { name: "comments", extends: None, text: include_str!("../../../presets/comments.toml") },
+    Preset { name: "signup", extends: None, text: include_str!("../../../presets/signup.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

@@ -150,3 +150,22 @@ fn comments() {
         not_seen: &["own texts, aged accounts"],
     });
 }
+
+#[test]
+fn sign_ups() {
+    check(&Bounds {
+        preset: "signup",
+        met_max: 1,
+        recall_min: 0.62,
+        found_by: &[
+            ("script, one address", 12),
+            ("one device, new addresses", 20),
+            ("disposable domains", 20),
+            ("own new domains", 20),
+            ("counted addresses", 12),
+            ("tags of one mailbox", 12),
+            ("few networks", 12),
+        ],
+        not_seen: &["by hand, homes nearby"],
+    });
+}

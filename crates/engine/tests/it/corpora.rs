@@ -203,6 +203,7 @@ fn the_presets_are_as_large_as_promised() {
         ("analytics", 12, 12),
         ("login", 12, 15),
         ("comments", 11, 16),
+        ("signup", 9, 14),
     ] {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];

@@ -52,6 +52,11 @@ fn comments_are_asked_about() {
     check_clients("comments");
 }
 
+#[test]
+fn sign_ups_are_asked_about() {
+    check_clients("signup");
+}
+
 /// What is committed is what the scripts make, byte for byte.
 #[test]
 fn the_corpora_are_made_by_their_scripts() {

@@ -138,6 +138,11 @@ fn comments() {
     check("comments");
 }
 
+#[test]
+fn signup() {
+    check("signup");
+}
+
 /// The README's picture is what the command in it prints.
 #[test]
 fn the_picture_is_no_older_than_the_program() {
