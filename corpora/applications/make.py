@@ -21,6 +21,7 @@ PRESETS = {
     "login": 0.35,
     "comments": 0.2,
     "signup": 0.4,
+    "api": 0.3,
 }
 ENDINGS = ("ndjson", "truth")
 

@@ -19,6 +19,7 @@ pub static ALL: &[Preset] = &[
     Preset { name: "login", extends: None, text: include_str!("../../../presets/login.toml") },
     Preset { name: "comments", extends: None, text: include_str!("../../../presets/comments.toml") },
     Preset { name: "signup", extends: None, text: include_str!("../../../presets/signup.toml") },
+    Preset { name: "api", extends: None, text: include_str!("../../../presets/api.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

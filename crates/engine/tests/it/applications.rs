@@ -169,3 +169,20 @@ fn sign_ups() {
         not_seen: &["by hand, homes nearby"],
     });
 }
+
+#[test]
+fn requests() {
+    check(&Bounds {
+        preset: "api",
+        met_max: 2,
+        recall_min: 0.5,
+        found_by: &[
+            ("scraping, one key, fast", 120),
+            ("enumeration, one address", 30),
+            ("enumeration, thirty addresses", 30),
+            ("guessing keys, one address", 15),
+            ("many free keys, one address", 60),
+        ],
+        not_seen: &[],
+    });
+}

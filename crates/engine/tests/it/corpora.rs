@@ -204,6 +204,7 @@ fn the_presets_are_as_large_as_promised() {
         ("login", 12, 15),
         ("comments", 11, 16),
         ("signup", 9, 14),
+        ("api", 8, 12),
     ] {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];

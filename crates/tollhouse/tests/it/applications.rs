@@ -57,6 +57,11 @@ fn sign_ups_are_asked_about() {
     check_clients("signup");
 }
 
+#[test]
+fn requests_are_asked_about() {
+    check_clients("api");
+}
+
 /// What is committed is what the scripts make, byte for byte.
 #[test]
 fn the_corpora_are_made_by_their_scripts() {

@@ -143,6 +143,11 @@ fn signup() {
     check("signup");
 }
 
+#[test]
+fn api() {
+    check("api");
+}
+
 /// The README's picture is what the command in it prints.
 #[test]
 fn the_picture_is_no_older_than_the_program() {
