@@ -22,6 +22,7 @@ PRESETS = {
     "comments": 0.2,
     "signup": 0.4,
     "api": 0.3,
+    "payment": 0.35,
 }
 ENDINGS = ("ndjson", "truth")
 

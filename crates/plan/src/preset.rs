@@ -20,6 +20,7 @@ pub static ALL: &[Preset] = &[
     Preset { name: "comments", extends: None, text: include_str!("../../../presets/comments.toml") },
     Preset { name: "signup", extends: None, text: include_str!("../../../presets/signup.toml") },
     Preset { name: "api", extends: None, text: include_str!("../../../presets/api.toml") },
+    Preset { name: "payment", extends: None, text: include_str!("../../../presets/payment.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

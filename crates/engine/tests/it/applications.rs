@@ -186,3 +186,19 @@ fn requests() {
         not_seen: &[],
     });
 }
+
+#[test]
+fn payments() {
+    check(&Bounds {
+        preset: "payment",
+        met_max: 1,
+        recall_min: 0.75,
+        found_by: &[
+            ("card testing, one address", 10),
+            ("card testing, one device, proxies", 12),
+            ("numbers of one issuer, proxies", 12),
+            ("taken account", 1),
+        ],
+        not_seen: &["cashing, near, once", "card testing, slow, baskets as usual"],
+    });
+}

@@ -205,6 +205,7 @@ fn the_presets_are_as_large_as_promised() {
         ("comments", 11, 16),
         ("signup", 9, 14),
         ("api", 8, 12),
+        ("payment", 8, 15),
     ] {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];

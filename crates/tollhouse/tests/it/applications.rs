@@ -62,6 +62,11 @@ fn requests_are_asked_about() {
     check_clients("api");
 }
 
+#[test]
+fn payments_are_asked_about() {
+    check_clients("payment");
+}
+
 /// What is committed is what the scripts make, byte for byte.
 #[test]
 fn the_corpora_are_made_by_their_scripts() {

@@ -148,6 +148,11 @@ fn api() {
     check("api");
 }
 
+#[test]
+fn payment() {
+    check("payment");
+}
+
 /// The README's picture is what the command in it prints.
 #[test]
 fn the_picture_is_no_older_than_the_program() {
