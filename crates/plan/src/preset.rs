@@ -16,6 +16,11 @@ pub static ALL: &[Preset] = &[
     Preset { name: "mail", extends: None, text: include_str!("../../../presets/mail.toml") },
     Preset { name: "web", extends: None, text: include_str!("../../../presets/web.toml") },
     Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
+    Preset { name: "login", extends: None, text: include_str!("../../../presets/login.toml") },
+    Preset { name: "comments", extends: None, text: include_str!("../../../presets/comments.toml") },
+    Preset { name: "signup", extends: None, text: include_str!("../../../presets/signup.toml") },
+    Preset { name: "api", extends: None, text: include_str!("../../../presets/api.toml") },
+    Preset { name: "payment", extends: None, text: include_str!("../../../presets/payment.toml") },
     Preset {
         name: "mail-incoming",
         extends: Some("mail"),

@@ -201,6 +201,11 @@ fn the_presets_are_as_large_as_promised() {
         ("mail-incoming", 25, 26),
         ("mail-outgoing", 26, 33),
         ("analytics", 12, 12),
+        ("login", 12, 15),
+        ("comments", 11, 16),
+        ("signup", 9, 14),
+        ("api", 8, 12),
+        ("payment", 8, 15),
     ] {
         let engine = engine(preset);
         let pipeline = &engine.plan().pipelines[0];

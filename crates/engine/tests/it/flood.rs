@@ -59,6 +59,32 @@ fn users_devices_and_pages_that_come_once_are_not_kept() {
     });
 }
 
+/// Strangers choose these; accounts that exist, places and cards' issuers are the application's.
+#[test]
+fn what_strangers_make_up_for_an_application_is_not_kept() {
+    type Fields = &'static [&'static str];
+    let presets: [(&str, Fields, &[(&str, &str)]); 5] = [
+        ("login", &["user", "device", "agent", "password"], &[("result", "unknown_user"), ("country", "DE")]),
+        ("comments", &["device", "agent", "text"], &[("user", "ann"), ("place", "bikes")]),
+        ("signup", &["email", "email_domain", "name", "phone", "device", "agent"], &[]),
+        ("api", &["key", "agent", "object"], &[("endpoint", "/v1/orders")]),
+        ("payment", &["user", "device", "card", "agent"], &[("issuer", "400012"), ("result", "declined")]),
+    ];
+    for (preset, made_up, fixed) in presets {
+        levels_off(preset, &|number| {
+            let mut event = Event::default();
+            event.push("ip", format!("192.0.2.{}", number % 20));
+            for name in made_up {
+                event.push(*name, format!("{name} of the stranger{number}@example{number}.org"));
+            }
+            for (name, value) in fixed {
+                event.push(*name, *value);
+            }
+            event
+        });
+    }
+}
+
 #[test]
 fn subjects_senders_and_links_that_come_once_are_not_kept() {
     let engine = engine("mail");

@@ -1,6 +1,7 @@
 //! Integration tests of the engine, one module a concern.
 
 mod amounts;
+mod applications;
 mod backtest;
 mod classifier;
 mod columns;

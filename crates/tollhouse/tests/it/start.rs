@@ -128,6 +128,31 @@ fn analytics() {
     check("analytics");
 }
 
+#[test]
+fn login() {
+    check("login");
+}
+
+#[test]
+fn comments() {
+    check("comments");
+}
+
+#[test]
+fn signup() {
+    check("signup");
+}
+
+#[test]
+fn api() {
+    check("api");
+}
+
+#[test]
+fn payment() {
+    check("payment");
+}
+
 /// The README's picture is what the command in it prints.
 #[test]
 fn the_picture_is_no_older_than_the_program() {
