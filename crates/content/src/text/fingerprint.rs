@@ -181,8 +181,8 @@ pub fn short_fingerprints(skeleton: &TextSkeleton) -> Vec<String> {
     bands(&minima, SHORT_ROWS).map(|(number, hash)| format!("s{number}:{hash:016x}")).collect()
 }
 
-/// The hash of a skeleton, or of the beginning of a long one, of at least [`TEMPLATE_LETTERS_MIN`] letters, in 16 hexadecimal digits: what texts share that differ by
-/// links, numbers, emoji, signs and blanks alone.
+/// The hash of a skeleton, or of the beginning of a long one, of at least [`TEMPLATE_LETTERS_MIN`] letters, in 16 hexadecimal
+/// digits: what texts share that differ by links, numbers, emoji, signs and blanks alone.
 pub fn template(skeleton: &TextSkeleton) -> Option<String> {
     if skeleton.letters < TEMPLATE_LETTERS_MIN {
         return None;
