@@ -10,6 +10,8 @@ use crate::piece::{self, Normalisation, PIECES_MAX};
 
 /// Most values that a piece is made of.
 pub const VALUES_MAX: usize = 8;
+/// Bytes of a usual piece.
+const ONLY_BYTES: usize = 128;
 /// Bytes of the pieces of one row after which there are no more of them.
 const BYTES_MAX: usize = 1 << 20;
 
@@ -23,13 +25,8 @@ pub struct QuotedParts {
 impl QuotedParts {
     /// Adds a part. An empty one stands for a value that gives none.
     pub fn push(&mut self, part: &str) {
-        if part.bytes().any(|byte| matches!(byte, b'"' | b'\\') || byte < b' ') {
-            // A text can always be written as JSON.
-            self.text.push_str(&serde_json::to_string(part).unwrap_or_default());
-        } else if !part.is_empty() {
-            self.text.push('"');
-            self.text.push_str(part);
-            self.text.push('"');
+        if !part.is_empty() {
+            quote(part, &mut self.text);
         }
         self.ends.push(self.text.len());
     }
@@ -48,6 +45,21 @@ impl QuotedParts {
     pub fn get(&self, at: usize) -> Option<&str> {
         let start = at.checked_sub(1).map_or(Some(0), |before| self.ends.get(before).copied())?;
         self.text.get(start..*self.ends.get(at)?).filter(|part| !part.is_empty())
+    }
+}
+
+/// Puts a part behind a text as a JSON string.
+#[inline]
+fn quote(part: &str, text: &mut String) {
+    let is_special = |byte: u8| byte == b'"' || byte == b'\\' || byte < b' ';
+    // Without an early end, many bytes are looked at together.
+    if part.bytes().fold(false, |found, byte| found | is_special(byte)) {
+        // A text can always be written as JSON.
+        text.push_str(&serde_json::to_string(part).unwrap_or_default());
+    } else {
+        text.push('"');
+        text.push_str(part);
+        text.push('"');
     }
 }
 
@@ -72,7 +84,35 @@ impl CompositePiece {
 /// which changes first. A value that gives none leaves none at all; there are at most [`PIECES_MAX`], and fewer where they are
 /// long.
 pub fn pieces<'v>(
-    values: impl IntoIterator<Item = (Option<&'v Value>, Normalisation)>,
+    values: impl IntoIterator<Item = (Option<&'v Value>, Normalisation), IntoIter: Clone>,
+    out: &mut dyn FnMut(&str),
+) {
+    let values = values.into_iter();
+    let mut only = String::with_capacity(ONLY_BYTES);
+    for (value, how) in values.clone() {
+        let mut count = 0;
+        if let Some(value) = value {
+            piece::pieces(value, how, &mut |part| {
+                if count == 0 {
+                    only.push(if only.is_empty() { '[' } else { ',' });
+                    quote(part, &mut only);
+                }
+                count += 1;
+            });
+        }
+        match count {
+            0 => return,
+            1 => {}
+            _ => return combinations(values, out),
+        }
+    }
+    only.push(']');
+    out(&only);
+}
+
+/// Hands on the pieces of values of which one gives several.
+fn combinations<'v>(
+    values: impl Iterator<Item = (Option<&'v Value>, Normalisation)>,
     out: &mut dyn FnMut(&str),
 ) {
     let (mut parts, mut ends) = (QuotedParts::default(), Vec::with_capacity(VALUES_MAX));
