@@ -63,8 +63,8 @@ fn users_devices_and_pages_that_come_once_are_not_kept() {
 #[test]
 fn what_strangers_make_up_for_an_application_is_not_kept() {
     type Names = &'static [&'static str];
-    type Values = &'static [(&'static str, &'static str)];
-    let presets: [(&str, Names, Values); 5] = [
+    type Fields = &'static [(&'static str, &'static str)];
+    let presets: [(&str, Names, Fields); 5] = [
         ("login", &["user", "device", "agent", "password"], &[("result", "unknown_user"), ("country", "DE")]),
         ("comments", &["device", "agent", "text"], &[("user", "ann"), ("place", "bikes")]),
         ("signup", &["email", "email_domain", "name", "phone", "device", "agent"], &[]),
