@@ -2,7 +2,7 @@
 #![no_main]
 
 use content::web::link::{self, Link, TextReference};
-use content::web::{deobfuscation, impersonation, redirect};
+use content::web::{impersonation, messenger, redirect};
 use libfuzzer_sys::fuzz_target;
 
 fn follow(link: Link) {
@@ -10,7 +10,7 @@ fn follow(link: Link) {
     let again = Link::parse(&link.url);
     assert!(again.is_none_or(|again| again.host == link.host));
     impersonation::of(&link.host, &link.obfuscation.user);
-    deobfuscation::handle_of(&link.host, &link.url);
+    messenger::of_link(&link.host, &link.url);
     let mut next = redirect::target(&link);
     for _ in 0..redirect::DEPTH_MAX {
         next = next.and_then(|link| redirect::target(&link));
@@ -30,5 +30,6 @@ fuzz_target!(|text: &str| {
         true
     });
     link::host(text);
-    deobfuscation::handle_of_uri(text);
+    messenger::of_uri(text);
+    messenger::find(text, drop);
 });

@@ -88,6 +88,7 @@ fuzz_target!(|text: &str| {
             ("hosts".to_owned(), set(SetType::Domain, &["example"])),
             ("nets".to_owned(), set(SetType::Ip, &["::/0"])),
         ],
+        tables: Vec::new(),
     };
     let (library, problems) = Library::compile(source, &mut AnyReading);
     for problem in problems {
