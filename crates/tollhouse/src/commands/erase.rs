@@ -23,8 +23,8 @@ Examples:
   tollhouse erase --data ./data --pipeline web --key user=ann --json
 
 KIND sets how the value is normalised; a key of several fields is written 'KIND=[\"ann\",\"phone-7\"]',
-and erased only so. Erased are the keys of that piece in every kind and pipeline, and every decision on
-an event that had one, with its feedback. No server may run on the directory.
+and erased only so. Erased are the keys of that piece in every kind and pipeline, and every decision
+on an event that had one, with its feedback. No server may run on the directory.
 Remove older snapshots: they keep what they have. With a cluster, erase on every node: statistics go
 there, decisions here.")]
 pub(crate) struct EraseArgs {
