@@ -191,6 +191,7 @@ fn lower_parts(text: &str) -> String {
 fn plain_unicode(text: &str) -> String {
     let lower = lower_parts(text);
     let mut out = String::with_capacity(lower.len());
+    let mut imitations = false;
     let mut rest = lower.as_str();
     while let Some(first) = rest.chars().next() {
         let in_word = first.is_alphabetic();
@@ -202,6 +203,7 @@ fn plain_unicode(text: &str) -> String {
             continue;
         }
         if in_word && is_cyrillic_with_latin(run) {
+            imitations = true;
             for c in run.chars() {
                 if c.script() == Script::Cyrillic || !as_cyrillic(c, |c| out.push(c)) {
                     out.push(c);
@@ -226,10 +228,24 @@ fn plain_unicode(text: &str) -> String {
                 _ => None,
             };
             match imitated {
-                Some(imitated) => out.extend(imitated.chars()),
+                Some(imitated) => {
+                    imitations = true;
+                    out.extend(imitated.chars());
+                }
                 None => out.push(c),
             }
         }
+    }
+    if imitations {
+        // An accent of the script that a look-alike came from is an ornament on the letter that it imitated.
+        let mut base = ' ';
+        out.retain(|c| match is_combining_mark(c) {
+            true => !is_ornament(c, base),
+            false => {
+                base = c;
+                true
+            }
+        });
     }
     // Composes again what was taken apart and is no accent: Indic vowels.
     if is_nfc_quick(out.chars()) == IsNormalized::Yes { out } else { out.nfc().collect() }
@@ -542,6 +558,13 @@ mod tests {
         }
         assert_eq!(digit('\u{66A}'), None, "the Arabic per cent sign follows the digits");
         assert_eq!(mask_digits("Outlook 16.0.4266"), "Outlook 0.0.0");
+    }
+
+    #[test]
+    fn accents_go_with_the_letter_that_imitated() {
+        // An Arabic letter, and a Hebrew one with a dagesh that looks like an `o`.
+        check("\u{1EE61}\u{FB41}", "\u{628}o");
+        check("\u{627}\u{5E1}\u{5BC}\u{5BC}b", "lob");
     }
 
     #[test]
