@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use engine::backtest::{Backtest, BacktestQuery};
 use engine::{Directory, Engine};
 use event::{Event, Span, Time};
-use journal::{Feedback, Journal, JournalArchive, Options, Record, RecordId};
+use journal::{Journal, JournalArchive, Options, Record, RecordId, ReportRecord};
 use plan::{Config, Overrides, Plan};
 use stats::Durability;
 
@@ -85,8 +85,8 @@ fn main() {
 
     let limits = Options { segment: 1, rotate: Span::days(1), keep: Span::days(1), keep_bytes: u64::MAX };
     let open = Journal::open(journal, limits, Durability::None, 7).expect("the journal opens");
-    let said = Feedback { decision: RecordId(newest), class: "spam".to_owned(), time: NOW };
-    let record = (RecordId(newest + 1), NOW, Record::Feedback(said));
+    let said = ReportRecord::judgement(RecordId(newest), "spam", NOW);
+    let record = (RecordId(newest + 1), NOW, Record::Report(said));
     pollster::block_on(open.append(&[record])).expect("it is written");
     let started = Instant::now();
     open.sync().expect("it is synced");

@@ -146,8 +146,14 @@ impl Block {
 
     /// The record of this id, if it is here.
     pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
-        let found = self.find_all(&BTreeSet::from([id]))?;
-        Ok(found.into_iter().next().map(|(_, record)| record))
+        let found = match &self.content {
+            BlockContent::Columns(columns, number) if (self.head.first..=self.head.last).contains(&id) => {
+                columns.find(*number, id)?
+            }
+            BlockContent::Columns(..) => None,
+            BlockContent::Rows(..) | BlockContent::File(_) => self.find_all(&BTreeSet::from([id]))?.pop(),
+        };
+        Ok(found.map(|(_, record)| record))
     }
 
     /// The records of these ids that are here, for one reading of the block.

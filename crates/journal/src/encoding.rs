@@ -24,7 +24,6 @@ pub(super) mod variant {
 }
 
 /// The number that follows a record's id: that of its variant.
-pub(super) const FEEDBACK: u64 = 1;
 pub(super) const REPORT: u64 = 3;
 /// A decision.
 pub(super) const DECISION: u64 = 4;
@@ -43,9 +42,7 @@ pub(super) struct RecordReader<'b> {
 pub(super) enum RecordStart<'b> {
     /// A decision; its facts, keys, verdict and effects have to follow.
     Decision { head: DecisionHead<'b>, arrived: ArrivalInfo<'b> },
-    /// Feedback, whole.
-    Feedback { decision: RecordId, class: &'b str, time: Time },
-    /// Feedback of a named reporter, whole.
+    /// A report, whole.
     Report(Box<ReportRecord>),
 }
 
@@ -119,10 +116,6 @@ impl<'b> RecordReader<'b> {
                 let arrived = ArrivalInfo { event_id, arrival: self.time()?, duplicate: self.flag()? };
                 let head = DecisionHead { id, pipeline, version, time };
                 RecordStart::Decision { head, arrived }
-            }
-            FEEDBACK => {
-                let (decision, class) = (RecordId(self.varint()?), self.text()?);
-                RecordStart::Feedback { decision, class, time: self.time()? }
             }
             REPORT => RecordStart::Report(Box::new(self.made()?)),
             SIGNAL => RecordStart::Report(Box::new(ReportRecord { signal: true, ..self.made()? })),
@@ -557,8 +550,8 @@ impl postcard::ser_flavors::Flavor for VecAppender<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Record;
     use crate::samples::{report, row, value};
-    use crate::{Feedback, Record};
     use proptest::prelude::*;
 
     proptest! {
@@ -569,10 +562,8 @@ mod tests {
             report in report(),
         ) {
             let row = row(values);
-            let feedback = Feedback { decision: RecordId(3), class: "spam".to_owned(), time: Time(-1) };
             let mut bytes = Record::Decision(Box::new(row.clone())).encode(RecordId(9));
-            bytes.extend(Record::Feedback(feedback).encode(RecordId(u64::MAX)));
-            bytes.extend(Record::Report(report.clone()).encode(RecordId(7)));
+            bytes.extend(Record::Report(report.clone()).encode(RecordId(u64::MAX)));
             let mut reader = RecordReader::new(&bytes);
             let (id, start) = reader.start().unwrap();
             let RecordStart::Decision { head, .. } = start else { panic!("{start:?}") };
@@ -591,13 +582,8 @@ mod tests {
             prop_assert_eq!(fired, [("A", false), ("B", false), ("C", true)]);
             reader.effects().unwrap();
             let (id, start) = reader.start().unwrap();
-            let is_right = matches!(
-                start, RecordStart::Feedback { decision: RecordId(3), class: "spam", time: Time(-1) }
-            );
-            prop_assert!(is_right && id == RecordId(u64::MAX), "{:?}", start);
-            let (id, start) = reader.start().unwrap();
             let is_right = matches!(&start, RecordStart::Report(read) if **read == report);
-            prop_assert!(is_right && id == RecordId(7), "{:?}", start);
+            prop_assert!(is_right && id == RecordId(u64::MAX), "{:?}", start);
             prop_assert!(reader.is_at_end());
         }
 

@@ -12,7 +12,7 @@ use super::file::JournalFile;
 use super::files::{self, segments_on};
 use super::manifest::JournalManifest;
 use super::segment::{self, BlockExtent};
-use super::{Feedback, JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error};
+use super::{JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error};
 use crate::id::RecordId;
 
 /// The counts of the records that were taken out.
@@ -74,7 +74,6 @@ pub fn erase(
 fn is_feedback(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<Shingle>) -> bool {
     match record {
         Record::Decision(_) => false,
-        Record::Feedback(Feedback { decision, .. }) => decisions.contains(decision),
         Record::Report(ReportRecord { decision, by, .. }) => {
             decisions.contains(decision) || by.is_some_and(|by| reporters.contains(&by))
         }

@@ -58,8 +58,8 @@ pub use json::json_value;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
 pub use record::{
-    DecisionRow, EncodedRecords, Feedback, KeyReading, KindDescription, PendingDecision, Record,
-    ReplacedReport, ReportRecord, VersionDescription,
+    DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
+    ReportRecord, VersionDescription,
 };
 pub use repair::{SegmentRepair, repair};
 use segment::SegmentSummary;

@@ -16,8 +16,6 @@ use crate::id::RecordId;
 pub enum Record {
     /// A decision.
     Decision(Box<DecisionRow>),
-    /// Feedback on a decision, as it was logged before reporters had names: it counted one.
-    Feedback(Feedback),
     /// Feedback on a decision.
     Report(ReportRecord),
 }
@@ -63,17 +61,6 @@ impl KeyReading {
     }
 }
 
-/// Feedback on a decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Feedback {
-    /// The decision.
-    pub decision: RecordId,
-    /// The class of the feedback: one of the pipeline's feedback classes.
-    pub class: String,
-    /// When.
-    pub time: Time,
-}
-
 /// Feedback on a decision, and its effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportRecord {
@@ -112,6 +99,21 @@ pub struct ReplacedReport {
 }
 
 impl ReportRecord {
+    /// A judgement of the operator, which counts one in no counter.
+    pub fn judgement(decision: RecordId, class: impl Into<String>, time: Time) -> ReportRecord {
+        ReportRecord {
+            decision,
+            class: Some(class.into()),
+            signal: false,
+            time,
+            by: None,
+            weight: 1,
+            limited: false,
+            counters: Vec::new(),
+            replaced: None,
+        }
+    }
+
     /// Returns what the report makes of its decision's label: its class, or none in the place of one that it takes back.
     /// `None` if it does not touch the label, being a signal, or counting nothing.
     pub fn label(&self) -> Option<Option<&str>> {
@@ -354,11 +356,6 @@ impl Record {
                 };
                 decision.put(&known, into);
             }
-            Record::Feedback(feedback) => {
-                into.put_varint(id.0);
-                into.put_varint(encoding::FEEDBACK);
-                into.put_made(feedback);
-            }
             Record::Report(report) => {
                 into.put_varint(id.0);
                 into.put_varint(if report.signal { encoding::SIGNAL } else { encoding::REPORT });
@@ -397,9 +394,6 @@ impl Record {
         let (id, start) = reader.start()?;
         let (head, arrived) = match start {
             RecordStart::Decision { head, arrived } => (head, arrived),
-            RecordStart::Feedback { decision, class, time } => {
-                return Ok((id, Record::Feedback(Feedback { decision, class: class.to_owned(), time })));
-            }
             RecordStart::Report(report) => return Ok((id, Record::Report(*report))),
         };
         let facts = reader.made()?;

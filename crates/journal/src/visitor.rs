@@ -45,10 +45,6 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
         let (id, start) = reader.start()?;
         let head = match start {
             RecordStart::Decision { head, .. } => head,
-            RecordStart::Feedback { decision, class, time } => {
-                look.feedback(id, decision, Some(class), time);
-                continue;
-            }
             RecordStart::Report(report) => {
                 if let Some(label) = report.label() {
                     look.feedback(id, report.decision, label, report.time);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use catboost::ModelScratch;
 use event::{Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Value};
 use journal::{
-    Block, DecisionHead, DecisionOutcome, DecisionRow, Feedback, Record, RecordId, RecordVisitor,
-    ReplacedReport, ReportRecord, SegmentError, VersionDescription,
+    Block, DecisionHead, DecisionOutcome, DecisionRow, Record, RecordId, RecordVisitor, ReplacedReport,
+    ReportRecord, SegmentError, VersionDescription,
 };
 use judge::Evaluation;
 use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
@@ -148,10 +148,6 @@ impl Replay {
                     self.decide(id, *row, &mut judgement).await?;
                 }
                 Record::Decision(_) => {}
-                Record::Feedback(Feedback { decision, class, time }) => {
-                    let counters = self.backtest.pipeline.feedback.get(&class).cloned().unwrap_or_default();
-                    self.answer(decision, &counters, (1, time), false).await?;
-                }
                 Record::Report(report) => self.report(&report).await?,
             }
         }

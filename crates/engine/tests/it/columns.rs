@@ -9,8 +9,8 @@ use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
 use engine::{Directory, Engine};
 use event::{Column, Facts, Span, Time, Type, Value};
 use journal::{
-    DecisionRow, Feedback, Journal, JournalArchive, Options, Record, RecordId, VersionDescription, export,
-    verify,
+    DecisionRow, Journal, JournalArchive, Options, Record, RecordId, ReportRecord, VersionDescription,
+    export, verify,
 };
 use judge::{Action, Verdict};
 use plan::{Config, Overrides, Plan};
@@ -178,7 +178,6 @@ fn one_subject_is_erased_from_columns() {
     let left = records(engine.journal().unwrap());
     let is_left = |(id, record): &(RecordId, Record)| match record {
         Record::Decision(_) => !concerned.contains(id),
-        Record::Feedback(feedback) => !concerned.contains(&feedback.decision),
         Record::Report(report) => !concerned.contains(&report.decision),
     };
     assert_eq!(left, all.into_iter().filter(is_left).collect::<Vec<_>>());
@@ -206,8 +205,8 @@ fn plan() -> Options {
 
 fn feedback(number: u64) -> (RecordId, Time, Record) {
     let class = format!("{:x}", u128::from(number + 1).wrapping_pow(9)).repeat(4);
-    let feedback = Feedback { decision: RecordId(number), class, time: NOW };
-    (RecordId(number), NOW + Span::seconds(number as i64), Record::Feedback(feedback))
+    let report = ReportRecord::judgement(RecordId(number), class, NOW);
+    (RecordId(number), NOW + Span::seconds(number as i64), Record::Report(report))
 }
 
 fn append(journal: &Journal, numbers: std::ops::Range<u64>) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use engine::{Directory, Engine};
 use event::{Span, Time};
-use journal::{Journal, Options, Record, RecordId, export, verify};
+use journal::{Journal, Options, Record, RecordId, ReportRecord, export, verify};
 use stats::Durability;
 
 use crate::corpora;
@@ -17,15 +17,10 @@ fn plan() -> Options {
 }
 
 fn feedback(number: u64) -> (RecordId, Time, Record) {
-    let record = Record::Feedback(journal::Feedback {
-        decision: RecordId(number),
-        // Does not compress, so that segments fill.
-        class: (0..8)
-            .map(|word| format!("{:x}", (number * 8 + word).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
-            .collect(),
-        time: NOW,
-    });
-    (RecordId(number), NOW + Span::seconds(number as i64), record)
+    // Does not compress, so that segments fill.
+    let class = (0..8).map(|word| format!("{:x}", (number * 8 + word).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let report = ReportRecord::judgement(RecordId(number), class.collect::<String>(), NOW);
+    (RecordId(number), NOW + Span::seconds(number as i64), Record::Report(report))
 }
 
 fn append(journal: &Journal, numbers: std::ops::Range<u64>) {

@@ -1,5 +1,6 @@
 //! Rules for the sources of the whole workspace. They stand here because this crate knows nobody, so they are built in seconds.
 
 mod arrows;
+mod dependencies;
 mod names;
 mod sources;

@@ -106,7 +106,6 @@ const NO_EFFECTS: &[u8] = &[0];
 
 /// The values of `what`.
 const DECISION: &str = "decision";
-const FEEDBACK: &str = "feedback";
 const REPORT: &str = "report";
 /// A report that is no judgement.
 const SIGNAL: &str = "signal";
@@ -158,6 +157,11 @@ struct RowGroup {
 impl RowGroup {
     fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(length, _)| u64::from(*length)).sum()
+    }
+
+    /// Where a column begins in the file.
+    fn column_at(&self, column: usize) -> u64 {
+        self.at + self.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum::<u64>()
     }
 }
 

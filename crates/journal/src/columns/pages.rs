@@ -201,6 +201,42 @@ fn decode_row(
     Some(chunk)
 }
 
+/// The first row that has this text, of a column of texts without a dictionary in which none is missing: pages are searched from
+/// the one outwards that has the guessed row. `None` where it is no such column; `Some(None)` where no row has the text.
+pub(super) fn find_text(
+    bytes: &[u8],
+    form: ColumnsFormat,
+    (rows, guess): (usize, usize),
+    text: &[u8],
+    budget: &mut usize,
+) -> Option<Option<usize>> {
+    let pages = Page::all(bytes)?;
+    let page_rows = Page::rows(&pages, Type::String, rows)?;
+    // Without a dictionary they are data, one as the other.
+    let mut numbers: Vec<usize> = (0..pages.len()).collect();
+    numbers.sort_by_key(|number| number.abs_diff(guess / page_rows));
+    for number in numbers {
+        let page = &pages[number];
+        let PageKind::Data { entries, by_dictionary: false } = page.head.kind else { return None };
+        let raw = page.raw(form, budget)?;
+        let (length, rest) = raw.split_first_chunk::<4>()?;
+        let (levels, mut rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let last = entries.checked_sub(1)?;
+        if number_at(levels, 1, last)? != (1, last) {
+            return None;
+        }
+        for row in 0..entries {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            let (found, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            if found == text {
+                return Some(Some(number * page_rows + row));
+            }
+            rest = behind;
+        }
+    }
+    Some(None)
+}
+
 /// Decodes these pages, which have so many rows.
 fn decode_pages<'p>(
     pages: impl IntoIterator<Item = &'p Page<'p>>,

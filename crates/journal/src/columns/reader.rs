@@ -21,7 +21,7 @@ use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
 use crate::record::counted;
 use crate::visitor::RecordVisitor;
-use crate::{Feedback, Record, ReportRecord};
+use crate::{Record, ReportRecord};
 
 /// Rows of a group that are read one by one.
 const FEW: usize = 4;
@@ -258,15 +258,21 @@ impl ColumnarSegment {
         rows: Range<usize>,
         budget: &mut usize,
     ) -> Result<DecodedChunk, SegmentError> {
-        let before: u64 = group.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum();
+        let bytes = self.column_bytes(group, column)?;
+        let rows = (group.rows as usize, rows);
+        pages::decode(&bytes, self.form, self.kind(column), rows, budget)
+            .ok_or_else(|| SegmentError::Damaged(group.column_at(column)))
+    }
+
+    /// The bytes of a column of a group, which are as they were written.
+    fn column_bytes(&self, group: &RowGroup, column: usize) -> Result<Vec<u8>, SegmentError> {
         let (length, crc) = group.chunks.get(column).copied().unwrap_or_default();
-        let at = group.at + before;
+        let at = group.column_at(column);
         let bytes = self.chunk_bytes(at, length)?;
         if self.form == ColumnsFormat::Sealed && crc32fast::hash(&bytes) != crc {
             return Err(SegmentError::Damaged(at));
         }
-        let rows = (group.rows as usize, rows);
-        pages::decode(&bytes, self.form, self.kind(column), rows, budget).ok_or(SegmentError::Damaged(at))
+        Ok(bytes)
     }
 
     fn chunk_bytes(&self, at: u64, length: u32) -> io::Result<Vec<u8>> {
@@ -325,6 +331,29 @@ impl ColumnarSegment {
         if records.len() == count { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
     }
 
+    /// The record of this id of a group. Where ids rise evenly, one page of them is read to find its row.
+    pub(crate) fn find(
+        &self,
+        number: usize,
+        id: RecordId,
+    ) -> Result<Option<(RecordId, Record)>, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(None) };
+        let damaged = || SegmentError::Damaged(group.at);
+        let mut budget = BUDGET;
+        let column = self.column_bytes(group, own::ID)?;
+        let (before, span) = (id.0.saturating_sub(group.first.0), group.last.0.saturating_sub(group.first.0));
+        let guess = u128::from(before) * u128::from(group.rows) / (u128::from(span) + 1);
+        let place = (group.rows as usize, guess as usize);
+        let row = match pages::find_text(&column, self.form, place, &id.digits(), &mut budget) {
+            None => return Ok(self.records(number, |other| other == id)?.pop()),
+            Some(None) => return Ok(None),
+            Some(Some(row)) => row,
+        };
+        let mut bytes = Vec::new();
+        self.put_rows(group, &[(row, id)], &mut budget, &mut bytes)?;
+        Record::decode_all(&bytes).pop().map(Some).ok_or_else(damaged)
+    }
+
     /// Puts the bytes of these records behind others, as rows have them, and answers how many records they are.
     pub(crate) fn rows(
         &self,
@@ -333,38 +362,50 @@ impl ColumnarSegment {
         into: &mut Vec<u8>,
     ) -> Result<usize, SegmentError> {
         let Some(group) = self.index.groups.get(number) else { return Ok(0) };
-        let damaged = || SegmentError::Damaged(group.at);
         let mut budget = BUDGET;
         let mut ids = self.cursor(group, own::ID, &mut budget)?;
-        let ids = (0..group.rows).map(|_| ids.next().text()?.parse::<RecordId>().ok());
-        let ids: Vec<RecordId> = ids.collect::<Option<_>>().ok_or_else(damaged)?;
-        let rows: Vec<usize> = (0..ids.len()).filter(|row| wanted(ids[*row])).collect();
-        if rows.is_empty() {
-            return Ok(0);
+        let ids =
+            (0..group.rows as usize).map(|row| Some((row, ids.next().text()?.parse::<RecordId>().ok()?)));
+        let rows: Vec<(usize, RecordId)> = ids
+            .filter(|row| row.is_none_or(|(_, id)| wanted(id)))
+            .collect::<Option<_>>()
+            .ok_or(SegmentError::Damaged(group.at))?;
+        if !rows.is_empty() {
+            self.put_rows(group, &rows, &mut budget, into)?;
         }
+        Ok(rows.len())
+    }
+
+    /// Puts the bytes of these rows of a group behind others, in their order.
+    fn put_rows(
+        &self,
+        group: &RowGroup,
+        rows: &[(usize, RecordId)],
+        budget: &mut usize,
+        into: &mut Vec<u8>,
+    ) -> Result<(), SegmentError> {
         let all = self.all_chunks(group)?;
         // Few rows are read one by one, each from its page; of many all lie on nearly all pages.
-        let parts: Vec<&[usize]> = if rows.len() <= FEW { rows.chunks(1).collect() } else { vec![&rows] };
-        for part in parts {
-            let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
+        for part in rows.chunks(if rows.len() <= FEW { 1 } else { rows.len() }) {
+            let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) else { continue };
             let range = *first..*last + 1;
             let columns = all.of_columns(group).enumerate().map(|(column, (at, bytes))| {
                 let (kind, rows) = (self.kind(column), (group.rows as usize, range.clone()));
-                let chunk = pages::decode(bytes, self.form, kind, rows, &mut budget);
+                let chunk = pages::decode(bytes, self.form, kind, rows, budget);
                 chunk.map(|chunk| ColumnCursor::of(kind, chunk)).ok_or(SegmentError::Damaged(at))
             });
             let mut columns: Vec<ColumnCursor> = columns.collect::<Result<_, _>>()?;
             let mut part = part.iter().peekable();
             for row in range {
-                if part.next_if_eq(&&row).is_none() {
+                let Some((_, id)) = part.next_if(|(wanted, _)| *wanted == row) else {
                     columns.iter_mut().for_each(ColumnCursor::pass);
                     continue;
-                }
+                };
                 let entries: Vec<ColumnEntry<'_>> = columns.iter_mut().map(ColumnCursor::next).collect();
-                self.row(ids[row], &entries, into).ok_or_else(damaged)?;
+                self.row(*id, &entries, into).ok_or(SegmentError::Damaged(group.at))?;
             }
         }
-        Ok(rows.len())
+        Ok(())
     }
 
     /// Puts the bytes of a record there. `None` if it is none; that it is one shows when it is decoded.
@@ -373,11 +414,6 @@ impl ColumnarSegment {
         let time = Time(row[own::TIME].integer()?);
         match row[own::WHAT].bytes()? {
             what if what == super::DECISION.as_bytes() => return self.decision(id, row, into),
-            what if what == super::FEEDBACK.as_bytes() => {
-                let decision = row[own::DECISION].text()?.parse().ok()?;
-                Record::Feedback(Feedback { decision, class: owned(own::CLASS)?, time })
-                    .encode_into(id, into);
-            }
             what if super::REPORTS.iter().any(|report| what == report.as_bytes()) => {
                 let detail: ReportDetail = postcard::from_bytes(row[own::DETAIL].bytes()?).ok()?;
                 let report = ReportRecord {
@@ -505,14 +541,9 @@ impl ColumnarSegment {
                 }
                 continue;
             }
-            let is_report = what.text() == Some(super::REPORT);
-            if is_report || what.text() == Some(super::FEEDBACK) {
+            if what.text() == Some(super::REPORT) {
                 let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
-                let class = class.text();
-                if class.is_none() && !is_report {
-                    return Err(damaged());
-                }
-                look.feedback(id, decision, class, time);
+                look.feedback(id, decision, class.text(), time);
                 facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
                 continue;
             }

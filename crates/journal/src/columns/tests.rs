@@ -13,7 +13,7 @@ use crate::encoding::{DecisionHead, DecisionOutcome};
 use crate::file::JournalFile;
 use crate::samples;
 use crate::visitor::{self, RecordVisitor};
-use crate::{Feedback, Record, ReportRecord, SegmentError};
+use crate::{Record, ReportRecord, SegmentError};
 
 /// A version's columns: names that others have, too, with types of its own, one that is not journalled.
 fn description(types: &[Type]) -> VersionDescription {
@@ -50,13 +50,10 @@ fn record() -> impl Strategy<Value = Record> {
             Record::Decision(Box::new(row))
         },
     );
-    let feedback = (any::<u64>(), "[a-z]{0,5}", any::<i64>()).prop_map(|(decision, class, time)| {
-        Record::Feedback(Feedback { decision: RecordId(decision), class, time: Time(time) })
-    });
     let report = (any::<u64>(), samples::report()).prop_map(|(decision, report)| {
         Record::Report(ReportRecord { decision: RecordId(decision), ..report })
     });
-    prop_oneof![4 => decision, 1 => feedback, 2 => report]
+    prop_oneof![2 => decision, 1 => report]
 }
 
 /// Types of the columns of three versions; rows of a fourth have no description.
@@ -193,6 +190,11 @@ proptest! {
             prop_assert_eq!(head.rows as usize, part.len());
             prop_assert_eq!(Some(head.first), part.iter().map(|(id, _)| *id).min());
             prop_assert_eq!(Some(head.last), part.iter().map(|(id, _)| *id).max());
+            for (id, _) in part {
+                let first = part.iter().find(|(other, _)| other == id).cloned();
+                prop_assert_eq!(columns.find(number, *id).unwrap(), first);
+            }
+            prop_assert_eq!(columns.find(number, RecordId(head.last.0.wrapping_add(1))).unwrap(), None);
         }
     }
 
@@ -285,9 +287,9 @@ fn sample() -> (Vec<Vec<Type>>, Vec<(RecordId, Record)>) {
         row.version = format!("v{}", number % 4);
         (RecordId(number as u64), Record::Decision(Box::new(row)))
     };
-    let feedback = Feedback { decision: RecordId(3), class: "spam".to_owned(), time: Time(7) };
+    let report = ReportRecord::judgement(RecordId(3), "spam", Time(7));
     let mut records: Vec<_> = (0..29).map(record).collect();
-    records.push((RecordId(29), Record::Feedback(feedback)));
+    records.push((RecordId(29), Record::Report(report)));
     (types, records)
 }
 
@@ -341,9 +343,9 @@ fn one_row_takes_a_page_of_each_column() {
         let expected: Vec<_> = wanted.iter().map(|number| records[*number].clone()).collect();
         assert_eq!(encoded(&found), encoded(&expected), "{wanted:?}");
     }
-    for (number, record) in records.iter().enumerate() {
-        let found = columns.records(0, |id| id.0 as usize == number).unwrap();
-        assert_eq!(encoded(&found), encoded(std::slice::from_ref(record)), "row {number} alone");
+    for record in &records {
+        let found = columns.find(0, record.0).unwrap().unwrap();
+        assert_eq!(encoded(&[found]), encoded(std::slice::from_ref(record)), "row {} alone", record.0);
     }
     let group = columns.index.groups[0].clone();
     // Texts and lists: all others are less than a page. Of a column without lists a row is read alone.
@@ -355,6 +357,25 @@ fn one_row_takes_a_page_of_each_column() {
             let decoded = if chunk.repeats.is_empty() { chunk.levels.len() } else { begins };
             assert_eq!(decoded, rows, "row {row} of column {column}");
         }
+    }
+}
+
+/// Ids need not rise evenly, nor at all, for their rows to be found.
+#[test]
+fn a_row_is_found_wherever_its_id_lies() {
+    let report =
+        |id: u64| (RecordId(id), Record::Report(ReportRecord::judgement(RecordId(id / 2), "spam", Time(7))));
+    for uneven in
+        [|number: u64| number.pow(3), |number: u64| 9_000 - number, |number: u64| number * 7919 % 3001]
+    {
+        let records: Vec<_> = (1..3000).map(|number| report(uneven(number))).collect();
+        let bytes = written(ColumnsFormat::Sealed, &[], &records, 3000);
+        let columns = ColumnarSegment::of(Box::new(bytes), ColumnsFormat::Sealed).unwrap();
+        for record in records.iter().step_by(7) {
+            assert_eq!(columns.find(0, record.0).unwrap().as_ref(), Some(record));
+        }
+        assert_eq!(columns.find(0, RecordId(u64::MAX)).unwrap(), None);
+        assert_eq!(columns.find(0, RecordId(3001)).unwrap(), None);
     }
 }
 

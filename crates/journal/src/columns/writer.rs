@@ -21,9 +21,9 @@ use parquet::file::writer::{SerializedFileWriter, SerializedPageWriter, TrackedW
 use parquet::schema::types::{ColumnDescPtr, ColumnPath, SchemaDescPtr, Type as SchemaType, TypePtr};
 
 use super::{
-    ColumnLayout, ColumnarSegment, ColumnsFormat, ColumnsIndex, DECISION, FEEDBACK, HEAD_BYTES,
-    INDEX_BYTES_MAX, ITEMS_MAX, MAGIC, NO_EFFECTS, OWN, OWN_HEAD_BYTES, PAGE_BYTES, REPORT, ReportDetail,
-    RowGroup, SIGNAL, UNCOUNTED, own, pages,
+    ColumnLayout, ColumnarSegment, ColumnsFormat, ColumnsIndex, DECISION, HEAD_BYTES, INDEX_BYTES_MAX,
+    ITEMS_MAX, MAGIC, NO_EFFECTS, OWN, OWN_HEAD_BYTES, PAGE_BYTES, REPORT, ReportDetail, RowGroup, SIGNAL,
+    UNCOUNTED, own, pages,
 };
 use crate::compression::{LEVEL, compress};
 use crate::encoding::DecisionHead;
@@ -456,12 +456,6 @@ impl RowGroupBuilder {
             match start {
                 RecordStart::Decision { head, arrived } => {
                     return self.decision(&head, &arrived, reader, layout);
-                }
-                RecordStart::Feedback { decision, class, time } => {
-                    self.own(own::WHAT).text(FEEDBACK);
-                    self.own(own::TIME).integer(time.0);
-                    self.own(own::DECISION).bytes(&decision.digits());
-                    self.own(own::CLASS).text(class);
                 }
                 RecordStart::Report(report) => self.report(&report),
             }

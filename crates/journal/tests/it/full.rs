@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use event::{Span, Time};
-use journal::{Feedback, Journal, JournalError, Options, Record, RecordId};
+use journal::{Journal, JournalError, Options, Record, RecordId, ReportRecord};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stats::Durability;
 
@@ -24,8 +24,8 @@ fn plan() -> Options {
 
 fn record(number: u64) -> (RecordId, Time, Record) {
     let class = (0..20).map(|word| format!("{:x}", (number * 20 + word).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-    let feedback = Feedback { decision: RecordId(number), class: class.collect(), time: NOW };
-    (RecordId(number), NOW + Span(number as i64), Record::Feedback(feedback))
+    let report = ReportRecord::judgement(RecordId(number), class.collect::<String>(), NOW);
+    (RecordId(number), NOW + Span(number as i64), Record::Report(report))
 }
 
 fn limit(bytes: Option<u64>) {

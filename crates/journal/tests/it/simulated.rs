@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use disk::{Device, MemoryDevice};
 use event::{Span, Time};
-use journal::{Feedback, Journal, JournalArchive, JournalError, Options, Record, RecordId, SkippedData};
+use journal::{Journal, JournalArchive, JournalError, Options, Record, RecordId, ReportRecord, SkippedData};
 use sim::{LACKS, Random, SimulationFailure, SimulationSummary};
 use stats::Durability;
 
@@ -17,9 +17,9 @@ const SECRET: u64 = 7;
 fn record(number: u64) -> (RecordId, Time, Record) {
     let mut random = Random::new(number);
     let words = *random.pick(&[0, 3, 20, 400]);
-    let class = (0..words).map(|_| format!("{:x}", random.bits())).collect();
-    let feedback = Feedback { decision: RecordId(number), class, time: NOW };
-    (RecordId(number), NOW + Span(number as i64), Record::Feedback(feedback))
+    let class: String = (0..words).map(|_| format!("{:x}", random.bits())).collect();
+    let report = ReportRecord::judgement(RecordId(number), class, NOW);
+    (RecordId(number), NOW + Span(number as i64), Record::Report(report))
 }
 
 struct JournalSimulation {
