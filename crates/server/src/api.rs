@@ -400,7 +400,7 @@ pub struct ModelOutputJson {
     /// The name that rules use for it: the model, or the class or target that it gave most to.
     pub name: String,
     /// The output of the model.
-    pub said: f64,
+    pub output: f64,
     /// The raw value that this is made of: `expected`, the contributions and `others` together.
     pub raw: f64,
     /// The raw value that is expected of no event in particular.
@@ -512,7 +512,7 @@ impl From<&engine::ExplainedModel> for ModelOutputJson {
         });
         ModelOutputJson {
             name: model.name.clone(),
-            said: model.output,
+            output: model.output,
             raw: model.raw,
             expected: model.expected,
             contributions: contributions.collect(),
@@ -836,8 +836,8 @@ pub struct MailReportJson {
     /// The feedback class; missing where a feedback report says nothing of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// For each mail that was reported what that did: by the id of its decision, or else the SHA-256 of the mail.
-    pub said: Vec<FeedbackOutcomeJson>,
+    /// For each mail that was reported the outcome: by the id of its decision, or else the SHA-256 of the mail.
+    pub feedback: Vec<FeedbackOutcomeJson>,
 }
 
 /// A copy of the data directory.

@@ -167,8 +167,8 @@ pub(crate) fn models(out: &mut Output, explained: &ExplanationJson) -> Result<()
     for model in &explained.models {
         let name = cut(&model.name, 40);
         out.line(format_args!(
-            "{BOLD}model {name}{BOLD:#} said {BOLD}{:.4}{BOLD:#}  {DIM}raw {:+.4} from {:+.4}{DIM:#}",
-            model.said, model.raw, model.expected
+            "{BOLD}model {name}{BOLD:#} gives {BOLD}{:.4}{BOLD:#}  {DIM}raw {:+.4} from {:+.4}{DIM:#}",
+            model.output, model.raw, model.expected
         ))?;
         let mut table = TextTable::default();
         for one in &model.contributions {

@@ -458,7 +458,10 @@ fn a_report_finds_the_decision_by_the_ticket() {
         );
         let by = "Tollhouse-Mail-From: <fbl@provider.example>";
         let said = server.post("/v1/report", &[MAIL, by], &arf).json();
-        assert_eq!((said["said"][0]["id"].as_str(), said["class"].as_str()), (Some(id), Some("complaint")));
+        assert_eq!(
+            (said["feedback"][0]["id"].as_str(), said["class"].as_str()),
+            (Some(id), Some("complaint"))
+        );
         assert_ne!(id, other);
         // The decision's own row is what is counted: only that knows the client.
         let ip = server.get("/v1/timeline?kind=ip&value=192.0.2.1").json();

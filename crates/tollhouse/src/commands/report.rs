@@ -79,8 +79,8 @@ pub(crate) fn run(args: ReportArgs) -> Result<Exit, CommandError> {
                 continue;
             }
         };
-        mails += reported.said.len();
-        duplicates += reported.said.iter().filter(|said| said.duplicate).count();
+        mails += reported.feedback.len();
+        duplicates += reported.feedback.iter().filter(|outcome| outcome.duplicate).count();
         if out.is_json() {
             out.json(&ReportLine { file: &name, reported: &reported })?;
         }

@@ -132,7 +132,7 @@ closest rules that did not fire
            false: conn.port in [25.0, 587.0]
            conn.port = 1, mail.size = 707.48779296875, mail.caps = 1.7997074127197266
 
-model spam said 0.6286  raw +0.5262 from -0.0054
+model spam gives 0.6286  raw +0.5262 from -0.0054
   +0.6275  mail.caps  1.7997074127197266
   -0.0881  mail.size  707.48779296875
   -0.0078  conn.port  1.0

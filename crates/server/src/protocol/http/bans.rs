@@ -267,7 +267,7 @@ pub(super) struct BanUpdates {
 #[utoipa::path(
     get,
     path = "/v1/bans/stream",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "bans_stream",
     params(BanStreamParams),
     responses((status = 200, description = "What has changed", body = BanUpdates), ProblemResponses),
@@ -300,7 +300,7 @@ pub(super) struct BanListParams {
 #[utoipa::path(
     get,
     path = "/v1/bans/ips",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "bans_ips",
     params(BanListParams),
     responses(
@@ -398,7 +398,7 @@ pub(super) fn held(
 #[utoipa::path(
     get,
     path = "/v1/bans",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "bans",
     params(BanLookupParams),
     responses((status = 200, description = "Bans that hold", body = Vec<BanEntry>), ProblemResponses),
@@ -449,7 +449,7 @@ pub(super) struct LabelOutcome {
 #[utoipa::path(
     post,
     path = "/v1/bans",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "ban",
     request_body = LabelRequest,
     responses((status = 200, description = "It holds", body = LabelOutcome), ProblemResponses),
@@ -487,7 +487,7 @@ pub(super) struct LiftOutcome {
 #[utoipa::path(
     delete,
     path = "/v1/bans",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "lift_bans",
     params(LiftParams),
     responses((status = 200, description = "How many bans were lifted", body = LiftOutcome), ProblemResponses),

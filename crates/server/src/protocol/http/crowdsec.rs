@@ -126,7 +126,7 @@ impl BanForm for BouncerParams {
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/decisions/stream",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "crowdsec_stream",
     params(BouncerParams),
     responses((status = 200, description = "What has changed", body = BouncerStream), ProblemResponses),
@@ -163,7 +163,7 @@ pub(super) struct BouncerLookupParams {
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/decisions",
-    tag = "enforce",
+    tag = "bans",
     operation_id = "crowdsec_decisions",
     params(BouncerLookupParams),
     responses((status = 200, description = "Decisions that hold", body = Option<Vec<BouncerDecision>>), ProblemResponses),

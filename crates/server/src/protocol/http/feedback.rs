@@ -32,7 +32,7 @@ fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
 #[utoipa::path(
     get,
     path = "/v1/decisions/{id}",
-    tag = "said",
+    tag = "feedback",
     params(("id" = String, Path, description = "The decision's id")),
     responses((status = 200, description = "The decision", body = api::ExplanationJson), ProblemResponses),
 )]
@@ -46,28 +46,28 @@ pub(super) async fn decision(
     Ok(Json(api::ExplanationJson::from(&explanation)))
 }
 
-/// Takes in feedback on a past decision. The same said twice by one reporter counts once, and something else
+/// Takes in feedback on a past decision. The same feedback twice by one reporter counts once, and something else
 /// replaces it.
 #[utoipa::path(
     post,
     path = "/v1/feedback",
-    tag = "said",
+    tag = "feedback",
     request_body = api::FeedbackJson,
     responses((status = 200, description = "What it did", body = api::FeedbackOutcomeJson), ProblemResponses),
 )]
 pub(super) async fn feedback(
     State(node): State<Arc<Node>>,
-    JsonBody(said): JsonBody<api::FeedbackJson>,
+    JsonBody(feedback): JsonBody<api::FeedbackJson>,
 ) -> Result<Json<api::FeedbackOutcomeJson>, HttpFailure> {
-    let id = record_id(&said.id)?;
-    let by = reporter(said.by)?;
-    let (engine, now, class) = (Arc::clone(&node.engine), node.now(), said.class.clone());
+    let id = record_id(&feedback.id)?;
+    let by = reporter(feedback.by)?;
+    let (engine, now, class) = (Arc::clone(&node.engine), node.now(), feedback.class.clone());
     // The decision is read from the journal, which blocks.
     let outcome = node.lookups.run(node.timeout() / 2, move |_| {
-        let said = engine::FeedbackInput { class: &class, by: by.as_deref() };
-        Handle::current().block_on(engine.feedback(id, said, now))
+        let feedback = engine::FeedbackInput { class: &class, by: by.as_deref() };
+        Handle::current().block_on(engine.feedback(id, feedback, now))
     });
-    Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), said.class, outcome.await??)))
+    Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome.await??)))
 }
 
 /// The parameters that say how a batch of feedback is taken in.
@@ -85,7 +85,7 @@ pub(super) struct FeedbackParams {
 #[utoipa::path(
     post,
     path = "/v1/feedback/batch",
-    tag = "said",
+    tag = "feedback",
     operation_id = "feedback_batch",
     params(FeedbackParams),
     request_body(
@@ -119,9 +119,9 @@ pub(super) async fn feedback_batch(
     let answer = node.lookups.run(node.timeout() / 2, move |_| {
         let read: Vec<Result<FeedbackItem, HttpFailure>> =
             lines.iter().map(|line| FeedbackItem::read(line)).collect();
-        let said: Vec<(RecordId, engine::FeedbackInput<'_>)> =
+        let feedback: Vec<(RecordId, engine::FeedbackInput<'_>)> =
             read.iter().flatten().map(|word| (word.id, word.input())).collect();
-        let outcomes = Handle::current().block_on(engine.feedback_all(&said, now))?;
+        let outcomes = Handle::current().block_on(engine.feedback_all(&feedback, now))?;
         let mut outcomes = outcomes.into_iter();
         let mut answer = Vec::new();
         for (word, line) in read.into_iter().zip(1..) {
@@ -132,7 +132,7 @@ pub(super) async fn feedback_batch(
             events::write(
                 &mut answer,
                 &match came {
-                    Ok(said) => api::FeedbackLine::Outcome(said),
+                    Ok(feedback) => api::FeedbackLine::Outcome(feedback),
                     Err(failure) => {
                         api::FeedbackLine::Error(api::BatchError { line, error: failure.problem() })
                     }
@@ -155,10 +155,10 @@ struct FeedbackItem {
 
 impl FeedbackItem {
     fn read(line: &[u8]) -> Result<FeedbackItem, HttpFailure> {
-        let said: api::FeedbackJson = serde_json::from_slice(line).map_err(|error| {
+        let feedback: api::FeedbackJson = serde_json::from_slice(line).map_err(|error| {
             INVALID_BODY.failure(shown(&error.to_string())).help("`/openapi.json` shows the shape")
         })?;
-        Ok(FeedbackItem { id: record_id(&said.id)?, by: reporter(said.by)?, class: said.class })
+        Ok(FeedbackItem { id: record_id(&feedback.id)?, by: reporter(feedback.by)?, class: feedback.class })
     }
 
     fn input(&self) -> engine::FeedbackInput<'_> {
@@ -196,12 +196,12 @@ pub(super) struct LearnParams {
     envelope: Option<EnvelopeSource>,
 }
 
-/// Takes in feedback on an event that was not decided here. The same said twice of one event id, or
+/// Takes in feedback on an event that was not decided here. The same feedback twice of one event id, or
 /// without one of the same body, counts once.
 #[utoipa::path(
     post,
     path = "/v1/learn",
-    tag = "said",
+    tag = "feedback",
     params(LearnParams, EventHeaders),
     request_body(
         description = "One event, as for /v1/decide",
@@ -219,8 +219,8 @@ pub(super) async fn learn(
     let reading = MessageReadOptions { message_time: params.message_time, envelope: params.envelope };
     let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), LookupMode::None).await?;
     let by = reporter(params.by)?;
-    let said = engine::FeedbackInput { class: &params.class, by: by.as_deref() };
-    let (id, outcome) = node.learn(event.prepared, event.id, &body, said).await?;
+    let feedback = engine::FeedbackInput { class: &params.class, by: by.as_deref() };
+    let (id, outcome) = node.learn(event.prepared, event.id, &body, feedback).await?;
     Ok(Json(api::FeedbackOutcomeJson {
         warnings: event.warnings,
         ..api::FeedbackOutcomeJson::new(id, params.class, outcome)

@@ -42,7 +42,7 @@ pub(super) struct ReportParams {
 #[utoipa::path(
     post,
     path = "/v1/report",
-    tag = "said",
+    tag = "feedback",
     params(ReportParams, EventHeaders),
     request_body(content = String, content_type = "message/rfc822", description = "The mail"),
     responses((status = 200, description = "What it did", body = api::MailReportJson), ProblemResponses),
@@ -99,7 +99,7 @@ async fn take(
         None => plan.class_of_address(&envelope.recipients),
     };
     let mut reported =
-        api::MailReportJson { by: by.clone(), class: class.map(str::to_owned), said: Vec::new() };
+        api::MailReportJson { by: by.clone(), class: class.map(str::to_owned), feedback: Vec::new() };
     let Some(class) = class else {
         if report.is_some() {
             // One of another sort, such as of authentication that failed: it says nothing of the mail.
@@ -108,13 +108,13 @@ async fn take(
         let detail = "no recipient is an address for reports";
         return Err(NOT_APPLICABLE.failure(detail).help("[report_addresses] names them"));
     };
-    let said = FeedbackInput { class, by: Some(&by) };
+    let feedback = FeedbackInput { class, by: Some(&by) };
     for mail in mails(raw, report, &[&by, sender])? {
         let ticket = arf::fields(&mail, ID_FIELD).iter().find_map(|ticket| engine.decision_of(ticket));
         if let Some(id) = ticket {
-            match engine.feedback(id, said, now).await {
+            match engine.feedback(id, feedback, now).await {
                 Ok(outcome) => {
-                    reported.said.push(api::FeedbackOutcomeJson::new(
+                    reported.feedback.push(api::FeedbackOutcomeJson::new(
                         id.to_string(),
                         class.to_owned(),
                         outcome,
@@ -139,8 +139,8 @@ async fn take(
         if cancellation.is_cancelled() {
             return Err(Late.into());
         }
-        let outcome = engine.learn(engine.key(read), &digest, said).await?;
-        reported.said.push(api::FeedbackOutcomeJson::new(digest, class.to_owned(), outcome));
+        let outcome = engine.learn(engine.key(read), &digest, feedback).await?;
+        reported.feedback.push(api::FeedbackOutcomeJson::new(digest, class.to_owned(), outcome));
     }
     Ok(reported)
 }

@@ -52,9 +52,9 @@ use crate::core::problem::{
     tags(
         (name = "decide", description = "Events in, verdicts out"),
         (name = "statistics", description = "Statistics of keys"),
-        (name = "said", description = "Feedback"),
+        (name = "feedback", description = "Feedback"),
         (name = "limits", description = "Limits"),
-        (name = "enforce", description = "The ban list"),
+        (name = "bans", description = "The ban list"),
         (name = "rules", description = "Rules"),
         (name = "node", description = "The node itself"),
     ),

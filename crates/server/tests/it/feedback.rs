@@ -92,12 +92,12 @@ fn mail_reports_mail() {
         let by = "Tollhouse-Mail-From: <fbl@example.net>";
         let said = report(&[by], &arf("abuse")).json();
         assert_eq!((&said["by"], &said["class"]), (&json!("fbl@example.net"), &json!("complaint")), "{said}");
-        assert_eq!(said["said"].as_array().unwrap().len(), 1, "{said}");
+        assert_eq!(said["feedback"].as_array().unwrap().len(), 1, "{said}");
         assert_eq!(complaints(server), 1);
-        assert_eq!(report(&[by], &arf("abuse")).json()["said"][0]["duplicate"], true);
-        assert_eq!(report(&[by], &arf("not-spam")).json()["said"][0]["replaced"], "complaint");
+        assert_eq!(report(&[by], &arf("abuse")).json()["feedback"][0]["duplicate"], true);
+        assert_eq!(report(&[by], &arf("not-spam")).json()["feedback"][0]["replaced"], "complaint");
         assert_eq!(complaints(server), 0);
-        assert_eq!(report(&[by], &arf("auth-failure")).json()["said"], json!([]));
+        assert_eq!(report(&[by], &arf("auth-failure")).json()["feedback"], json!([]));
 
         let stranger = report(&["Tollhouse-Mail-From: <x@elsewhere.example>"], &arf("abuse"));
         check_problem(&stranger, 422, "not-applicable", "may not report");
