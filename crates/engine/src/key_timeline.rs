@@ -3,7 +3,7 @@
 use event::{Key, Shingle, Span, Time, Value};
 use journal::{JournalError, Record};
 use plan::{KindPlan, Pipeline};
-use stats::{LedgerError, ObserveRequest, Quality, Timeline};
+use stats::{LedgerError, ObserveOutcomes, ObserveRequest, Quality, Reading, Timeline};
 
 use crate::error::{PieceError, UnknownName};
 use crate::pipeline::keys;
@@ -18,6 +18,17 @@ pub enum KeyStatisticsError {
     /// No piece can be made of the value.
     #[error(transparent)]
     Piece(#[from] PieceError),
+    /// More keys at once than [`KeyStatistics::KEYS_MAX`].
+    #[error("{0} keys at once: at most {max}", max = KeyStatistics::KEYS_MAX)]
+    TooMany(usize),
+    /// One of several keys cannot be looked up.
+    #[error("keys[{index}]: {error}")]
+    Of {
+        /// Its place among those that were asked for.
+        index: usize,
+        /// The reason.
+        error: Box<KeyStatisticsError>,
+    },
     /// Keys are ranked by a counter over a window, and the kind has none.
     #[error("the kind `{0}` has no counters over windows, by which its keys could be ranked")]
     NoCounters(String),
@@ -27,6 +38,67 @@ pub enum KeyStatisticsError {
     /// The journal, which names keys.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+/// A key that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyName<'a> {
+    /// The kind, or the distinct count.
+    pub kind: &'a str,
+    /// The value, as it stands in events.
+    pub value: &'a str,
+}
+
+/// The readings of one key.
+#[derive(Clone, Debug)]
+pub struct KeyStatistics {
+    /// The piece as it is hashed.
+    pub piece: String,
+    /// Its hash.
+    pub shingle: Shingle,
+    /// When it was first counted.
+    pub first: Option<Time>,
+    /// When it was last counted.
+    pub last: Option<Time>,
+    /// Names of its counters.
+    pub counters: Vec<String>,
+    /// Trailing windows and, for each counter in order, what was counted in them.
+    pub windows: Vec<(Span, Vec<u64>)>,
+    /// The values that a track has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    pub values: Vec<(String, Value)>,
+    /// The trust that all this deserves.
+    pub quality: Quality,
+}
+
+impl KeyStatistics {
+    /// Most keys that are read at once.
+    pub const KEYS_MAX: usize = 1000;
+}
+
+/// A key that was found in the plan.
+struct PlannedKey {
+    key: Key,
+    piece: String,
+    counters: Vec<String>,
+    windows: Vec<Span>,
+    values: Vec<String>,
+}
+
+impl PlannedKey {
+    fn statistics(self, reading: &Reading) -> KeyStatistics {
+        let PlannedKey { key, piece, counters, windows, values } = self;
+        let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
+        KeyStatistics {
+            piece,
+            shingle: key.shingle,
+            first: reading.first,
+            last: reading.last,
+            windows: windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect(),
+            values: aggregate::values(&values, reading),
+            quality: reading.quality,
+            counters,
+        }
+    }
 }
 
 /// The knowledge of one key.
@@ -72,6 +144,17 @@ pub struct HotKey {
     pub count: u64,
 }
 
+impl KeyTimeline {
+    /// Leaves out the buckets that end before a time, or begin at another or later.
+    pub fn cut(&mut self, from: Option<Time>, to: Option<Time>) {
+        let Some(timeline) = &mut self.timeline else { return };
+        timeline.buckets.retain(|bucket| {
+            from.is_none_or(|from| bucket.start + bucket.width > from)
+                && to.is_none_or(|to| bucket.start < to)
+        });
+    }
+}
+
 impl Engine {
     /// All that is kept of the key of a value, and its trailing sums as of a time.
     pub async fn timeline(
@@ -81,8 +164,45 @@ impl Engine {
         value: &str,
         at: Time,
     ) -> Result<KeyTimeline, KeyStatisticsError> {
+        let planned = self.planned_key(pipeline, KeyName { kind, value })?;
+        let timeline = self.ledger.timeline(planned.key).await?;
+        let outcomes = self.look_at(std::slice::from_ref(&planned), at).await?;
+        let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
+        let KeyStatistics { piece, shingle, counters, windows, values, quality, .. } =
+            planned.statistics(&reading);
+        Ok(KeyTimeline { piece, shingle, counters, windows, values, quality, timeline })
+    }
+
+    /// The readings of many keys as of a time, in one request to the ledger. Nothing is counted.
+    ///
+    /// # Errors
+    /// [`KeyStatisticsError::TooMany`], [`KeyStatisticsError::Of`] the first key that cannot be, and the ledger's.
+    pub async fn key_statistics(
+        &self,
+        pipeline: &Pipeline,
+        keys: &[KeyName<'_>],
+        at: Time,
+    ) -> Result<Vec<KeyStatistics>, KeyStatisticsError> {
+        if keys.len() > KeyStatistics::KEYS_MAX {
+            return Err(KeyStatisticsError::TooMany(keys.len()));
+        }
+        let planned = keys.iter().enumerate().map(|(index, name)| {
+            let planned = self.planned_key(pipeline, *name);
+            planned.map_err(|error| KeyStatisticsError::Of { index, error: Box::new(error) })
+        });
+        let planned: Vec<PlannedKey> = planned.collect::<Result<_, _>>()?;
+        let outcomes = self.look_at(&planned, at).await?;
+        let read = planned.into_iter().zip(outcomes.all());
+        Ok(read.map(|(planned, reading)| planned.statistics(&reading.to_reading())).collect())
+    }
+
+    fn planned_key(
+        &self,
+        pipeline: &Pipeline,
+        KeyName { kind, value }: KeyName<'_>,
+    ) -> Result<PlannedKey, KeyStatisticsError> {
         let distinct = pipeline.distincts.iter().find(|distinct| distinct.name == kind);
-        let (per, number, counters, windows, track) = match distinct {
+        let (per, kind, counters, windows, values) = match distinct {
             Some(plan) => {
                 let per = &pipeline.kinds[plan.per];
                 (per, plan.kind, vec![plan.name.clone()], &plan.windows, Vec::new())
@@ -93,18 +213,19 @@ impl Engine {
             }
         };
         let (piece, shingle) = self.piece(per, value)?;
-        let key = Key { space: pipeline.space, kind: number, shingle };
-        let timeline = self.ledger.timeline(key).await?;
-        let peek = stats::Observation { key, time: at, add: stats::Addition::Nothing };
-        let outcomes = self
-            .ledger
-            .observe(&[ObserveRequest { observations: vec![peek], ..ObserveRequest::default() }])
-            .await?;
-        let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
-        let sums = |window: usize| (0..counters.len()).map(|counter| reading.sum(window, counter)).collect();
-        let windows = windows.iter().enumerate().map(|(index, window)| (*window, sums(index))).collect();
-        let values = aggregate::values(&track, &reading);
-        Ok(KeyTimeline { piece, shingle, counters, windows, values, quality: reading.quality, timeline })
+        let key = Key { space: pipeline.space, kind, shingle };
+        Ok(PlannedKey { key, piece, counters, windows: windows.as_slice().to_vec(), values })
+    }
+
+    /// Reads keys, and adds nothing.
+    async fn look_at(&self, keys: &[PlannedKey], at: Time) -> Result<ObserveOutcomes, LedgerError> {
+        let peek = |planned: &PlannedKey| stats::Observation {
+            key: planned.key,
+            time: at,
+            add: stats::Addition::Nothing,
+        };
+        let observations = keys.iter().map(peek).collect();
+        self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await
     }
 
     pub(crate) fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), PieceError> {

@@ -55,7 +55,7 @@ pub use explanation::{
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use judge::Severity;
-pub use key_timeline::{HotKey, KeyStatisticsError, KeyTimeline, Ranking};
+pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::EngineMetrics;
 pub use pipeline::classifiers::ExplainedToken;

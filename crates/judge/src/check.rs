@@ -4,6 +4,7 @@
 //! is reported once and gives `None`, and its neighbours are still checked, so that one run finds all
 //! mistakes. What bounds of values say of a condition is told, too: see [`crate::bounds`].
 
+mod buckets;
 mod call;
 mod lookup;
 mod membership;
@@ -47,13 +48,15 @@ const COST_LOOKUP: u32 = 128;
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 25] = [
+pub(crate) const FUNCTIONS: [&str; 28] = [
     "age",
+    "dispersion",
     "distance",
     "distinct",
     "domain",
     "double",
     "duration",
+    "empty_buckets",
     "estimated",
     "group",
     "has",
@@ -62,6 +65,7 @@ pub(crate) const FUNCTIONS: [&str; 25] = [
     "is_new",
     "last",
     "lookup",
+    "max_bucket",
     "model",
     "over",
     "rate",

@@ -193,6 +193,14 @@ impl LookupTable {
         }
     }
 
+    /// The paths of values in a network database, as far as the first records have them; none in any other table.
+    pub(crate) fn record_paths(&self) -> Vec<String> {
+        match &self.keys {
+            LookupKeys::Database(database) => database.paths(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The value at a path of an address's record; none in a table that is no network database.
     pub(crate) fn find_in_record(&self, ip: IpAddr, path: &RecordPath) -> Option<String> {
         match &self.keys {

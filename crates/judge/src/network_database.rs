@@ -4,10 +4,13 @@ use std::fmt;
 use std::net::IpAddr;
 
 use maxminddb::{PathElement, Reader};
-use serde::de::{Deserialize, Deserializer, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// Records in which a path is looked for before it is said that there is none.
 const RECORDS_SOUGHT: usize = 10_000;
+
+/// Records whose values are named to whom names none.
+const RECORDS_NAMED: usize = 100;
 
 /// A database in memory, whose structure was verified.
 pub(crate) struct NetworkDatabase(Reader<Vec<u8>>);
@@ -42,12 +45,111 @@ impl NetworkDatabase {
         found.decode_path::<RecordValue>(&path.elements()).ok()?.map(|value| value.0)
     }
 
+    /// The paths of the values of the first records, short ones first.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let Ok(networks) = self.0.networks(Default::default()) else { return Vec::new() };
+        let records = networks.take(RECORDS_NAMED).filter_map(Result::ok);
+        let mut paths: Vec<String> = records
+            .filter_map(|record| record.decode::<RecordShape>().ok()?)
+            .flat_map(|shape| shape.0)
+            .collect();
+        paths.sort_unstable();
+        paths.dedup();
+        paths.sort_by_key(|path| path.matches('.').count());
+        paths
+    }
+
     /// Returns whether one of the first records has a value at a path.
     pub(crate) fn has_path(&self, path: &RecordPath) -> bool {
         let Ok(networks) = self.0.networks(Default::default()) else { return false };
         let elements = path.elements();
         let mut records = networks.take(RECORDS_SOUGHT).filter_map(Result::ok);
         records.any(|record| matches!(record.decode_path::<RecordValue>(&elements), Ok(Some(_))))
+    }
+}
+
+/// The paths of a record's values, each after its parts.
+#[derive(Default)]
+struct RecordShape(Vec<String>);
+
+impl<'de> Deserialize<'de> for RecordShape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RecordShape, D::Error> {
+        deserializer.deserialize_any(RecordShapeVisitor)
+    }
+}
+
+struct RecordShapeVisitor;
+
+impl RecordShapeVisitor {
+    fn value<E>() -> Result<RecordShape, E> {
+        Ok(RecordShape(vec![String::new()]))
+    }
+}
+
+impl RecordShape {
+    /// Adds the paths of what is under a name.
+    fn put(&mut self, name: &str, below: RecordShape) {
+        self.0.extend(below.0.into_iter().map(|path| match path.is_empty() {
+            true => name.to_owned(),
+            false => format!("{name}.{path}"),
+        }));
+    }
+}
+
+impl<'de> Visitor<'de> for RecordShapeVisitor {
+    type Value = RecordShape;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_u128<E>(self, _: u128) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_f32<E>(self, _: f32) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<RecordShape, E> {
+        Self::value()
+    }
+
+    fn visit_bytes<E>(self, _: &[u8]) -> Result<RecordShape, E> {
+        Ok(RecordShape::default())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RecordShape, A::Error> {
+        let mut shape = RecordShape::default();
+        while let Some((name, below)) = map.next_entry::<String, RecordShape>()? {
+            shape.put(&name, below);
+        }
+        Ok(shape)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RecordShape, A::Error> {
+        let mut shape = RecordShape::default();
+        if let Some(first) = items.next_element::<RecordShape>()? {
+            shape.put("0", first);
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(shape)
     }
 }
 

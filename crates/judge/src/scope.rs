@@ -130,6 +130,20 @@ pub enum ReadingRequest<'a> {
         /// The least denominator that says something, at least 1.
         at_least: u64,
     },
+    /// The way in which a counter is spread over the buckets of a window: the current one, and the whole ones before it.
+    /// Over several keys the engine takes the greatest of [`BucketFunction::Max`], and the least of the others.
+    Buckets {
+        /// The kind.
+        kind: &'a str,
+        /// The counter of the kind.
+        counter: &'a str,
+        /// The trailing window, a multiple of the width.
+        window: Span,
+        /// The width of a bucket.
+        width: Span,
+        /// Which of their values.
+        value: BucketFunction,
+    },
     /// The time since a key was first seen; [`Type::Integer`], microseconds, not negative. 0 for a key that was
     /// never seen before.
     FirstAge {
@@ -217,6 +231,31 @@ impl AggregateFunction {
     pub const NAMES: [&str; 5] = ["count", "decayed", "max", "min", "sum"];
 }
 
+/// A value of a counter's buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BucketFunction {
+    /// The greatest bucket, the current one among them; [`Type::Integer`], not negative.
+    Max,
+    /// The number of whole buckets that are empty; [`Type::Integer`], not negative.
+    Empty,
+    /// The variance of the whole buckets over their mean; [`Type::Float`], not negative, missing where all are empty.
+    Dispersion,
+}
+
+impl BucketFunction {
+    /// The names that rules have for them.
+    pub const NAMES: [&str; 3] = ["dispersion", "empty_buckets", "max_bucket"];
+
+    /// Returns the name that rules have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            BucketFunction::Dispersion => "dispersion",
+            BucketFunction::Empty => "empty_buckets",
+            BucketFunction::Max => "max_bucket",
+        }
+    }
+}
+
 /// Counters of one kind added up over one window.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CounterSum<'a> {
@@ -231,6 +270,7 @@ impl ReadingRequest<'_> {
     pub fn column_type(&self) -> Type {
         match self {
             ReadingRequest::Ratio { .. }
+            | ReadingRequest::Buckets { value: BucketFunction::Dispersion, .. }
             | ReadingRequest::Aggregate { value: AggregateFunction::Decayed(_), .. } => Type::Float,
             ReadingRequest::New { .. }
             | ReadingRequest::Marked { .. }
@@ -279,6 +319,11 @@ impl fmt::Display for ReadingRequest<'_> {
                 f.write_str(", ")?;
                 write_sum(f, kind, denominator)?;
                 write!(f, ", {at_least})")
+            }
+            ReadingRequest::Buckets { kind, counter, window, width, value } => {
+                write!(f, "{}(", value.name())?;
+                write_count(f, kind, counter, Some(*window))?;
+                write!(f, ", '{width}')")
             }
             ReadingRequest::FirstAge { kind } => write!(f, "{kind}.first_age()"),
             ReadingRequest::LastAge { kind } => write!(f, "{kind}.last_age()"),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use event::{Kind, Space, Span};
-use stats::{Admission, Catalog, CatalogBuilder, Measure, Statistic};
+use stats::{Admission, BucketSeries, Catalog, CatalogBuilder, Measure, Statistic};
 
 use crate::ONCE;
 use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigView, SourceKind};
@@ -63,6 +63,21 @@ pub(super) fn beside_sketches(
     memory.saturating_sub(total)
 }
 
+/// What the readings of a kind carry.
+#[derive(Default)]
+struct ReadingParts {
+    windows: Vec<Span>,
+    series: Vec<BucketSeries>,
+}
+
+/// Puts what is known first, and behind it, in order, what else is wanted.
+fn merge<T: Ord + Copy>(all: &mut Vec<T>, known: &[T]) {
+    all.sort_unstable();
+    all.dedup();
+    all.retain(|wanted| !known.contains(wanted));
+    all.splice(..0, known.iter().copied());
+}
+
 /// Merges the pipelines' statistics: where two share a space, a kind number must mean the same to both, and its
 /// readings carry the windows of either. Beside a catalog in force nothing in that changes its meaning or its place:
 /// events that are at work read by the order of its windows, and what nobody asks for any more is kept all the same.
@@ -73,23 +88,26 @@ pub(super) fn catalog(
     now: Option<&Catalog>,
     problems: &mut ConfigProblems,
 ) -> Catalog {
-    let mut windows: HashMap<(Space, Kind), Vec<Span>> = HashMap::new();
+    let mut parts: HashMap<(Space, Kind), ReadingParts> = HashMap::new();
     for draft in drafts.iter() {
         let space = draft.pipeline.space;
-        let kinds = draft.pipeline.kinds.iter().map(|kind| (kind.kind, &kind.windows));
-        let distincts = draft.pipeline.distincts.iter().map(|distinct| (distinct.kind, &distinct.windows));
-        for (kind, wanted) in kinds.chain(distincts) {
-            let all = windows.entry((space, kind)).or_default();
-            all.extend(wanted);
-            all.sort_unstable();
-            all.dedup();
+        for kind in &draft.pipeline.kinds {
+            let all = parts.entry((space, kind.kind)).or_default();
+            all.windows.extend(&kind.windows);
+            all.series.extend(&kind.series);
+        }
+        for distinct in &draft.pipeline.distincts {
+            parts.entry((space, distinct.kind)).or_default().windows.extend(&distinct.windows);
         }
     }
+    for all in parts.values_mut() {
+        merge(&mut all.windows, &[]);
+        merge(&mut all.series, &[]);
+    }
     for (space, kind, statistic) in now.iter().flat_map(|catalog| catalog.iter()) {
-        let all = windows.entry((space, kind)).or_default();
-        let known = statistic.measure.windows();
-        all.retain(|window| !known.contains(window));
-        all.splice(..0, known.iter().copied());
+        let all = parts.entry((space, kind)).or_default();
+        merge(&mut all.windows, statistic.measure.windows());
+        merge(&mut all.series, statistic.measure.series());
     }
     let mut builder = CatalogBuilder::default();
     for draft in drafts.iter_mut() {
@@ -126,10 +144,10 @@ pub(super) fn catalog(
                 continue;
             }
             let Some(statistic) = statistic.map(|index| &draft.statistics[index]) else { continue };
-            let windows = &windows[&(space, kind.kind)];
-            kind.windows = windows.clone().into();
+            let ReadingParts { windows, series } = &parts[&(space, kind.kind)];
+            (kind.windows, kind.series) = (windows.clone().into(), series.clone().into());
             let origin = statistic.view.origin("keys");
-            match statistic.measure(windows.clone()) {
+            match statistic.measure(windows.clone(), series.clone()) {
                 Ok(measure) => {
                     let admit = statistic.admit_of(&kind.name);
                     add(kind.kind, &statistic.name, &kind.name, (measure, admit), origin);
@@ -138,7 +156,7 @@ pub(super) fn catalog(
             }
         }
         for distinct in &mut draft.pipeline.distincts {
-            let windows = &windows[&(space, distinct.kind)];
+            let windows = &parts[&(space, distinct.kind)].windows;
             distinct.windows = windows.clone().into();
             let measure = distinct.measure(windows.clone());
             // Values are counted of keys that are admitted where the keys' own statistic has a sketch in front: whoever

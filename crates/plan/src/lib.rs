@@ -59,6 +59,7 @@ pub use pipeline::reports::WITHDRAWN;
 pub use pipeline::reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
 pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
 pub use pipeline::tables::TablePlan;
+pub use pipeline::value_addition::ValueAddition;
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
     DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,

@@ -686,13 +686,7 @@ pub struct BucketJson {
 impl TimelineJson {
     /// Gives the engine's answer its form.
     pub fn new(pipeline: &str, kind: &str, known: &engine::KeyTimeline) -> TimelineJson {
-        let named = |counts: &[u64]| {
-            let counts = known.counters.iter().zip(counts).filter(|(_, count)| **count > 0);
-            counts.map(|(counter, count)| (counter.clone(), *count)).collect()
-        };
-        let windows = known.windows.iter();
-        let windows =
-            windows.map(|(window, sums)| WindowJson { window: Length(*window), counts: named(sums) });
+        let named = |counts: &[u64]| named(&known.counters, counts);
         let mut tiers: Vec<TierJson> = Vec::new();
         for bucket in known.timeline.iter().flat_map(|timeline| &timeline.buckets) {
             let entry = BucketJson { start: Timestamp(bucket.start), counts: named(&bucket.counts) };
@@ -711,10 +705,99 @@ impl TimelineJson {
             first: known.timeline.as_ref().map(|timeline| Timestamp(timeline.first)),
             last: known.timeline.as_ref().map(|timeline| Timestamp(timeline.last)),
             counters: known.counters.clone(),
-            windows: windows.collect(),
+            windows: windows(&known.counters, &known.windows),
             tiers,
         }
     }
+}
+
+/// The keys that are asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ReadingsRequest)]
+pub struct ReadingsRequest {
+    /// The pipeline; the first of the configuration if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
+    /// The keys, at most 1000.
+    pub keys: Vec<KeyNameJson>,
+}
+
+/// A key that is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = KeyName)]
+pub struct KeyNameJson {
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The value, as it stands in events; of a key of several fields the JSON array of theirs, as a text.
+    pub value: String,
+}
+
+/// What is counted of many keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Readings)]
+pub struct ReadingsJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The keys, in the order in which they were asked for.
+    pub keys: Vec<KeyStatisticsJson>,
+}
+
+/// What is counted of a key. One that was never seen, or is forgotten, has no times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = KeyStatistics)]
+pub struct KeyStatisticsJson {
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The piece that was asked for, as it is hashed.
+    pub piece: String,
+    /// Its hash.
+    pub shingle: String,
+    /// `exact`, `estimated` or `missing`.
+    pub quality: String,
+    /// When it was first counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Timestamp>,
+    /// When it was last counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// The counts in the trailing windows that rules read, up to now.
+    pub windows: Vec<WindowJson>,
+}
+
+impl KeyStatisticsJson {
+    /// Gives the engine's answer its form.
+    pub fn new(kind: &str, known: &engine::KeyStatistics) -> KeyStatisticsJson {
+        KeyStatisticsJson {
+            kind: kind.to_owned(),
+            piece: known.piece.clone(),
+            shingle: known.shingle.to_string(),
+            quality: known.quality.to_string(),
+            first: known.first.map(Timestamp),
+            last: known.last.map(Timestamp),
+            values: values(&known.values),
+            windows: windows(&known.counters, &known.windows),
+        }
+    }
+}
+
+/// Counts that are not zero, by counter.
+fn named(counters: &[String], counts: &[u64]) -> BTreeMap<String, u64> {
+    let counts = counters.iter().zip(counts).filter(|(_, count)| **count > 0);
+    counts.map(|(counter, count)| (counter.clone(), *count)).collect()
+}
+
+/// Trailing windows with their counts by name.
+fn windows(counters: &[String], windows: &[(Span, Vec<u64>)]) -> Vec<WindowJson> {
+    let window = |(window, sums): &(Span, Vec<u64>)| WindowJson {
+        window: Length(*window),
+        counts: named(counters, sums),
+    };
+    windows.iter().map(window).collect()
 }
 
 /// The keys of a kind that are hottest now.

@@ -79,6 +79,9 @@ pub enum LayoutError {
         /// The ranges of windows that can be answered.
         possible: String,
     },
+    /// Buckets that no tier can answer one by one.
+    #[error("buckets: {0}")]
+    Series(String),
     /// Columns of a track that cannot be.
     #[error("columns: {0}")]
     Columns(String),

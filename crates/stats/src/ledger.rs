@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::catalog::{Catalog, CatalogError, Statistic};
+use crate::kind::series::BucketSummary;
 use crate::kind::windows::TimelineBucket;
 use crate::kind::{Addition, Measure, Origin};
 use crate::layout::LayoutError;
@@ -323,6 +324,11 @@ impl<'a> ReadingView<'a> {
         sum(self.sums(), self.brief.columns, window, column)
     }
 
+    /// The sum-up of a series, by its number in the statistic's definition.
+    pub fn series(&self, series: usize) -> BucketSummary {
+        BucketSummary::read(self.sums(), series)
+    }
+
     /// Returns the number of counters that each window has.
     #[inline]
     pub fn counters(&self) -> u8 {
@@ -382,7 +388,7 @@ pub struct Reading {
     /// that its period is forgotten.
     pub fresh: bool,
     pub(crate) counters: u8,
-    /// Windows by counters; empty for a key without counts.
+    /// Windows by counters, and then series; empty for a key without counts.
     #[serde(with = "sums")]
     pub(crate) sums: ReadingSums,
 }
@@ -428,7 +434,7 @@ impl Reading {
         self.counters
     }
 
-    /// The sums, window by window; empty for a key without counts.
+    /// The sums, window by window, and then what series say; empty for a key without counts.
     pub fn sums(&self) -> &[u64] {
         &self.sums
     }

@@ -9,8 +9,8 @@ use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, MailReportJson, ProblemJson, ReloadOutcomeJson, RollbackRequest, RulesJson,
-    SnapshotJson, TimelineJson, TopKeysJson,
+    FeedbackOutcomeJson, MailReportJson, ProblemJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
+    RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -338,10 +338,20 @@ impl ApiClient {
         pipeline: Option<&str>,
         kind: &str,
         value: &str,
+        (from, to): (Option<Time>, Option<Time>),
     ) -> Result<TimelineJson, CallError> {
+        let [from, to] = [from, to].map(|time| time.map(|time| time.to_string()));
         let mut query = vec![("kind", kind), ("value", value)];
         query.extend(pipeline.map(|name| ("pipeline", name)));
+        query.extend(from.as_deref().map(|from| ("from", from)));
+        query.extend(to.as_deref().map(|to| ("to", to)));
         self.get("/v1/timeline", &query)
+    }
+
+    /// What is counted of many keys.
+    pub(crate) fn readings(&self, asked: &ReadingsRequest) -> Result<ReadingsJson, CallError> {
+        let body = serde_json::to_vec(asked).map_err(|error| CallError::Failed(CommandError::new(error)))?;
+        self.call(Method::POST, "/v1/readings", &[], &[("content-type", "application/json")], &body)
     }
 
     /// The hottest keys of a kind.

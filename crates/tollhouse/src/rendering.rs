@@ -6,7 +6,8 @@ use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ConditionPartJson, ExplanationJson, KeyReadingJson, ReasonJson, TierJson, TimelineJson, TopKeysJson,
+    ConditionPartJson, ExplanationJson, KeyReadingJson, ReadingsJson, ReasonJson, TierJson, TimelineJson,
+    TopKeysJson,
 };
 
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, width};
@@ -337,6 +338,32 @@ pub(crate) fn timeline(out: &mut Output, timeline: &TimelineJson) -> Result<(), 
         blocks(out, timeline, tier)?;
     }
     Ok(())
+}
+
+/// What is counted of many keys, a row each; of windows those that have counts.
+pub(crate) fn readings(out: &mut Output, told: &ReadingsJson) -> Result<(), CommandError> {
+    let mut table = TextTable::default();
+    for key in &told.keys {
+        let windows = key.windows.iter().flat_map(|window| {
+            let count = |(counter, count): (&String, &u64)| {
+                format!("{}({}) {}", cut(counter, 30), window.window, HumanCount(*count))
+            };
+            window.counts.iter().map(count)
+        });
+        let values = key.values.iter().map(|(name, value)| format!("{} {}", cut(name, 30), number(value)));
+        let mut known: Vec<String> = windows.chain(values).collect();
+        if key.quality != "exact" {
+            known.push(cut(&key.quality, 30));
+        } else if key.last.is_none() && known.is_empty() {
+            known.push("never seen, or forgotten".to_owned());
+        }
+        table.row([
+            TableCell::text(cut(&key.kind, 30), DIM),
+            TableCell::text(cut(&key.piece, 60), BOLD),
+            TableCell::text(known.join(", "), PLAIN),
+        ]);
+    }
+    out.line(table)
 }
 
 fn blocks(out: &mut Output, timeline: &TimelineJson, tier: &TierJson) -> Result<(), CommandError> {

@@ -348,6 +348,7 @@ fn lost(
         }
         ReadingSource::Aggregate { kind, .. }
         | ReadingSource::Count { kind, .. }
+        | ReadingSource::Buckets { kind, .. }
         | ReadingSource::Ratio { kind, .. } => is_lost(*kind) || has_no_value(*kind),
         ReadingSource::Estimated { kind }
         | ReadingSource::New { kind }

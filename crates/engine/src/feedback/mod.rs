@@ -44,7 +44,8 @@ use crate::pipeline::keys;
 use crate::pipeline::trainer::TrainingFeedback;
 use crate::{Engine, PreparedEvent};
 use plan::{
-    FeedbackClass, FeedbackKind, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, WITHDRAWN, reporter,
+    FeedbackClass, FeedbackKind, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, ValueAddition, WITHDRAWN,
+    reporter,
 };
 
 pub use signed_id::ID_FIELD;
@@ -137,7 +138,7 @@ struct FeedbackSubject<'a> {
     now: Time,
 }
 
-/// Returns what a vote adds to an event's keys, or takes back.
+/// Returns what a vote adds to an event's keys, or takes back: of the counters and values of its class.
 pub(crate) fn counted<'a>(
     pipeline: &'a Pipeline,
     keys: &'a [Key],
@@ -145,13 +146,22 @@ pub(crate) fn counted<'a>(
     (weight, time): (u8, Time),
     taken_back: bool,
 ) -> impl Iterator<Item = Observation> + 'a {
-    let weight = u64::from(weight);
     let amounts = move |plan: &KindPlan| -> CounterAmounts {
         let index = |name: &String| if taken_back { plan.taken_back(name) } else { plan.counter(name) };
-        counters.iter().filter_map(|name| Some((index(name)?, weight))).collect()
+        counters.iter().filter_map(|name| Some((index(name)?, u64::from(weight)))).collect()
+    };
+    let value = move |plan: &KindPlan| {
+        let added = counters.iter().filter_map(|text| ValueAddition::parse(text));
+        let sum: i64 = added.filter(|added| added.kind == plan.name).map(|added| added.value).sum();
+        let weight = i64::from(weight);
+        sum.saturating_mul(if taken_back { -weight } else { weight })
     };
     keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
         let plan = pipeline.kinds.iter().find(|plan| plan.kind == key.kind)?;
+        if !plan.takes_events {
+            let value = Some(value(plan)).filter(|value| *value != 0)?;
+            return Some(Observation { key: *key, time, add: Addition::Value(Some(value)) });
+        }
         let amounts = amounts(plan);
         amounts.iter().next()?;
         Some(Observation { key: *key, time, add: Addition::Counters(amounts) })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use event::{Facts, Key, Shingle, Slot, Span, TableIndex, Time, Value};
-use judge::LimitValue;
+use judge::{BucketFunction, LimitValue};
 use stats::{
     Addition, AggregateColumn, DedupeMark, LastValueForm, Ledger, LedgerError, Observation, ObserveOutcomes,
     ObserveRequest, Origin, Quality, ReadingView, Readings,
@@ -316,6 +316,19 @@ fn fill(
                     if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 }
                 });
                 put(facts, *slot, shares.reduce(f64::max));
+            }
+            ReadingSource::Buckets { kind, series, count, value } => {
+                let of = present(of_kind(*kind)).map(|reading| reading.series(series.get()));
+                match value {
+                    BucketFunction::Max => put(facts, *slot, of.map(|buckets| counted(buckets.max)).max()),
+                    BucketFunction::Empty => {
+                        let empty = of.map(|buckets| i64::from(count.saturating_sub(buckets.filled)));
+                        put(facts, *slot, empty.min());
+                    }
+                    BucketFunction::Dispersion => {
+                        put(facts, *slot, of.filter_map(|buckets| buckets.dispersion).reduce(f64::min));
+                    }
+                }
             }
             ReadingSource::FirstAge { kind } => {
                 let ages = present(of_kind(*kind))

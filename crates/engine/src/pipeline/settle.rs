@@ -22,7 +22,7 @@ pub(crate) fn requests(
         return;
     }
     let mut observations = settled(observed, action);
-    carry_out(observed, fired, &mut observations);
+    carry_out(observed, action, fired, &mut observations);
     while !observations.is_empty() {
         let rest = observations.split_off(observations.len().min(ObserveRequest::OBSERVATIONS_MAX));
         requests.push(ObserveRequest { once: None, origin: Origin::Verdict, observations });
@@ -38,15 +38,26 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> 
     Ok(())
 }
 
-/// Marks and additions that rules ask for: each label, counter and aggregate once, however many rules do.
-fn carry_out(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>], observations: &mut Vec<Observation>) {
+/// Marks and additions that rules ask for, and values that the action adds: each label, counter and aggregate once, however
+/// many do.
+fn carry_out(
+    observed: &ObservedEvent<'_>,
+    action: Action,
+    fired: &[TableIndex<Rule>],
+    observations: &mut Vec<Observation>,
+) {
     let prepared = &observed.prepared;
     // A label holds from when it is put: what an event says of its own time does not shorten it.
     let arrival = prepared.row.arrival;
     let pipeline = &prepared.row.pipeline;
     let mut marks: Vec<(TableIndex<LabelPlan>, Span)> = Vec::new();
     let mut adds: Vec<(TableIndex<KindPlan>, u8, u64)> = Vec::new();
-    let mut values: Vec<(TableIndex<KindPlan>, i64)> = Vec::new();
+    let settled = pipeline.kinds.entries().filter_map(|(kind, plan)| {
+        let of_action = plan.settle_values.iter().filter(|(other, _)| *other == action);
+        let sum = of_action.fold(0i64, |sum, (_, value)| sum.saturating_add(*value));
+        (sum != 0).then_some((kind, sum))
+    });
+    let mut values: Vec<(TableIndex<KindPlan>, i64)> = settled.collect();
     for effect in fired.iter().flat_map(|rule| &pipeline.effects[*rule]) {
         match *effect {
             EffectPlan::Mark { label, lasts } => match marks.iter_mut().find(|(other, _)| *other == label) {

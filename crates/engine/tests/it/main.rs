@@ -34,6 +34,8 @@ mod rules;
 mod scenarios;
 mod sweep;
 mod tables;
+mod timelines;
 mod tracks;
 mod train;
+mod value_additions;
 mod year;

@@ -284,6 +284,40 @@ fn a_database_that_is_replaced_is_read_again_and_a_damaged_one_is_refused() {
 }
 
 #[test]
+fn an_as_number_is_a_key() {
+    let text = CONFIG.to_owned()
+        + r#"
+[[kind]]
+name = "asn"
+of = "asn"
+
+[[statistic]]
+name = "networks"
+keys = ["asn"]
+counts = ["seen"]
+windows = ["1h x 24"]
+
+[[rule]]
+name = "CROWD"
+when = "asn.seen('1h') >= 2"
+score = 1
+"#;
+    let home = Home::new(&text, &city());
+    let engine = Engine::open(&home.directory, home.plan().unwrap()).unwrap();
+    let crowd = |ip: &str| {
+        let mut event = Event::default();
+        event.push("ip", ip);
+        let decision = decide_at(&engine, event, NOW);
+        decision.verdict.reasons.iter().any(|reason| reason.rule == "CROWD")
+    };
+    let found = ["192.0.2.7", "203.0.113.5", "203.0.113.128", "2001:db8::1"].map(crowd);
+    assert_eq!(found, [false, false, false, true], "one owner of three networks; the third address has none");
+    let plan = engine.plan();
+    let known = pollster::block_on(engine.timeline(&plan.pipelines[0], "asn", "64500", NOW)).unwrap();
+    assert_eq!((known.piece.as_str(), known.windows[0].1.clone()), ("64500", vec![3]));
+}
+
+#[test]
 fn what_cannot_be_looked_up_is_told() {
     let check = |old: &str, new: &str, message: &str| {
         assert!(CONFIG.contains(old), "{old}");
@@ -301,6 +335,11 @@ fn what_cannot_be_looked_up_is_told() {
         "no record of `geo` that was looked at has a value `contry.iso_code`",
     );
     check(", 'country.iso_code'", "", "a record of `geo` has many values");
+    let paths = "`lookup('geo', client.ip, 'autonomous_system_number')`; it has `autonomous_system_number`, \
+        `country.is_in_european_union`, `country.iso_code`, `location.latitude`, `location.longitude`, \
+        `subdivisions.0.iso_code`";
+    check(", 'country.iso_code'", "", paths);
+    check("'country.iso_code'", "'contry.iso_code'", "did you mean `country.iso_code`?");
     check("type = \"ip\"\nfile", "type = \"string\"\nfile", "the keys of a network database are networks");
     check("format = \"mmdb\"", "format = \"mmdb\"\nseparator = \"comma\"", "`separator` does nothing");
     check("city.mmdb", "cities.mmdb", "cannot read");

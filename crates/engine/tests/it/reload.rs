@@ -182,6 +182,22 @@ fn what_is_kept_of_keys_does_not_change_under_way() {
     assert_eq!(plan.pipelines[0].kinds.as_slice()[0].windows.len(), 1);
 }
 
+/// A pipeline that counts nothing has a version like any other, which its kept text is read back as.
+#[test]
+fn a_pipeline_without_counters_is_gone_back_to() {
+    let text = "name = \"hits\"\n[[field]]\nname = \"ip\"\ntype = \"ip\"\n\
+        [[rule]]\nname = \"SEEN\"\nwhen = \"ip == '192.0.2.1'\"\nscore = 1\n";
+    let home = Home::new(text);
+    let engine = home.open();
+    let first = version(&engine);
+    engine.change(post("[[rule]]\nname = \"SEEN\"\nscore = 2\n"), NOW, false).unwrap();
+    assert_ne!(version(&engine), first);
+    engine.change(Proposal::Back { pipeline: "hits", version: &first }, NOW, false).unwrap();
+    assert_eq!(version(&engine), first);
+    drop(engine);
+    assert_eq!(version(&home.open()), first, "after a restart, too");
+}
+
 #[test]
 fn kept_versions_are_what_they_were() {
     for preset in preset::ALL {

@@ -6,7 +6,7 @@ use regex::RegexBuilder;
 
 use super::*;
 use crate::expr::{ClockPart, SubstringPosition, ZonedClock};
-use crate::scope::LimitValue;
+use crate::scope::{BucketFunction, LimitValue};
 use crate::syntax::CallNode;
 
 /// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
@@ -122,6 +122,9 @@ impl Checker<'_> {
             ("ip", [of]) => self.parsed_ip(of),
             (name, [of]) if TEXT_FUNCTIONS.contains(&name) => self.applied(name, of, range),
             ("estimated", [of]) => self.estimated(of),
+            ("max_bucket", [count, width]) => self.buckets(BucketFunction::Max, count, width, range),
+            ("empty_buckets", [count, width]) => self.buckets(BucketFunction::Empty, count, width, range),
+            ("dispersion", [count, width]) => self.buckets(BucketFunction::Dispersion, count, width, range),
             ("rate", [count, per]) => self.rate(count, per),
             ("trend", [short, long]) => self.trend(short, long, None, range),
             ("trend", [short, long, at_least]) => self.trend(short, long, Some(at_least), range),
@@ -146,6 +149,9 @@ impl Checker<'_> {
                     "double" => "double(mail.size)",
                     "int" => "int(mail.score)",
                     "age" => "age(mail.date)",
+                    "dispersion" => "dispersion(from.seen('2h'), '10m')",
+                    "empty_buckets" => "empty_buckets(from.seen('2h'), '10m')",
+                    "max_bucket" => "max_bucket(from.seen('2h'), '10m')",
                     "distance" => "distance(place, last('place'))",
                     "lookup" => "lookup('table', mail.from)",
                     "domain" => "domain(mail.from)",

@@ -36,7 +36,12 @@ impl Checker<'_> {
                 Some(TypedExpr::String(StrExpr::OfRecord(Box::new((ip, path)), found)))
             }
             (None, true) => {
-                let help = format!("name one: `lookup('{name}', client.ip, 'country.iso_code')`");
+                let paths = found.record_paths();
+                let first = paths.first().map_or("country.iso_code", String::as_str);
+                let mut help = format!("name one by its path: `lookup('{name}', client.ip, '{first}')`");
+                if !paths.is_empty() {
+                    help += &format!("; it has {}", listed(&paths));
+                }
                 self.fail(&of.range, format!("a record of `{name}` has many values"), help)
             }
             (Some(path), false) => {
@@ -59,8 +64,11 @@ impl Checker<'_> {
         };
         if !table.is_empty() && !table.has_path(&path) {
             let message = format!("no record of `{name}` that was looked at has a value `{text}`");
-            let help =
-                "country databases have `country.iso_code`, those of AS numbers `autonomous_system_number`";
+            let paths = table.record_paths();
+            let help = did_you_mean(text, &paths).unwrap_or_else(|| match paths.is_empty() {
+                true => "a path leads to a text, a number or a truth".to_owned(),
+                false => format!("it has {}", listed(&paths)),
+            });
             self.report(Diagnostic::new(message, node.range.clone()).help(help).warning());
         }
         Some(path)

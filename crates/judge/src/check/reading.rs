@@ -3,7 +3,7 @@
 use event::Span;
 
 use super::*;
-use crate::scope::{AggregateFunction, CounterSum, LimitValue, ReadingRequest, ScopeError};
+use crate::scope::{AggregateFunction, BucketFunction, CounterSum, LimitValue, ReadingRequest, ScopeError};
 use crate::syntax::{ArithmeticOperator, CallNode};
 
 impl Checker<'_> {
@@ -133,7 +133,7 @@ impl Checker<'_> {
         }
     }
 
-    fn reading(
+    pub(super) fn reading(
         &mut self,
         request: &ReadingRequest<'_>,
         range: &Range<usize>,
@@ -205,7 +205,10 @@ impl Checker<'_> {
                 (Some(target), name) => {
                     matches!(&target.kind, SyntaxKind::Name(_)) && !VALUE_METHODS.contains(&name)
                 }
-                (None, name) => matches!(name, "distinct" | "is_new" | "last" | "ratio"),
+                (None, name) => {
+                    BucketFunction::NAMES.contains(&name)
+                        || matches!(name, "distinct" | "is_new" | "last" | "ratio")
+                }
             },
             _ => false,
         };
@@ -444,7 +447,7 @@ impl Checker<'_> {
 
     /// The kind and the counters of a sum such as `link.spam('1d') + link.complaint('1d')`.
     /// Where each counter is written is added to `written`.
-    fn counters<'n>(
+    pub(super) fn counters<'n>(
         &mut self,
         function: &str,
         node: &'n SyntaxNode,
@@ -483,7 +486,11 @@ impl Checker<'_> {
                 }
                 if self.scope.is_aggregate(kind) {
                     let message = format!("`{function}` takes counters, and `{kind}` has a track");
-                    let help = format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`");
+                    let help = match BucketFunction::NAMES.contains(&function) {
+                        true => "a track has no buckets: count in a statistic with `counts` and `windows`"
+                            .to_owned(),
+                        false => format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`"),
+                    };
                     return self.fail(&node.range, message, help);
                 }
                 let window = self.window(counter, kind, args, &node.range)?;
@@ -498,6 +505,9 @@ impl Checker<'_> {
         let help = match function {
             "rate" => "write it as in `rate(from.seen('1h'), '1m')`",
             "trend" => "write it as in `trend(from.seen('1h'), from.seen('7d'), 20)`",
+            "max_bucket" => "write it as in `max_bucket(from.seen('2h'), '10m')`",
+            "empty_buckets" => "write it as in `empty_buckets(from.seen('2h'), '10m')`",
+            "dispersion" => "write it as in `dispersion(from.seen('2h'), '10m')`",
             _ => "divide other numbers with `/`; a ratio is `ratio(from.spam('1d'), from.seen('1d'), 20)`",
         };
         self.fail(range, format!("`{function}` takes counters of a kind"), help)

@@ -57,6 +57,8 @@ fn conditions() -> Text {
             "now.getDayOfYear()",
             "rate(from.seen('1h'), '1m')",
             "rate(from.spam('1d'), '3d')",
+            "max_bucket(from.seen('1h'), '10m')",
+            "dispersion(from.seen('1h'), '10m')",
             "trend(from.seen('1h'), from.seen('1d'), 2)",
             "model('spam')",
             "2",

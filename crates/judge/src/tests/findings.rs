@@ -474,6 +474,74 @@ an ip is sought, this is a string
 }
 
 #[test]
+fn buckets() {
+    check(
+        "max_bucket(from.seen('2h'), '7m') > 1",
+        r"
+the window 2h is no whole number of buckets of 7m
+  | max_bucket(from.seen('2h'), '7m') > 1
+  |                             ^^^^
+  = write it as in `max_bucket(from.seen('2h'), '10m')`",
+    );
+    check(
+        "empty_buckets(from.seen(), '10m') > 1",
+        r"
+`empty_buckets` takes a counter over a window
+  | empty_buckets(from.seen(), '10m') > 1
+  |               ^^^^^^^^^^^
+  = write it as in `empty_buckets(from.seen('2h'), '10m')`",
+    );
+    check(
+        "dispersion(from.seen('2h') + from.spam('2h'), '10m') > 1",
+        r"
+`dispersion` takes one counter
+  | dispersion(from.seen('2h') + from.spam('2h'), '10m') > 1
+  |            ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  = write it as in `dispersion(from.seen('2h'), '10m')`",
+    );
+    check(
+        "dispersion(mail.size, '10m') > 1",
+        r"
+`dispersion` takes counters of a kind
+  | dispersion(mail.size, '10m') > 1
+  |            ^^^^^^^^^
+  = write it as in `dispersion(from.seen('2h'), '10m')`",
+    );
+    check(
+        "max_bucket(from.seen('2h')) > 1",
+        r"
+`max_bucket` does not take 1 argument
+  | max_bucket(from.seen('2h')) > 1
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  = write it as in `max_bucket(from.seen('2h'), '10m')`",
+    );
+    check(
+        "max_bucket(from.seen('2h'), '0s') > 1",
+        r"
+a bucket is longer than 0
+  | max_bucket(from.seen('2h'), '0s') > 1
+  |                             ^^^^
+  = write it as in `max_bucket(from.seen('2h'), '10m')`",
+    );
+    check(
+        "max_buckets(from.seen('2h'), '10m') > 1",
+        r"
+unknown function `max_buckets`
+  | max_buckets(from.seen('2h'), '10m') > 1
+  | ^^^^^^^^^^^
+  = did you mean `max_bucket`?",
+    );
+    check(
+        "max_bucket(from.sen('2h'), '10m') > 1",
+        r"
+unknown counter `sen`
+  | max_bucket(from.sen('2h'), '10m') > 1
+  |                 ^^^
+  = did you mean `seen`?",
+    );
+}
+
+#[test]
 fn rates_and_trends() {
     check(
         "rate(from.seen('1h'), '1m') > 'a'",

@@ -163,6 +163,7 @@ impl Scope for TestScope {
             ReadingRequest::Ratio { numerator, denominator, .. } => {
                 ([&numerator.counters[..], &denominator.counters].concat(), numerator.window)
             }
+            ReadingRequest::Buckets { counter, window, .. } => (vec![*counter], Some(*window)),
             ReadingRequest::Distinct { window, .. } => (vec![], Some(*window)),
             ReadingRequest::Last { name: "country" } => (vec![], None),
             ReadingRequest::Last { name } => {

@@ -287,7 +287,7 @@ fn is_float(node: &SyntaxNode, world: &World<'_>) -> bool {
         SyntaxKind::Arithmetic(_, sides) => is_float(&sides.0, world) || is_float(&sides.1, world),
         SyntaxKind::If(branches) => is_float(&branches.1, world) || is_float(&branches.2, world),
         SyntaxKind::Call(call) => match (call.name.as_str(), &call.target) {
-            ("double" | "ratio" | "rate" | "trend" | "model" | "group", _) => true,
+            ("double" | "ratio" | "rate" | "trend" | "model" | "group" | "dispersion", _) => true,
             ("or", Some(target)) => is_float(target, world) || is_float(&call.args[0], world),
             _ => false,
         },
@@ -338,6 +338,14 @@ fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
             let SyntaxKind::Integer(least) = call.args[2].kind else { panic!("no least") };
             let ratio = column(&format!("ratio({short}, {long}, {least})"), false, world)?;
             finite(float(&ratio) * (long_seconds / short_seconds))
+        }
+        ("max_bucket" | "dispersion", None) => {
+            let SyntaxKind::Call(CallNode { name, target: Some(kind), args, .. }) = &call.args[0].kind else {
+                panic!("no counter")
+            };
+            let SyntaxKind::Name(kind) = &kind.kind else { panic!("no kind") };
+            let (window, width) = (text(&args[0])?, text(&call.args[1])?);
+            column(&format!("{}({kind}.{name}('{window}'), '{width}')", call.name), false, world)
         }
         ("model", None) => column(&format!("model('{}')", text(&call.args[0])?), false, world),
         ("rule", None) => Some(Bool(world.rules[&text(&call.args[0])?])),

@@ -278,6 +278,15 @@ fn readings_are_asked_for_once_and_whole() {
     check("estimated(last('country'))", &["estimated(last('country'))"]);
     check("is_new('from') || !is_new('rcpts')", &["is_new('from')", "is_new('rcpts')"]);
     check("estimated(is_new('from'))", &["estimated(is_new('from'))"]);
+    check(
+        "max_bucket(from.seen('120m'), '10m') > 5 && empty_buckets(from.seen('2h'), '600s') < 2",
+        &["max_bucket(from.seen('2h'), '10m')", "empty_buckets(from.seen('2h'), '10m')"],
+    );
+    check("dispersion(from.seen('2h'), '10m') < 0.5", &["dispersion(from.seen('2h'), '10m')"]);
+    check(
+        "estimated(max_bucket(from.seen('2h'), '10m')) || !has(dispersion(from.seen('2h'), '10m'))",
+        &["estimated(max_bucket(from.seen('2h'), '10m'))", "dispersion(from.seen('2h'), '10m')"],
+    );
     // A kind and a fact may share a name.
     check("ip.seen('1h') > 5 && ip == '192.0.2.7'", &["ip.seen('1h')", "ip"]);
 }

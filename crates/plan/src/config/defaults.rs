@@ -51,6 +51,25 @@ pub(super) fn defaults(main: bool, problems: &mut ConfigProblems) -> TomlTable {
     root
 }
 
+/// Makes those settings of tables that say their default nobody's again: a kept version has all that holds, also what
+/// nobody has said.
+pub(super) fn unsay_defaults(root: &mut TomlTable, problems: &mut ConfigProblems) {
+    for entry in &mut root.entries {
+        let Some(section) = spec::section(&entry.key).filter(|section| section.form == SectionForm::Table)
+        else {
+            continue;
+        };
+        let TomlValue::Table(table) = &mut entry.node.value else { continue };
+        for TomlEntry { key, node, .. } in &mut table.entries {
+            let Some(text) = section.setting(key).and_then(|setting| setting.default) else { continue };
+            let default = default_node(text, problems);
+            if default.value.to_toml() == node.value.to_toml() {
+                node.origin = default.origin;
+            }
+        }
+    }
+}
+
 /// Checks the entries of list sections and gives them their defaults, once all layers are merged.
 pub(super) fn complete_entries(root: &mut TomlTable, problems: &mut ConfigProblems) {
     for entry in &mut root.entries {

@@ -9,6 +9,7 @@ use data_encoding::HEXLOWER;
 use judge::LookupTable;
 use sha2::{Digest, Sha256};
 
+use super::defaults::unsay_defaults;
 use super::formatter;
 use super::overlays::{VersionSnapshot, source};
 use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource};
@@ -38,7 +39,8 @@ pub struct Document {
 impl Document {
     /// Puts a kept version in the place of all that the files say of the pipeline.
     pub(super) fn take(&mut self, kept: &VersionSnapshot, problems: &mut ConfigProblems) {
-        let flat = tree::parse(&source("kept version", &kept.text), problems);
+        let mut flat = tree::parse(&source("kept version", &kept.text), problems);
+        unsay_defaults(&mut flat, problems);
         self.root.entries.retain(|entry| spec::section(&entry.key).is_some_and(|section| section.node));
         self.root.entries.extend(flat.entries);
         self.lists = kept.lists.iter().map(|(set, text)| (set.clone(), source(set, text))).collect();

@@ -171,6 +171,13 @@ impl ConfigProblems {
         }
     }
 
+    /// Adds all of others.
+    pub(crate) fn extend(&mut self, others: ConfigProblems) {
+        for ConfigProblem { severity, origin, message, help } in others.list {
+            self.push(severity, &origin, message, help);
+        }
+    }
+
     /// The warnings, or all of it where there are errors among it; in the order of the sources.
     pub(crate) fn refuse(self) -> Result<ConfigProblems, ConfigProblems> {
         let refused = self.list.iter().any(|problem| problem.severity == Severity::Error);

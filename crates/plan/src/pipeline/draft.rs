@@ -7,7 +7,9 @@ use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Table, TableIndex, Type};
 use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
-use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier};
+use stats::{
+    BucketSeries, CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier,
+};
 
 use super::columns::{columns, fact};
 use super::header::{self, EventHeader};
@@ -41,7 +43,7 @@ pub(crate) struct PipelineDraft<'a> {
     /// For each kind the statistic that it has.
     pub(crate) statistic_of: Table<KindPlan, Option<TableIndex<StatisticDraft<'a>>>>,
     /// The columns of readings, each window named by its length.
-    pub(crate) readings: Vec<(Slot, ReadingSource<Span>)>,
+    pub(crate) readings: Vec<(Slot, ReadingSource<Span, BucketSeries>)>,
     pub(crate) dedupe: Span,
     pub(crate) document: &'a Document,
     pub(crate) library: Library,
@@ -186,6 +188,7 @@ impl<'a> PipelineDraft<'a> {
                 counters: Table::default(),
                 taken: Vec::new(),
                 windows: Table::default(),
+                series: Table::default(),
                 aggregate: Table::default(),
                 amounts: Vec::new(),
                 value: None,
@@ -193,6 +196,7 @@ impl<'a> PipelineDraft<'a> {
                 last: None,
                 observe: Vec::new(),
                 settle: Vec::new(),
+                settle_values: Vec::new(),
             });
             self.statistic_of.push(None);
         }
@@ -343,6 +347,7 @@ impl<'a> PipelineDraft<'a> {
                 counters: Table::default(),
                 taken: Vec::new(),
                 windows: Table::default(),
+                series: Table::default(),
                 aggregate: Table::default(),
                 amounts: Vec::new(),
                 value: None,
@@ -350,6 +355,7 @@ impl<'a> PipelineDraft<'a> {
                 last: Some(LastValuePlan { of, per, keep }),
                 observe: Vec::new(),
                 settle: Vec::new(),
+                settle_values: Vec::new(),
             };
             self.pipeline.kinds.push(plan);
             self.statistic_of.push(None);
@@ -415,18 +421,32 @@ impl<'a> PipelineDraft<'a> {
             observe.extend(names.filter(|(name, origin)| known(name, origin)).map(|(name, _)| name));
         }
         let mut settle: Vec<(Action, &str)> = Vec::new();
+        let mut settled_values = Vec::new();
+        // A counter's name has no blank, and all else is a value for a track.
+        let is_value = |name: &str| name.contains(char::is_whitespace);
+        let (mut additions, mut feedback) = (ConfigProblems::default(), BTreeMap::new());
         for (name, origin, actions) in self.document.section("settle").iter().flat_map(ConfigView::map) {
-            if known(name, origin) {
-                let actions = actions.iter().filter_map(|(action, _)| action.parse().ok());
-                settle.extend(actions.map(|action: Action| (action, name)));
+            let actions = actions.iter().filter_map(|(action, _)| action.parse::<Action>().ok());
+            if is_value(name) {
+                let added = self.value_addition(name, origin, false, &mut additions);
+                settled_values.extend(added.into_iter().zip(Some(actions.collect::<Vec<_>>())));
+            } else if known(name, origin) {
+                settle.extend(actions.map(|action| (action, name)));
             }
         }
-        let mut feedback = BTreeMap::new();
         for (class, _, names) in self.document.section("feedback").iter().flat_map(ConfigView::map) {
-            let names = names.into_iter().filter(|(name, origin)| known(name, origin));
+            let names = names.into_iter().filter(|(name, origin)| match is_value(name) {
+                true => self.value_addition(name, origin, true, &mut additions).is_some(),
+                false => known(name, origin),
+            });
             feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());
         }
+        problems.extend(additions);
         self.pipeline.feedback = feedback;
+        for ((kind, value), actions) in settled_values {
+            let values = &mut self.pipeline.kinds[kind].settle_values;
+            values.extend(actions.into_iter().map(|action| (action, value)));
+        }
         for kind in &mut self.pipeline.kinds {
             let index = |name: &str| kind.counter(name);
             let mut adds: Vec<(u8, u64)> =

@@ -17,6 +17,7 @@ pub(crate) mod rules;
 pub(crate) mod scope;
 pub(crate) mod statistic;
 pub(crate) mod tables;
+pub(crate) mod value_addition;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +29,7 @@ use content::network::PrefixLengths;
 use content::web::pattern::RequestPatterns;
 use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex};
 use judge::{Action, Condition, Rule, RuleSet};
-use stats::{AggregateColumn, AggregateLayout, LayoutError, Measure, Tier};
+use stats::{AggregateColumn, AggregateLayout, BucketSeries, LayoutError, Measure, Tier};
 
 use self::authentication::DnsListPlan;
 use self::candidate::Candidate;
@@ -270,6 +271,8 @@ pub struct KindPlan {
     pub taken: Vec<(u8, u8)>,
     /// Trailing windows that its readings carry.
     pub windows: Table<Span>,
+    /// Series of buckets that its readings sum up.
+    pub series: Table<BucketSeries>,
     /// The columns that its track keeps, in the order of a reading's values; empty for a kind that has none.
     pub aggregate: Table<AggregateColumn>,
     /// Counters that go up by the value of an event wherever others go up by one, by their number in the ledger.
@@ -284,6 +287,8 @@ pub struct KindPlan {
     pub observe: Vec<(u8, u64)>,
     /// Counters that a verdict adds to, by action, and their number in the ledger.
     pub settle: Vec<(Action, u8)>,
+    /// Values that a verdict adds to the track, by action.
+    pub settle_values: Vec<(Action, i64)>,
 }
 
 /// The last value of a fact: what is kept for each key of a kind under a number of its own.
@@ -382,9 +387,9 @@ pub struct ReadingColumn {
 /// The content of a reading column, over all keys of its kind in an event.
 ///
 /// A window is named by its length until all pipelines have said which ones they read, and then by its index among those that
-/// the readings of the kind or the distinct count carry.
+/// the readings of the kind or the distinct count carry; and so is a series of buckets.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ReadingSource<W = TableIndex<Span>> {
+pub enum ReadingSource<W = TableIndex<Span>, B = TableIndex<BucketSeries>> {
     /// The largest count.
     Count {
         /// The kind.
@@ -404,6 +409,17 @@ pub enum ReadingSource<W = TableIndex<Span>> {
         under: Vec<(TableIndex<String>, W)>,
         /// The least denominator.
         at_least: u64,
+    },
+    /// The greatest of the largest buckets, or the least of the other values.
+    Buckets {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The buckets.
+        series: B,
+        /// The number of whole ones.
+        count: u32,
+        /// The value of the buckets.
+        value: judge::BucketFunction,
     },
     /// The age of the key that was first seen last; zero for one never seen.
     FirstAge {
@@ -468,11 +484,11 @@ pub enum ReadingSource<W = TableIndex<Span>> {
     },
 }
 
-impl ReadingSource<Span> {
-    /// Names the window by its index.
+impl ReadingSource<Span, BucketSeries> {
+    /// Names the window or the series by its index.
     ///
     /// # Panics
-    /// If the readings do not carry it: a window that a reading is over is added to them when the reading is asked for, and none
+    /// If the readings do not carry it: what a reading is over is added to them when the reading is asked for, and none
     /// is ever taken away.
     fn compile(self, pipeline: &Pipeline) -> ReadingSource {
         let find = |windows: &Table<Span>, window: Span| {
@@ -489,6 +505,12 @@ impl ReadingSource<Span> {
             }
             ReadingSource::Ratio { kind, over, under, at_least } => {
                 ReadingSource::Ratio { kind, over: sum(kind, over), under: sum(kind, under), at_least }
+            }
+            ReadingSource::Buckets { kind, series, count, value } => {
+                let index = pipeline.kinds[kind].series.position(|known| *known == series);
+                let index =
+                    index.unwrap_or_else(|| panic!("readings lack the {series:?} that they were asked for"));
+                ReadingSource::Buckets { kind, series: index, count, value }
             }
             ReadingSource::Distinct { distinct, window } => {
                 let window = find(&pipeline.distincts[distinct].windows, window);

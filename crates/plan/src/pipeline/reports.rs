@@ -181,6 +181,7 @@ fn reporters() -> KindPlan {
         counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
         windows: windows().into(),
+        series: Table::default(),
         aggregate: Table::default(),
         amounts: Vec::new(),
         value: None,
@@ -188,6 +189,7 @@ fn reporters() -> KindPlan {
         last: None,
         observe: Vec::new(),
         settle: Vec::new(),
+        settle_values: Vec::new(),
     }
 }
 

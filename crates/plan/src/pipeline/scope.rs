@@ -7,7 +7,7 @@ use judge::{
     AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
     TextFunction,
 };
-use stats::AggregateColumn;
+use stats::{AggregateColumn, BucketSeries};
 
 use super::draft::PipelineDraft;
 use super::functions;
@@ -32,7 +32,7 @@ impl PlanScope<'_, '_, '_> {
         &mut self,
         request: &ReadingRequest<'_>,
         doc: String,
-        source: ReadingSource<Span>,
+        source: ReadingSource<Span, BucketSeries>,
     ) -> Result<Slot, ScopeError> {
         if let Some((slot, _)) = self.draft.readings.iter().find(|(_, known)| *known == source) {
             return Ok(*slot);
@@ -72,12 +72,37 @@ impl PlanScope<'_, '_, '_> {
         };
         let longest = tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
         let window = window.unwrap_or(longest);
-        statistic.measure(vec![window]).map_err(|error| ScopeError::Window(error.to_string()))?;
+        statistic.measure(vec![window], Vec::new()).map_err(|error| ScopeError::Window(error.to_string()))?;
         let windows = &mut self.draft.pipeline.kinds[kind].windows;
         if windows.position(|known| *known == window).is_none() {
             windows.push(window);
         }
         Ok(window)
+    }
+
+    /// Makes sure that the readings of a kind sum up a series of buckets.
+    fn series(
+        &mut self,
+        kind: TableIndex<KindPlan>,
+        counter: TableIndex<String>,
+        window: Span,
+        width: Span,
+    ) -> Result<BucketSeries, ScopeError> {
+        let statistic = self.draft.statistic_of[kind];
+        let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
+        // More than there can be are refused below.
+        let buckets = u32::try_from(window.0 / width.0.max(1)).unwrap_or(u32::MAX);
+        let counter = u8::try_from(counter.get()).unwrap_or(u8::MAX);
+        let series = BucketSeries { counter, width, buckets };
+        let known = &mut self.draft.pipeline.kinds[kind].series;
+        if known.position(|other| *other == series).is_none() {
+            let mut all = known.as_slice().to_vec();
+            all.push(series);
+            let layout = self.draft.statistics[statistic].measure(Vec::new(), all);
+            layout.map_err(|error| ScopeError::Window(error.to_string()))?;
+            known.push(series);
+        }
+        Ok(series)
     }
 
     /// The place among the values of a kind's track of the first that is wanted.
@@ -237,7 +262,8 @@ impl PlanScope<'_, '_, '_> {
     /// The column of a reading that the enforced rules have filled, by whatever name; nothing is added.
     fn known_reading(&mut self, request: &ReadingRequest<'_>) -> Result<Slot, ScopeError> {
         let pipeline = &self.draft.pipeline;
-        let kinds: Vec<usize> = pipeline.kinds.iter().map(|kind| kind.windows.len()).collect();
+        let kinds: Vec<(usize, usize)> =
+            pipeline.kinds.iter().map(|kind| (kind.windows.len(), kind.series.len())).collect();
         let distincts: Vec<usize> =
             pipeline.distincts.iter().map(|distinct| distinct.windows.len()).collect();
         let read: Vec<bool> = pipeline.labels.iter().map(|label| label.is_read).collect();
@@ -246,7 +272,10 @@ impl PlanScope<'_, '_, '_> {
         let pipeline = &mut self.draft.pipeline;
         pipeline.limits.truncate(limits);
         // What was asked for on the way is not kept.
-        pipeline.kinds.iter_mut().zip(kinds).for_each(|(kind, count)| kind.windows.truncate(count));
+        for (kind, (windows, series)) in pipeline.kinds.iter_mut().zip(kinds) {
+            kind.windows.truncate(windows);
+            kind.series.truncate(series);
+        }
         pipeline.distincts.iter_mut().zip(distincts).for_each(|(plan, count)| plan.windows.truncate(count));
         pipeline.labels.iter_mut().zip(read).for_each(|(label, read)| label.is_read = read);
         let source = source?;
@@ -258,7 +287,10 @@ impl PlanScope<'_, '_, '_> {
     }
 
     /// Returns the source that a reading is taken from.
-    fn source(&mut self, request: &ReadingRequest<'_>) -> Result<ReadingSource<Span>, ScopeError> {
+    fn source(
+        &mut self,
+        request: &ReadingRequest<'_>,
+    ) -> Result<ReadingSource<Span, BucketSeries>, ScopeError> {
         Ok(match request {
             ReadingRequest::Count { kind, counter, window } => {
                 let kind = self.kind(kind)?;
@@ -269,6 +301,12 @@ impl PlanScope<'_, '_, '_> {
                 let kind = self.kind(kind)?;
                 let (over, under) = (self.sum(kind, numerator)?, self.sum(kind, denominator)?);
                 ReadingSource::Ratio { kind, over, under, at_least: *at_least }
+            }
+            ReadingRequest::Buckets { kind, counter, window, width, value } => {
+                let kind = self.kind(kind)?;
+                let counter = self.counter_of(kind, counter)?;
+                let series = self.series(kind, counter, *window, *width)?;
+                ReadingSource::Buckets { kind, series, count: series.buckets, value: *value }
             }
             ReadingRequest::FirstAge { kind } => {
                 let kind = self.age(self.kind(kind)?, "first", AggregateColumn::First)?;
@@ -325,6 +363,7 @@ impl PlanScope<'_, '_, '_> {
             ReadingRequest::Estimated(of) => match self.source(of)? {
                 ReadingSource::Count { kind, .. }
                 | ReadingSource::Ratio { kind, .. }
+                | ReadingSource::Buckets { kind, .. }
                 | ReadingSource::FirstAge { kind }
                 | ReadingSource::LastAge { kind }
                 | ReadingSource::Last { kind }
@@ -347,7 +386,7 @@ impl PlanScope<'_, '_, '_> {
     }
 
     /// The source of whether something of this name is new.
-    fn new_reading(&self, name: &str) -> Result<ReadingSource<Span>, ScopeError> {
+    fn new_reading(&self, name: &str) -> Result<ReadingSource<Span, BucketSeries>, ScopeError> {
         let pipeline = &self.draft.pipeline;
         if let Some(distinct) = pipeline.distincts.position(|distinct| distinct.name == name) {
             if pipeline.distincts[distinct].precision.is_some() {

@@ -2,7 +2,8 @@
 
 use event::{Schema, Slot, Span, Type};
 use stats::{
-    Admission, AggregateColumn, AggregateLayout, DecayWeight, Layout, LayoutError, Measure, Sketch, Tier,
+    Admission, AggregateColumn, AggregateLayout, BucketSeries, DecayWeight, Layout, LayoutError, Measure,
+    Sketch, Tier,
 };
 
 use crate::aggregate;
@@ -111,11 +112,16 @@ impl<'a> StatisticDraft<'a> {
         taken.collect()
     }
 
-    /// Returns the measure that is kept, with readings over these windows.
-    pub(crate) fn measure(&self, windows: Vec<Span>) -> Result<Measure, LayoutError> {
+    /// Returns the measure that is kept, with readings over these windows and series.
+    pub(crate) fn measure(
+        &self,
+        windows: Vec<Span>,
+        series: Vec<BucketSeries>,
+    ) -> Result<Measure, LayoutError> {
         match &self.kept {
             DraftMeasure::Windows { counters, tiers, keep, .. } => {
-                Layout::new(counters.clone(), tiers, windows, *keep).map(Measure::Windows)
+                let layout = Layout::new(counters.clone(), tiers, windows, *keep)?;
+                layout.with_series(series).map(Measure::Windows)
             }
             DraftMeasure::Aggregate { track, .. } => Ok(Measure::Aggregate(track.clone())),
         }

@@ -247,6 +247,12 @@ impl From<KeyStatisticsError> for HttpFailure {
         match error {
             KeyStatisticsError::Unknown(error) => error.into(),
             KeyStatisticsError::Piece(error) => error.into(),
+            KeyStatisticsError::TooMany(_) => TOO_LARGE.failure(error.to_string()),
+            KeyStatisticsError::Of { index, error } => {
+                let mut failure = HttpFailure::from(*error);
+                failure.0.detail = format!("keys[{index}]: {}", failure.0.detail).into();
+                failure
+            }
             KeyStatisticsError::NoCounters(_) => NOT_APPLICABLE.failure(error.to_string()),
             KeyStatisticsError::Ledger(error) => error.into(),
             KeyStatisticsError::Journal(error) => error.into(),

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 42] = [
+pub(crate) const ROUTES: [(&str, &str); 43] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -39,6 +39,7 @@ pub(crate) const ROUTES: [(&str, &str); 42] = [
     ("post", "/v1/limits/{name}/take"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
+    ("post", "/v1/readings"),
     ("post", "/v1/report"),
     ("post", "/v1/rules"),
     ("post", "/v1/rules/promote"),

@@ -2,8 +2,8 @@
 
 use event::{Kind, Shingle, Span};
 use stats::{
-    Addition, CounterAmounts, LastValueForm, Ledger, LedgerError, Observation, ObserveRequest, Origin,
-    Quality, Reading, TimelineBucket,
+    Addition, BucketSummary, CounterAmounts, LastValueForm, Ledger, LedgerError, Observation, ObserveRequest,
+    Origin, Quality, Reading, TimelineBucket,
 };
 
 use super::*;
@@ -20,6 +20,7 @@ pub fn check(ledger: &dyn Ledger, most: u64) {
     distinct_values_count_once_a_period(ledger);
     the_last_value_is_that_of_the_latest_event(ledger);
     windows_are_strict_and_fold(ledger);
+    buckets_are_read_one_by_one(ledger);
     late_events_land_where_they_would_be(ledger);
     what_does_not_fit_is_refused_whole(ledger);
     large_batches_are_applied_in_order(ledger);
@@ -161,6 +162,27 @@ fn windows_are_strict_and_fold(ledger: &dyn Ledger) {
         |start, width, counts: [u64; 2]| TimelineBucket { start: at(start), width, counts: counts.to_vec() };
     let expected = [bucket(1200, Span::minutes(1), [1, 0]), bucket(1290, Span::seconds(10), [0, 4])];
     assert_eq!(timeline.buckets, expected);
+}
+
+fn buckets_are_read_one_by_one(ledger: &dyn Ledger) {
+    let key = key(SPREAD, 550);
+    let summary = |max, filled, dispersion| BucketSummary { max, filled, dispersion };
+    let check = |seconds, fine, coarse| {
+        let outcomes = pollster::block_on(ledger.observe(&[request(vec![peek(key, at(seconds))])])).unwrap();
+        let reading = outcomes.reading(0).unwrap();
+        assert_eq!([reading.series(0), reading.series(1)], [fine, coarse], "at {seconds}");
+    };
+    check(1239, summary(0, 0, None), summary(0, 0, None));
+    for (seconds, amount) in [(1205, 2), (1215, 2), (1225, 2), (1239, 6)] {
+        observe(ledger, &[request(vec![add(key, at(seconds), [(0, amount)])])]);
+    }
+    check(1239, summary(6, 3, Some(1.0)), summary(12, 0, None));
+    check(1204, summary(2, 0, None), summary(12, 0, None));
+    check(1259, summary(6, 4, Some(2.0)), summary(12, 0, None));
+    check(1265, summary(6, 4, Some(2.0)), summary(12, 1, Some(9.0)));
+    // Those of the first minute are folded by now.
+    observe(ledger, &[request(vec![add(key, at(1290), [(0, 6)])])]);
+    check(1325, summary(6, 1, Some(5.0)), summary(12, 2, Some(5.5)));
 }
 
 fn late_events_land_where_they_would_be(ledger: &dyn Ledger) {

@@ -7,8 +7,8 @@ pub mod model;
 
 use event::{Key, Kind, Secret, Shingle, Space, Span, Time};
 use stats::{
-    Addition, Catalog, CounterAmounts, DedupeMark, Layout, Ledger, Measure, Observation, ObserveOutcome,
-    ObserveRequest, Statistic,
+    Addition, BucketSeries, Catalog, CounterAmounts, DedupeMark, Layout, Ledger, Measure, Observation,
+    ObserveOutcome, ObserveRequest, Statistic,
 };
 
 /// Where all keys are.
@@ -24,6 +24,9 @@ pub const ONCE: Kind = Kind(4);
 
 /// The last value of a field, kept for ten minutes.
 pub const LAST: Kind = Kind(50);
+
+/// Counter `seen` as of [`MASS`], read by buckets: six of 10 s, and four of a minute.
+pub const SPREAD: Kind = Kind(51);
 
 /// So many seconds after 1970.
 pub fn at(seconds: i64) -> Time {
@@ -43,7 +46,7 @@ pub fn windows(counters: &[&str], tiers: &[&str], windows: &[&str], keep: Option
     Measure::Windows(Layout::new(counters, &tiers, windows, keep).unwrap())
 }
 
-/// The five kinds.
+/// All kinds.
 pub fn catalog() -> Catalog {
     let mut builder = Catalog::builder();
     let mass = windows(&["seen", "spam"], &["10s x 6", "1m x 5"], &["20s", "1m", "5m"], None);
@@ -54,6 +57,17 @@ pub fn catalog() -> Catalog {
     builder.add(SPACE, DISTINCT, statistic("rcpts", "from.rcpt", distinct)).unwrap();
     builder.add(SPACE, ONCE, statistic("once", "id", Measure::once(Span::minutes(1)))).unwrap();
     builder.add(SPACE, LAST, statistic("country", "user", Measure::last(Span::minutes(10)))).unwrap();
+    let spread = Layout::new(
+        vec!["seen".to_owned()],
+        &["10s x 6", "1m x 5"].map(|tier| tier.parse().unwrap()),
+        vec![],
+        None,
+    );
+    let series = [(10, 6), (60, 4)];
+    let series =
+        series.map(|(width, buckets)| BucketSeries { counter: 0, width: Span::seconds(width), buckets });
+    let spread = Measure::Windows(spread.unwrap().with_series(series.to_vec()).unwrap());
+    builder.add(SPACE, SPREAD, statistic("spread", "ip", spread)).unwrap();
     builder.build()
 }
 

@@ -27,6 +27,7 @@ pub(crate) mod hyperloglog;
 pub(crate) mod last;
 pub mod limit;
 pub(crate) mod mark;
+pub(crate) mod series;
 pub(crate) mod windows;
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ use hyperloglog::{ApproximateDistinctForm, HyperLogLogPlan, HyperLogLogRegisters
 use last::{LastValueForm, RegisterPlan};
 use limit::WindowTake;
 use mark::MarkForm;
+use series::BucketSeries;
 use windows::{CounterAmounts, Layout, TimelineBucket, WindowsPlan};
 
 /// The configuration of a statistic.
@@ -344,7 +346,7 @@ macro_rules! statistics {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::columns(plan),)* }
             }
 
-            /// Values of a reading: windows by columns.
+            /// Values of a reading: windows by columns, and then series.
             #[inline]
             pub fn reading(&self) -> usize {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::reading(plan),)* }
@@ -537,6 +539,14 @@ impl Measure {
         Measure::Once(MarkForm { window })
     }
 
+    /// Returns the series that its readings sum up, in their order.
+    pub fn series(&self) -> &[BucketSeries] {
+        match self {
+            Measure::Windows(layout) => layout.series(),
+            _ => &[],
+        }
+    }
+
     /// Returns whether cells of the other hold the same: they may differ in the windows that are asked for.
     pub fn keeps_what(&self, other: &Measure) -> bool {
         self.without_windows() == other.without_windows()
@@ -577,7 +587,7 @@ impl CellPlan {
     pub fn over(measure: &Measure, windows: &[Span]) -> Result<CellPlan, LayoutError> {
         measure.check()?;
         let trails: Result<Vec<_>, _> = windows.iter().map(|window| measure.trail(*window)).collect();
-        measure.compile(&trails?)
+        measure.without_windows().compile(&trails?)
     }
 
     /// The first event.

@@ -287,6 +287,54 @@ fn values(columns: &[AggregateColumn], events: &[Seen], now: i64) -> Vec<(Aggreg
         .collect()
 }
 
+/// Returns the sum-up of a counter's buckets, of which `taken` were taken back, straight from the buckets that are kept.
+fn summary(
+    plan: &CellPlan,
+    words: &[u64],
+    (series, coarse): (&BucketSeries, bool),
+    taken: Option<usize>,
+    now: i64,
+) -> series::BucketSummary {
+    let fine = plan.windows().unwrap().placed(words);
+    let widths = plan.rows(words).iter().map(|row| row.width.0).collect::<Vec<_>>();
+    let mut counts = vec![[0u64; 2]; series.buckets as usize + 1];
+    let current = i128::from(now).div_euclid(i128::from(series.width.0));
+    for ((is_coarse, bucket, amounts), width) in fine.iter().zip(widths) {
+        let own = (i128::from(*bucket) * i128::from(width)).div_euclid(i128::from(series.width.0));
+        let back = usize::try_from(current - own).ok().and_then(|back| counts.get_mut(back));
+        if let Some(count) = back.filter(|_| coarse || !is_coarse) {
+            count[0] = count[0].saturating_add(amounts[usize::from(series.counter)]);
+            count[1] = count[1].saturating_add(taken.map_or(0, |taken| amounts[taken]));
+        }
+    }
+    let net: Vec<u64> = counts.iter().map(|[count, taken]| count.saturating_sub(*taken)).collect();
+    series::BucketSummary::of(&net)
+}
+
+proptest! {
+    #[test]
+    fn series_sum_up_the_buckets_that_are_kept(
+        events in events(),
+        nows in proptest::collection::vec(prop_oneof![-500i64..1000, any::<i64>()], 1..5),
+    ) {
+        let counters = ["a", "b", "c", "~a"].map(str::to_owned).to_vec();
+        let layout = Layout::new(counters, &[tier(10, 6), tier(30, 9)], vec![Span(10)], None).unwrap();
+        let series = |counter, width, buckets| BucketSeries { counter, width: Span(width), buckets };
+        let all = [series(0, 10, 6), series(2, 20, 2), series(0, 30, 9), series(1, 60, 4), series(1, 10, 1)];
+        let layout = layout.with_series(all.to_vec()).unwrap();
+        let plan = CellPlan::new(&Measure::Windows(layout)).unwrap();
+        let words = cell_of(&plan, &events);
+        for now in nows.iter().copied().chain(events.iter().map(|event| event.time)) {
+            let found = reading(&plan, &words, now);
+            for (index, of) in all.iter().enumerate() {
+                let taken = (of.counter == 0).then_some(3);
+                let expected = summary(&plan, &words, (of, of.width.0 >= 30), taken, now);
+                prop_assert_eq!(series::BucketSummary::read(&found, index), expected, "{:?} at {}", of, now);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use event::{Key, Span, Time};
 use serde::{Deserialize, Serialize};
 
+use super::series::{BucketSeries, BucketSummary, SeriesPlan};
 use super::{
     Addition, CellContent, CellOperations, CellPlan, CellPlanKind, OTHER_ADDITION, OTHER_CONTENT,
     ObservationContext, Origin, StatisticChange, StatisticForm,
@@ -57,6 +58,7 @@ pub struct Layout {
     shape: CellShape,
     windows: Vec<Span>,
     trails: Vec<WindowBuckets>,
+    series: Vec<BucketSeries>,
 }
 
 impl Layout {
@@ -110,7 +112,25 @@ impl Layout {
             return Err(LayoutError::Tiers(format!("more than {} windows", Layout::WINDOWS_MAX)));
         }
         let trails = windows.iter().map(|window| shape.trail(*window)).collect::<Result<_, _>>()?;
-        Ok(Layout { counters, shown, shape, windows, trails })
+        Ok(Layout { counters, shown, shape, windows, trails, series: Vec::new() })
+    }
+
+    /// The layout whose readings sum up these series, too.
+    ///
+    /// # Errors
+    /// [`LayoutError::Series`] says what no tier can answer.
+    pub fn with_series(self, series: Vec<BucketSeries>) -> Result<Layout, LayoutError> {
+        if series.len() > BucketSeries::SERIES_MAX {
+            let most = BucketSeries::SERIES_MAX;
+            return Err(LayoutError::Series(format!("{} series of one kind: at most {most}", series.len())));
+        }
+        for of in &series {
+            SeriesPlan::new(&self.shape, of)?;
+            if usize::from(of.counter) >= self.shown {
+                return Err(LayoutError::Series("what was taken back has no series".to_owned()));
+            }
+        }
+        Ok(Layout { series, ..self })
     }
 
     /// Names of the counters, in the order of their indices.
@@ -131,6 +151,11 @@ impl Layout {
     /// The trailing windows that readings carry, in this order.
     pub fn windows(&self) -> &[Span] {
         &self.windows
+    }
+
+    /// The series that readings sum up, in this order.
+    pub fn series(&self) -> &[BucketSeries] {
+        &self.series
     }
 
     /// The dimensions of its cells.
@@ -196,7 +221,7 @@ impl StatisticForm for Layout {
     }
 
     fn without_windows(&self) -> Layout {
-        Layout { windows: Vec::new(), trails: Vec::new(), ..self.clone() }
+        Layout { windows: Vec::new(), trails: Vec::new(), series: Vec::new(), ..self.clone() }
     }
 
     fn decides(&self) -> bool {
@@ -265,7 +290,9 @@ impl StatisticForm for Layout {
 
 impl Layout {
     pub(super) fn cells(&self, trails: &[WindowBuckets]) -> Result<WindowsPlan, LayoutError> {
-        Ok(WindowsPlan::new(&self.shape, StatisticForm::taken(self), trails, true))
+        let plan = WindowsPlan::new(&self.shape, StatisticForm::taken(self), trails, true);
+        let series = self.series.iter().map(|series| SeriesPlan::new(&self.shape, series));
+        Ok(WindowsPlan { series: series.collect::<Result<_, _>>()?, ..plan })
     }
 }
 
@@ -376,6 +403,7 @@ pub(crate) struct WindowsPlan {
     /// Fine buckets in a coarse one.
     ratio: Divisor,
     windows: Vec<TrailingWindow>,
+    series: Vec<SeriesPlan>,
     /// Low bits of an entry that hold the counter, and the place: counter and slot.
     counter_bits: u32,
     place_bits: u32,
@@ -502,6 +530,7 @@ impl WindowsPlan {
             coarse,
             ratio: Divisor::new(shape.ratio()),
             windows: windows.collect(),
+            series: Vec::new(),
             counter_bits,
             place_bits: counter_bits + bits(slots.cast_unsigned()),
             columns_at: 0,
@@ -721,6 +750,73 @@ impl WindowsPlan {
                 ]
             }
             _ => [self.fine.reach(moment.ahead[0], moment.ahead[0] + before), BucketRange::default()],
+        }
+    }
+
+    /// Fills the words of all series, the first one last.
+    #[inline(never)]
+    fn read_series(&self, words: &[u64], head: &CellHead, now: Time, out: &mut [u64]) {
+        for (series, out) in self.series.iter().zip(out.rchunks_exact_mut(BucketSeries::WORDS)) {
+            let mut counts = [0u64; BucketSeries::BUCKETS_MAX as usize + 1];
+            let counts = &mut counts[..=series.buckets];
+            self.gather(words, head, series, series.counter, now, counts);
+            let taken = self.taken.iter().position(|of| usize::from(*of) == series.counter);
+            if let Some(taken) = taken {
+                let mut back = [0u64; BucketSeries::BUCKETS_MAX as usize + 1];
+                let back = &mut back[..=series.buckets];
+                self.gather(words, head, series, self.shown + taken, now, back);
+                counts.iter_mut().zip(back).for_each(|(count, back)| *count = count.saturating_sub(*back));
+            }
+            out.copy_from_slice(&BucketSummary::of(counts).words());
+        }
+    }
+
+    /// Adds a counter's buckets to those of a series: the current one, and then older ones.
+    fn gather(
+        &self,
+        words: &[u64],
+        head: &CellHead,
+        series: &SeriesPlan,
+        counter: usize,
+        now: Time,
+        counts: &mut [u64],
+    ) {
+        let current = series.current(now);
+        let newest = self.fine.width.floor(head.last);
+        let mut add = |coarse: bool, bucket: i64, amount: u64| {
+            let bucket = match (coarse, series.coarse) {
+                (false, _) => bucket.div_euclid(series.fine_buckets),
+                (true, true) => bucket.div_euclid(series.coarse_buckets),
+                // Of what was folded nobody knows any more where in it it was.
+                (true, false) => return,
+            };
+            let back = usize::try_from(current.saturating_sub(bucket)).ok();
+            if let Some(count) = back.and_then(|back| counts.get_mut(back)) {
+                *count = count.saturating_add(amount);
+            }
+        };
+        if !head.dense {
+            return self.for_each(words, head, |slot, other, amount| {
+                if other == counter {
+                    let (coarse, bucket) = self.bucket_of(newest, slot);
+                    add(coarse, bucket, amount);
+                }
+            });
+        }
+        let mut base = 0;
+        let rings = [Some(&self.fine), self.coarse.as_ref()].into_iter().flatten();
+        for (tier, ring) in rings.enumerate().take(1 + usize::from(series.coarse)) {
+            let (at, code) = self.column(words, counter * self.tiers() + tier);
+            let there = |at: usize| at.min(words.len());
+            let column = &words[there(at)..there(at + ring.column(code))];
+            for slot in 0..ring.len() {
+                let amount = lanes::get(column, code, slot as usize);
+                if amount > 0 {
+                    let (coarse, bucket) = self.bucket_of(newest, base + slot);
+                    add(coarse, bucket, amount);
+                }
+            }
+            base += ring.len();
         }
     }
 
@@ -1268,14 +1364,21 @@ impl CellOperations for WindowsPlan {
     }
 
     fn reading(&self) -> usize {
-        self.windows.len() * self.shown
+        self.windows.len() * self.shown + self.series.len() * BucketSeries::WORDS
     }
 
-    /// Fills windows by counters.
+    /// Fills windows by counters, and series.
     #[inline]
     fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
         out.fill(0);
         let Some(head) = CellHead::read(words) else { return };
+        let out = if self.series.is_empty() {
+            out
+        } else {
+            let (sums, series) = out.split_at_mut(out.len().min(self.windows.len() * self.shown));
+            self.read_series(words, &head, now, series);
+            sums
+        };
         let moment = self.moment(head.last, now.0);
         if head.lane == SINGLE {
             let mut at = 0;
@@ -1314,7 +1417,8 @@ impl CellOperations for WindowsPlan {
     fn estimate(&self, events: u64, add: &Addition, out: &mut [u64]) {
         let Addition::Counters(amounts) = add else { return };
         for (counter, amount) in amounts.iter().filter(|(counter, _)| usize::from(*counter) < self.shown) {
-            let values = out.iter_mut().skip(usize::from(counter)).step_by(self.shown);
+            let sums = out.iter_mut().take(self.windows.len() * self.shown);
+            let values = sums.skip(usize::from(counter)).step_by(self.shown);
             values.for_each(|value| *value = amount.saturating_mul(events));
         }
     }

@@ -1,7 +1,12 @@
-//! `tollhouse stats`: what is known of one key.
+//! `tollhouse stats`: what is known of one key, or counted of many.
 
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use engine::{KeyName, KeyStatistics};
 use event::Time;
-use server::api::TimelineJson;
+use server::api::{KeyNameJson, KeyStatisticsJson, ReadingsJson, ReadingsRequest, TimelineJson};
 
 use crate::clock;
 use crate::console::Output;
@@ -17,16 +22,28 @@ Examples:
   tollhouse stats --data ./data --pipeline web ip 192.0.2.7
   tollhouse stats --server http://127.0.0.1:8377 link_domain example.com --json
   tollhouse stats --data ./data device_of_user ann phone-7
+  tollhouse stats --data ./data ip 192.0.2.7 --from 2026-05-17 --to 2026-05-18
+  tollhouse stats --server http://127.0.0.1:8377 --keys suspects.txt --json
 
 The value is normalised as those of events are. `tollhouse preset show mail` lists the kinds of the
 preset `mail`.")]
 pub(crate) struct StatsArgs {
     /// The kind of key, or the name of a distinct count
-    #[arg(value_name = "KIND")]
-    kind: String,
+    #[arg(value_name = "KIND", required_unless_present = "keys")]
+    kind: Option<String>,
     /// The value, as it stands in events; those of the fields of a key of several, in order
-    #[arg(value_name = "VALUE", required = true)]
+    #[arg(value_name = "VALUE", required_unless_present = "keys")]
     value: Vec<String>,
+    /// File of keys whose counts are shown instead, at most 1000, one a line: the kind, a blank and the value; `-` is
+    /// standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "value", "from", "to"])]
+    keys: Option<PathBuf>,
+    /// Only buckets that end later than this
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Time>,
+    /// Only buckets that begin before this
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Time>,
     /// Time at which the trailing windows end, instead of now; offline only
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
     at: Option<Time>,
@@ -43,26 +60,93 @@ pub(crate) struct StatsArgs {
 
 pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
+    match &args.keys {
+        Some(path) => {
+            let told = readings(&args, path)?;
+            if out.is_json() {
+                out.json(&told)?;
+            } else {
+                rendering::readings(&mut out, &told)?;
+            }
+        }
+        None => {
+            let told = timeline(&args)?;
+            if out.is_json() {
+                out.json(&told)?;
+            } else {
+                rendering::timeline(&mut out, &told)?;
+            }
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+fn timeline(args: &StatsArgs) -> Result<TimelineJson, CommandError> {
     let name = args.pipeline.as_deref();
+    let kind = args.kind.as_deref().unwrap_or_default();
     let value = match &args.value[..] {
         [value] => value.clone(),
         values => content::composite::text(values),
     };
-    let timeline = match Backend::open(&args.engine, &args.server)? {
-        Backend::Remote(client) => client.timeline(name, &args.kind, &value)?,
+    if args.from.zip(args.to).is_some_and(|(from, to)| from >= to) {
+        return Err(CommandError::new("--to is not after --from"));
+    }
+    Ok(match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.timeline(name, kind, &value, (args.from, args.to))?,
         Backend::Local(local) => {
             let pipeline = local.pipeline(name, |_| true)?;
             let at = args.at.unwrap_or_else(clock::now);
-            let known = pollster::block_on(local.engine().timeline(&pipeline, &args.kind, &value, at))?;
+            let mut known = pollster::block_on(local.engine().timeline(&pipeline, kind, &value, at))?;
             local.close()?;
-            TimelineJson::new(&pipeline.name, &args.kind, &known)
+            known.cut(args.from, args.to);
+            TimelineJson::new(&pipeline.name, kind, &known)
         }
+    })
+}
+
+fn readings(args: &StatsArgs, path: &Path) -> Result<ReadingsJson, CommandError> {
+    let keys = keys(path)?;
+    Ok(match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => {
+            client.readings(&ReadingsRequest { pipeline: args.pipeline.clone(), keys })?
+        }
+        Backend::Local(local) => {
+            let pipeline = local.pipeline(args.pipeline.as_deref(), |_| true)?;
+            let at = args.at.unwrap_or_else(clock::now);
+            let names: Vec<_> =
+                keys.iter().map(|key| KeyName { kind: &key.kind, value: &key.value }).collect();
+            let known = pollster::block_on(local.engine().key_statistics(&pipeline, &names, at))?;
+            local.close()?;
+            let told = keys.iter().zip(&known);
+            let told = told.map(|(key, known)| KeyStatisticsJson::new(&key.kind, known));
+            ReadingsJson { pipeline: pipeline.name.clone(), keys: told.collect() }
+        }
+    })
+}
+
+/// The keys of a file, one a line.
+fn keys(path: &Path) -> Result<Vec<KeyNameJson>, CommandError> {
+    let failed = |error: io::Error| CommandError::new(format!("{}: {error}", path.display()));
+    let lines: Box<dyn BufRead> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(BufReader::new(File::open(path).map_err(failed)?)),
     };
-    if out.is_json() {
-        out.json(&timeline)?;
-    } else {
-        rendering::timeline(&mut out, &timeline)?;
+    let mut keys = Vec::new();
+    for (number, line) in lines.lines().enumerate() {
+        let line = line.map_err(failed)?;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let Some((kind, value)) = line.trim().split_once(char::is_whitespace) else {
+            let message = format!("{}:{}: expected a kind, a blank and a value", path.display(), number + 1);
+            return Err(CommandError::new(message));
+        };
+        if keys.len() == KeyStatistics::KEYS_MAX {
+            let most = KeyStatistics::KEYS_MAX;
+            return Err(CommandError::new(format!("{}: more than {most} keys", path.display())));
+        }
+        keys.push(KeyNameJson { kind: kind.to_owned(), value: value.trim_start().to_owned() });
     }
-    out.flush()?;
-    Ok(Exit::Fine)
+    Ok(keys)
 }

@@ -87,8 +87,8 @@ pub(super) const FEEDBACK: Section = Section {
     doc: "Classes of feedback on an event, and the counters that each adds to.",
     settings: &[required(
         "CLASS",
-        SettingType::List(&SettingType::Name),
-        "Counters that go up by the reporter's weight; `none` is no class: it takes feedback back",
+        SettingType::List(&SettingType::Text),
+        "Counters that go up by the reporter's weight, and values for tracks with `observe = false`, such as `karma by -20`; `none` is no class: it takes feedback back",
     )],
 };
 

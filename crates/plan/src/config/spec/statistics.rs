@@ -131,7 +131,7 @@ pub(super) const STATISTIC: Section = Section {
             "observe",
             SettingType::Bool,
             None,
-            "`false`: no event is added to a track, only what effects of rules add, such as `add karma by -20`",
+            "`false`: no event is added to a track, only what effects of rules add, such as `add karma by -20`, verdicts and feedback",
         ),
         setting(
             "decay",
@@ -240,10 +240,10 @@ pub(super) const SETTLE: Section = Section {
     name: "settle",
     form: SectionForm::Map,
     node: false,
-    doc: "Counters of verdicts: a counter, and the actions that add to it.",
+    doc: "Counters of verdicts: a counter, and the actions that add to it. `\"karma by -5\"` in place of a counter adds a value to a track with `observe = false`.",
     settings: &[required(
         "COUNTER",
         SettingType::List(&SettingType::Choice(ACTIONS)),
-        "Actions after which the counter goes up by one",
+        "Actions after which the counter goes up by one, or the value is added",
     )],
 };

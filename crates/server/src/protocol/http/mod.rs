@@ -108,6 +108,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(feedback::learn))
         .routes(routes!(mail_reports::report))
         .routes(routes!(statistics::timeline))
+        .routes(routes!(statistics::readings))
         .routes(routes!(statistics::top))
         .routes(routes!(limits::limits))
         .routes(routes!(limits::take))

@@ -138,7 +138,8 @@ GET  /v1/limits/{name}/overrides the overrides that were posted
 PUT  /v1/limits/{name}/overrides let a limit be another for a key
 GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
-GET  /v1/timeline         all that is kept of one key: ?kind=&value=
+GET  /v1/timeline         all that is kept of one key: ?kind=&value=&from=&to=
+POST /v1/readings         what is counted of many keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
 GET  /v1/pipelines        what this node runs
 GET  /v1/rules            what stands over a pipeline's file, and the versions that can be gone back to

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use engine::Ranking;
-use event::Span;
+use engine::{KeyName, Ranking};
+use event::{Span, Time};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
-use super::QueryParams;
+use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, ProblemResponses};
@@ -32,6 +32,10 @@ pub(super) struct TimelineParams {
     /// The value, as it stands in events; it is normalised as they are. Of a key of several fields their values in order, as
     /// the JSON array `["ann","phone-7"]`.
     value: String,
+    /// Buckets that end by then are left out; a time such as `2026-05-17T10:00:00Z`.
+    from: Option<String>,
+    /// Buckets that begin then or later are left out.
+    to: Option<String>,
 }
 
 /// Answers all that is kept of one key.
@@ -48,14 +52,49 @@ pub(super) async fn timeline(
 ) -> Result<Json<api::TimelineJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
-    let (of, TimelineParams { kind, value, .. }) = (Arc::clone(&pipeline), params);
+    let (of, TimelineParams { kind, value, from, to, .. }) = (Arc::clone(&pipeline), params);
+    let time = |name: &str, text: Option<String>| {
+        let time = text.map(|text| text.parse::<Time>()).transpose();
+        time.map_err(|error| INVALID_PARAMETER.failure(format!("{name}: {error}")))
+    };
+    let (from, to) = (time("from", from)?, time("to", to)?);
+    if from.zip(to).is_some_and(|(from, to)| from >= to) {
+        return Err(INVALID_PARAMETER.failure("to: it is not after `from`"));
+    }
     let work = move |_: &(dyn Fn() -> bool + Sync)| {
         let known = Handle::current().block_on(engine.timeline(&of, &kind, &value, now));
         (known, kind)
     };
     let (known, kind) = node.lookups.run(node.timeout() / 2, work).await?;
-    let known = known?;
+    let mut known = known?;
+    known.cut(from, to);
     Ok(Json(api::TimelineJson::new(&pipeline.name, &kind, &known)))
+}
+
+/// Answers what is counted of many keys, in one request to where statistics are. Nothing is counted.
+#[utoipa::path(
+    post,
+    path = "/v1/readings",
+    tag = "statistics",
+    request_body = api::ReadingsRequest,
+    responses((status = 200, description = "Their counts", body = api::ReadingsJson), ProblemResponses),
+)]
+pub(super) async fn readings(
+    State(node): State<Arc<Node>>,
+    JsonBody(asked): JsonBody<api::ReadingsRequest>,
+) -> Result<Json<api::ReadingsJson>, HttpFailure> {
+    let pipeline = node.pipeline(asked.pipeline.as_deref())?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let (of, keys) = (Arc::clone(&pipeline), asked.keys);
+    let work = move |_: &(dyn Fn() -> bool + Sync)| {
+        let names: Vec<_> = keys.iter().map(|key| KeyName { kind: &key.kind, value: &key.value }).collect();
+        let known = Handle::current().block_on(engine.key_statistics(&of, &names, now));
+        (known, keys)
+    };
+    let (known, keys) = node.lookups.run(node.timeout() / 2, work).await?;
+    let known = known?;
+    let keys = keys.iter().zip(&known).map(|(key, known)| api::KeyStatisticsJson::new(&key.kind, known));
+    Ok(Json(api::ReadingsJson { pipeline: pipeline.name.clone(), keys: keys.collect() }))
 }
 
 /// The parameters of a request for what is hot.

@@ -1,0 +1,90 @@
+//! Values that verdicts and feedback add to aggregates, written as in effects: `karma by -20`.
+
+use event::TableIndex;
+
+use super::KindPlan;
+use super::draft::PipelineDraft;
+use crate::aggregate;
+use crate::config::{ConfigOrigin, ConfigProblems};
+
+/// A value that is added to the aggregate of an event's keys of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ValueAddition<'a> {
+    /// The name of the kind.
+    pub kind: &'a str,
+    /// The value, which is not zero.
+    pub value: i64,
+}
+
+/// The greatest value that is added at once, as by effects.
+const VALUE_MAX: u64 = 1_000_000;
+
+impl<'a> ValueAddition<'a> {
+    /// Reads one; `None` for a counter's name and for what is neither.
+    pub fn parse(text: &'a str) -> Option<ValueAddition<'a>> {
+        let mut words = text.split_whitespace();
+        let (Some(kind), Some("by"), Some(value), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return None;
+        };
+        let value =
+            value.parse().ok().filter(|value: &i64| (1..=VALUE_MAX).contains(&value.unsigned_abs()))?;
+        Some(ValueAddition { kind, value })
+    }
+}
+
+impl PipelineDraft<'_> {
+    /// The kind and the value of what `[settle]` or `[feedback]` adds to an aggregate. What can be taken back is a sum.
+    pub(crate) fn value_addition(
+        &self,
+        text: &str,
+        origin: &ConfigOrigin,
+        is_taken_back: bool,
+        problems: &mut ConfigProblems,
+    ) -> Option<(TableIndex<KindPlan>, i64)> {
+        let Some(ValueAddition { kind, value }) = ValueAddition::parse(text) else {
+            let help = format!(
+                "write it as in `karma by -20`, with a whole number from -{VALUE_MAX} to {VALUE_MAX}, but 0"
+            );
+            problems.add(
+                origin,
+                format!("`{text}` is neither a counter nor a value for a track"),
+                Some(help),
+            );
+            return None;
+        };
+        let index = self.kind(kind, origin, problems)?;
+        let plan = &self.pipeline.kinds[index];
+        if plan.takes_events {
+            let help = "values are added to a track with `observe = false`".to_owned();
+            problems.add(origin, format!("events alone are added to `{kind}`"), Some(help));
+            return None;
+        }
+        let names = || plan.aggregate.iter().map(aggregate::name);
+        if let Some(extreme) = names().find(|name| is_taken_back && matches!(name.as_str(), "min" | "max")) {
+            let message = format!("`{kind}` keeps `{extreme}`, and feedback can be taken back");
+            let help = "sums forget what is taken back, extremes do not: leave it out of `track`".to_owned();
+            problems.add(origin, message, Some(help));
+            return None;
+        }
+        Some((index, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn additions_are_read_as_effects_write_them() {
+        let read = |text| ValueAddition::parse(text).map(|ValueAddition { kind, value }| (kind, value));
+        assert_eq!(read("karma by -20"), Some(("karma", -20)));
+        assert_eq!(read(" karma  by 1000000 "), Some(("karma", 1_000_000)));
+        for text in
+            ["karma", "karma by", "karma by 0", "karma by 1000001", "karma by 1.5", "karma by 1 2", ""]
+        {
+            assert_eq!(read(text), None, "{text:?}");
+        }
+    }
+}
