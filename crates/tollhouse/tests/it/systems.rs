@@ -291,3 +291,8 @@ fn a_rate_limiter() {
 fn an_antifraud_server() {
     check("antifraud");
 }
+
+#[test]
+fn an_antispam_service() {
+    check("antispam");
+}
