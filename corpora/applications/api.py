@@ -113,6 +113,22 @@ def abusive(crowd):
               found, 0, LIBRARIES[1:2])
 
 
+def moved(crowd):
+    """A partner's server that is replaced on the third day: another program at another address, and the same key."""
+    draw = crowd.draw
+    own = [f"i{draw.below(100_000)}" for _ in range(40)]
+    servers = [(crowd.business_address(), "axios/1.7.2"), (crowd.business_address(), "shop-sdk-go/1.0")]
+    for hour in range(DAYS * 24):
+        ip, agent = servers[hour >= 50]
+        truth, at = crowd.honest("partner's server that moves"), hour * 3600 + draw.uniform(0, 600)
+        # The new one reads much at once.
+        for _ in range(60 if hour == 50 else draw.between(2, 8)):
+            item = draw.pick(own) if draw.chance(0.8) else f"i{draw.below(100_000)}"
+            request(crowd, at, truth, "partner-moves", ip, agent, "DE", draw.pick(ENDPOINTS[:3]), item, 200)
+            at += draw.uniform(1, 20)
+
+
 def make(crowd):
     honest(crowd)
     abusive(crowd)
+    moved(crowd)

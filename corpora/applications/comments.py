@@ -1,5 +1,5 @@
 """Comments, messages and reviews, each with where it is posted and since when its author is a member."""
-from crowd import DAY, DAYS, START
+from crowd import DAY, DAYS, FIRST_NAMES, START
 
 WORDS = (
     "price order quality size colour shoes coat delivery parcel friend week winter summer yesterday today model version battery "
@@ -46,8 +46,7 @@ def post(crowd, at, truth, author, place, text, links=(), typed=None):
     user, joined, ip, device = author
     where, opened = place
     crowd.add(at, truth, user=user, joined=round(joined), ip=ip, device=device and device[0], agent=device and device[1],
-              place=where, opened=round(min(opened, START + at)), text=" ".join([text, *links]), links=list(links) or None,
-              typed_seconds=typed)
+              place=where, opened=round(min(opened, START + at)), text=" ".join([text, *links]), typed_seconds=typed)
 
 
 def honest(crowd):
@@ -200,6 +199,44 @@ def abusive(crowd):
                  [f"https://{draw.hex(6)}.example/{draw.hex(3)}"], draw.between(20, 90))
 
 
+HELLO = [
+    "Hello all, I am {name}, new here, and hope to learn something about {one} and {two} from you.",
+    "Hi, my name is {name}, I have been reading for a while. {one} and {two} are what I like most!",
+    "Good evening from {name}. I joined because of the {one}, and my sister has the same {two} as some of you.",
+]
+DISGUISED = ["write to ⓉⒼ @{name}_{number}", "Telegram：@{name}_{number}", "W h a t s A p p +49 15{number}",
+             "whatsapp: ＋４９１５{number}", "WeChat: {name}_{number}"]
+
+
+def copied(crowd):
+    """Texts that newcomers share but for names and words: of spammers, and of those who say hello."""
+    draw, board = crowd.draw, Board(crowd)
+    hello = board.places[3]
+    for _ in range(crowd.amount(40)):
+        at = draw.uniform(0, 3.9 * DAY)
+        name, one, two = draw.pick(FIRST_NAMES).title(), draw.pick(WORDS), draw.pick(WORDS)
+        author = account(crowd, at, crowd.home_address(), crowd.device())
+        text = draw.pick(HELLO).format(name=name, one=one, two=two)
+        post(crowd, at, crowd.honest("newcomer says hello"), author, hello, text, [], draw.between(20, 200))
+    for _ in range(crowd.campaigns(2)):
+        at, truth, pitch = crowd.begin(60_000), crowd.abuse("one text, other names and words"), draw.pick(PITCH)
+        for ip, _ in crowd.rented(25, "far"):
+            author = account(crowd, at, ip, crowd.device())
+            name = draw.pick(FIRST_NAMES).title()
+            text = f"{draw.pick(['Hi', 'Hello', 'Hey', 'Dear'])} {name}, {pitch.format(n=draw.between(5, 900))}, says {draw.pick(WORDS)}"
+            post(crowd, at, truth, author, board.place(), text, [], draw.between(5, 60))
+            at += draw.wait(600)
+    for _ in range(crowd.campaigns(2)):
+        at, truth = crowd.begin(60_000), crowd.abuse("messenger in disguise")
+        for ip, _ in crowd.rented(20, "far"):
+            author = account(crowd, at, ip, crowd.device())
+            contact = draw.pick(DISGUISED).format(name=draw.pick(FIRST_NAMES), number=draw.between(10_000_000, 99_999_999))
+            post(crowd, at, truth, author, board.place(), f"{sentence(draw, draw.between(6, 12))} {contact}", [],
+                 draw.between(5, 60))
+            at += draw.wait(600)
+
+
 def make(crowd):
     honest(crowd)
     abusive(crowd)
+    copied(crowd)

@@ -145,6 +145,22 @@ def abusive(crowd):
         attempt(crowd, at, crowd.abuse(actor), person.name, ip, crowd.device(), country, "success", "")
 
 
+def customers(crowd):
+    """Thieves who are customers, too: their devices are known, by accounts of their own."""
+    draw = crowd.draw
+    victims = draw.sample([person for person in crowd.people if person.place == "home"], crowd.campaigns(6))
+    for number, person in enumerate(victims):
+        (ip, country), device, at = crowd.rented(1, "far")[0], crowd.device(), crowd.begin(DAY / 2)
+        truth = crowd.abuse("takeover, far, by a customer")
+        attempt(crowd, at - 3000, crowd.honest("customer far away"), f"c{number}", ip, device, country, "success", "")
+        # The owner is at home a little before.
+        attempt(crowd, at - 2000, crowd.honest("home"), person.name, person.addresses[0], person.devices[0], person.country,
+                "success", "")
+        country = country if country != person.country else "VN"
+        attempt(crowd, at, truth, person.name, ip, device, country, "success", "")
+
+
 def make(crowd):
     honest(crowd)
     abusive(crowd)
+    customers(crowd)

@@ -34,8 +34,9 @@ def honest(crowd):
             cards[person.name] = [Card(draw, issued) for _ in range(draw.between(1, 2))]
             if person.place == "family" and draw.chance(0.4):
                 # The cards of who lives there, too.
-                before = crowd.people[person.number - 1].name
-                cards[person.name] = cards.get(before, cards[person.name])
+                before = crowd.people[person.number - 1]
+                if before.addresses == person.addresses:
+                    cards[person.name] = cards.get(before.name, cards[person.name])
         own = cards[person.name]
         if draw.chance(0.02):
             own[0] = Card(draw, own[0].country)
@@ -142,6 +143,33 @@ def abusive(crowd):
             at += draw.uniform(60, 900)
 
 
+class Known:
+    """A card that was used here before."""
+
+    def __init__(self, fields):
+        self.token, self.prefix, self.country = fields["card"], fields["issuer"], fields["card_country"]
+
+
+def copied(crowd):
+    """Customers' cards that were copied elsewhere, in new accounts; and children who pay by a parent's card."""
+    draw = crowd.draw
+    paid = [(at, fields) for at, _, fields, truth in crowd.rows
+            if truth[0] == "honest" and fields["result"] == "approved" and fields.get("ship_country")]
+    for at, fields in draw.sample([one for one in paid if DAY < one[0] < 3 * DAY], crowd.campaigns(8)):
+        at, truth = at + draw.uniform(3600, 0.9 * DAY), crowd.abuse("copied card of a customer")
+        (ip, country), = crowd.rented(1, "far")
+        device, user = crowd.device(), f"t{draw.hex(6)}"
+        for _ in range(draw.between(1, 3)):
+            pay(crowd, at, truth, user, ip, device, country, Known(fields), basket(draw), "approved", ship="DE",
+                new=draw.between(0, 5))
+            at += draw.uniform(60, 900)
+    for at, fields in draw.sample([one for one in paid if one[0] < 3 * DAY], crowd.amount(15)):
+        truth = crowd.honest("child with a parent's card")
+        pay(crowd, at + draw.uniform(3600, 0.9 * DAY), truth, f"k{draw.hex(6)}", fields["ip"], crowd.device(True),
+            fields["country"], Known(fields), basket(draw), "approved", ship=fields["ship_country"], new=draw.between(0, 3))
+
+
 def make(crowd):
     honest(crowd)
     abusive(crowd)
+    copied(crowd)

@@ -6,8 +6,8 @@ DISPOSABLE = ["mailinator.com", "guerrillamail.com", "10minutemail.com", "yopmai
 
 def sign_up(crowd, at, truth, ip, device, country, email, name, seconds, phone=None):
     device, agent = device
-    crowd.add(at, truth, email=email, email_domain=email.split("@")[1], name=name, ip=ip, device=device, agent=agent,
-              country=country, form_seconds=seconds, phone=phone)
+    crowd.add(at, truth, email=email, name=name, ip=ip, device=device, agent=agent, country=country,
+              form_seconds=seconds, phone=phone)
 
 
 def own_address(draw):
@@ -124,6 +124,21 @@ def abusive(crowd):
         farm(crowd, "by hand, homes nearby", 40, "own", crowd.rented(40, "near"), None, 3000, (20, 120))
 
 
+def below(crowd):
+    """Names below one new domain, so that none has many accounts; and a university's, which has them of old."""
+    draw = crowd.draw
+    for _ in range(crowd.campaigns(2)):
+        owned = f"{draw.hex(7)}.xyz"
+        farm(crowd, "names below a new domain", 50, "own", crowd.rented(25, "far"), None, 600, (10, 60),
+             lambda owned=owned: f"{draw.hex(4)}.{owned}")
+    for person in draw.sample([person for person in crowd.people if person.place == "campus"], crowd.amount(20)):
+        local, name = own_address(draw)
+        email = f"{local.split('@')[0]}@{draw.pick(['informatik', 'physik', 'jura'])}.uni-42.de"
+        sign_up(crowd, draw.uniform(0, 3.9 * DAY), crowd.honest("university"), draw.pick(person.addresses),
+                draw.pick(person.devices), "DE", email, name, draw.between(15, 120))
+
+
 def make(crowd):
     honest(crowd)
     abusive(crowd)
+    below(crowd)

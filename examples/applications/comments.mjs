@@ -42,7 +42,7 @@ let action, text;
 for (let number = 0; number < 12; number++) {
   [action, text] = await publish({
     user: `new${number % 4}`, joined: now - 600, place: `place${number}`, opened: now - 300 * DAY,
-    text: `Earn ${number * 7 + 100} euro a day from home, see how: https://cash.example/`, links: ["https://cash.example/"],
+    text: `Earn ${number * 7 + 100} euro a day from home, see how: https://cash.example/`,
     typed_seconds: 2, ip: `203.0.113.${number}`, device: `d-new${number}`,
   });
 }

@@ -25,10 +25,10 @@ def decide(event):
 DAY = 86_400
 
 
-def publish(user, joined, place, opened, text, links, typed_seconds, ip, device):
+def publish(user, joined, place, opened, text, typed_seconds, ip, device):
     """What becomes of a comment: shown, held for a moderator, or refused."""
     action = decide({
-        "user": user, "joined": joined, "place": place, "opened": opened, "text": text, "links": links,
+        "user": user, "joined": joined, "place": place, "opened": opened, "text": text,
         "typed_seconds": typed_seconds, "ip": ip, "device": device,
     })
     if action == "review":
@@ -39,12 +39,12 @@ def publish(user, joined, place, opened, text, links, typed_seconds, ip, device)
 
 
 now = time.time()
-print("honest:", *publish("ann", now - 300 * DAY, "bikes", now - 900 * DAY, "Try another pump: mine leaked, too.", [], 25,
+print("honest:", *publish("ann", now - 300 * DAY, "bikes", now - 900 * DAY, "Try another pump: mine leaked, too.", 25,
                           "198.51.100.7", "d-ann"))
 # New accounts post one text with other numbers and the same link, from one place to the next.
 for number in range(12):
     action, text = publish(f"new{number % 4}", now - 600, f"place{number}", now - 300 * DAY,
                            f"Earn {number * 7 + 100} euro a day from home, see how: https://cash.example/",
-                           ["https://cash.example/"], 2, f"203.0.113.{number}", f"d-new{number}")
+                           2, f"203.0.113.{number}", f"d-new{number}")
 print("abuse:", action, text)
 assert action in ("review", "quarantine", "reject"), action

@@ -22,7 +22,7 @@ async function decide(event) {
 }
 
 async function signUp(account) {
-  const action = await decide({ ...account, email_domain: account.email.split("@").pop().toLowerCase() });
+  const action = await decide(account);
   if (action === "challenge") return [action, "Please enter the code that we sent you."];
   if (["review", "reject"].includes(action)) return [action, "Thank you! We will write to you."];
   return [action, "Welcome!"];

@@ -23,7 +23,7 @@ def decide(event):
 
 def sign_up(email, name, ip, device, agent, country, form_seconds):
     action = decide({
-        "email": email, "email_domain": email.rsplit("@")[-1].lower(), "name": name, "ip": ip, "device": device, "agent": agent,
+        "email": email, "name": name, "ip": ip, "device": device, "agent": agent,
         "country": country, "form_seconds": form_seconds,
     })
     if action == "challenge":

@@ -36,4 +36,5 @@ mod serve;
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
 mod start;
+mod systems;
 mod usage;
