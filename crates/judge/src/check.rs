@@ -10,7 +10,7 @@ mod membership;
 mod reading;
 mod text;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ const COST_LOOKUP: u32 = 128;
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 25] = [
+pub(crate) const FUNCTIONS: [&str; 28] = [
     "age",
     "distance",
     "distinct",
@@ -55,6 +55,8 @@ pub(crate) const FUNCTIONS: [&str; 25] = [
     "double",
     "duration",
     "estimated",
+    "evidence",
+    "grade",
     "group",
     "has",
     "int",
@@ -68,6 +70,7 @@ pub(crate) const FUNCTIONS: [&str; 25] = [
     "ratio",
     "registrable",
     "remaining",
+    "reputation",
     "rule",
     "size",
     "string",
@@ -501,6 +504,8 @@ struct Checker<'a> {
     in_expression: bool,
     /// Readings are asked for their quality instead of their value.
     quality: bool,
+    /// The columns that hold grades.
+    graded: HashSet<Slot>,
 }
 
 impl<'a> Checker<'a> {
@@ -523,6 +528,7 @@ impl<'a> Checker<'a> {
             cost: 0,
             in_expression: false,
             quality: false,
+            graded: HashSet::new(),
         }
     }
 
@@ -885,6 +891,16 @@ impl<'a> Checker<'a> {
             (TypedExpr::Float(one), TypedExpr::Float(other)) => BoolExpr::Floats(compare, one, other),
             (TypedExpr::String(one), TypedExpr::String(other)) => {
                 self.spend(1);
+                for (text, word) in [(&one, &other), (&other, &one)] {
+                    if let StrExpr::Const(word) = word {
+                        self.check_grades(text, [&**word], range)?;
+                        if !equality && self.is_grade(text) {
+                            let help =
+                                "list those that are meant: `grade('account') in ['bad', 'suspicious']`";
+                            return self.fail(range, "grades have no order here", help);
+                        }
+                    }
+                }
                 BoolExpr::Strs(compare, one, other)
             }
             (TypedExpr::Bool(one), TypedExpr::Bool(other)) if equality => {

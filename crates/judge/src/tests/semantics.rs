@@ -278,6 +278,14 @@ fn readings_are_asked_for_once_and_whole() {
     check("estimated(last('country'))", &["estimated(last('country'))"]);
     check("is_new('from') || !is_new('rcpts')", &["is_new('from')", "is_new('rcpts')"]);
     check("estimated(is_new('from'))", &["estimated(is_new('from'))"]);
+    check(
+        "reputation('account') < -25.0 && evidence('account') > 3.0",
+        &["reputation('account')", "evidence('account')"],
+    );
+    check(
+        "grade('account') == 'bad' || grade('account') in ['suspicious', 'unknown']",
+        &["grade('account')"],
+    );
     // A kind and a fact may share a name.
     check("ip.seen('1h') > 5 && ip == '192.0.2.7'", &["ip.seen('1h')", "ip"]);
 }

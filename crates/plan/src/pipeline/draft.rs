@@ -12,6 +12,7 @@ use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, Reg
 use super::columns::{columns, fact};
 use super::header::{self, EventHeader};
 use super::key_fields::KeyFields;
+use super::reputation::ReputationDraft;
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
 use super::tables::TablePlan;
@@ -43,6 +44,8 @@ pub(crate) struct PipelineDraft<'a> {
     /// The columns of readings, each window named by its length.
     pub(crate) readings: Vec<(Slot, ReadingSource<Span>)>,
     pub(crate) dedupe: Span,
+    /// For each reputation what it was compiled from.
+    pub(crate) reputations: Vec<ReputationDraft<'a>>,
     pub(crate) document: &'a Document,
     pub(crate) library: Library,
     pub(crate) tested: Vec<RuleTestResult>,
@@ -108,6 +111,8 @@ impl<'a> PipelineDraft<'a> {
                 kinds: Table::default(),
                 distincts: Table::default(),
                 labels: Table::default(),
+                reputations: Table::default(),
+                reputation_order: Vec::new(),
                 limits: Table::default(),
                 columns,
                 tables,
@@ -128,6 +133,7 @@ impl<'a> PipelineDraft<'a> {
             statistics: Table::default(),
             statistic_of: Table::default(),
             readings: Vec::new(),
+            reputations: Vec::new(),
             dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
             document,
             library: Library::default(),
@@ -150,11 +156,13 @@ impl<'a> PipelineDraft<'a> {
         draft.reports(problems);
         draft.configured_readings(&mut builder, problems);
         draft.aggregate_readings(&mut builder, problems);
+        draft.reputations(&mut builder, problems);
         draft.classifiers(&mut builder, problems);
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.effects();
+        draft.evidence_sources(problems);
         draft.partial_rules();
         draft.limit_conditions(main, &mut builder, problems);
         draft.wide_limits(&mut builder, problems);
@@ -297,6 +305,7 @@ impl<'a> PipelineDraft<'a> {
                 name: name.to_owned(),
                 per,
                 of,
+                members: None,
                 tier,
                 precision: approximate.then(|| given.unwrap_or(PRECISION)),
                 windows: vec![tier.width].into(),
@@ -372,6 +381,7 @@ impl<'a> PipelineDraft<'a> {
                 self.document.list(section).iter().any(|view| view.str(key) == Some(name))
             };
             let owns = names("distinct", "per") || names("last", "per") || names("label", "of");
+            let owns = owns || names("reputation", "of");
             if !counted && !owns && kind.fields.are_known() {
                 let message = format!("nothing is kept of the kind `{name}`");
                 let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();
@@ -423,10 +433,12 @@ impl<'a> PipelineDraft<'a> {
         }
         let mut feedback = BTreeMap::new();
         for (class, _, names) in self.document.section("feedback").iter().flat_map(ConfigView::map) {
-            let names = names.into_iter().filter(|(name, origin)| known(name, origin));
+            let is_distinct = |name: &str| self.pipeline.distincts.iter().any(|plan| plan.name == name);
+            let names = names.into_iter().filter(|(name, origin)| is_distinct(name) || known(name, origin));
             feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());
         }
         self.pipeline.feedback = feedback;
+        self.distincts_of_feedback(problems);
         for kind in &mut self.pipeline.kinds {
             let index = |name: &str| kind.counter(name);
             let mut adds: Vec<(u8, u64)> =
@@ -438,6 +450,36 @@ impl<'a> PipelineDraft<'a> {
             settles.sort_unstable_by_key(|(action, index)| (action.name(), *index));
             settles.dedup();
             (kind.observe, kind.settle) = (adds, settles);
+        }
+    }
+
+    /// Has the distinct counts that feedback names count the values of such events alone.
+    fn distincts_of_feedback(&mut self, problems: &mut ConfigProblems) {
+        let views = self.document.section("feedback");
+        let named = views.iter().flat_map(ConfigView::map).flat_map(|(.., names)| names);
+        for (name, origin) in named {
+            let Some(index) = self.pipeline.distincts.position(|plan| plan.name == name) else { continue };
+            let pipeline = &mut self.pipeline;
+            let plan = &pipeline.distincts[index];
+            let is_counted = |kind: TableIndex<KindPlan>| self.statistic_of[kind].is_some();
+            let members =
+                pipeline.kinds.entries().find(|(kind, other)| other.fields == plan.of && is_counted(*kind));
+            let (what, help) = match members {
+                _ if plan.precision.is_some() => ("is approximate", "count with `method = \"exact\"`"),
+                _ if !is_counted(plan.per) => {
+                    ("has an owner that is not counted", "give the kind of `per` a [[statistic]]")
+                }
+                None => ("has values of no kind", "define a [[kind]] of the same `of`, with a [[statistic]]"),
+                Some((members, _)) => {
+                    pipeline.distincts[index].members = Some(members);
+                    continue;
+                }
+            };
+            problems.add(
+                origin,
+                format!("feedback cannot add to `{name}`: it {what}"),
+                Some(help.to_owned()),
+            );
         }
     }
 
@@ -532,6 +574,8 @@ impl<'a> PipelineDraft<'a> {
         let readings = readings
             .map(|(slot, source)| ReadingColumn { slot, source: source.compile(&self.pipeline) })
             .collect();
+        let Pipeline { kinds, distincts, reputations, .. } = &mut self.pipeline;
+        reputations.iter_mut().for_each(|plan| plan.compile_windows(kinds, distincts));
         Pipeline { readings, ..self.pipeline }
     }
 }

@@ -84,11 +84,11 @@ pub(super) const FEEDBACK: Section = Section {
     name: "feedback",
     form: SectionForm::Map,
     node: false,
-    doc: "Classes of feedback on an event, and the counters that each adds to.",
+    doc: "Classes of feedback on an event, and the counters and distinct counts that each adds to.",
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Name),
-        "Counters that go up by the reporter's weight; `none` is no class: it takes feedback back",
+        "Counters that go up by the reporter's weight, and distinct counts of the values of such events; `none` is no class: it takes feedback back",
     )],
 };
 
