@@ -15,6 +15,7 @@ use crate::pipeline::classifiers::{ClassifierReading, ExplainedToken};
 use crate::pipeline::keys::PreparedEvent;
 use crate::pipeline::log;
 use crate::pipeline::observe::{ObserveMode, ObservedEvent};
+use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
 use crate::{Engine, aggregate, reload};
 use plan::{ModelPlan, Pipeline, Plan, RuleLimit};
 
@@ -54,6 +55,8 @@ pub struct Explanation {
     pub models: Vec<ExplainedModel>,
     /// The present knowledge of classifiers on the event's tokens.
     pub classifiers: Vec<ExplainedClassifier>,
+    /// The reputations of its keys, as they were before the event.
+    pub reputations: Vec<ExplainedReputation>,
     /// Why `closest` and `models` are empty, or are not all that there is to tell.
     pub unknown: Option<&'static str>,
 }
@@ -232,7 +235,9 @@ impl Explanation {
         // A later release may have other columns.
         let decided_by = decided_by.filter(|it| it.schema.columns() == description.columns);
         let facts = decided_by.map(|_| row.facts.clone());
+        let reputations = decided_by.map(|pipeline| logged_reputations(pipeline, &row, description));
         let mut explanation = Explanation::of_row_alone(id, row, description, secret);
+        explanation.reputations = reputations.unwrap_or_default();
         if let (Some(pipeline), Some(facts)) = (decided_by, facts) {
             explanation.add_near_misses(&facts, pipeline);
         }
@@ -268,6 +273,7 @@ impl Explanation {
             limits: Vec::new(),
             models: Vec::new(),
             classifiers: Vec::new(),
+            reputations: Vec::new(),
             unknown: Some("the configuration that decided is not at hand"),
         }
     }
@@ -333,9 +339,28 @@ impl Explanation {
             limits: Vec::new(),
             models: Vec::new(),
             classifiers: Vec::new(),
+            reputations: reputation::explain_all(pipeline, &observed.for_reputations()),
             unknown: None,
         }
     }
+}
+
+/// The reputations of a row's keys, by the readings that were logged.
+fn logged_reputations(
+    pipeline: &Pipeline,
+    row: &DecisionRow,
+    description: &VersionDescription,
+) -> Vec<ExplainedReputation> {
+    if pipeline.reputations.is_empty() {
+        return Vec::new();
+    }
+    let known = row.keys.iter().map(|key| (key.kind, key.shingle, key.reading.clone()));
+    let readings: Vec<_> = known.collect();
+    let place = |kind: Kind, window: Span| {
+        let kind = description.kinds.iter().find(|known| known.kind == kind)?;
+        kind.windows.iter().position(|known| *known == window)
+    };
+    reputation::explain_all(pipeline, &KnownReadings { pipeline, readings: &readings, place })
 }
 
 /// The limits of a pipeline whose conditions read nothing that is not there any more.

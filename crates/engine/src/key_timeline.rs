@@ -1,12 +1,18 @@
 //! What is known of one key, and which keys of a kind are hot.
 
-use event::{Key, Shingle, Span, Time, Value};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use event::{Event, Key, Kind, Shingle, Span, Time, Value};
 use journal::{JournalError, Record};
-use plan::{KindPlan, Pipeline};
-use stats::{LedgerError, ObserveOutcomes, ObserveRequest, Quality, Reading, Timeline};
+use plan::{KindPlan, Pipeline, ReputationPlan};
+use stats::{
+    Addition, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin, Quality, Reading, Timeline,
+};
 
 use crate::error::{PieceError, UnknownName};
-use crate::pipeline::keys;
+use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
+use crate::pipeline::{fields, keys};
 use crate::{Engine, aggregate, find_kind};
 
 /// Why nothing can be told of a key, or of the keys of a kind.
@@ -116,6 +122,8 @@ pub struct KeyTimeline {
     pub values: Vec<(String, Value)>,
     /// The trust that all this deserves. Estimated without a timeline is a key that is not admitted yet.
     pub quality: Quality,
+    /// The reputations that keys of the kind have, without those of what belongs to the key.
+    pub reputations: Vec<ExplainedReputation>,
     /// All that is kept; `None` for a key never seen, forgotten, or not admitted.
     pub timeline: Option<Timeline>,
 }
@@ -159,7 +167,7 @@ impl Engine {
     /// All that is kept of the key of a value, and its trailing sums as of a time.
     pub async fn timeline(
         &self,
-        pipeline: &Pipeline,
+        pipeline: &Arc<Pipeline>,
         kind: &str,
         value: &str,
         at: Time,
@@ -168,9 +176,10 @@ impl Engine {
         let timeline = self.ledger.timeline(planned.key).await?;
         let outcomes = self.look_at(std::slice::from_ref(&planned), at).await?;
         let reading = outcomes.all().next().map(|reading| reading.to_reading()).unwrap_or_default();
+        let reputations = self.reputations(pipeline, kind, value, at).await?;
         let KeyStatistics { piece, shingle, counters, windows, values, quality, .. } =
             planned.statistics(&reading);
-        Ok(KeyTimeline { piece, shingle, counters, windows, values, quality, timeline })
+        Ok(KeyTimeline { piece, shingle, counters, windows, values, quality, reputations, timeline })
     }
 
     /// The readings of many keys as of a time, in one request to the ledger. Nothing is counted.
@@ -219,13 +228,65 @@ impl Engine {
 
     /// Reads keys, and adds nothing.
     async fn look_at(&self, keys: &[PlannedKey], at: Time) -> Result<ObserveOutcomes, LedgerError> {
-        let peek = |planned: &PlannedKey| stats::Observation {
-            key: planned.key,
-            time: at,
-            add: stats::Addition::Nothing,
-        };
+        let peek = |planned: &PlannedKey| Observation { key: planned.key, time: at, add: Addition::Nothing };
         let observations = keys.iter().map(peek).collect();
         self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await
+    }
+
+    /// The reputations of the keys of a value, as of a time. Others that they inherit from count where their keys follow from
+    /// the value.
+    async fn reputations(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        kind: &str,
+        value: &str,
+        at: Time,
+    ) -> Result<Vec<ExplainedReputation>, KeyStatisticsError> {
+        let kind = pipeline.kinds.position(|plan| plan.name == kind);
+        let is_of = |plan: &&ReputationPlan| Some(plan.of) == kind;
+        let Some(of) = kind.filter(|_| pipeline.reputations.iter().any(|plan| is_of(&plan))) else {
+            return Ok(Vec::new());
+        };
+        let (fields, shingles) =
+            (&pipeline.kinds[of].fields, pipeline.kinds[of].shingles(value, &self.secret));
+        let mut event = Event { time: Some(at), ..Event::default() };
+        if let Some(field) = fields.single() {
+            let name = pipeline.schema.column(field.slot).name.clone();
+            event.fields.push((name, Value::from(value)));
+        }
+        let row = fields::fill(pipeline, event, at);
+        let prepared = keys::derive_with(row, &self.secret, |other| {
+            (pipeline.kinds[other].fields == *fields).then(|| shingles.clone())
+        });
+        let keys: HashSet<Key> = pipeline
+            .reputations
+            .iter()
+            .flat_map(|plan| {
+                let numbers = plan.parts.iter().map(|part| reputation::number_of(pipeline, part));
+                numbers.flat_map(|number| {
+                    prepared.of_kind(plan.of).iter().map(move |key| Key { kind: number, ..*key })
+                })
+            })
+            .collect();
+        let keys: Vec<Key> = keys.into_iter().take(ObserveRequest::OBSERVATIONS_MAX).collect();
+        let look = |key: &Key| Observation { key: *key, time: at, add: Addition::Nothing };
+        let observations = keys.iter().map(look).collect();
+        let request = ObserveRequest { origin: Origin::Look, observations, ..ObserveRequest::default() };
+        let outcomes = self.ledger.observe(&[request]).await?;
+        let readings = keys.iter().zip(outcomes.all());
+        let readings: Vec<_> =
+            readings.map(|(key, reading)| (key.kind, key.shingle, reading.to_reading())).collect();
+        let place = |kind: Kind, window: Span| {
+            let counted = pipeline.kinds.iter().map(|plan| (plan.kind, &plan.windows));
+            let distinct = pipeline.distincts.iter().map(|plan| (plan.kind, &plan.windows));
+            let (_, windows) = counted.chain(distinct).find(|(number, _)| *number == kind)?;
+            windows.iter().position(|known| *known == window)
+        };
+        let mut explained =
+            reputation::explain_all(pipeline, &KnownReadings { pipeline, readings: &readings, place });
+        explained
+            .retain(|known| pipeline.reputations.iter().any(|plan| is_of(&plan) && plan.name == known.name));
+        Ok(explained)
     }
 
     pub(crate) fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), PieceError> {

@@ -11,7 +11,7 @@ mod membership;
 mod reading;
 mod text;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ const COST_LOOKUP: u32 = 128;
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 28] = [
+pub(crate) const FUNCTIONS: [&str; 31] = [
     "age",
     "dispersion",
     "distance",
@@ -58,6 +58,8 @@ pub(crate) const FUNCTIONS: [&str; 28] = [
     "duration",
     "empty_buckets",
     "estimated",
+    "evidence",
+    "grade",
     "group",
     "has",
     "int",
@@ -72,6 +74,7 @@ pub(crate) const FUNCTIONS: [&str; 28] = [
     "ratio",
     "registrable",
     "remaining",
+    "reputation",
     "rule",
     "size",
     "string",
@@ -505,6 +508,8 @@ struct Checker<'a> {
     in_expression: bool,
     /// Readings are asked for their quality instead of their value.
     quality: bool,
+    /// The columns that hold grades.
+    graded: HashSet<Slot>,
 }
 
 impl<'a> Checker<'a> {
@@ -527,6 +532,7 @@ impl<'a> Checker<'a> {
             cost: 0,
             in_expression: false,
             quality: false,
+            graded: HashSet::new(),
         }
     }
 
@@ -889,6 +895,16 @@ impl<'a> Checker<'a> {
             (TypedExpr::Float(one), TypedExpr::Float(other)) => BoolExpr::Floats(compare, one, other),
             (TypedExpr::String(one), TypedExpr::String(other)) => {
                 self.spend(1);
+                for (text, word) in [(&one, &other), (&other, &one)] {
+                    if let StrExpr::Const(word) = word {
+                        self.check_grades(text, [&**word], range)?;
+                        if !equality && self.is_grade(text) {
+                            let help =
+                                "list those that are meant: `grade('account') in ['bad', 'suspicious']`";
+                            return self.fail(range, "grades have no order here", help);
+                        }
+                    }
+                }
                 BoolExpr::Strs(compare, one, other)
             }
             (TypedExpr::Bool(one), TypedExpr::Bool(other)) if equality => {

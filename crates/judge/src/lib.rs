@@ -59,8 +59,8 @@ pub use rule::{
     RuleSource, RuleTest,
 };
 pub use scope::{
-    AggregateFunction, BucketFunction, CounterSum, LimitValue, NameCategory, ReadingRequest, Scope,
-    ScopeError, TextFunction,
+    AggregateFunction, BucketFunction, CounterSum, GRADES, LimitValue, NameCategory, ReadingRequest,
+    ReputationValue, Scope, ScopeError, TextFunction,
 };
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use test_run::TestRun;

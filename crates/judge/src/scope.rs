@@ -196,6 +196,13 @@ pub enum ReadingRequest<'a> {
         /// Which of its values.
         value: LimitValue,
     },
+    /// A value of a reputation: over several keys of an event, that of the worst.
+    Reputation {
+        /// The reputation.
+        name: &'a str,
+        /// Which of its values.
+        value: ReputationValue,
+    },
     /// The truth of another reading being an estimate, for one of the keys that it is over; [`Type::Bool`], missing where
     /// that reading is.
     Estimated(Box<ReadingRequest<'a>>),
@@ -208,6 +215,31 @@ pub enum LimitValue {
     Over,
     /// The amount that is left after the event; [`Type::Integer`], not negative.
     Remaining,
+}
+
+/// The grades of reputations, worst first.
+pub const GRADES: [&str; 5] = ["bad", "suspicious", "unknown", "known", "trusted"];
+
+/// A value of a reputation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReputationValue {
+    /// The score; [`Type::Float`].
+    Score,
+    /// The name of the grade, one of [`GRADES`]; [`Type::String`].
+    Grade,
+    /// The weight of what is known; [`Type::Float`], not negative.
+    Evidence,
+}
+
+impl ReputationValue {
+    /// Returns the function that rules ask for it with.
+    pub fn function(self) -> &'static str {
+        match self {
+            ReputationValue::Score => "reputation",
+            ReputationValue::Grade => "grade",
+            ReputationValue::Evidence => "evidence",
+        }
+    }
 }
 
 /// A value of a track. Over several keys of an event the engine takes the largest, but the least of
@@ -271,19 +303,27 @@ impl ReadingRequest<'_> {
         match self {
             ReadingRequest::Ratio { .. }
             | ReadingRequest::Buckets { value: BucketFunction::Dispersion, .. }
+            | ReadingRequest::Reputation {
+                value: ReputationValue::Score | ReputationValue::Evidence, ..
+            }
             | ReadingRequest::Aggregate { value: AggregateFunction::Decayed(_), .. } => Type::Float,
             ReadingRequest::New { .. }
             | ReadingRequest::Marked { .. }
             | ReadingRequest::Limit { value: LimitValue::Over, .. }
             | ReadingRequest::Estimated(_) => Type::Bool,
-            ReadingRequest::Last { .. } => Type::String,
+            ReadingRequest::Last { .. }
+            | ReadingRequest::Reputation { value: ReputationValue::Grade, .. } => Type::String,
             _ => Type::Integer,
         }
     }
 
     /// Returns whether the reading can be below zero.
     pub fn is_signed(&self) -> bool {
-        matches!(self, ReadingRequest::Aggregate { value, .. } if *value != AggregateFunction::Count)
+        match self {
+            ReadingRequest::Aggregate { value, .. } => *value != AggregateFunction::Count,
+            ReadingRequest::Reputation { value, .. } => *value == ReputationValue::Score,
+            _ => false,
+        }
     }
 
     /// Returns whether the reading is a length of time.
@@ -342,6 +382,7 @@ impl fmt::Display for ReadingRequest<'_> {
             ReadingRequest::Limit { name, value: LimitValue::Remaining } => {
                 write!(f, "remaining('{name}')")
             }
+            ReadingRequest::Reputation { name, value } => write!(f, "{}('{name}')", value.function()),
             ReadingRequest::Estimated(of) => write!(f, "estimated({of})"),
         }
     }

@@ -264,6 +264,9 @@ pub struct ExplanationJson {
     /// The knowledge that classifiers have by now of the event's tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classifiers: Vec<ClassifierOutputJson>,
+    /// The reputations of its keys, as they were before the event.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reputations: Vec<ReputationJson>,
     /// Why shares, closest rules and models are missing or not complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
@@ -610,8 +613,60 @@ impl From<&engine::Explanation> for ExplanationJson {
             limits: explanation.limits.iter().map(LimitFor::from).collect(),
             models: explanation.models.iter().map(ModelOutputJson::from).collect(),
             classifiers: explanation.classifiers.iter().map(ClassifierOutputJson::from).collect(),
+            reputations: explanation.reputations.iter().map(ReputationJson::from).collect(),
             unknown: explanation.unknown.map(str::to_owned),
             warnings: Vec::new(),
+        }
+    }
+}
+
+/// A reputation of a key, and what made it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Reputation)]
+pub struct ReputationJson {
+    /// The reputation.
+    pub name: String,
+    /// The hash of the key's piece.
+    pub shingle: String,
+    /// From -100 to 100; 0 is unknown.
+    pub score: f64,
+    /// `bad`, `suspicious`, `unknown`, `known` or `trusted`.
+    pub grade: String,
+    /// The weight of what outcomes said.
+    pub evidence: f64,
+    /// The reasons of the score.
+    pub reasons: Vec<ReputationReasonJson>,
+}
+
+/// A part of a reputation's score.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ReputationReason)]
+pub struct ReputationReasonJson {
+    /// The part, or another reputation.
+    pub part: String,
+    /// `outcome`, `verdict`, `inherited` or `included`.
+    pub source: String,
+    /// The amount that was counted, halved for each half-life; or the score of the other reputation.
+    pub amount: f64,
+    /// Points that it adds to the score, before the score's bounds.
+    pub adds: f64,
+}
+
+impl From<&engine::ExplainedReputation> for ReputationJson {
+    fn from(reputation: &engine::ExplainedReputation) -> ReputationJson {
+        let reasons = reputation.reasons.iter().map(|reason| ReputationReasonJson {
+            part: reason.part.clone(),
+            source: reason.source.to_owned(),
+            amount: reason.amount,
+            adds: reason.adds,
+        });
+        ReputationJson {
+            name: reputation.name.clone(),
+            shingle: reputation.shingle.to_string(),
+            score: reputation.score,
+            grade: reputation.grade.name().to_owned(),
+            evidence: reputation.evidence,
+            reasons: reasons.collect(),
         }
     }
 }
@@ -641,6 +696,9 @@ pub struct TimelineJson {
     /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
+    /// The reputations of the key, without those of what belongs to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reputations: Vec<ReputationJson>,
     /// The counters, in the order of the configuration.
     pub counters: Vec<String>,
     /// The counts in the trailing windows that rules read, up to now.
@@ -702,6 +760,7 @@ impl TimelineJson {
             shingle: known.shingle.to_string(),
             quality: known.quality.to_string(),
             values: values(&known.values),
+            reputations: known.reputations.iter().map(ReputationJson::from).collect(),
             first: known.timeline.as_ref().map(|timeline| Timestamp(timeline.first)),
             last: known.timeline.as_ref().map(|timeline| Timestamp(timeline.last)),
             counters: known.counters.clone(),
@@ -1421,6 +1480,7 @@ mod tests {
             windows: vec![(Span::hours(1), vec![2, 0])],
             values: vec![("max".to_owned(), Value::Integer(7))],
             quality: stats::Quality::Exact,
+            reputations: Vec::new(),
             timeline: Some(timeline),
         };
         let written = serde_json::to_value(TimelineJson::new("mail", "from", &known)).unwrap();

@@ -6,8 +6,8 @@ use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ConditionPartJson, ExplanationJson, KeyReadingJson, ReadingsJson, ReasonJson, TierJson, TimelineJson,
-    TopKeysJson,
+    ConditionPartJson, ExplanationJson, KeyReadingJson, ReadingsJson, ReasonJson, ReputationJson, TierJson,
+    TimelineJson, TopKeysJson,
 };
 
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, width};
@@ -218,6 +218,29 @@ pub(crate) fn classifiers(out: &mut Output, explained: &ExplanationJson) -> Resu
     Ok(())
 }
 
+/// Prints reputations, and what made them.
+pub(crate) fn reputations(out: &mut Output, reputations: &[ReputationJson]) -> Result<(), CommandError> {
+    for reputation in reputations {
+        let ReputationJson { name, score, grade, evidence, .. } = reputation;
+        let (name, grade) = (cut(name, 40), cut(grade, 20));
+        out.line(format_args!(
+            "{BOLD}reputation {name}{BOLD:#} is {BOLD}{grade}{BOLD:#}, {score:+.1}  {DIM}evidence {evidence:.1}{DIM:#}"
+        ))?;
+        let mut table = TextTable::default();
+        for reason in &reputation.reasons {
+            table.row([
+                TableCell::number(format_args!("  {:+.1}", reason.adds), PLAIN),
+                TableCell::text(cut(&reason.part, 60), PLAIN),
+                TableCell::text(format!("{}, {:.1}", cut(&reason.source, 20), reason.amount), DIM),
+            ]);
+        }
+        if !reputation.reasons.is_empty() {
+            out.line(table)?;
+        }
+    }
+    Ok(())
+}
+
 /// The keys of an event, each with what was known of it before.
 pub(crate) fn keys(out: &mut Output, explained: &ExplanationJson) -> Result<(), CommandError> {
     if explained.keys.is_empty() {
@@ -296,6 +319,7 @@ pub(crate) fn timeline(out: &mut Output, timeline: &TimelineJson) -> Result<(), 
     let TimelineJson { pipeline, kind, .. } = timeline;
     let piece = cut(&timeline.piece, width().saturating_sub(30));
     out.line(format_args!("{pipeline} {kind} {BOLD}{piece}{BOLD:#}  {DIM}#{}{DIM:#}", timeline.shingle))?;
+    reputations(out, &timeline.reputations)?;
     let (Some(first), Some(last)) = (timeline.first, timeline.last) else {
         return match (timeline.quality.as_str(), timeline.values.get("count")) {
             ("estimated", Some(count)) => {

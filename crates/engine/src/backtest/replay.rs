@@ -22,7 +22,7 @@ use crate::EngineOpenError;
 use crate::feedback;
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::{keys, observe, settle};
-use plan::{KeyFields, KindPlan, Pipeline, Plan, ReadingSource};
+use plan::{KeyFields, KindPlan, PartMeasure, Pipeline, Plan, ReadingSource};
 
 /// Why a replay cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -249,7 +249,8 @@ impl Replay {
     ) -> Result<(), LedgerError> {
         let pipeline = &self.backtest.pipeline;
         let Some(keys) = self.answered.get(&decision) else { return Ok(()) };
-        let observations = feedback::counted(pipeline, keys, counters, counts, taken_back).collect();
+        let observations =
+            feedback::counted(pipeline, &self.secret, keys, counters, counts, taken_back).collect();
         self.ledger.observe(&[ObserveRequest { once: None, origin: Origin::Report, observations }]).await?;
         Ok(())
     }
@@ -354,6 +355,15 @@ fn lost(
         | ReadingSource::New { kind }
         | ReadingSource::FirstAge { kind }
         | ReadingSource::LastAge { kind } => is_lost(*kind),
+        ReadingSource::Reputation { reputation, .. } => {
+            let plan = &pipeline.reputations[*reputation];
+            plan.parts.iter().any(|part| match &part.measure {
+                PartMeasure::Counter { kind, .. } | PartMeasure::Decayed { kind, .. } => {
+                    is_lost(*kind) || has_no_value(*kind)
+                }
+                PartMeasure::Distinct { distinct, .. } => is_lost(pipeline.distincts[*distinct].per),
+            })
+        }
         // Limits are not counted anew.
         ReadingSource::Limit { .. } => true,
     });

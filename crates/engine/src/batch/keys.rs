@@ -185,7 +185,9 @@ impl<'a> BatchKeys<'a> {
             ObservationSource::Kind(at) => Some(key(pipeline.kinds[at].kind, self.kinds[at].get(row)?)),
             ObservationSource::Distinct(at) => {
                 let plan = &pipeline.distincts[at];
-                self.distincts[at].get(row)?;
+                if plan.members.is_none() {
+                    self.distincts[at].get(row)?;
+                }
                 Some(key(plan.kind, self.kinds[plan.per].get(row)?))
             }
             ObservationSource::Label(at) => {
@@ -282,7 +284,9 @@ impl<'a> BatchKeys<'a> {
             }
             ObservationSource::Distinct(at) => {
                 let plan = &self.pipeline.distincts[at];
-                let pairs = Some((&*self.distincts[at], self.pairs[at].as_slice()));
+                // What feedback counts is only looked at.
+                let pairs = (&*self.distincts[at], self.pairs[at].as_slice());
+                let pairs = Some(pairs).filter(|_| plan.members.is_none());
                 SourceColumns { pairs, ..plain(plan.kind, plan.per) }
             }
             ObservationSource::Label(at) => {

@@ -130,6 +130,25 @@ per = "card_of_user"
 of = ["ip", "failed"]
 window = "1d x 100"
 
+[[distinct]]
+name = "bad_users"
+per = "ip"
+of = "user"
+window = "1d x 100"
+
+[feedback]
+fraud = ["bad_users"]
+
+[[reputation]]
+name = "address"
+of = "ip"
+half_life = "1d"
+parts = [
+    { counter = "seen", weight = 0.5 },
+    { counter = "refused", weight = -2.0 },
+    { distinct = "bad_users", weight = -5.0 },
+]
+
 [observe]
 add = ["seen", "spent"]
 
@@ -153,6 +172,12 @@ score = 1
 name = "MANY_CARDS"
 when = "distinct('user_cards', '1d') > 2 && distinct('ip_users', '1d') > 1"
 score = 1
+
+[[rule]]
+name = "SEEN_ADDRESS"
+when = "reputation('address') > 10.0 && grade('address') != 'bad'"
+score = 0.5
+effects = ["add ip.refused"]
 
 [[band]]
 at = 1.0

@@ -29,7 +29,7 @@ mod vote;
 
 use std::collections::BTreeMap;
 
-use event::{Key, Shingle, Time};
+use event::{Key, Secret, Shingle, Time};
 use futures_util::future::join_all;
 use journal::{DecisionRow, JournalError, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
 use stats::{
@@ -55,6 +55,8 @@ use vote::Vote;
 
 /// Most keys that a report adds to: an event's first. What it adds and what it takes back fit into one request.
 const KEYS_MAX: usize = 1900;
+/// Most values of distinct counts that a report adds.
+const VALUES_MAX: usize = 256;
 /// Words that are taken in together: so many decisions are in memory.
 const AT_ONCE: usize = 256;
 /// The number of times that a report is begun anew because the same reporter said something else of the same event meanwhile.
@@ -138,14 +140,30 @@ struct FeedbackSubject<'a> {
     now: Time,
 }
 
-/// Returns what a vote adds to an event's keys, or takes back: of the counters and values of its class.
+/// Returns what a vote adds to an event's keys, or takes back: of the counters, values and distinct counts of its class. Values that
+/// were counted once stay counted.
 pub(crate) fn counted<'a>(
     pipeline: &'a Pipeline,
+    secret: &'a Secret,
     keys: &'a [Key],
     counters: &'a [String],
     (weight, time): (u8, Time),
     taken_back: bool,
 ) -> impl Iterator<Item = Observation> + 'a {
+    let is_counted = weight > 0 && !taken_back;
+    let named = pipeline.distincts.iter().filter(move |plan| is_counted && counters.contains(&plan.name));
+    let values = named.filter_map(|plan| Some((plan, pipeline.kinds[plan.members?].kind)));
+    let values = values.flat_map(move |(plan, members)| {
+        let owners = keys.iter().filter(|key| key.kind == pipeline.kinds[plan.per].kind);
+        owners.flat_map(move |owner| {
+            let members = keys.iter().filter(move |key| key.kind == members);
+            members.map(move |member| Observation {
+                key: Key { kind: plan.kind, ..*owner },
+                time,
+                add: Addition::Distinct { pair: secret.pair(owner.shingle, member.shingle) },
+            })
+        })
+    });
     let amounts = move |plan: &KindPlan| -> CounterAmounts {
         let index = |name: &String| if taken_back { plan.taken_back(name) } else { plan.counter(name) };
         counters.iter().filter_map(|name| Some((index(name)?, u64::from(weight)))).collect()
@@ -156,7 +174,7 @@ pub(crate) fn counted<'a>(
         let weight = i64::from(weight);
         sum.saturating_mul(if taken_back { -weight } else { weight })
     };
-    keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
+    let counts = keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
         let plan = pipeline.kinds.iter().find(|plan| plan.kind == key.kind)?;
         if !plan.takes_events {
             let value = Some(value(plan)).filter(|value| *value != 0)?;
@@ -165,7 +183,8 @@ pub(crate) fn counted<'a>(
         let amounts = amounts(plan);
         amounts.iter().next()?;
         Some(Observation { key: *key, time, add: Addition::Counters(amounts) })
-    })
+    });
+    counts.chain(values.take(VALUES_MAX))
 }
 
 impl Engine {
@@ -494,11 +513,11 @@ impl<'a> PendingVote<'a> {
         let replaced = self.plan.class_of(before.class);
         let mut observations = Vec::new();
         let counters = self.class.map_or(&[][..], |class| &class.counters[..]);
-        observations.extend(counted(pipeline, keys, counters, (weight, word.time()), false));
+        observations.extend(counted(pipeline, &engine.secret, keys, counters, (weight, word.time()), false));
         let added = observations.len();
         if let Some(class) = replaced {
             let of = (before.weight, before.time());
-            observations.extend(counted(pipeline, keys, &class.counters, of, true));
+            observations.extend(counted(pipeline, &engine.secret, keys, &class.counters, of, true));
         }
         let value = |key, value: i64| Observation { key, time: now, add: Addition::Value(Some(value)) };
         observations.push(value(self.vote, word.pack()));

@@ -213,9 +213,20 @@ pub(crate) fn derive_with(
     let mut by_distinct = KeyRanges::with_capacity(pipeline.distincts.len());
     for distinct in &pipeline.distincts {
         let start = pairs.len();
+        let owners = of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per);
+        if distinct.members.is_some() {
+            // The event adds no value: its owners are looked at.
+            let looks = owners.iter().map(|owner| DistinctPair {
+                owner: Key { kind: distinct.kind, ..*owner },
+                pair: Shingle::default(),
+            });
+            pairs.extend(looks.take(PAIRS_MAX.saturating_sub(start)));
+            by_distinct.push(start..pairs.len());
+            continue;
+        }
         let mut values = Vec::new();
         distinct.of.pieces(&row.facts, &mut |piece| values.push(secret.shingle(piece.as_bytes())));
-        for owner in of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per) {
+        for owner in owners {
             for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
                 let pair = secret.pair(owner.shingle, *value);
                 pairs.push(DistinctPair { owner: Key { kind: distinct.kind, ..*owner }, pair });

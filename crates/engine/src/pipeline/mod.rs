@@ -10,6 +10,7 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod observe;
 pub(crate) mod ranges;
+pub(crate) mod reputation;
 pub(crate) mod score;
 pub(crate) mod settle;
 mod tally;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use event::{Facts, Key, Shingle, Slot, Span, TableIndex, Time, Value};
-use judge::{BucketFunction, LimitValue};
+use judge::{BucketFunction, LimitValue, ReputationValue};
 use stats::{
     Addition, AggregateColumn, DedupeMark, LastValueForm, Ledger, LedgerError, Observation, ObserveOutcomes,
     ObserveRequest, Origin, Quality, ReadingView, Readings,
@@ -12,6 +12,7 @@ use stats::{
 
 use super::classifiers::{self, ClassifierReading};
 use super::keys::{DistinctPair, PreparedEvent};
+use super::reputation::{self, EventReadings};
 use crate::limit::{LimitContext, RuleTakes};
 use plan::{DistinctPlan, KindPlan, LabelPlan, Pipeline, ReadingColumn, ReadingSource};
 
@@ -86,6 +87,13 @@ impl<'a> ObservedEvent<'a> {
     pub(crate) fn of_label(&self, label: TableIndex<LabelPlan>) -> Readings<'a> {
         let (_, readings) = self.readings.split_at(self.prepared.keys.len() + self.prepared.pairs.len());
         readings.part(self.prepared.of_label(label))
+    }
+
+    /// The readings of its keys and of the owners of distinct values, for reputations.
+    pub(crate) fn for_reputations(&self) -> EventReadings<'a> {
+        let (of_keys, rest) = self.readings.split_at(self.prepared.keys.len());
+        let (of_pairs, _) = rest.split_at(self.prepared.pairs.len());
+        EventReadings::new(self.prepared, of_keys, of_pairs)
     }
 
     /// See [`known`].
@@ -240,7 +248,15 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
         }
     }
     let pairs = |add: fn(Shingle) -> Addition| {
-        prepared.pairs.iter().map(move |pair| Observation { key: pair.owner, time, add: add(pair.pair) })
+        prepared.row.pipeline.distincts.entries().flat_map(move |(distinct, plan)| {
+            let pairs = prepared.pairs[prepared.of_distinct(distinct)].iter();
+            let is_counted = plan.members.is_none();
+            pairs.map(move |pair| Observation {
+                key: pair.owner,
+                time,
+                add: if is_counted { add(pair.pair) } else { Addition::Nothing },
+            })
+        })
     };
     let marks = || prepared.marks.iter().map(|key| Observation { key: *key, time, add: Addition::Nothing });
     let adds = matches!(what, ObserveMode::Seen);
@@ -304,6 +320,7 @@ fn fill(
     let (of_marks, of_limits) = rest.split_at(prepared.marks.len());
     let told = asked.results(of_limits, adds, &pipeline.limits);
     let of_kind = |kind| of_keys.part(prepared.counted(kind));
+    let assessed = reputation::assess_all(pipeline, &EventReadings::new(prepared, of_keys, of_pairs));
     let time = prepared.row.time;
     for ReadingColumn { slot, source } in &pipeline.readings {
         match source {
@@ -377,6 +394,14 @@ fn fill(
             }
             ReadingSource::Estimated { kind } => {
                 put(facts, *slot, estimated(of_kind(*kind)));
+            }
+            ReadingSource::Reputation { reputation, value } => {
+                let Some(assessment) = assessed[reputation.get()] else { continue };
+                match value {
+                    ReputationValue::Score => put(facts, *slot, Some(assessment.score)),
+                    ReputationValue::Grade => put(facts, *slot, Some(assessment.grade.name())),
+                    ReputationValue::Evidence => put(facts, *slot, Some(assessment.evidence)),
+                }
             }
             ReadingSource::Marked { label } => {
                 put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), prepared.row.arrival));

@@ -29,6 +29,7 @@ mod pipeline;
 mod ports;
 mod reload;
 mod reports;
+mod reputation;
 mod rule_messages;
 mod rules;
 mod scenarios;

@@ -6,7 +6,7 @@ use regex::RegexBuilder;
 
 use super::*;
 use crate::expr::{ClockPart, SubstringPosition, ZonedClock};
-use crate::scope::{BucketFunction, LimitValue};
+use crate::scope::{BucketFunction, LimitValue, ReputationValue};
 use crate::syntax::CallNode;
 
 /// Largest compiled regular expression, and largest cache of its lazy automaton, in bytes each.
@@ -136,6 +136,9 @@ impl Checker<'_> {
             ("last", [name]) => self.last(name, range),
             ("over", [name]) => self.limit(name, LimitValue::Over, range),
             ("remaining", [name]) => self.limit(name, LimitValue::Remaining, range),
+            ("reputation", [name]) => self.reputation(name, ReputationValue::Score, range),
+            ("grade", [name]) => self.reputation(name, ReputationValue::Grade, range),
+            ("evidence", [name]) => self.reputation(name, ReputationValue::Evidence, range),
             ("ratio", [numerator, denominator]) => self.ratio(numerator, denominator, None, range),
             ("ratio", [numerator, denominator, at_least]) => {
                 self.ratio(numerator, denominator, Some(at_least), range)
@@ -169,6 +172,9 @@ impl Checker<'_> {
                     "last" => "last('country')",
                     "over" => "over('logins')",
                     "remaining" => "remaining('logins')",
+                    "reputation" => "reputation('account')",
+                    "grade" => "grade('account')",
+                    "evidence" => "evidence('account')",
                     "ratio" => "ratio(from.spam('1d'), from.seen('1d'), 20)",
                     _ => return self.unknown_function(call),
                 };

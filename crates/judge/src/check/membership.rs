@@ -113,6 +113,9 @@ impl Checker<'_> {
         if wrong {
             return None;
         }
+        if let TypedExpr::String(text) = &found {
+            self.check_grades(text, strings.iter().map(|word| &**word), range)?;
+        }
         strings.sort_unstable();
         integers.sort_unstable();
         floats.sort_unstable_by(f64::total_cmp);

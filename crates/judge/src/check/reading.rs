@@ -3,7 +3,10 @@
 use event::Span;
 
 use super::*;
-use crate::scope::{AggregateFunction, BucketFunction, CounterSum, LimitValue, ReadingRequest, ScopeError};
+use crate::scope::{
+    AggregateFunction, BucketFunction, CounterSum, GRADES, LimitValue, ReadingRequest, ReputationValue,
+    ScopeError,
+};
 use crate::syntax::{ArithmeticOperator, CallNode};
 
 impl Checker<'_> {
@@ -389,6 +392,48 @@ impl Checker<'_> {
             return None;
         }
         self.reading(&ReadingRequest::New { name }, range, &[], None)
+    }
+
+    /// `reputation('account')`: a value of what is kept of a key.
+    pub(super) fn reputation(
+        &mut self,
+        node: &SyntaxNode,
+        value: ReputationValue,
+        range: &Range<usize>,
+    ) -> Option<TypedExpr> {
+        let usage = match value {
+            ReputationValue::Score => "reputation('account')",
+            ReputationValue::Grade => "grade('account')",
+            ReputationValue::Evidence => "evidence('account')",
+        };
+        let name = self.quoted(node, usage)?;
+        let read = self.reading(&ReadingRequest::Reputation { name, value }, range, &[], None)?;
+        if let TypedExpr::String(StrExpr::Fact(slot)) = read
+            && !self.quality
+        {
+            self.graded.insert(slot);
+        }
+        Some(read)
+    }
+
+    /// Returns true if a text is the grade of a reputation.
+    pub(super) fn is_grade(&self, text: &StrExpr) -> bool {
+        matches!(text, StrExpr::Fact(slot) if self.graded.contains(slot))
+    }
+
+    /// Refuses words that no grade is called where a text is compared with them.
+    pub(super) fn check_grades<'w>(
+        &mut self,
+        text: &StrExpr,
+        words: impl IntoIterator<Item = &'w str>,
+        range: &Range<usize>,
+    ) -> Option<()> {
+        if !self.is_grade(text) {
+            return Some(());
+        }
+        let Some(unknown) = words.into_iter().find(|word| !GRADES.contains(word)) else { return Some(()) };
+        let help = format!("grades are {}", listed(&GRADES.map(str::to_owned)));
+        self.fail(range, format!("no grade is called `{unknown}`"), help)
     }
 
     pub(super) fn distinct(

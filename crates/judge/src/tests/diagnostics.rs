@@ -1257,3 +1257,29 @@ division by zero
   = the result would always be missing",
     );
 }
+
+#[test]
+fn grades_are_compared_with_grades() {
+    let check = |source: &str, expected: Option<&str>| {
+        let found = compile(source, &mut TestScope::new()).err().unwrap_or_default();
+        assert_eq!(found.first().map(|found| found.message.as_str()), expected, "{source}");
+    };
+    check("grade('account') == 'bad'", None);
+    check("'trusted' != grade('account')", None);
+    check("grade('account') == mail.subject", None);
+    check("mail.subject == 'baad'", None);
+    check("grade('account') == 'baad'", Some("no grade is called `baad`"));
+    check("'Bad' == grade('account')", Some("no grade is called `Bad`"));
+    check("grade('account') in ['bad', 'worse']", Some("no grade is called `worse`"));
+    check("grade('account') < 'known'", Some("grades have no order here"));
+    check("reputation('nobody') < 0.0", Some("there is no reputation `nobody`"));
+    check("reputation('account', '1d') < 0.0", Some("`reputation` does not take 2 arguments"));
+    check("evidence('account') < 0.0", Some("this is always false"));
+    assert!(
+        crate::GRADES.into_iter().all(|grade| compile(
+            &format!("grade('account') == '{grade}'"),
+            &mut TestScope::new()
+        )
+        .is_ok())
+    );
+}

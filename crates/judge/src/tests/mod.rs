@@ -169,7 +169,10 @@ impl Scope for TestScope {
             ReadingRequest::Last { name } => {
                 return Err(ScopeError::Unavailable(format!("no last value is called `{name}`")));
             }
-            ReadingRequest::New { .. } => (vec![], None),
+            ReadingRequest::New { .. } | ReadingRequest::Reputation { name: "account", .. } => (vec![], None),
+            ReadingRequest::Reputation { name, .. } => {
+                return Err(ScopeError::Unavailable(format!("there is no reputation `{name}`")));
+            }
             ReadingRequest::Limit { .. } => (vec![], None),
             ReadingRequest::Aggregate { value: AggregateFunction::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>

@@ -287,6 +287,14 @@ fn readings_are_asked_for_once_and_whole() {
         "estimated(max_bucket(from.seen('2h'), '10m')) || !has(dispersion(from.seen('2h'), '10m'))",
         &["estimated(max_bucket(from.seen('2h'), '10m'))", "dispersion(from.seen('2h'), '10m')"],
     );
+    check(
+        "reputation('account') < -25.0 && evidence('account') > 3.0",
+        &["reputation('account')", "evidence('account')"],
+    );
+    check(
+        "grade('account') == 'bad' || grade('account') in ['suspicious', 'unknown']",
+        &["grade('account')"],
+    );
     // A kind and a fact may share a name.
     check("ip.seen('1h') > 5 && ip == '192.0.2.7'", &["ip.seen('1h')", "ip"]);
 }

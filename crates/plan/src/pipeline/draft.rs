@@ -14,6 +14,7 @@ use stats::{
 use super::columns::{columns, fact};
 use super::header::{self, EventHeader};
 use super::key_fields::KeyFields;
+use super::reputation::ReputationDraft;
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
 use super::statistic::{DraftMeasure, StatisticDraft};
 use super::tables::TablePlan;
@@ -45,6 +46,8 @@ pub(crate) struct PipelineDraft<'a> {
     /// The columns of readings, each window named by its length.
     pub(crate) readings: Vec<(Slot, ReadingSource<Span, BucketSeries>)>,
     pub(crate) dedupe: Span,
+    /// For each reputation what it was compiled from.
+    pub(crate) reputations: Vec<ReputationDraft<'a>>,
     pub(crate) document: &'a Document,
     pub(crate) library: Library,
     pub(crate) tested: Vec<RuleTestResult>,
@@ -110,6 +113,8 @@ impl<'a> PipelineDraft<'a> {
                 kinds: Table::default(),
                 distincts: Table::default(),
                 labels: Table::default(),
+                reputations: Table::default(),
+                reputation_order: Vec::new(),
                 limits: Table::default(),
                 columns,
                 tables,
@@ -130,6 +135,7 @@ impl<'a> PipelineDraft<'a> {
             statistics: Table::default(),
             statistic_of: Table::default(),
             readings: Vec::new(),
+            reputations: Vec::new(),
             dedupe: time.and_then(|view| view.span("dedupe")).unwrap_or(Span::days(1)),
             document,
             library: Library::default(),
@@ -152,11 +158,13 @@ impl<'a> PipelineDraft<'a> {
         draft.reports(problems);
         draft.configured_readings(&mut builder, problems);
         draft.aggregate_readings(&mut builder, problems);
+        draft.reputations(&mut builder, problems);
         draft.classifiers(&mut builder, problems);
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.effects();
+        draft.evidence_sources(problems);
         draft.partial_rules();
         draft.limit_conditions(main, &mut builder, problems);
         draft.wide_limits(&mut builder, problems);
@@ -301,6 +309,7 @@ impl<'a> PipelineDraft<'a> {
                 name: name.to_owned(),
                 per,
                 of,
+                members: None,
                 tier,
                 precision: approximate.then(|| given.unwrap_or(PRECISION)),
                 windows: vec![tier.width].into(),
@@ -378,6 +387,7 @@ impl<'a> PipelineDraft<'a> {
                 self.document.list(section).iter().any(|view| view.str(key) == Some(name))
             };
             let owns = names("distinct", "per") || names("last", "per") || names("label", "of");
+            let owns = owns || names("reputation", "of");
             if !counted && !owns && kind.fields.are_known() {
                 let message = format!("nothing is kept of the kind `{name}`");
                 let help = "name it in the `keys` of a [[statistic]], or take it out".to_owned();
@@ -435,9 +445,10 @@ impl<'a> PipelineDraft<'a> {
             }
         }
         for (class, _, names) in self.document.section("feedback").iter().flat_map(ConfigView::map) {
+            let is_distinct = |name: &str| self.pipeline.distincts.iter().any(|plan| plan.name == name);
             let names = names.into_iter().filter(|(name, origin)| match is_value(name) {
                 true => self.value_addition(name, origin, true, &mut additions).is_some(),
-                false => known(name, origin),
+                false => is_distinct(name) || known(name, origin),
             });
             feedback.insert(class.to_owned(), names.map(|(name, _)| name.to_owned()).collect());
         }
@@ -447,6 +458,7 @@ impl<'a> PipelineDraft<'a> {
             let values = &mut self.pipeline.kinds[kind].settle_values;
             values.extend(actions.into_iter().map(|action| (action, value)));
         }
+        self.distincts_of_feedback(problems);
         for kind in &mut self.pipeline.kinds {
             let index = |name: &str| kind.counter(name);
             let mut adds: Vec<(u8, u64)> =
@@ -458,6 +470,36 @@ impl<'a> PipelineDraft<'a> {
             settles.sort_unstable_by_key(|(action, index)| (action.name(), *index));
             settles.dedup();
             (kind.observe, kind.settle) = (adds, settles);
+        }
+    }
+
+    /// Has the distinct counts that feedback names count the values of such events alone.
+    fn distincts_of_feedback(&mut self, problems: &mut ConfigProblems) {
+        let views = self.document.section("feedback");
+        let named = views.iter().flat_map(ConfigView::map).flat_map(|(.., names)| names);
+        for (name, origin) in named {
+            let Some(index) = self.pipeline.distincts.position(|plan| plan.name == name) else { continue };
+            let pipeline = &mut self.pipeline;
+            let plan = &pipeline.distincts[index];
+            let is_counted = |kind: TableIndex<KindPlan>| self.statistic_of[kind].is_some();
+            let members =
+                pipeline.kinds.entries().find(|(kind, other)| other.fields == plan.of && is_counted(*kind));
+            let (what, help) = match members {
+                _ if plan.precision.is_some() => ("is approximate", "count with `method = \"exact\"`"),
+                _ if !is_counted(plan.per) => {
+                    ("has an owner that is not counted", "give the kind of `per` a [[statistic]]")
+                }
+                None => ("has values of no kind", "define a [[kind]] of the same `of`, with a [[statistic]]"),
+                Some((members, _)) => {
+                    pipeline.distincts[index].members = Some(members);
+                    continue;
+                }
+            };
+            problems.add(
+                origin,
+                format!("feedback cannot add to `{name}`: it {what}"),
+                Some(help.to_owned()),
+            );
         }
     }
 
@@ -552,6 +594,8 @@ impl<'a> PipelineDraft<'a> {
         let readings = readings
             .map(|(slot, source)| ReadingColumn { slot, source: source.compile(&self.pipeline) })
             .collect();
+        let Pipeline { kinds, distincts, reputations, .. } = &mut self.pipeline;
+        reputations.iter_mut().for_each(|plan| plan.compile_windows(kinds, distincts));
         Pipeline { readings, ..self.pipeline }
     }
 }

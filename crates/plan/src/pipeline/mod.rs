@@ -13,6 +13,7 @@ pub(crate) mod model;
 mod patterns;
 pub(crate) mod phrases;
 pub(crate) mod reports;
+pub(crate) mod reputation;
 pub(crate) mod rules;
 pub(crate) mod scope;
 pub(crate) mod statistic;
@@ -40,6 +41,7 @@ use self::key_fields::KeyFields;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
+use self::reputation::ReputationPlan;
 use self::tables::TablePlan;
 use crate::aggregate;
 use crate::failure_mode::FailureMode;
@@ -122,6 +124,10 @@ pub struct Pipeline {
     pub distincts: Table<DistinctPlan>,
     /// Labels that rules put on keys.
     pub labels: Table<LabelPlan>,
+    /// Reputations of keys.
+    pub reputations: Table<ReputationPlan>,
+    /// All reputations, each after those that it is made of.
+    pub reputation_order: Vec<TableIndex<ReputationPlan>>,
     /// The limits that rules ask for.
     pub limits: Table<RuleLimit>,
     /// The columns that the first two stages fill.
@@ -150,7 +156,7 @@ pub struct Pipeline {
     pub header: EventHeader,
     /// The longest time by which an event may be dated ahead of its arrival.
     pub skew_max: Span,
-    /// The feedback that may be given on an event afterwards: the class, and the counters that it adds to.
+    /// The feedback that may be given on an event afterwards: the class, and the counters and distinct counts that it adds to.
     pub feedback: BTreeMap<String, Vec<String>>,
     /// The way in which feedback is counted; `None` where none may be given.
     pub reports: Option<ReportsPlan>,
@@ -313,6 +319,8 @@ pub struct DistinctPlan {
     pub per: TableIndex<KindPlan>,
     /// The fields whose values are counted.
     pub of: KeyFields,
+    /// The kind of the same fields whose keys feedback counts; `None` for a count of every event's values.
+    pub members: Option<TableIndex<KindPlan>>,
     /// Periods kept, the width of one being the window that rules may ask for.
     pub tier: Tier,
     /// The precision of an approximate count; `None` for an exact one.
@@ -472,6 +480,13 @@ pub enum ReadingSource<W = TableIndex<Span>, B = TableIndex<BucketSeries>> {
         /// The label.
         label: TableIndex<LabelPlan>,
     },
+    /// A value of a reputation: that of the worst key.
+    Reputation {
+        /// The reputation.
+        reputation: TableIndex<ReputationPlan>,
+        /// Which of its values.
+        value: judge::ReputationValue,
+    },
     /// True if the statistics of a key are an estimate.
     Estimated {
         /// The kind.
@@ -524,6 +539,9 @@ impl ReadingSource<Span, BucketSeries> {
             ReadingSource::NewValue { distinct } => ReadingSource::NewValue { distinct },
             ReadingSource::Limit { limit, value } => ReadingSource::Limit { limit, value },
             ReadingSource::Marked { label } => ReadingSource::Marked { label },
+            ReadingSource::Reputation { reputation, value } => {
+                ReadingSource::Reputation { reputation, value }
+            }
             ReadingSource::Estimated { kind } => ReadingSource::Estimated { kind },
             ReadingSource::EstimatedDistinct { distinct } => ReadingSource::EstimatedDistinct { distinct },
         }

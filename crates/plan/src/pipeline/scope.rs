@@ -12,6 +12,7 @@ use stats::{AggregateColumn, BucketSeries};
 use super::draft::PipelineDraft;
 use super::functions;
 use super::model::ModelPlan;
+use super::reputation::ReputationPlan;
 use super::statistic::DraftMeasure;
 use super::{KindPlan, LabelPlan, ReadingSource, RuleLimit};
 use crate::config::{ConfigOrigin, ConfigProblems, expected, inside};
@@ -357,6 +358,9 @@ impl PlanScope<'_, '_, '_> {
                 self.draft.pipeline.labels[label].is_read = true;
                 ReadingSource::Marked { label }
             }
+            ReadingRequest::Reputation { name, value } => {
+                ReadingSource::Reputation { reputation: self.reputation(name)?, value: *value }
+            }
             ReadingRequest::Limit { name, value } => {
                 ReadingSource::Limit { limit: self.limit(name)?, value: *value }
             }
@@ -378,6 +382,10 @@ impl PlanScope<'_, '_, '_> {
                 ReadingSource::Limit { .. } => {
                     return Err(ScopeError::Unavailable("a limit is never an estimate".to_owned()));
                 }
+                ReadingSource::Reputation { .. } => {
+                    let why = "ask whether a counter that the reputation is made of is an estimate";
+                    return Err(ScopeError::Unavailable(why.to_owned()));
+                }
                 ReadingSource::Marked { .. } => {
                     return Err(ScopeError::Unavailable("a label is never an estimate".to_owned()));
                 }
@@ -393,9 +401,42 @@ impl PlanScope<'_, '_, '_> {
                 let why = format!("`{name}` is counted approximately, and does not know its values");
                 return Err(ScopeError::Unavailable(format!("{why}: count with `method = \"exact\"`")));
             }
+            if pipeline.distincts[distinct].members.is_some() {
+                let why =
+                    format!("`{name}` is counted by feedback, and not asked about the values of events");
+                return Err(ScopeError::Unavailable(why));
+            }
             return Ok(ReadingSource::NewValue { distinct });
         }
         Ok(ReadingSource::New { kind: self.kind(name)? })
+    }
+
+    /// The index of a reputation.
+    fn reputation(&self, name: &str) -> Result<TableIndex<ReputationPlan>, ScopeError> {
+        let reputations = &self.draft.pipeline.reputations;
+        reputations.position(|plan| plan.name == name).ok_or_else(|| {
+            let help = expected(name, reputations.iter().map(|plan| plan.name.as_str()));
+            ScopeError::Unavailable(format!("there is no reputation `{name}`: {help}"))
+        })
+    }
+
+    /// The place of a decayed sum among the values of a kind's track.
+    pub(crate) fn decayed_sum(
+        &self,
+        kind: &str,
+        half_life: Span,
+    ) -> Result<TableIndex<AggregateColumn>, ScopeError> {
+        self.half_life(self.kind(kind)?, half_life)
+    }
+
+    /// The place of a counter among those of a kind.
+    pub(crate) fn counter_place(&self, kind: &str, name: &str) -> Result<TableIndex<String>, ScopeError> {
+        let index = self.kind(kind)?;
+        if !self.draft.pipeline.kinds[index].aggregate.is_empty() {
+            let why = format!("`{kind}` has a track and no counters: name its decayed sum with `decayed`");
+            return Err(ScopeError::Unavailable(why));
+        }
+        self.counter_of(index, name)
     }
 
     /// The index of a limit whose fields are facts of the pipeline.

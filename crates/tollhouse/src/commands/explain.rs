@@ -45,6 +45,7 @@ pub(crate) fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
         rendering::limits(&mut out, &explanation)?;
         rendering::models(&mut out, &explanation)?;
         rendering::classifiers(&mut out, &explanation)?;
+        rendering::reputations(&mut out, &explanation.reputations)?;
         rendering::keys(&mut out, &explanation)?;
         rendering::facts(&mut out, &explanation)?;
     }

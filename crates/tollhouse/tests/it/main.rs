@@ -29,6 +29,7 @@ mod program;
 #[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
+mod reputation;
 mod rules;
 mod serve;
 #[cfg(feature = "cluster")]

@@ -84,11 +84,11 @@ pub(super) const FEEDBACK: Section = Section {
     name: "feedback",
     form: SectionForm::Map,
     node: false,
-    doc: "Classes of feedback on an event, and the counters that each adds to.",
+    doc: "Classes of feedback on an event, and the counters and distinct counts that each adds to.",
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Text),
-        "Counters that go up by the reporter's weight, and values for tracks with `observe = false`, such as `karma by -20`; `none` is no class: it takes feedback back",
+        "Counters that go up by the reporter's weight, distinct counts of the values of such events, and values for tracks with `observe = false`, such as `karma by -20`; `none` is no class: it takes feedback back",
     )],
 };
 

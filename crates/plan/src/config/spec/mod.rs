@@ -7,6 +7,7 @@ mod input;
 mod limits;
 mod listeners;
 mod node;
+mod reputation;
 mod rules;
 mod statistics;
 mod value;
@@ -151,6 +152,7 @@ pub(super) static SECTIONS: &[Section] = &[
     statistics::DISTINCT,
     statistics::LAST,
     statistics::LABEL,
+    reputation::REPUTATION,
     feedback::CLASSIFIER,
     statistics::OBSERVE,
     statistics::SETTLE,
