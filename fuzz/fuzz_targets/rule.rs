@@ -41,6 +41,9 @@ impl Scope for AnyReading {
     fn counter(&self, _: &str, _: &str) -> Result<(), ScopeError> {
         Ok(())
     }
+    fn takes_values(&self, _: &str) -> Result<u8, ScopeError> {
+        Ok(2)
+    }
     fn label(&self, _: &str, _: &str) -> Result<Span, ScopeError> {
         Ok(Span::days(7))
     }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Diagnostic;
 use crate::action::Action;
+use crate::decimal::{decimal_text, decimal_units};
 use crate::diagnostic::did_you_mean;
 use crate::scope::{NameCategory, Scope, ScopeError};
 
@@ -56,8 +57,10 @@ pub enum Effect {
     AddValue {
         /// The kind.
         kind: String,
-        /// The value, which is not zero.
+        /// The value in units, which is not zero.
         value: i64,
+        /// The number of decimals that a unit has.
+        decimals: u8,
     },
 }
 
@@ -71,7 +74,9 @@ impl fmt::Display for Effect {
             Effect::Add { kind, counter, amount: 1 } => write!(f, "add {kind}.{counter}"),
             Effect::Add { kind, counter, amount } => write!(f, "add {kind}.{counter} by {amount}"),
             Effect::Notify(whom) => write!(f, "notify \"{whom}\""),
-            Effect::AddValue { kind, value } => write!(f, "add {kind} by {value}"),
+            Effect::AddValue { kind, value, decimals } => {
+                write!(f, "add {kind} by {}", decimal_text(*value, *decimals))
+            }
         }
     }
 }
@@ -131,13 +136,17 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             Ok(Effect::Mark { kind: (*kind).to_owned(), label: (*label).to_owned(), lasts })
         }
         ("add", [kind, "by", value]) if scope.is_aggregate(kind) => {
-            scope.takes_values(kind).map_err(|error| refused(error, &rest[0]))?;
-            match value.parse::<i64>() {
-                Ok(value) if (1..=AMOUNT_MAX).contains(&value.unsigned_abs()) => {
-                    Ok(Effect::AddValue { kind: (*kind).to_owned(), value })
+            let decimals = scope.takes_values(kind).map_err(|error| refused(error, &rest[0]))?;
+            match decimal_units(value, decimals, AMOUNT_MAX) {
+                Some(value) if value != 0 => {
+                    Ok(Effect::AddValue { kind: (*kind).to_owned(), value, decimals })
                 }
                 _ => {
-                    let help = format!("write a whole number from -{AMOUNT_MAX} to {AMOUNT_MAX}, but 0");
+                    let number = match decimals {
+                        0 => "a whole number".to_owned(),
+                        decimals => format!("a number with at most {decimals} decimals"),
+                    };
+                    let help = format!("write {number} from -{AMOUNT_MAX} to {AMOUNT_MAX}, but 0");
                     Err(Diagnostic::new(format!("`{value}` cannot be added"), rest[2].range.clone())
                         .help(help))
                 }

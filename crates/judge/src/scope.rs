@@ -65,11 +65,17 @@ pub trait Scope {
         Err(ScopeError::Unavailable(format!("nothing is counted for the kind `{kind}`")))
     }
 
-    /// Checks that effects can add values to the aggregate of a kind.
+    /// Returns whether a reading of whole numbers is of fractions in fixed point: its column has [`Type::Float`] then.
+    fn is_fraction(&self, request: &ReadingRequest<'_>) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// Checks that effects can add values to the aggregate of a kind, and returns how many decimals they can have.
     ///
     /// # Errors
     /// [`ScopeError::Unavailable`] where events alone add to it, or it has none.
-    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+    fn takes_values(&self, kind: &str) -> Result<u8, ScopeError> {
         Err(ScopeError::Unavailable(format!("events alone are added to `{kind}`")))
     }
 

@@ -8,6 +8,8 @@ use content::network::{self, PrefixLengths};
 use content::piece::{self, Normalisation};
 use event::{Event, Facts, Secret, Shingle, Slot, Time, Type, Value, dotted};
 
+use plan::KindPlan;
+
 use crate::pipeline::observe::put;
 
 /// Events, one a row: named columns of one length.
@@ -179,13 +181,10 @@ impl<'a> BatchColumn<'a> {
         }
     }
 
-    /// The integers of the rows, as a fact of type integer has them.
-    pub(super) fn integers(&self, rows: usize) -> RowValues<i64> {
-        let integer = |cell| match self.cells.value(cell)?.coerce(Type::Integer)? {
-            Value::Integer(integer) => Some(integer),
-            _ => None,
-        };
-        self.spread(rows, (0..self.cells.len()).map(integer).collect())
+    /// The units of the rows for a kind's statistic, where the values are first brought to a type.
+    pub(super) fn units(&self, rows: usize, wanted: Type, plan: &KindPlan) -> RowValues<i64> {
+        let units = |cell| plan.units(&self.cells.value(cell)?.coerce(wanted)?);
+        self.spread(rows, (0..self.cells.len()).map(units).collect())
     }
 
     /// The shingle of each row's only piece, where the value is first brought to a type. Each cell is hashed once,

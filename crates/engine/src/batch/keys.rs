@@ -118,7 +118,7 @@ impl<'a> BatchKeys<'a> {
         let mut kinds: Table<KindPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
         let hashed = pipeline.distincts.iter().map(|distinct| hashing.of(&distinct.of));
         let distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>> = hashed.collect::<Option<_>>()?;
-        let values = pipeline.kinds.map(|kind| kind.value.and_then(|slot| hashing.integers(slot)));
+        let values = pipeline.kinds.map(|kind| kind.value.and_then(|slot| hashing.units(slot, kind)));
         if pipeline.kinds.iter().any(|kind| kind.when.is_some()) {
             conditions(pipeline, &hashing.brought, &times, arrival, &mut kinds);
         }
@@ -483,8 +483,9 @@ impl<'a> ColumnHasher<'a, '_> {
         Some(RowValues::of((0..self.rows).map(shingle), self.rows))
     }
 
-    fn integers(&self, slot: Slot) -> Option<RowValues<i64>> {
-        self.column(slot).map(|column| column.integers(self.rows))
+    fn units(&self, slot: Slot, plan: &KindPlan) -> Option<RowValues<i64>> {
+        let wanted = self.pipeline.schema.column(slot).kind;
+        self.column(slot).map(|column| column.units(self.rows, wanted, plan))
     }
 }
 

@@ -170,7 +170,9 @@ pub(crate) fn counted<'a>(
     };
     let value = move |plan: &KindPlan| {
         let added = counters.iter().filter_map(|text| ValueAddition::parse(text));
-        let sum: i64 = added.filter(|added| added.kind == plan.name).map(|added| added.value).sum();
+        let units =
+            added.filter(|added| added.kind == plan.name).filter_map(|added| added.units(plan.decimals));
+        let sum = units.fold(0i64, i64::saturating_add);
         let weight = i64::from(weight);
         sum.saturating_mul(if taken_back { -weight } else { weight })
     };

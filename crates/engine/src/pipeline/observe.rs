@@ -285,10 +285,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
 
 /// The event's value for a kind's track, or its amount.
 pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
-    match prepared.row.facts.get(plan.value?)? {
-        Value::Integer(integer) => Some(*integer),
-        _ => None,
-    }
+    plan.units(prepared.row.facts.get(plan.value?)?)
 }
 
 /// The value that an event has of what is kept last; what is too long is not known, and need not be carried.
@@ -325,25 +322,33 @@ fn fill(
     for ReadingColumn { slot, source } in &pipeline.readings {
         match source {
             ReadingSource::Count { kind, counter, window } => {
-                put(facts, *slot, largest(of_kind(*kind).iter(), window.get(), counter.get()));
+                let count = largest(of_kind(*kind).iter(), window.get(), counter.get());
+                put_units(facts, *slot, count, pipeline.kinds[*kind].decimals_of(counter.get()));
             }
             ReadingSource::Ratio { kind, over, under, at_least } => {
+                let plan = &pipeline.kinds[*kind];
+                let at_least = *at_least as f64 * judge::whole_units(1, plan.decimals) as f64;
                 let shares = present(of_kind(*kind)).map(|reading| {
-                    let (over, under) = (sum(reading, over), sum(reading, under));
-                    if under == 0 || under < *at_least { 0.0 } else { over as f64 / under as f64 }
+                    let (over, under) = (sum(plan, reading, over), sum(plan, reading, under));
+                    if under == 0.0 || under < at_least { 0.0 } else { over / under }
                 });
                 put(facts, *slot, shares.reduce(f64::max));
             }
             ReadingSource::Buckets { kind, series, count, value } => {
+                let plan = &pipeline.kinds[*kind];
+                let decimals = plan.decimals_of(usize::from(plan.series[*series].counter));
                 let of = present(of_kind(*kind)).map(|reading| reading.series(series.get()));
                 match value {
-                    BucketFunction::Max => put(facts, *slot, of.map(|buckets| counted(buckets.max)).max()),
+                    BucketFunction::Max => {
+                        put_units(facts, *slot, of.map(|buckets| counted(buckets.max)).max(), decimals);
+                    }
                     BucketFunction::Empty => {
                         let empty = of.map(|buckets| i64::from(count.saturating_sub(buckets.filled)));
                         put(facts, *slot, empty.min());
                     }
                     BucketFunction::Dispersion => {
-                        put(facts, *slot, of.filter_map(|buckets| buckets.dispersion).reduce(f64::min));
+                        let least = of.filter_map(|buckets| buckets.dispersion).reduce(f64::min);
+                        put(facts, *slot, least.map(|units| judge::decimal_value(units, decimals)));
                     }
                 }
             }
@@ -359,17 +364,16 @@ fn fill(
             }
             ReadingSource::Aggregate { kind, column } => {
                 let (of, kept) = (of_kind(*kind), &pipeline.kinds[*kind].aggregate[*column]);
-                let column = column.get();
+                let (column, decimals) = (column.get(), pipeline.kinds[*kind].decimals);
                 if matches!(kept, AggregateColumn::Decayed { .. }) {
                     let reals = present(of).map(|reading| f64::from_bits(reading.sum(0, column)));
-                    put(facts, *slot, reals.reduce(f64::max));
+                    let most = reals.reduce(f64::max);
+                    put(facts, *slot, most.map(|units| judge::decimal_value(units, decimals)));
                 } else {
                     let integers = present(of).filter_map(|reading| integer(*kept, reading.sum(0, column)));
-                    put(
-                        facts,
-                        *slot,
-                        if *kept == AggregateColumn::Min { integers.min() } else { integers.max() },
-                    );
+                    let found = if *kept == AggregateColumn::Min { integers.min() } else { integers.max() };
+                    let decimals = if *kept == AggregateColumn::Count { 0 } else { decimals };
+                    put_units(facts, *slot, found, decimals);
                 }
             }
             ReadingSource::Last { kind } => {
@@ -425,11 +429,21 @@ pub(crate) fn put(facts: &mut Facts, slot: Slot, value: Option<impl Into<Value>>
     }
 }
 
-/// The sum of some counters, each over its window.
-fn sum(reading: ReadingView<'_>, terms: &[(TableIndex<String>, TableIndex<Span>)]) -> u64 {
-    terms
-        .iter()
-        .fold(0, |sum, (counter, window)| sum.saturating_add(reading.sum(window.get(), counter.get())))
+/// Fills a column with units, or with the fraction that they are.
+fn put_units(facts: &mut Facts, slot: Slot, units: Option<i64>, decimals: u8) {
+    match decimals {
+        0 => put(facts, slot, units),
+        decimals => put(facts, slot, units.map(|units| judge::decimal_value(units as f64, decimals))),
+    }
+}
+
+/// The sum of some counters, each over its window, in units of the kind's last decimal.
+fn sum(plan: &KindPlan, reading: ReadingView<'_>, terms: &[(TableIndex<String>, TableIndex<Span>)]) -> f64 {
+    let term = |(counter, window): &(TableIndex<String>, TableIndex<Span>)| {
+        let count = reading.sum(window.get(), counter.get()) as f64;
+        count * judge::whole_units(1, plan.decimals - plan.decimals_of(counter.get())) as f64
+    };
+    terms.iter().map(term).sum()
 }
 
 /// A count as facts have it.

@@ -122,7 +122,7 @@ fn what_cannot_be_added_is_refused() {
         assert!(found.contains(message), "{found}");
     };
     check("karma by -20", "karma -20", "`karma -20` is neither a counter nor a value for a track");
-    check("karma by -5", "karma by 0", "`karma by 0` is neither a counter nor a value for a track");
+    check("karma by -5", "karma by 0", "`0` cannot be added to `karma`");
     check("karma by -20", "carma by -20", "there is no kind `carma`");
     check("karma by -20", "user by -20", "events alone are added to `user`");
     check("\nobserve = false", "", "events alone are added to `karma`");

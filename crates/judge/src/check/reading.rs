@@ -189,6 +189,7 @@ impl Checker<'_> {
         let expr = match request.column_type() {
             _ if request.is_age() => TypedExpr::Duration(IntExpr::Fact(slot)),
             Type::Float => TypedExpr::Float(FloatExpr::Fact(slot)),
+            Type::Integer if self.scope.is_fraction(request) => TypedExpr::Float(FloatExpr::Fact(slot)),
             Type::Bool => TypedExpr::Bool(BoolExpr::Fact(slot)),
             Type::String => TypedExpr::String(StrExpr::Fact(slot)),
             _ => TypedExpr::Integer(IntExpr::Fact(slot)),
@@ -233,13 +234,17 @@ impl Checker<'_> {
             let help = "write it as in `rate(from.seen('1h'), '1m')`";
             return self.fail(&count.range, "`rate` takes a counter over a window", help);
         };
-        let TypedExpr::Integer(counted) = self.check(count)? else { return None };
+        let counted = match self.check(count)? {
+            TypedExpr::Integer(counted) => FloatExpr::from(counted),
+            TypedExpr::Float(counted) => counted,
+            _ => return None,
+        };
         let per_span = per_span?;
         if per_span <= Span::ZERO {
             return self.fail(&per.range, "a rate is over more than 0", "write it as in `'1m'`");
         }
         let parts = FloatExpr::Const(window.0 as f64 / per_span.0 as f64);
-        Some(TypedExpr::Float(FloatExpr::Quotient(pair(counted.into(), parts))))
+        Some(TypedExpr::Float(FloatExpr::Quotient(pair(counted, parts))))
     }
 
     /// `trend(from.seen('1h'), from.seen('7d'), 20)`: how many times as often as usual. It is the ratio of both,

@@ -232,9 +232,9 @@ impl Scope for TestScope {
         (name == "domain").then_some(|text| Some(text.split_once('@')?.1.to_ascii_uppercase().into()))
     }
 
-    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+    fn takes_values(&self, kind: &str) -> Result<u8, ScopeError> {
         assert_eq!(kind, TRACK);
-        Ok(())
+        Ok(0)
     }
 
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {

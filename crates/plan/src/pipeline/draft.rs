@@ -200,6 +200,7 @@ impl<'a> PipelineDraft<'a> {
                 aggregate: Table::default(),
                 amounts: Vec::new(),
                 value: None,
+                decimals: 0,
                 takes_events: true,
                 last: None,
                 observe: Vec::new(),
@@ -265,6 +266,7 @@ impl<'a> PipelineDraft<'a> {
             for kind in kinds.into_iter().filter(|_| sound) {
                 self.statistic_of[kind] = Some(index);
                 let (draft, kind) = (&self.statistics[index], &mut self.pipeline.kinds[kind]);
+                kind.decimals = draft.decimals;
                 match &draft.kept {
                     DraftMeasure::Windows { amounts, value, .. } => {
                         (kind.counters, kind.taken) = (draft.counters().to_vec().into(), draft.taken());
@@ -360,6 +362,7 @@ impl<'a> PipelineDraft<'a> {
                 aggregate: Table::default(),
                 amounts: Vec::new(),
                 value: None,
+                decimals: 0,
                 takes_events: true,
                 last: Some(LastValuePlan { of, per, keep }),
                 observe: Vec::new(),

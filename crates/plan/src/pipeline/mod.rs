@@ -28,7 +28,7 @@ use content::field::FieldColumns;
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
 use content::web::pattern::RequestPatterns;
-use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex};
+use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex, Value};
 use judge::{Action, Condition, Rule, RuleSet};
 use stats::{AggregateColumn, AggregateLayout, BucketSeries, LayoutError, Measure, Tier};
 
@@ -285,6 +285,8 @@ pub struct KindPlan {
     pub amounts: Vec<u8>,
     /// The fact that the track's values, or the amounts, are taken from.
     pub value: Option<Slot>,
+    /// Decimals of the values and amounts, which are kept as whole numbers of the last one.
+    pub decimals: u8,
     /// True if events are added to the track, and not the values of effects alone.
     pub takes_events: bool,
     /// The last value that is kept instead, if its keys have one.
@@ -600,6 +602,21 @@ pub fn amount(value: Option<i64>) -> u64 {
 }
 
 impl KindPlan {
+    /// The units of a value that the kind's statistic is over; `None` of what is no number.
+    pub fn units(&self, value: &Value) -> Option<i64> {
+        match value {
+            Value::Integer(integer) => Some(judge::whole_units(*integer, self.decimals)),
+            Value::Float(float) => judge::nearest_units(*float, self.decimals),
+            _ => None,
+        }
+    }
+
+    /// The decimals of a counter, by its number in the ledger: those of an amount.
+    pub fn decimals_of(&self, counter: usize) -> u8 {
+        let is_amount = self.amounts.iter().any(|amount| usize::from(*amount) == counter);
+        if is_amount { self.decimals } else { 0 }
+    }
+
     /// Returns what is added to counters, of which each goes up so many times, for an event of this value.
     pub fn amounts(
         &self,

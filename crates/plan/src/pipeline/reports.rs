@@ -185,6 +185,7 @@ fn reporters() -> KindPlan {
         aggregate: Table::default(),
         amounts: Vec::new(),
         value: None,
+        decimals: 0,
         takes_events: true,
         last: None,
         observe: Vec::new(),

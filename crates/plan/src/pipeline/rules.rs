@@ -267,7 +267,7 @@ impl PipelineDraft<'_> {
                 let (kind, counter) = found.expect("rules compile only with counters that there are");
                 Some(EffectPlan::Add { kind, counter, amount: *amount })
             }
-            Effect::AddValue { kind, value } => {
+            Effect::AddValue { kind, value, .. } => {
                 let kind = kinds.position(|plan| plan.name == *kind);
                 let kind = kind.expect("rules compile only with kinds that there are");
                 Some(EffectPlan::AddValue { kind, value: *value })

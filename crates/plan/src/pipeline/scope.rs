@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use event::{Column, SchemaBuilder, Slot, Span, TableIndex, Type};
 use judge::{
-    AggregateFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope, ScopeError,
-    TextFunction,
+    AggregateFunction, BucketFunction, CounterSum, Diagnostic, Mode, NameCategory, ReadingRequest, Scope,
+    ScopeError, TextFunction,
 };
 use stats::{AggregateColumn, BucketSeries};
 
@@ -38,7 +38,8 @@ impl PlanScope<'_, '_, '_> {
         if let Some((slot, _)) = self.draft.readings.iter().find(|(_, known)| *known == source) {
             return Ok(*slot);
         }
-        let column = Column { name: request.to_string(), kind: request.column_type(), doc, journalled: true };
+        let kind = if self.is_fraction(request) { Type::Float } else { request.column_type() };
+        let column = Column { name: request.to_string(), kind, doc, journalled: true };
         let slot = self.builder.add(column).map_err(|error| ScopeError::Unavailable(error.to_string()))?;
         self.draft.readings.push((slot, source));
         Ok(slot)
@@ -225,14 +226,32 @@ impl Scope for PlanScope<'_, '_, '_> {
         self.counter_of(index, counter).map(|_| ())
     }
 
-    fn takes_values(&self, kind: &str) -> Result<(), ScopeError> {
+    fn is_fraction(&self, request: &ReadingRequest<'_>) -> bool {
+        let (kind, counter) = match request {
+            ReadingRequest::Count { kind, counter, .. } => (kind, Some(counter)),
+            ReadingRequest::Buckets { kind, counter, value: BucketFunction::Max, .. } => {
+                (kind, Some(counter))
+            }
+            ReadingRequest::Aggregate { kind, value } if *value != AggregateFunction::Count => (kind, None),
+            _ => return false,
+        };
+        let plan = self.draft.pipeline.kinds.iter().find(|plan| plan.name == *kind);
+        plan.is_some_and(|plan| match counter {
+            Some(counter) => {
+                plan.counter(counter).is_some_and(|counter| plan.decimals_of(usize::from(counter)) > 0)
+            }
+            None => plan.decimals > 0,
+        })
+    }
+
+    fn takes_values(&self, kind: &str) -> Result<u8, ScopeError> {
         let index = self.kind(kind)?;
         if self.draft.pipeline.kinds[index].takes_events {
             let why =
                 format!("events alone are added to `{kind}`: effects add to a track with `observe = false`");
             return Err(ScopeError::Unavailable(why));
         }
-        Ok(())
+        Ok(self.draft.pipeline.kinds[index].decimals)
     }
 
     fn label(&self, kind: &str, label: &str) -> Result<Span, ScopeError> {

@@ -18,6 +18,8 @@ pub(crate) struct StatisticDraft<'a> {
     pub(crate) view: ConfigView<'a>,
     pub(crate) kept: DraftMeasure,
     pub(crate) admit: Option<Admission>,
+    /// Decimals of values and amounts.
+    pub(crate) decimals: u8,
 }
 
 /// The measure that is kept per key.
@@ -83,7 +85,17 @@ impl<'a> StatisticDraft<'a> {
                 "a sketch counts events: leave `admit` out, or count amounts in a statistic of their own";
             problems.add(view.origin("amounts"), "`amounts` have no `admit`", Some(help.to_owned()));
         }
-        (StatisticDraft { name: name.to_owned(), view, kept, admit }, sound)
+        let is_fraction = match &kept {
+            DraftMeasure::Windows { amounts, .. } => !amounts.is_empty(),
+            DraftMeasure::Aggregate { value, takes_events, .. } => value.is_some() || !takes_events,
+        };
+        if sound && view.is_given("decimals") && !is_fraction {
+            let help =
+                "leave it out: it is for `amounts`, and for tracks with a `value` or `observe = false`";
+            problems.add(view.origin("decimals"), "nothing here has decimals", Some(help.to_owned()));
+        }
+        let decimals = view.integer("decimals").and_then(|decimals| u8::try_from(decimals).ok()).unwrap_or(0);
+        (StatisticDraft { name: name.to_owned(), view, kept, admit, decimals }, sound)
     }
 
     /// The sketch in front of one of its kinds, by the kind's name.
@@ -316,9 +328,11 @@ fn value_slot(
         return None;
     };
     let kind = schema.column(slot).kind;
-    if kind != Type::Integer {
+    if kind != Type::Integer && !(kind == Type::Float && view.is_given("decimals")) {
         let help = match kind {
-            Type::Float => "tracks are exact: send it as an integer of a smaller unit, such as cents",
+            Type::Float => {
+                "sums are exact: add `decimals = 2`, or send it as an integer of a smaller unit, such as cents"
+            }
             _ => "expected a fact of type integer",
         };
         problems.add(origin, format!("`{value}` is of type {kind}"), Some(help.to_owned()));

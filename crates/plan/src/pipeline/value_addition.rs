@@ -12,8 +12,8 @@ use crate::config::{ConfigOrigin, ConfigProblems};
 pub struct ValueAddition<'a> {
     /// The name of the kind.
     pub kind: &'a str,
-    /// The value, which is not zero.
-    pub value: i64,
+    /// The value as it is written.
+    value: &'a str,
 }
 
 /// The greatest value that is added at once, as by effects.
@@ -28,9 +28,12 @@ impl<'a> ValueAddition<'a> {
         else {
             return None;
         };
-        let value =
-            value.parse().ok().filter(|value: &i64| (1..=VALUE_MAX).contains(&value.unsigned_abs()))?;
         Some(ValueAddition { kind, value })
+    }
+
+    /// The value in units of so many decimals, which is not zero; `None` where it is none.
+    pub fn units(&self, decimals: u8) -> Option<i64> {
+        judge::decimal_units(self.value, decimals, VALUE_MAX).filter(|units| *units != 0)
     }
 }
 
@@ -43,17 +46,12 @@ impl PipelineDraft<'_> {
         is_taken_back: bool,
         problems: &mut ConfigProblems,
     ) -> Option<(TableIndex<KindPlan>, i64)> {
-        let Some(ValueAddition { kind, value }) = ValueAddition::parse(text) else {
-            let help = format!(
-                "write it as in `karma by -20`, with a whole number from -{VALUE_MAX} to {VALUE_MAX}, but 0"
-            );
-            problems.add(
-                origin,
-                format!("`{text}` is neither a counter nor a value for a track"),
-                Some(help),
-            );
+        let Some(addition) = ValueAddition::parse(text) else {
+            let message = format!("`{text}` is neither a counter nor a value for a track");
+            problems.add(origin, message, Some("write a value as in `karma by -20`".to_owned()));
             return None;
         };
+        let kind = addition.kind;
         let index = self.kind(kind, origin, problems)?;
         let plan = &self.pipeline.kinds[index];
         if plan.takes_events {
@@ -68,6 +66,15 @@ impl PipelineDraft<'_> {
             problems.add(origin, message, Some(help));
             return None;
         }
+        let Some(value) = addition.units(plan.decimals) else {
+            let number = match plan.decimals {
+                0 => "a whole number".to_owned(),
+                decimals => format!("a number with at most {decimals} decimals"),
+            };
+            let help = format!("write {number} from -{VALUE_MAX} to {VALUE_MAX}, but 0");
+            problems.add(origin, format!("`{}` cannot be added to `{kind}`", addition.value), Some(help));
+            return None;
+        };
         Some((index, value))
     }
 }
@@ -78,13 +85,15 @@ mod tests {
 
     #[test]
     fn additions_are_read_as_effects_write_them() {
-        let read = |text| ValueAddition::parse(text).map(|ValueAddition { kind, value }| (kind, value));
-        assert_eq!(read("karma by -20"), Some(("karma", -20)));
-        assert_eq!(read(" karma  by 1000000 "), Some(("karma", 1_000_000)));
+        let read = |text, decimals| ValueAddition::parse(text)?.units(decimals);
+        assert_eq!(ValueAddition::parse("karma by -20").unwrap().kind, "karma");
+        assert_eq!(read("karma by -20", 0), Some(-20));
+        assert_eq!(read(" karma  by 1000000 ", 0), Some(1_000_000));
+        assert_eq!(read("karma by -0.5", 2), Some(-50));
         for text in
             ["karma", "karma by", "karma by 0", "karma by 1000001", "karma by 1.5", "karma by 1 2", ""]
         {
-            assert_eq!(read(text), None, "{text:?}");
+            assert_eq!(read(text, 0), None, "{text:?}");
         }
     }
 }

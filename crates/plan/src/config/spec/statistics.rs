@@ -119,13 +119,19 @@ pub(super) const STATISTIC: Section = Section {
             "value",
             SettingType::Name,
             None,
-            "Integer fact that `sum`, `min`, `max` and decayed sums of a track are over, and by which `amounts` go up",
+            "Integer fact, or with `decimals` a float one, that `sum`, `min`, `max` and decayed sums of a track are over, and by which `amounts` go up",
         ),
         setting(
             "amounts",
             SettingType::List(&SettingType::Name),
             None,
             "Those of `counts` that go up by `value` wherever others go up by one. See [statistics.md](../guides/statistics.md#amounts)",
+        ),
+        setting(
+            "decimals",
+            SettingType::Integer(1, judge::DECIMALS_MAX as i64),
+            None,
+            "Decimals of `value`, `amounts` and what effects add, which are then counted exactly in units of the last one: `2` for `12.34`. Rules read fractions",
         ),
         setting(
             "observe",
