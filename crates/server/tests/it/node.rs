@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 42] = [
+pub(crate) const ROUTES: [(&str, &str); 43] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -20,6 +20,7 @@ pub(crate) const ROUTES: [(&str, &str); 42] = [
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/pipelines"),
+    ("get", "/v1/reputations"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
     ("get", "/v1/timeline"),

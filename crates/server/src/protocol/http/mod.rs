@@ -109,6 +109,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(mail_reports::report))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::top))
+        .routes(routes!(statistics::reputations))
         .routes(routes!(limits::limits))
         .routes(routes!(limits::take))
         .routes(routes!(limits::peek))
