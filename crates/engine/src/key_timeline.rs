@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use event::{Event, Key, Kind, Shingle, Span, Time, Value};
+use event::{Event, Key, Shingle, Span, Time, Value};
 use journal::{JournalError, Record};
 use plan::{KindPlan, Pipeline, ReputationPlan};
 use stats::{
@@ -235,7 +235,7 @@ impl Engine {
 
     /// The reputations of the keys of a value, as of a time. Others that they inherit from count where their keys follow from
     /// the value.
-    async fn reputations(
+    pub(crate) async fn reputations(
         &self,
         pipeline: &Arc<Pipeline>,
         kind: &str,
@@ -276,12 +276,7 @@ impl Engine {
         let readings = keys.iter().zip(outcomes.all());
         let readings: Vec<_> =
             readings.map(|(key, reading)| (key.kind, key.shingle, reading.to_reading())).collect();
-        let place = |kind: Kind, window: Span| {
-            let counted = pipeline.kinds.iter().map(|plan| (plan.kind, &plan.windows));
-            let distinct = pipeline.distincts.iter().map(|plan| (plan.kind, &plan.windows));
-            let (_, windows) = counted.chain(distinct).find(|(number, _)| *number == kind)?;
-            windows.iter().position(|known| *known == window)
-        };
+        let place = reputation::place_of(pipeline);
         let mut explained =
             reputation::explain_all(pipeline, &KnownReadings { pipeline, readings: &readings, place });
         explained
@@ -327,34 +322,47 @@ impl Engine {
         })?;
         let hottest =
             self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;
-        let mut hot: Vec<HotKey> = hottest
-            .into_iter()
-            .map(|(key, count)| HotKey { shingle: key.shingle, piece: None, count })
-            .collect();
-        if let Some(journal) = &self.journal {
-            const ROWS: usize = 20_000;
-            for (_, record) in journal.recent(ROWS)?.into_iter().rev() {
-                if hot.iter().all(|hot| hot.piece.is_some()) {
-                    break;
-                }
-                let Record::Decision(row) = record else { continue };
-                // Rows of another version may have their facts in other slots.
-                if row.version != pipeline.version {
-                    continue;
-                }
-                let wanted = |shingle| hot.iter().any(|hot| hot.shingle == shingle && hot.piece.is_none());
-                if !row.keys.iter().any(|key| key.kind == plan.kind && wanted(key.shingle)) {
-                    continue;
-                }
-                keys::labels(pipeline, &self.secret, &row.facts, |other, shingle, piece| {
-                    if other == plan.kind
-                        && let Some(hot) = hot.iter_mut().find(|hot| hot.shingle == shingle)
-                    {
-                        hot.piece.get_or_insert_with(|| piece.to_owned());
-                    }
-                });
+        let shingles: Vec<Shingle> = hottest.iter().map(|(key, _)| key.shingle).collect();
+        let pieces = self.pieces_of(pipeline, plan, &shingles)?;
+        let hot = hottest.into_iter().zip(pieces);
+        Ok(hot.map(|((key, count), piece)| HotKey { shingle: key.shingle, piece, count }).collect())
+    }
+
+    /// The pieces of keys of a kind that recent rows of the journal show.
+    pub(crate) fn pieces_of(
+        &self,
+        pipeline: &Pipeline,
+        plan: &KindPlan,
+        shingles: &[Shingle],
+    ) -> Result<Vec<Option<String>>, JournalError> {
+        const ROWS: usize = 20_000;
+        let mut pieces: Vec<Option<String>> = vec![None; shingles.len()];
+        let Some(journal) = &self.journal else { return Ok(pieces) };
+        for (_, record) in journal.recent(ROWS)?.into_iter().rev() {
+            if pieces.iter().all(Option::is_some) {
+                break;
             }
+            let Record::Decision(row) = record else { continue };
+            // Rows of another version may have their facts in other slots.
+            if row.version != pipeline.version {
+                continue;
+            }
+            let place = |shingle| shingles.iter().position(|wanted| *wanted == shingle);
+            let is_wanted = |shingle| place(shingle).is_some_and(|at| pieces[at].is_none());
+            // Kinds without statistics are not among a row's keys.
+            if plan.is_counted()
+                && !row.keys.iter().any(|key| key.kind == plan.kind && is_wanted(key.shingle))
+            {
+                continue;
+            }
+            keys::labels(pipeline, &self.secret, &row.facts, |other, shingle, piece| {
+                if other == plan.kind
+                    && let Some(at) = place(shingle)
+                {
+                    pieces[at].get_or_insert_with(|| piece.to_owned());
+                }
+            });
         }
-        Ok(hot)
+        Ok(pieces)
     }
 }

@@ -22,6 +22,7 @@ mod metrics;
 mod opening;
 mod pipeline;
 mod reload;
+mod reputation_ranking;
 mod unknown_fields;
 mod verification;
 
@@ -65,6 +66,7 @@ pub use pipeline::reputation::{ExplainedReputation, ReputationReason};
 pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
+pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use unknown_fields::JsonEventError;
 
 /// The ledger of an engine, by where its statistics live.

@@ -859,6 +859,41 @@ fn windows(counters: &[String], windows: &[(Span, Vec<u64>)]) -> Vec<WindowJson>
     windows.iter().map(window).collect()
 }
 
+/// The keys with the worst or the best reputations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RankedReputations)]
+pub struct RankedReputationsJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The reputation.
+    pub reputation: String,
+    /// `worst` or `best`.
+    pub order: String,
+    /// Only keys of which something was counted within so long.
+    pub within: Length,
+    /// The keys, the worst or the best first.
+    pub keys: Vec<RankedReputationJson>,
+}
+
+/// A key with its reputation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RankedReputation)]
+pub struct RankedReputationJson {
+    /// Its piece, if a recent decision shows it: statistics keep hashes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<String>,
+    /// Its reputation; what it inherits is known where the piece is.
+    #[serde(flatten)]
+    pub reputation: ReputationJson,
+}
+
+impl From<&engine::RankedReputation> for RankedReputationJson {
+    fn from(ranked: &engine::RankedReputation) -> RankedReputationJson {
+        let reputation = ReputationJson::from(&ranked.reputation);
+        RankedReputationJson { piece: ranked.piece.clone(), reputation }
+    }
+}
+
 /// The keys of a kind that are hottest now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TopKeys)]

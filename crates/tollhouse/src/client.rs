@@ -9,8 +9,8 @@ use event::{Span, Time};
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, MailReportJson, ProblemJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
-    RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    FeedbackOutcomeJson, MailReportJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
+    ReloadOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -367,6 +367,21 @@ impl ApiClient {
         let mut query = vec![("kind", kind), ("counter", counter), ("window", &window), ("limit", &limit)];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.get("/v1/top", &query)
+    }
+
+    /// The keys with the worst or the best reputations.
+    pub(crate) fn reputations(
+        &self,
+        pipeline: Option<&str>,
+        name: &str,
+        order: &str,
+        within: Span,
+        limit: usize,
+    ) -> Result<RankedReputationsJson, CallError> {
+        let (within, limit) = (within.to_string(), limit.to_string());
+        let mut query = vec![("name", name), ("order", order), ("within", &within), ("limit", &limit)];
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        self.get("/v1/reputations", &query)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, query: QueryPairs<'_>) -> Result<T, CallError> {

@@ -6,8 +6,8 @@ use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ConditionPartJson, ExplanationJson, KeyReadingJson, ReadingsJson, ReasonJson, ReputationJson, TierJson,
-    TimelineJson, TopKeysJson,
+    ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson, RankedReputationsJson,
+    ReadingsJson, ReasonJson, ReputationJson, TierJson, TimelineJson, TopKeysJson,
 };
 
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, width};
@@ -437,6 +437,27 @@ fn spark(
 }
 
 /// The hottest keys, with bars.
+/// Prints the keys with the worst or the best reputations.
+pub(crate) fn ranked(out: &mut Output, ranked: &RankedReputationsJson) -> Result<(), CommandError> {
+    let RankedReputationsJson { pipeline, reputation, order, within, keys } = ranked;
+    out.line(format_args!("{pipeline} {BOLD}{reputation}{BOLD:#}, {order} of the last {within}"))?;
+    if keys.is_empty() {
+        return out.line("  none");
+    }
+    let room = width().saturating_sub(40);
+    let mut table = TextTable::default();
+    for RankedReputationJson { piece, reputation } in keys {
+        let piece = piece.as_deref();
+        let piece = piece.map_or_else(|| format!("#{}", reputation.shingle), |piece| cut(piece, room));
+        table.row([
+            TableCell::number(format_args!("  {:+.1}", reputation.score), PLAIN),
+            TableCell::text(cut(&reputation.grade, 20), DIM),
+            TableCell::text(piece, PLAIN),
+        ]);
+    }
+    out.line(table)
+}
+
 pub(crate) fn top(out: &mut Output, top: &TopKeysJson) -> Result<(), CommandError> {
     let TopKeysJson { pipeline, kind, counter, window, keys } = top;
     out.line(format_args!("{pipeline} {BOLD}{kind}{BOLD:#} by {counter} within {window}"))?;

@@ -218,23 +218,58 @@ pub(crate) fn assess_all(pipeline: &Pipeline, lookup: &impl ReadingLookup) -> As
 
 /// Assesses the keys of all reputations, and tells the reasons of each key.
 pub(crate) fn explain_all(pipeline: &Pipeline, lookup: &impl ReadingLookup) -> Vec<ExplainedReputation> {
-    let mut explained = Vec::new();
+    let mut all = Vec::new();
     assess_each(pipeline, lookup, |plan, amounts, relations, assessment| {
-        explained.push(ExplainedReputation {
-            name: plan.name.clone(),
-            shingle: assessment.key,
-            score: assessment.score,
-            grade: assessment.grade,
-            evidence: assessment.evidence,
-            reasons: reasons(pipeline, plan, amounts, relations),
-        });
+        all.push(explained(pipeline, plan, amounts, relations, assessment));
     });
-    explained
+    all
+}
+
+/// Assesses one key by itself, without what it is given of other reputations.
+pub(crate) fn explain_one(
+    pipeline: &Pipeline,
+    plan: &ReputationPlan,
+    lookup: &impl ReadingLookup,
+    key: Shingle,
+) -> Option<ExplainedReputation> {
+    let amounts = plan.parts.iter().map(|part| lookup.amount(part, key));
+    let amounts = amounts.collect::<Option<SmallVec<[PartAmount; 8]>>>()?;
+    let relations = relations(plan, &[]);
+    Some(explained(pipeline, plan, &amounts, &relations, &assess(plan, key, &amounts, &relations)))
+}
+
+fn explained(
+    pipeline: &Pipeline,
+    plan: &ReputationPlan,
+    amounts: &[PartAmount],
+    relations: &Relations,
+    assessment: &Assessment,
+) -> ExplainedReputation {
+    ExplainedReputation {
+        name: plan.name.clone(),
+        shingle: assessment.key,
+        score: assessment.score,
+        grade: assessment.grade,
+        evidence: assessment.evidence,
+        reasons: reasons(pipeline, plan, amounts, relations),
+    }
+}
+
+/// The places of windows among those of the readings that a pipeline's kinds and distinct counts have now.
+pub(crate) fn place_of(pipeline: &Pipeline) -> impl Fn(Kind, event::Span) -> Option<usize> + '_ {
+    |kind, window| {
+        let counted = pipeline.kinds.iter().map(|plan| (plan.kind, &plan.windows));
+        let distinct = pipeline.distincts.iter().map(|plan| (plan.kind, &plan.windows));
+        let (_, windows) = counted.chain(distinct).find(|(number, _)| *number == kind)?;
+        windows.iter().position(|known| *known == window)
+    }
 }
 
 /// The scores that a reputation is given of those that were assessed before it.
 fn relations(plan: &ReputationPlan, assessed: &[Option<Assessment>]) -> Relations {
-    let score = |of: &TableIndex<ReputationPlan>| assessed[of.get()].map(|assessment| assessment.of_outcomes);
+    let score = |of: &TableIndex<ReputationPlan>| {
+        assessed.get(of.get()).copied().flatten().map(|assessment| assessment.of_outcomes)
+    };
     Relations {
         inherited: plan.inherits.and_then(|(from, discount)| Some(score(&from)? * discount)).unwrap_or(0.0),
         included: plan.includes.iter().map(|(of, weight)| (score(of).unwrap_or(0.0), *weight)).collect(),

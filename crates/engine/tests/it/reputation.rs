@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use engine::{Engine, ExplainedReputation, FeedbackInput};
+use engine::{Engine, ExplainedReputation, FeedbackInput, ReputationRanking};
 use event::{Event, Shingle, Span, Time, Value};
 use judge::Action;
 use plan::{Config, Overrides, Plan};
@@ -324,6 +324,33 @@ fn a_look_at_a_key_says_what_events_see() {
     };
     assert_eq!(source("distinct('bad_addresses')"), Some("outcome"));
     assert_eq!(source("net.refused"), Some("verdict"));
+}
+
+#[test]
+fn the_worst_and_the_best_are_ranked() {
+    let engine = engine();
+    let say = |ip: &str, class: &str, count: usize, at: Time| {
+        (0..count).for_each(|number| say(&engine, &format!("{ip} {number}"), class, ("eve", ip), at));
+    };
+    say("192.0.2.1", "complaint", 6, NOW);
+    say("198.51.100.1", "complaint", 1, NOW);
+    say("203.0.113.1", "complaint", 2, NOW);
+    say("100.64.0.1", "liked", 20, NOW);
+    say("198.18.0.1", "complaint", 4, NOW - Span::hours(5));
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let rank = |name: &str, is_best: bool, within: Span, limit: usize| {
+        let asked = ReputationRanking { name, is_best, within, limit };
+        let ranked = pollster::block_on(engine.rank_reputations(&pipeline, asked, NOW, &|| false));
+        ranked.map(|ranked| ranked.iter().map(|one| one.reputation.score.round()).collect::<Vec<_>>())
+    };
+    let hour = Span::hours(1);
+    assert_eq!(rank("address", false, hour, 10).unwrap(), [-75.0, -50.0, -33.0]);
+    assert_eq!(rank("address", false, Span::hours(10), 2).unwrap(), [-75.0, -67.0]);
+    assert_eq!(rank("address", true, hour, 10).unwrap(), [67.0]);
+    assert_eq!(rank("network", false, hour, 10).unwrap(), [-33.0, -33.0, -33.0]);
+    assert_eq!(rank("account", true, hour, 10).unwrap(), [0.0; 0]);
+    let refused = rank("adress", false, hour, 10).unwrap_err().to_string();
+    assert!(refused.contains("adress") && refused.contains("did you mean `address`"), "{refused}");
 }
 
 #[test]

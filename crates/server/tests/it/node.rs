@@ -20,6 +20,7 @@ pub(crate) const ROUTES: [(&str, &str); 43] = [
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/pipelines"),
+    ("get", "/v1/reputations"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
     ("get", "/v1/timeline"),

@@ -1,7 +1,7 @@
-//! `tollhouse top`: the hottest keys of a kind.
+//! `tollhouse top`: the hottest keys of a kind, and those with the worst or the best reputations.
 
 use event::{Span, Time};
-use server::api::{HotKeyJson, Length, TopKeysJson};
+use server::api::{HotKeyJson, Length, RankedReputationJson, RankedReputationsJson, TopKeysJson};
 
 use crate::clock;
 use crate::console::Output;
@@ -16,12 +16,19 @@ Examples:
   tollhouse top --data ./data from
   tollhouse top --server http://127.0.0.1:8377 ip
   tollhouse top --server http://127.0.0.1:8377 link_domain --counter spam --window 14d --json
+  tollhouse top --server http://127.0.0.1:8377 --reputation address
 
 Statistics keep hashes; a value is shown where a recent decision still has it.")]
 pub(crate) struct TopArgs {
     /// The kind of key
-    #[arg(value_name = "KIND")]
-    kind: String,
+    #[arg(value_name = "KIND", required_unless_present = "reputation")]
+    kind: Option<String>,
+    /// Instead: keys with the worst scores of this reputation, of which something was counted within `--window`
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["kind", "counter"])]
+    reputation: Option<String>,
+    /// With `--reputation`: those with the best scores
+    #[arg(long, conflicts_with_all = ["kind", "counter"])]
+    best: bool,
     /// Counter by which they are ranked
     #[arg(long, default_value = "seen", value_name = "NAME")]
     counter: String,
@@ -47,7 +54,11 @@ pub(crate) struct TopArgs {
 
 pub(crate) fn run(args: TopArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let TopArgs { kind, counter, window, .. } = &args;
+    if let Some(reputation) = &args.reputation {
+        return ranked(&mut out, &args, reputation);
+    }
+    let TopArgs { counter, window, .. } = &args;
+    let kind = args.kind.as_deref().unwrap_or_default();
     let (name, limit) = (args.pipeline.as_deref(), usize::try_from(args.limit).unwrap_or(usize::MAX));
     let top = match Backend::open(&args.engine, &args.server)? {
         Backend::Remote(client) => client.top(name, kind, counter, *window, limit)?,
@@ -58,7 +69,7 @@ pub(crate) fn run(args: TopArgs) -> Result<Exit, CommandError> {
             let hottest = local.engine().hottest(&pipeline, asked, at, &|| false);
             let keys = pollster::block_on(hottest)?.iter().map(HotKeyJson::from).collect();
             local.close()?;
-            let (pipeline, kind, counter) = (pipeline.name.clone(), kind.clone(), counter.clone());
+            let (pipeline, kind, counter) = (pipeline.name.clone(), kind.to_owned(), counter.clone());
             TopKeysJson { pipeline, kind, counter, window: Length(*window), keys }
         }
     };
@@ -66,6 +77,38 @@ pub(crate) fn run(args: TopArgs) -> Result<Exit, CommandError> {
         out.json(&top)?;
     } else {
         rendering::top(&mut out, &top)?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+/// Shows the keys with the worst or the best scores of a reputation.
+fn ranked(out: &mut Output, args: &TopArgs, reputation: &str) -> Result<Exit, CommandError> {
+    let (name, limit) = (args.pipeline.as_deref(), usize::try_from(args.limit).unwrap_or(usize::MAX));
+    let (order, within) = (if args.best { "best" } else { "worst" }, args.window);
+    let ranked = match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.reputations(name, reputation, order, within, limit)?,
+        Backend::Local(local) => {
+            let pipeline = local.pipeline(name, |_| true)?;
+            let at = args.at.unwrap_or_else(clock::now);
+            let asked = engine::ReputationRanking { name: reputation, is_best: args.best, within, limit };
+            let ranked = local.engine().rank_reputations(&pipeline, asked, at, &|| false);
+            let keys = pollster::block_on(ranked)?.iter().map(RankedReputationJson::from).collect();
+            local.close()?;
+            let (pipeline, reputation) = (pipeline.name.clone(), reputation.to_owned());
+            RankedReputationsJson {
+                pipeline,
+                reputation,
+                order: order.to_owned(),
+                within: Length(within),
+                keys,
+            }
+        }
+    };
+    if out.is_json() {
+        out.json(&ranked)?;
+    } else {
+        rendering::ranked(out, &ranked)?;
     }
     out.flush()?;
     Ok(Exit::Fine)

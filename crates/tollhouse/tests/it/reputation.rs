@@ -86,6 +86,20 @@ fn reputations_are_explained() {
     assert!(told.contains("reputation address is suspicious"), "{told}");
     let told = run(["stats", "ip", "192.0.2.1", "--server", &server.url], "").expect(0).stdout;
     assert!(told.contains("reputation address is suspicious") && told.contains("ip.complaint"), "{told}");
+    let top = |more: &[&str]| {
+        let args = ["top", "--reputation", "address", "--server", &server.url];
+        run(args.into_iter().chain(more.iter().copied()), "").expect(0)
+    };
+    let worst = top(&["--json"]).json().remove(0);
+    assert_eq!((&worst["order"], worst["keys"].as_array().unwrap().len()), (&json!("worst"), 1), "{worst}");
+    assert_eq!(
+        (&worst["keys"][0]["piece"], &worst["keys"][0]["grade"]),
+        (&json!("192.0.2.1"), &json!("suspicious"))
+    );
+    assert_eq!(worst["keys"][0]["score"], of("address")["score"], "with what it inherits");
+    let drawn = top(&["--best"]).stdout;
+    assert!(drawn.contains("192.0.2.2") && drawn.contains("best of the last 1h"), "{drawn}");
+    run(["top", "--best", "ip", "--server", &server.url], "").expect(2);
     assert_eq!(server.end(Signal::TERM), Some(0));
 }
 

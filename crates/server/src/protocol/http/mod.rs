@@ -110,6 +110,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::readings))
         .routes(routes!(statistics::top))
+        .routes(routes!(statistics::reputations))
         .routes(routes!(limits::limits))
         .routes(routes!(limits::take))
         .routes(routes!(limits::peek))

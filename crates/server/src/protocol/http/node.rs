@@ -141,6 +141,7 @@ POST /v1/report           take in a mail in which somebody reports mail: message
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=&from=&to=
 POST /v1/readings         what is counted of many keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
+GET  /v1/reputations      who is worst or best: ?name=&order=&within=&limit=
 GET  /v1/pipelines        what this node runs
 GET  /v1/rules            what stands over a pipeline's file, and the versions that can be gone back to
 POST /v1/rules            lay rules over a pipeline's file: TOML; ?dry_run= ?candidate=

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use engine::{KeyName, Ranking};
+use engine::{KeyName, Ranking, ReputationRanking};
 use event::{Span, Time};
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -160,5 +160,63 @@ pub(super) async fn top(
         counter,
         window: api::Length(window),
         keys: hottest.iter().map(api::HotKeyJson::from).collect(),
+    }))
+}
+
+/// The parameters of a request for the worst or the best reputations.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReputationParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+    /// The reputation.
+    name: String,
+    /// `worst`, which is the default, or `best`.
+    order: Option<String>,
+    /// Only keys of which something was counted within so long, such as `1h`, which is also the default.
+    within: Option<String>,
+    /// Most keys that are wanted, 1 to 1000; 10 if it is not said.
+    limit: Option<usize>,
+}
+
+/// The keys with the worst or the best reputations, among those of which its parts have counted most within a half-life. Costs
+/// what `/v1/top` costs for each part.
+#[utoipa::path(
+    get,
+    path = "/v1/reputations",
+    tag = "statistics",
+    params(ReputationParams),
+    responses((status = 200, description = "The keys", body = api::RankedReputationsJson), ProblemResponses),
+)]
+pub(super) async fn reputations(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<ReputationParams>,
+) -> Result<Json<api::RankedReputationsJson>, HttpFailure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let within = params.within.map_or(Ok(Span::hours(1)), |text| text.parse());
+    let within = within.map_err(|error| INVALID_PARAMETER.failure(format!("within: {error}")))?;
+    let limit = params.limit.unwrap_or(SHOWN);
+    if !(1..=SHOWN_MAX).contains(&limit) {
+        return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {SHOWN_MAX}")));
+    }
+    let order = params.order.unwrap_or_else(|| "worst".to_owned());
+    if !["worst", "best"].contains(&order.as_str()) {
+        return Err(INVALID_PARAMETER.failure("order: expected `worst` or `best`"));
+    }
+    let (name, is_best) = (params.name, order == "best");
+    let (engine, now, of) = (Arc::clone(&node.engine), node.now(), Arc::clone(&pipeline));
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let asked = ReputationRanking { name: &name, is_best, within, limit };
+        let ranked = Handle::current().block_on(engine.rank_reputations(&of, asked, now, is_over));
+        (ranked, name)
+    };
+    let (ranked, reputation) = node.scans.run(node.timeout() / 2, work).await?;
+    Ok(Json(api::RankedReputationsJson {
+        pipeline: pipeline.name.clone(),
+        reputation,
+        order,
+        within: api::Length(within),
+        keys: ranked?.iter().map(api::RankedReputationJson::from).collect(),
     }))
 }

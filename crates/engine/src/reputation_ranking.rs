@@ -1,0 +1,142 @@
+//! The keys with the worst or the best reputations lately.
+
+use std::sync::Arc;
+
+use event::{Key, Kind, Shingle, Span, Time};
+use plan::{PartMeasure, Pipeline, ReputationPlan};
+use stats::{Addition, CancellationCheck, Observation, ObserveRequest, Origin, Reading};
+
+use crate::Engine;
+use crate::error::UnknownName;
+use crate::key_timeline::KeyStatisticsError;
+use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings, number_of};
+
+/// Keys that each part of a reputation proposes: those of which it has counted most.
+const PROPOSED: usize = 500;
+
+/// The reputations that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct ReputationRanking<'a> {
+    /// The reputation.
+    pub name: &'a str,
+    /// True for the best, false for the worst.
+    pub is_best: bool,
+    /// Only keys of which something was counted within so long.
+    pub within: Span,
+    /// Most keys that are wanted.
+    pub limit: usize,
+}
+
+/// A key among the worst or the best.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedReputation {
+    /// The piece, if a recent row of the journal shows it.
+    pub piece: Option<String>,
+    /// Its reputation. What it inherits is known where the piece is.
+    pub reputation: ExplainedReputation,
+}
+
+impl Engine {
+    /// The keys with the worst or the best scores, among those of which the parts of the reputation have counted most within
+    /// a half-life. Scores of 0 are left out. See [`stats::Ledger::hottest`] for what it costs.
+    ///
+    /// # Errors
+    /// A reputation that the pipeline does not have, or none of whose parts is a counter or a distinct count; the ledger's and
+    /// the journal's.
+    pub async fn rank_reputations(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        asked: ReputationRanking<'_>,
+        now: Time,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<Vec<RankedReputation>, KeyStatisticsError> {
+        let ReputationRanking { name, is_best, within, limit } = asked;
+        let plan = pipeline.reputations.iter().find(|plan| plan.name == name).ok_or_else(|| {
+            let help = plan::expected(name, pipeline.reputations.iter().map(|plan| plan.name.as_str()));
+            UnknownName { what: "reputation", name: name.to_owned(), help }
+        })?;
+        let mut proposed: Vec<Shingle> = Vec::new();
+        let mut is_rankable = false;
+        for part in &plan.parts {
+            let (counter, windows) = match &part.measure {
+                PartMeasure::Counter { counter, windows, .. } => (counter.get(), windows),
+                PartMeasure::Distinct { windows, .. } => (0, windows),
+                PartMeasure::Decayed { .. } => continue,
+            };
+            let (Ok(counter), Some(window)) = (u8::try_from(counter), windows.spans.first()) else {
+                continue;
+            };
+            is_rankable = true;
+            let of = (pipeline.space, number_of(pipeline, part));
+            let keys = self.ledger.hottest(of, counter, *window, now, PROPOSED, is_over).await?;
+            proposed.extend(keys.into_iter().map(|(key, _)| key.shingle));
+        }
+        if !is_rankable {
+            return Err(KeyStatisticsError::NoCounters(plan.name.clone()));
+        }
+        proposed.sort_unstable();
+        proposed.dedup();
+        let mut ranked = self.assess_proposed(pipeline, plan, &proposed, (now, within)).await?;
+        let rank = |ranked: &mut Vec<RankedReputation>| {
+            ranked
+                .retain(|one| if is_best { one.reputation.score > 0.0 } else { one.reputation.score < 0.0 });
+            ranked.sort_by(|one, other| {
+                let (one, other) = (&one.reputation, &other.reputation);
+                let order = one.score.total_cmp(&other.score);
+                if is_best { order.reverse() } else { order }.then(one.shingle.cmp(&other.shingle))
+            });
+            ranked.truncate(limit);
+        };
+        rank(&mut ranked);
+        let shingles: Vec<Shingle> = ranked.iter().map(|one| one.reputation.shingle).collect();
+        let pieces = self.pieces_of(pipeline, &pipeline.kinds[plan.of], &shingles)?;
+        for (one, piece) in ranked.iter_mut().zip(pieces) {
+            let Some(piece) = piece else { continue };
+            let known = self.reputations(pipeline, &pipeline.kinds[plan.of].name, &piece, now).await?;
+            let is_same =
+                |known: &ExplainedReputation| known.name == name && known.shingle == one.reputation.shingle;
+            if let Some(known) = known.into_iter().find(is_same) {
+                one.reputation = known;
+            }
+            one.piece = Some(piece);
+        }
+        rank(&mut ranked);
+        Ok(ranked)
+    }
+
+    /// The reputations of keys by themselves, of those of which something was counted lately.
+    async fn assess_proposed(
+        &self,
+        pipeline: &Pipeline,
+        plan: &ReputationPlan,
+        proposed: &[Shingle],
+        (now, within): (Time, Span),
+    ) -> Result<Vec<RankedReputation>, KeyStatisticsError> {
+        let mut numbers: Vec<Kind> = plan.parts.iter().map(|part| number_of(pipeline, part)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let request = |shingle: &Shingle| {
+            let key = |kind: &Kind| Key { space: pipeline.space, kind: *kind, shingle: *shingle };
+            let look = |kind| Observation { key: key(kind), time: now, add: Addition::Nothing };
+            let observations = numbers.iter().map(look).collect();
+            ObserveRequest { once: None, origin: Origin::Look, observations }
+        };
+        let requests: Vec<ObserveRequest> = proposed.iter().map(request).collect();
+        let outcomes = self.ledger.observe(&requests).await?;
+        let mut ranked = Vec::new();
+        for (at, shingle) in proposed.iter().enumerate() {
+            let readings = numbers.iter().zip(outcomes.readings(at).iter());
+            let readings: Vec<(Kind, Shingle, Reading)> =
+                readings.map(|(kind, reading)| (*kind, *shingle, reading.to_reading())).collect();
+            let last = readings.iter().filter_map(|(.., reading)| reading.last).max();
+            if last.is_none_or(|last| now - last > within) {
+                continue;
+            }
+            let lookup =
+                KnownReadings { pipeline, readings: &readings, place: reputation::place_of(pipeline) };
+            let reputation = reputation::explain_one(pipeline, plan, &lookup, *shingle);
+            ranked.extend(reputation.map(|reputation| RankedReputation { piece: None, reputation }));
+        }
+        Ok(ranked)
+    }
+}
