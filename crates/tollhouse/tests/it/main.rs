@@ -37,5 +37,6 @@ mod serve;
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
 mod start;
+#[cfg(feature = "arrow")]
 mod systems;
 mod usage;

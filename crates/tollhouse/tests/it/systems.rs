@@ -2,8 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_ipc::reader::StreamReader;
+use arrow_ipc::writer::StreamWriter;
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,6 +33,8 @@ struct Step {
     repeat: usize,
     /// One request of so many lines.
     lines: Option<usize>,
+    /// One request of so many rows, in Arrow columns.
+    rows: Option<usize>,
     #[serde(default)]
     keep: BTreeMap<String, String>,
     #[serde(default = "success")]
@@ -123,7 +131,7 @@ impl Stage {
         }
     }
 
-    fn request(&self, method: &str, path: &str, content_type: &str, body: String) -> (u16, String) {
+    fn request(&self, method: &str, path: &str, content_type: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
         let url = format!("{}{path}", self.server.as_ref().unwrap().url);
         let request = ureq::http::Request::builder().method(method).uri(url);
         let answer = if body.is_empty() {
@@ -132,7 +140,7 @@ impl Stage {
             self.agent.run(request.header("Content-Type", content_type).body(body).unwrap())
         };
         let mut answer = answer.unwrap();
-        (answer.status().as_u16(), answer.body_mut().with_config().limit(1 << 28).read_to_string().unwrap())
+        (answer.status().as_u16(), answer.body_mut().with_config().limit(1 << 28).read_to_vec().unwrap())
     }
 
     /// Takes a step; an error says what was not as the script expects.
@@ -150,33 +158,40 @@ impl Stage {
         };
         let mut answer = Value::Null;
         for n in 0..step.repeat {
-            let (content_type, body) = match (&step.send, step.lines) {
-                (Value::Null, _) => ("", String::new()),
-                (event, Some(lines)) => {
-                    let lines: Vec<String> =
-                        (0..lines).map(|n| self.fill_all(event, n).to_string()).collect();
-                    ("application/x-ndjson", lines.join("\n"))
+            let many = |count| (0..count).map(|n| self.fill_all(&step.send, n));
+            let (content_type, body) = match (step.lines, step.rows) {
+                (Some(count), _) => {
+                    let lines: Vec<String> = many(count).map(|event| event.to_string()).collect();
+                    ("application/x-ndjson", lines.join("\n").into_bytes())
                 }
-                (event, None) => ("application/json", self.fill_all(event, n).to_string()),
+                (None, Some(count)) => (ARROW, columns(&many(count).collect::<Vec<Value>>())),
+                (None, None) if step.send.is_null() => ("", Vec::new()),
+                (None, None) => ("application/json", self.fill_all(&step.send, n).to_string().into_bytes()),
             };
-            let (status, text) = self.request(method, &self.fill(path, n), content_type, body);
+            let (status, bytes) = self.request(method, &self.fill(path, n), content_type, body);
+            let text = String::from_utf8_lossy(&bytes);
             if n + 1 == step.repeat && status != step.status {
                 return Err(format!("status {status} in place of {}: {text}", step.status));
             }
-            let answers = || text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-            answer = match step.lines {
-                Some(_) => Value::Array(answers()),
-                None => serde_json::from_str(&text).unwrap_or(Value::String(text)),
+            answer = match (step.lines, step.rows) {
+                (Some(_), _) => {
+                    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect()
+                }
+                (None, Some(_)) => objects(&bytes),
+                (None, None) => {
+                    serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned()))
+                }
             };
         }
         for (name, path) in &step.keep {
-            let value = find(&answer, path).ok_or(format!("{path} is not there: {answer}"))?;
+            let value = find(&answer, path).ok_or(format!("{path} is not there"))?;
             self.kept.insert(name.clone(), value.as_str().map_or(value.to_string(), str::to_owned));
         }
         for (path, expected) in &step.expect {
             let found = find(&answer, &self.fill(path, 0));
             if !is_as_expected(found, expected) {
                 let found = found.map_or("nothing".to_owned(), Value::to_string);
+                let answer: String = answer.to_string().chars().take(2_000).collect();
                 return Err(format!("{path} is {found}, and not {expected}: {answer}"));
             }
         }
@@ -194,9 +209,9 @@ impl Stage {
 
     /// The node's data go to another directory by a snapshot, as to another machine.
     fn move_away(&mut self) {
-        let (status, answer) = self.request("POST", "/v1/snapshots", "", String::new());
-        assert_eq!(status, 201, "{answer}");
-        let name = serde_json::from_str::<Value>(&answer).unwrap()["name"].as_str().unwrap().to_owned();
+        let (status, answer) = self.request("POST", "/v1/snapshots", "", Vec::new());
+        assert_eq!(status, 201);
+        let name = serde_json::from_slice::<Value>(&answer).unwrap()["name"].as_str().unwrap().to_owned();
         self.end();
         let snapshot = self.folder.join("snapshots").join(name);
         let moved = self.data.path().with_file_name("moved");
@@ -204,6 +219,47 @@ impl Stage {
         self.folder = moved;
         self.server = Some(Server::start(&self.folder, &[]));
     }
+}
+
+const ARROW: &str = "application/vnd.apache.arrow.stream";
+
+/// Events as an Arrow IPC stream: a column for each of their members, of texts or integers.
+fn columns(events: &[Value]) -> Vec<u8> {
+    let column = |(name, value): (&String, &Value)| {
+        let cells = events.iter().map(|event| &event[name]);
+        let column: ArrayRef = if value.is_string() {
+            Arc::new(StringArray::from_iter_values(cells.map(|cell| cell.as_str().unwrap())))
+        } else {
+            Arc::new(Int64Array::from_iter_values(cells.map(|cell| cell.as_i64().unwrap())))
+        };
+        (name.clone(), column)
+    };
+    let columns: Vec<(String, ArrayRef)> = events[0].as_object().unwrap().iter().map(column).collect();
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut stream = Vec::new();
+    let mut writer = StreamWriter::try_new(&mut stream, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    stream
+}
+
+/// The rows of an Arrow IPC stream as objects, with those columns that are counts or texts.
+fn objects(stream: &[u8]) -> Value {
+    let cell = |array: &ArrayRef, row| -> Option<Value> {
+        let count = array.as_primitive_opt::<UInt64Type>().map(|counts| counts.value(row).into());
+        count.or_else(|| Some(array.as_string_opt::<i32>()?.value(row).into()))
+    };
+    let batches = StreamReader::try_new(stream, None).unwrap().map(Result::unwrap);
+    let objects = batches.flat_map(|batch| {
+        let row = |row| {
+            let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+            let cells = columns.filter(|(_, array)| !array.is_null(row));
+            cells.filter_map(|(field, array)| Some((field.name().clone(), cell(array, row)?))).collect()
+        };
+        (0..batch.num_rows()).map(row).collect::<Vec<Value>>()
+    });
+    objects.collect()
 }
 
 /// Seconds of an offset such as `-3d` or `+40m`.
