@@ -1,4 +1,4 @@
-//! What is known of one key, and which keys of a kind are hot.
+//! The timeline of one key, and the hottest keys of a kind.
 
 use event::{Key, Shingle, Span, Time, Value};
 use journal::{JournalError, Record};
@@ -9,7 +9,7 @@ use crate::error::{PieceError, UnknownName};
 use crate::pipeline::keys;
 use crate::{Engine, aggregate, find_kind};
 
-/// Why nothing can be told of a key, or of the keys of a kind.
+/// Reasons for a key, or the keys of a kind, without readings.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyStatisticsError {
     /// A kind or a counter that the pipeline does not have.

@@ -146,7 +146,7 @@ pub enum ReadingRequest<'a> {
     Aggregate {
         /// The kind.
         kind: &'a str,
-        /// Which of its values.
+        /// The function of its values.
         value: AggregateFunction,
     },
     /// The number of distinct values; [`Type::Integer`], not negative.
@@ -179,7 +179,7 @@ pub enum ReadingRequest<'a> {
     Limit {
         /// The limit.
         name: &'a str,
-        /// Which of its values.
+        /// The part of the limit's state.
         value: LimitValue,
     },
     /// The truth of another reading being an estimate, for one of the keys that it is over; [`Type::Bool`], missing where
@@ -302,7 +302,7 @@ impl fmt::Display for ReadingRequest<'_> {
     }
 }
 
-/// Why the engine cannot give a reading.
+/// Reasons for a reading that the engine cannot give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeError {
     /// The kind has no such counter.

@@ -1,5 +1,5 @@
-//! What every home of the ledger must pass: one conformance suite, and random histories against a list of events. With
-//! the catalog that they share, and short names for long constructions.
+//! The suite that every home of the ledger must pass: conformance, and random histories against a list of events, with
+//! their catalog and short names for long constructions.
 
 pub mod conformance;
 pub mod limits;
@@ -11,7 +11,7 @@ use stats::{
     ObserveRequest, Statistic,
 };
 
-/// Where all keys are.
+/// The space of all keys.
 pub const SPACE: Space = Space(3);
 /// Counters `seen` and `spam`, ten seconds x 6 and a minute x 5, windows 20 s, 1 m and 5 m.
 pub const MASS: Kind = Kind(1);
@@ -25,7 +25,7 @@ pub const ONCE: Kind = Kind(4);
 /// The last value of a field, kept for ten minutes.
 pub const LAST: Kind = Kind(50);
 
-/// So many seconds after 1970.
+/// The time this many seconds after 1970.
 pub fn at(seconds: i64) -> Time {
     Time::from_seconds(seconds)
 }
@@ -57,7 +57,7 @@ pub fn catalog() -> Catalog {
     builder.build()
 }
 
-/// That of all keys.
+/// The secret of all keys.
 pub fn secret() -> Secret {
     Secret::new([9; Secret::BYTES])
 }
