@@ -49,7 +49,7 @@ impl Cell {
         self.words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
     }
 
-    /// What is read of it at a time.
+    /// One reading of the cell.
     pub(crate) fn reading(&self, time: Micros) -> Reading {
         match self.statistic {
             Statistic::Fixed => Reading::fixed(self.words.first_chunk().copied().unwrap_or_default()),
@@ -165,7 +165,7 @@ fn unpack(word: u64) -> (u32, u64) {
     ((word >> 32) as u32, word & u64::from(u32::MAX))
 }
 
-/// What an observe answers: a key's statistic before the event.
+/// The answer to an observe: a key's statistic before the event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reading {
     numbers: [u64; SUMS],

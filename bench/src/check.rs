@@ -1,4 +1,4 @@
-//! What the answers must have been: no engine is measured doing less than the others.
+//! Checks of the answers: no engine is measured doing less than the others.
 //!
 //! The stream is made again from its seed. Two things are compared: what all readings together counted, which holds
 //! every answer of the run but the last ones of each key, and after the run the whole reading of a thousand keys, the
@@ -13,7 +13,7 @@ use crate::workload::{Batch, COUNTERS, Micros, Random, Statistic, Stream, Worklo
 const HOT: u64 = 100;
 const OTHERS: u64 = 900;
 
-/// What a run must have answered.
+/// The answers that a run must give.
 pub(crate) struct Expected {
     /// The sum of [`Reading::counted`] over all observes.
     pub(crate) counted: u64,

@@ -1,4 +1,4 @@
-//! What an engine does here, and which there are.
+//! The operations that an engine offers the benchmarks, and the list of engines.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) trait Engine {
         None
     }
 
-    /// What the engine says its memory is, where that says more than the resident size of its process.
+    /// The engine's own figure of its memory, where it has more than its process is resident with.
     fn memory_bytes(&mut self) -> Result<Option<u64>, Error> {
         Ok(None)
     }
@@ -37,7 +37,7 @@ pub(crate) trait Engine {
     fn close(self: Box<Self>) -> Result<(), Error>;
 }
 
-/// How an engine is to be opened.
+/// Options of opening an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening<'a> {
     /// An empty directory, or the one of an engine that was closed.

@@ -34,16 +34,16 @@ Examples:
 struct Arguments {
     #[command(subcommand)]
     command: Option<Internal>,
-    /// Which comparison; both if none is named
+    /// The comparison; both if none is named
     #[arg(long)]
     group: Vec<Group>,
-    /// Which statistic; both if none is named
+    /// The statistic; both if none is named
     #[arg(long)]
     statistic: Vec<Statistic>,
-    /// How often each key comes; both if none is named
+    /// The distribution of keys; both if none is named
     #[arg(long)]
     spread: Vec<Spread>,
-    /// Which engines; all of the group if none is named
+    /// The engines; all of the group if none is named
     #[arg(long)]
     peer: Vec<Peer>,
     /// Distinct keys [servers: 1000000, embedded: 10000000]
@@ -64,7 +64,7 @@ struct Arguments {
     /// Memory that each engine may use, in MiB [256 and 512 bytes for each key]
     #[arg(long)]
     memory: Option<u64>,
-    /// What keys, their order and the order of the engines are made from [a random number]
+    /// The seed of the keys, their order and the order of the engines [a random number]
     #[arg(long)]
     seed: Option<u64>,
     /// Directory for the engines' data [the system's for temporary files]

@@ -12,20 +12,20 @@ use crate::engine::{Engine, Error, Opening, Peer};
 use crate::process::{cpu_seconds, disk_bytes, machine_cpu_seconds, resident_bytes};
 use crate::workload::{Batch, Stream, Workload};
 
-/// What is to be run.
+/// Specification of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) peer: Peer,
     pub(crate) workload: Workload,
     /// Length of the timed phase.
     pub(crate) seconds: f64,
-    /// What the engine may use.
+    /// The memory that the engine may use.
     pub(crate) memory_bytes: u64,
-    /// Where a directory for the engine is made; the system's place for temporary files if there is none.
+    /// The folder of the engine's directory; the system's place for temporary files if there is none.
     pub(crate) parent: Option<PathBuf>,
 }
 
-/// What was measured. Only runs whose answers were right come to be.
+/// Figures of a run whose answers were right.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) peer: Peer,
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     pub(crate) p99_ms: f64,
     /// After the loading phase: growth of the resident size of the engine's process.
     pub(crate) resident_bytes_per_key: f64,
-    /// The same, as the engine counts it; absent if it does not.
+    /// Bytes per key as the engine counts them; absent if it does not.
     pub(crate) counted_bytes_per_key: Option<f64>,
     pub(crate) disk_bytes_per_key: f64,
     /// After the timed phase.

@@ -57,7 +57,7 @@ pub(crate) fn disk_bytes(directory: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Whether a program can be found.
+/// Returns true if a program is installed.
 pub(crate) fn installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::engine::Peer;
 use crate::measure::Run;
 
-/// What a table shows of the runs of one peer: each figure is its own median.
+/// A table's row for one peer: each figure is its own median.
 struct Row {
     peer: Peer,
     version: String,

@@ -1,4 +1,4 @@
-//! What every engine is given: the same keys, times and counters in the same order, made from a seed.
+//! The workload of every engine: keys, times and counters in an order made from a seed.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) type Micros = i64;
 
 const HOUR: Micros = 3_600_000_000;
-/// When the timed phase begins, in event time: 1 January 2026, 12:04 UTC.
+/// The begin of the timed phase, in event time: 1 January 2026, 12:04 UTC.
 const BEGIN: Micros = 1_767_269_040_000_000;
 /// The loading phase takes this long in event time.
 const LOAD_SPAN: Micros = 24 * HOUR;
@@ -16,7 +16,7 @@ const TIMED_SPAN_MAX: Micros = 11 * 24 * HOUR;
 /// Counters of the windowed statistic.
 pub(crate) const COUNTERS: u64 = 6;
 
-/// What is kept per key.
+/// The statistic of each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Statistic {
@@ -26,7 +26,7 @@ pub(crate) enum Statistic {
     Windowed,
 }
 
-/// How often each key comes.
+/// The distribution of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Spread {

@@ -1,4 +1,4 @@
-//! Whatever a cluster answers of a cell is an image of its form, or is refused; what is not refused is a cell, or no cell
+//! Any answer of a cluster about a cell is an image of its form, or is refused; what is not refused is a cell, or no cell
 //! of its form, and nothing panics.
 #![no_main]
 

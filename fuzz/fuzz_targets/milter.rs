@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use server::protocol::milter::codec::MilterDecoder;
 use server::protocol::milter::session::{MilterSession, MilterStep};
 
-/// What comes of the bytes, fed in pieces: the steps and what was kept of messages.
+/// The outcome of the bytes, fed in pieces: the steps and the messages that were kept.
 fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
     let (mut decoder, mut session) = (MilterDecoder::default(), MilterSession::new(u32::MAX, false));
     let (mut steps, mut kept) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Whatever a cluster answers of a round of takes is what each cell had before, or is refused; nothing panics.
+//! Any answer of a cluster to a round of takes is what each cell had before, or is refused; nothing panics.
 #![no_main]
 
 use cluster::wire::exact_limit;

@@ -17,7 +17,7 @@ use mlua::{Function, Lua};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What a condition can name.
+/// The facts that a condition can name.
 const NUMBERS: [(&str, i64); 6] =
     [("a", 20), ("b", 995), ("c", 1), ("seen", 1500), ("spam", 1490), ("size", 4096)];
 const SHARES: [(&str, f64); 2] = [("html", 0.75), ("caps", 0.125)];

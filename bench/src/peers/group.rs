@@ -42,12 +42,12 @@ pub(crate) fn observe(cell: &mut Cell, batch: &Batch, group: &[(u64, u32)]) -> u
     counted
 }
 
-/// How a key is stored where keys are ordered bytes.
+/// A key as ordered bytes.
 pub(crate) fn key_bytes(key: u64) -> [u8; 8] {
     key.to_be_bytes()
 }
 
-/// How often the write-ahead logs are synced.
+/// The interval at which the write-ahead logs are synced.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// A thread that does something again and again until it is dropped: what makes things durable, mostly.

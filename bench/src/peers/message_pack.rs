@@ -1,8 +1,8 @@
-//! As much of MessagePack as the servers' answers need.
+//! The part of MessagePack that the servers' answers need.
 
 use crate::engine::Error;
 
-/// What is left to be read.
+/// The rest of an answer.
 pub(crate) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

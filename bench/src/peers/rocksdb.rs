@@ -400,7 +400,7 @@ unsafe extern "C" fn delete_value(_: *mut ffi::Void, value: *const u8, length: u
     }
 }
 
-/// What is used of rocksdb/c.h.
+/// The functions of rocksdb/c.h in use.
 mod ffi {
     pub(super) type Void = std::ffi::c_void;
 

@@ -1,5 +1,5 @@
-//! What is looked up about a message before its keys are made: who vouches for it (SPF, DKIM, DMARC, ARC), what
-//! reverse DNS calls its client, and which DNS lists have what it comes from or leads to.
+//! Look-ups for a message before its keys are made: authentication (SPF, DKIM, DMARC, ARC), reverse DNS of the client,
+//! and DNS lists of the addresses and domains in it.
 //!
 //! ```text
 //! event ─► fields, content ─► lookups, all at once, until the deadline ─► facts ─► keys

@@ -1,4 +1,4 @@
-//! What is counted about name service.
+//! Counters of name service.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 const SECONDS: [f64; 14] =
     [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// Where an answer came from.
+/// The source of an answer.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum DnsAnswerSource {
     Cache,

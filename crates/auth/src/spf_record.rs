@@ -1,4 +1,4 @@
-//! Whether an SPF record is one (RFC 7208, 12: collected ABNF).
+//! Syntax of SPF records (RFC 7208, 12: collected ABNF).
 //!
 //! An error anywhere in a record, also behind what would have matched, makes the result `permerror` (4.6). `mail-auth`
 //! reads over mechanisms that it does not know, addresses that are none, and what stands behind names; so each record is

@@ -1,4 +1,4 @@
-//! What scoring a row with a CatBoost model costs: alone, in batches, and explained.
+//! Cost of scoring a row with a CatBoost model: alone, in batches, and explained.
 //!
 //! `cargo bench -p tollhouse-catboost --bench model`. With `--serve MODEL TABLE` it is one side of
 //! `scripts/bench-model`: for each line of its standard input it scores all rows once, in the way that the line

@@ -20,7 +20,7 @@ pub(crate) struct Projection {
     pub(crate) tables: Vec<CtrTable>,
 }
 
-/// Which row of a table belongs to a key, and the bins of each of its rows.
+/// The row of each key in a table, and the bins of each row.
 #[derive(Clone, Debug)]
 pub(crate) struct CtrTable {
     keys: CtrKeyTable,

@@ -1,13 +1,13 @@
-//! Why a model cannot be used.
+//! Reasons to refuse a model.
 
 use std::fmt;
 
-/// Why a model was refused: what is wrong, where in the file, and the mend.
+/// The refusal of a model: the fault, its place in the file, and the mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelError {
     /// The fault, without a full stop.
     pub message: String,
-    /// Where in the file, in the words of its format, e.g. `ctr_data` or `tree 12`.
+    /// The place in the file, in the words of its format, e.g. `ctr_data` or `tree 12`.
     pub place: String,
     /// The mend, without a full stop.
     pub help: Option<String>,

@@ -76,7 +76,7 @@ impl<'a> FlatBuffer<'a> {
 }
 
 impl<'b> FlatTable<'b> {
-    /// Where the field with this number in its schema lies; `None` where it has its default.
+    /// The offset of the field with this number in its schema; `None` where it has its default.
     fn field(&self, number: usize) -> Result<Option<usize>, FlatFault> {
         let entry = 4 + 2 * number;
         if entry + 2 > self.vtable_bytes {

@@ -282,7 +282,7 @@ struct ModelCompiler<'m> {
     categorical: HashMap<i32, usize>,
     /// Place among [`Model::categories`] by place among the features.
     categories: HashMap<usize, usize>,
-    /// Where its borders and its splits are, by the number among the numeric features.
+    /// The borders and splits of each numeric feature.
     numeric: HashMap<i32, NumericSplits>,
     /// Its splits, by number among the categorical features and category.
     one_hot: HashMap<(i32, i32), BinSplit>,

@@ -135,7 +135,7 @@ pub(crate) struct RawTree {
 #[derive(Clone, Debug)]
 pub(crate) struct RawNode {
     pub(crate) split: i32,
-    /// Where a row goes that does not pass the split, and that does.
+    /// The next node of a row that does not pass the split, and of one that does.
     pub(crate) next: [RawLink; 2],
 }
 

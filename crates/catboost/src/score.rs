@@ -49,7 +49,7 @@ pub enum FeatureColumn<'a> {
     Categories(&'a [u32]),
 }
 
-/// Where a batch has its values.
+/// The values of a batch.
 pub(crate) trait FeatureBatch {
     /// The value of a feature in one row.
     fn input(&self, feature: usize, row: usize) -> FeatureValue<'_>;
@@ -388,7 +388,7 @@ fn walk(nodes: &[TreeNode], leaves: &[u32], root: usize, bins: &[u8]) -> usize {
     leaves[place] as usize
 }
 
-/// Where rows of a block end in a tree of nodes, from row `start` on. No row waits for the memory of another.
+/// The leaves of a block's rows in a tree of nodes, from row `start` on. No row waits for the memory of another.
 fn walk_together(nodes: &[TreeNode], root: usize, bins: &[u8], start: usize) -> [u32; TOGETHER] {
     let bins = &bins[start..];
     let mut places = [root as u32; TOGETHER];

@@ -36,7 +36,7 @@ pub(crate) struct ShapScratch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShapNode {
     pub(crate) player: usize,
-    /// Where the row goes, and where it does not.
+    /// The child that the row takes, and the other one.
     pub(crate) hot: ShapBranch,
     pub(crate) cold: ShapBranch,
     pub(crate) weight: f64,

@@ -10,7 +10,7 @@ use crate::model::{Forest, INNER, Model};
 use crate::score::{FeatureValue, leaf};
 use crate::scratch::{BranchTarget, ModelScratch, PathElement, ShapBranch, ShapNode, ShapScratch};
 
-/// Why a model cannot explain itself: its file does not say how many training rows fell into each leaf.
+/// A model that cannot explain itself: its file does not say how many training rows fell into each leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingWeightsError;
 

@@ -1,4 +1,4 @@
-//! What was added becomes numbered batches.
+//! Numbered batches made of a node's additions.
 //!
 //! ```text
 //! cut     pending ─► the batch `number`, which waits until it is acknowledged

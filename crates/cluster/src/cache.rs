@@ -1,4 +1,4 @@
-//! What a node knows of the cluster's cells: the image last read of each, and what was added here since.
+//! Cache of the cluster's cells on a node: the image last read of each, and the additions made here since.
 //!
 //! ```text
 //! entry     image (with the number of the node's last batch that it includes) + sent + pending = what a reading sees
@@ -47,11 +47,11 @@ pub(crate) struct CacheEntry {
     pub(crate) image: Option<Vec<u64>>,
     /// The last of the node's batches that the image includes.
     pub(crate) number: u64,
-    /// When the image was asked for.
+    /// The time at which the image was asked for.
     pub(crate) read_at: Duration,
     /// By what it can be known not to have changed.
     pub(crate) link: ChainId,
-    /// When a batch last had its time to live begin anew: in seconds, and one more.
+    /// The second in which a batch last renewed its time to live, and one more.
     renewed: u32,
     pub(crate) sent: Option<SentDelta>,
     pub(crate) pending: Option<Box<CellDelta>>,

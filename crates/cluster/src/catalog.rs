@@ -1,4 +1,4 @@
-//! How keys are to be understood: the catalog, compiled.
+//! The catalog, compiled into the meaning of keys.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Whether anybody else has written to a partition since an image was read.
+//! Detection of other writers to a partition since an image was read.
 //!
 //! ```text
 //! read (F) ── batch 5 (after F) ── batch 6 (after this node's 5) ── check (this node's 6)
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::remote::LastWriter;
 
-/// Which chain an image belongs to; none at first.
+/// The chain of an image; none at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChainId(u32);
 
@@ -35,7 +35,7 @@ pub(crate) struct WriterChain {
     from: u64,
     /// The last writer. While that is not known there is no chain.
     last: LastWriter,
-    /// When was asked what told so.
+    /// The time of the question whose answer told so.
     checked: Duration,
     /// Chains that have ended, and when each was last known to go on.
     former: VecDeque<(ChainId, Duration)>,

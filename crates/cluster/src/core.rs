@@ -31,7 +31,7 @@ const AGAIN_MAX: Duration = Duration::from_secs(5);
 pub struct ClusterSettings {
     /// Into how many parts keys are divided: as the cluster has it.
     pub partitions: PartitionCount,
-    /// When additions are safe from a crash of this node.
+    /// The point at which additions are safe from a crash of this node.
     pub durability: Durability,
     /// The time for which a partition's additions are summed before they are sent.
     pub flush_every: Duration,
@@ -98,11 +98,11 @@ pub(crate) struct ClusterCore {
     pub(crate) counts: ClusterCounters,
     pub(crate) random: Mutex<Random>,
     pub(crate) token: AtomicU64,
-    /// This opening of this node.
+    /// The id of this opening of the node.
     pub(crate) owner: [u8; 16],
     pub(crate) asking: Mutex<BatchNumberQuery>,
     pub(crate) watch: Mutex<GenerationWatch>,
-    /// When the journal was last written, and trimmed.
+    /// The times at which the journal was last written, and trimmed.
     pub(crate) tended: Mutex<(Duration, Duration)>,
     pub(crate) is_checking: AtomicBool,
     pub(crate) is_recovering: AtomicBool,

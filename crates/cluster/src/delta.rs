@@ -1,4 +1,4 @@
-//! What was added to a cell here, and is not known to be in the cluster.
+//! Additions made to a cell here that are not known to be in the cluster.
 //!
 //! An [`Op`] is an addition that no longer depends on what is there: what a take adds has been decided. Journals keep
 //! these. A [`Delta`] is the sum of some, as it goes to the cluster and as readings of this node see it.
@@ -34,7 +34,8 @@ pub(crate) enum CellOperation {
 }
 
 impl CellOperation {
-    /// That of a change; `None` of nothing. One that merges, and has no shorter form, goes as a cell that has seen it.
+    /// The delta of a change; `None` if it changes nothing. One that merges, and has no shorter form, goes as a cell that
+    /// has seen it.
     pub(crate) fn of(plan: &CellPlan, change: StatisticChange<'_>) -> Option<CellOperation> {
         Some(match change {
             // What lowers a value is no sum, and refused before.

@@ -1,4 +1,4 @@
-//! What is asked of exact limits waits here, and is cut into rounds: see [`crate::exact_limit`].
+//! The queue of requests to exact limits, cut into batches: see [`crate::exact_limit`].
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -39,7 +39,7 @@ struct PartitionQueue {
     waiting: VecDeque<QueuedRequest>,
 }
 
-/// Something that waits to be asked, or for its answer.
+/// A queued request: not sent yet, or without its answer.
 pub(crate) struct QueuedRequest {
     pub(crate) ask: ExactLimitRequest,
     pub(crate) who: RequestWaiter,

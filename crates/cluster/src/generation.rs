@@ -1,4 +1,4 @@
-//! What a node knows of changes that others than nodes have made: see [`crate::renewal`].
+//! Changes made by others than nodes, as far as a node knows of them: see [`crate::renewal`].
 
 use std::time::Duration;
 

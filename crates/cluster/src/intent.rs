@@ -1,4 +1,4 @@
-//! What is known of requests that are to be counted once: see [`crate::claim`].
+//! Requests to be counted once: see [`crate::claim`].
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub(crate) enum MarkStatus {
 /// The statuses of the marks of a call's requests, as far as they are known.
 pub(crate) struct MarkStatuses {
     pub(crate) list: Vec<MarkStatus>,
-    /// Why something is not known.
+    /// The error that leaves the outcome unknown.
     pub(crate) failure: Option<Arc<str>>,
-    /// When the call began.
+    /// The begin of the call.
     pub(crate) at: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What a call finds in memory, and what it has to read: see [`crate::reads`].
+//! Cells that a call finds in memory, and those it has to read: see [`crate::reads`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

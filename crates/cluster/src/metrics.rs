@@ -1,4 +1,4 @@
-//! What a node counts of its own work.
+//! Counters of a node's own work.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,7 +69,7 @@ pub struct ClusterMetrics {
     pub undecided: u64,
     /// Length of the journal.
     pub journal_bytes: u64,
-    /// Nothing is added for now because the journal may not grow.
+    /// The journal may not grow: additions are refused for now.
     pub full: bool,
 }
 

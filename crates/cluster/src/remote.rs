@@ -1,5 +1,5 @@
-//! What a node asks of the cluster, in terms of statistics: the seam between what a node keeps and what goes over
-//! wires. Behind [`Remote`] is a real cluster, or a model of one in tests.
+//! A node's requests to the cluster, in terms of statistics: the seam between a node's state and the wire. Behind
+//! [`Remote`] is a real cluster, or a model of one in tests.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -41,7 +41,7 @@ impl PartitionCount {
         self.0
     }
 
-    /// Where a key is.
+    /// The partition of a key.
     pub fn of(self, shingle: Shingle) -> Partition {
         let bits = self.0.trailing_zeros();
         Partition(shingle.route().checked_shr(Shingle::ROUTE_BITS - bits).unwrap_or(0))
@@ -98,12 +98,12 @@ pub enum CellChange {
     Unique {
         /// The pair's shingle.
         pair: Shingle,
-        /// When.
+        /// The time of the change.
         time: Time,
     },
-    /// Something happens to the bucket of a `stats::Measure::gcra()`.
+    /// A change to the bucket of a `stats::Measure::gcra()`.
     Flow {
-        /// When.
+        /// The time of the change.
         now: Time,
         /// The operation that happens to the bucket.
         flow: GcraOperation,
@@ -113,7 +113,7 @@ pub enum CellChange {
 /// A change of one cell.
 #[derive(Clone, Debug)]
 pub struct CellWrite {
-    /// Which.
+    /// The cell to be read.
     pub cell: RemoteCell,
     /// The change that happens to the cell.
     pub change: CellChange,
@@ -124,7 +124,7 @@ pub struct CellWrite {
 /// Changes of one partition, which are made all or not at all, and once however often they are sent.
 #[derive(Clone, Debug)]
 pub struct WriteBatch {
-    /// Where all its cells are.
+    /// The partition of all its cells.
     pub partition: Partition,
     /// The node's batches of a partition are numbered from one, without a gap. The partition remembers the last that it
     /// has from each node.
@@ -144,7 +144,7 @@ pub enum LastWriter {
     /// The last writer is not known.
     #[default]
     Unknown,
-    /// This node, the batch of this number.
+    /// The batch of this number, from this node.
     This(u64),
     /// Another node, its batch of this number.
     Other([u8; 16], u64),
@@ -165,9 +165,9 @@ pub enum WriteOutcome {
 /// Cells of one partition, to be read together.
 #[derive(Clone, Debug)]
 pub struct PartitionRead {
-    /// Where they all are.
+    /// The partition of all of them.
     pub partition: Partition,
-    /// Which.
+    /// The cells to be read.
     pub cells: Vec<RemoteCell>,
     /// Places in sketches, of which it is asked how often they were sighted.
     pub places: Vec<(SketchHalf, SketchPlace)>,
@@ -207,7 +207,7 @@ pub type SightingCounts = [u32; 2];
 /// Sightings of a partition's keys, in one half of the life of one sketch.
 #[derive(Clone, Debug)]
 pub struct HalfSightings {
-    /// Which sketch, and when.
+    /// The sketch and its period.
     pub half: SketchHalf,
     /// The number of times that each place was sighted, from one to [`stats::Sketch::COUNT_MAX`].
     pub places: Vec<(SketchPlace, u32)>,
@@ -216,7 +216,7 @@ pub struct HalfSightings {
 /// Sightings of a partition's keys, counted all or not at all, and once however often they are sent.
 #[derive(Clone, Debug)]
 pub struct SightingBatch {
-    /// Where the keys are.
+    /// The partition of the keys.
     pub partition: Partition,
     /// The owner of these batches: one opening of one node.
     pub owner: [u8; 16],
@@ -238,7 +238,7 @@ pub struct MarkClaim {
     pub token: [u8; 16],
 }
 
-/// When cells were last changed by others than nodes: erased, or brought in. Each time has a number that no other has.
+/// Changes of cells by others than nodes: an erasure, or an import. Each time has a number that no other has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionGenerations {
     /// The last time; zero for never.
@@ -247,12 +247,12 @@ pub struct PartitionGenerations {
     pub partitions: HashMap<Partition, u64>,
 }
 
-/// Something that is asked of a limit's cell, and decided by what the cell then has.
+/// A request to a limit's cell, decided by the cell's state when it arrives.
 #[derive(Clone, Debug)]
 pub struct ExactLimitRequest {
-    /// Which.
+    /// The cell of the limit.
     pub cell: RemoteCell,
-    /// When.
+    /// The time of the request.
     pub time: Time,
     /// The windows that a reading of the cell is over, at most two; none for a bucket.
     pub windows: [Option<Span>; 2],
@@ -264,7 +264,7 @@ pub struct ExactLimitRequest {
 /// sent.
 #[derive(Clone, Debug)]
 pub struct ExactLimitBatch {
-    /// Where all its cells are.
+    /// The partition of all its cells.
     pub partition: Partition,
     /// The owner of these rounds: one opening of one node.
     pub owner: [u8; 16],
@@ -296,7 +296,7 @@ pub enum PriorReading {
     Damaged,
 }
 
-/// Why the cluster has not answered. What was to be changed may have been changed.
+/// Reasons for a missing answer of the cluster. What was to be changed may have been changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// The shard did not answer in time, or its connection broke.
@@ -355,8 +355,8 @@ pub trait RemoteCluster: Send + Sync {
         within: Duration,
     ) -> RemoteFuture<'_, Vec<Result<Vec<SightingCounts>, RemoteError>>>;
 
-    /// Which shard has a partition, as far as is known. Rounds for different shards are sent in calls of their own, so
-    /// that none waits for a shard that does not answer.
+    /// The shard of a partition, as far as is known. Rounds for different shards are sent in calls of their own, so that
+    /// none waits for a shard that does not answer.
     fn shard(&self, _partition: Partition) -> usize {
         0
     }
@@ -364,7 +364,7 @@ pub trait RemoteCluster: Send + Sync {
     /// The node's last batch of each partition, in their order.
     fn numbers(&self, within: Duration) -> RemoteFuture<'_, Vec<Result<u64, RemoteError>>>;
 
-    /// When cells were changed by others than nodes; `None` if the last time is the one that is `known`.
+    /// The latest changes of cells by others than nodes; `None` if they are `known`.
     fn generations(
         &self,
         known: u64,

@@ -1,4 +1,4 @@
-//! What admission sketches have seen, on its way to the other nodes.
+//! Sightings of admission sketches, on their way to the other nodes.
 //!
 //! ```text
 //! observe ─► the node's sketch counts ─► queue of the partition: place, half

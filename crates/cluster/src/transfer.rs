@@ -48,7 +48,7 @@ pub struct ClusterTransfer {
     now: Time,
     writes: bool,
     done: ClusterTransferReport,
-    /// Where cells were written of which nodes have not been told.
+    /// Partitions with written cells that nodes have not been told of.
     written: BTreeSet<Partition>,
 }
 

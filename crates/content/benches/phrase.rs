@@ -1,4 +1,4 @@
-//! What sets of phrases cost: to compile, to keep, to search.
+//! Cost of sets of phrases: compiling, memory, searching.
 //!
 //! `cargo bench -p tollhouse-content --bench phrase`
 

@@ -1,7 +1,7 @@
-//! What reading mail costs: `cargo run --release -p tollhouse-content --example read -- FOLDER...`
+//! Cost of reading mail: `cargo run --release -p tollhouse-content --example read -- FOLDER...`
 //!
-//! Reads every file beneath the folders as a message, several times, and prints the time of one reading. What messages cost
-//! that were made to be costly `tollhouse bench costly` tells.
+//! Reads every file beneath the folders as a message, several times, and prints the time of one reading. `tollhouse bench
+//! costly` measures messages that were made to be costly.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -33,14 +33,14 @@ pub enum DeflateFormat {
     Zlib,
 }
 
-/// Why a stream ended.
+/// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEnd {
     /// All of it was inflated.
     Whole,
     /// The stream is damaged or cut off; what came before is there.
     Damaged,
-    /// There is more in it than was asked for.
+    /// The stream holds more than was asked for.
     TooLarge,
     /// The budget has no more.
     TooCostly,
@@ -51,7 +51,7 @@ pub enum StreamEnd {
 pub struct InflatedBytes {
     /// The bytes, as far as they were asked for and paid for.
     pub bytes: Vec<u8>,
-    /// Why there are no more.
+    /// The reason for the end.
     pub end: StreamEnd,
 }
 

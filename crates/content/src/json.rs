@@ -40,10 +40,10 @@ pub struct ParsedEvent {
     pub unknown: Vec<String>,
 }
 
-/// Why bytes are no event.
+/// Reasons to refuse bytes as an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonError {
-    /// They are not one JSON object. The reason is short and mostly names line and column.
+    /// The bytes are not one JSON object. The reason is short and mostly names line and column.
     Syntax(String),
     /// A value does not fit the column of its name.
     Type {

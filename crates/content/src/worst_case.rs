@@ -13,7 +13,7 @@ pub struct WorstCaseFamily {
     frame: FamilyFrame,
 }
 
-/// Where the units of a family stand.
+/// The frame around the units of a family.
 #[derive(Clone, Copy, Debug)]
 enum FamilyFrame {
     /// In the header, each of them whole fields.

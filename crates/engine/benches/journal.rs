@@ -1,4 +1,4 @@
-//! What the rows of a journal cost on disk, and what it costs to judge them anew, as rows and as columns.
+//! Cost of a journal's rows: bytes on disk, and the time to judge them anew, as rows and as columns.
 //!
 //! `cargo bench -p tollhouse-engine --bench journal -- DIR` takes a copy of the journal of a data directory of the
 //! preset `mail` in which no segment has become columns; without one it takes the bundled samples, again and again.

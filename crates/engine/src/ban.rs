@@ -8,7 +8,7 @@ use crate::ban_list::AddressRange;
 use crate::error::{PieceError, UnknownName};
 use crate::{Engine, ban_list, find_kind};
 
-/// Why a key was not banned.
+/// Reasons for a refused ban.
 #[derive(Debug, thiserror::Error)]
 pub enum BanError {
     /// A kind or a label that the pipeline does not have.

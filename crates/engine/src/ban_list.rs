@@ -1,4 +1,4 @@
-//! What enforcement points are told: keys that have a label now, by what they are called.
+//! The ban list for enforcement points: keys that have a label now, by the name of their subject.
 //!
 //! The ledger keeps only hashes of keys, which no firewall can use. So of labels that say so (`decision`), the piece is kept
 //! beside the mark, until the label ends:
@@ -70,7 +70,7 @@ pub struct Ban {
     pub source: Arc<LabelSource>,
     /// The piece, such as an address.
     pub value: Arc<str>,
-    /// When it ends.
+    /// The end of the ban.
     pub until: Time,
 }
 
@@ -81,7 +81,7 @@ pub enum BanScope {
     Ip,
     /// A network, as `192.0.2.0/24`.
     Range,
-    /// Something else: a user, a session.
+    /// Any other subject: a user, a session.
     Other,
 }
 
@@ -191,7 +191,7 @@ pub struct BanList {
     file: Option<Mutex<BanLog>>,
 }
 
-/// Where a value is found.
+/// The fields that hold a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum BanTarget {
     Addresses(AddressRange),

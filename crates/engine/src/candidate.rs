@@ -87,7 +87,7 @@ pub struct CandidateExample {
     pub id: RecordId,
     /// The caller's name for the event.
     pub event_id: Option<String>,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Time,
     /// The verdict that was enforced.
     pub enforced: ComparedVerdict,

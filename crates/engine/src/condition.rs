@@ -15,7 +15,7 @@ pub enum Impact {
     Unready,
 }
 
-/// Something that is wrong now.
+/// A fault of the node at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCondition {
     /// The name in metrics and logs, in lower case with dashes, such as `clock-jump`.

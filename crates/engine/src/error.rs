@@ -7,7 +7,7 @@ use stats::{LedgerError, NumberRegisterError, RegisteredName};
 
 use crate::directory::DirectoryError;
 
-/// Why names have no numbers.
+/// Reasons for names without numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum NumberError {
     /// The register's files.
@@ -35,7 +35,7 @@ pub enum NumberError {
     Others,
 }
 
-/// Why an engine cannot be opened.
+/// Reasons for an engine that cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineOpenError {
     /// The data directory.
@@ -110,7 +110,7 @@ fn form(fields: usize) -> String {
     }
 }
 
-/// Why a past decision cannot be looked up.
+/// Reasons for a failed look-up of a past decision.
 #[derive(Debug, thiserror::Error)]
 pub enum DecisionLookupError {
     /// No record has this id.

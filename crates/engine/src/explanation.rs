@@ -1,4 +1,4 @@
-//! What a decision was made of, with names instead of numbers and slots.
+//! Explanation of a decision, with names instead of numbers and slots.
 
 use std::collections::HashMap;
 
@@ -30,9 +30,9 @@ pub struct Explanation {
     pub version: String,
     /// The caller's name for the event.
     pub event_id: Option<String>,
-    /// When it happened.
+    /// The time of the event.
     pub time: Time,
-    /// When it arrived.
+    /// The time of its arrival.
     pub arrival: Time,
     /// An event of this id had been counted before.
     pub duplicate: bool,
@@ -57,7 +57,7 @@ pub struct Explanation {
     pub classifiers: Vec<ExplainedClassifier>,
     /// The reputations of its keys, as they were before the event.
     pub reputations: Vec<ExplainedReputation>,
-    /// Why `closest` and `models` are empty, or are not all that there is to tell.
+    /// The reason for an empty or incomplete `closest` or `models`.
     pub unknown: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What is known of one key, and which keys of a kind are hot.
+//! The timeline of one key, and the hottest keys of a kind.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
 use crate::pipeline::{fields, keys};
 use crate::{Engine, aggregate, find_kind};
 
-/// Why nothing can be told of a key, or of the keys of a kind.
+/// Reasons for a key, or the keys of a kind, without readings.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyStatisticsError {
     /// A kind or a counter that the pipeline does not have.

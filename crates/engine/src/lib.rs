@@ -104,14 +104,14 @@ pub struct Engine {
     standing: RwLock<Arc<RulesState>>,
     /// Keys for which limits are others.
     exceptions: RwLock<Arc<limit::LimitExceptions>>,
-    /// Where that is kept; `None` for an engine in memory.
+    /// The version history; `None` for an engine in memory.
     version_history: Option<VersionHistory>,
     /// Held while the plan is changed.
     changing: Mutex<()>,
     watched: Mutex<FileStamps>,
     secret: Secret,
     ledger: LedgerHome,
-    /// Where nodes that share their statistics give names their numbers.
+    /// The allotment of numbers to names, for nodes that share their statistics.
     allotment: Option<Box<dyn NumberAllotment>>,
     /// Held where the ledger does not lock the directory.
     _lock: Option<disk::FileDevice>,
@@ -128,7 +128,7 @@ pub struct Engine {
     candidates: CandidateTallies,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
-    /// When the log was told of unknown fields.
+    /// The last report of unknown fields to the log.
     unknown_field_throttle: unknown_fields::UnknownFieldThrottle,
     metrics: EngineMetrics,
     /// The conditions that are wrong with the engine now.

@@ -9,7 +9,7 @@ use crate::condition::Impact;
 use crate::directory::DirectoryError;
 use crate::{Engine, ban_list, directory};
 
-/// Why housekeeping was not done.
+/// Reasons for housekeeping that was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum MaintenanceError {
     /// The ledger.
@@ -23,7 +23,7 @@ pub enum MaintenanceError {
     BanList(std::io::Error),
 }
 
-/// Why not everything is on disk.
+/// Reasons for data that is not on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The ledger.
@@ -34,7 +34,7 @@ pub enum SyncError {
     Journal(#[from] JournalError),
 }
 
-/// Why no snapshot was made.
+/// Reasons for a failed snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// An engine without a data directory has nothing to copy.

@@ -1,5 +1,5 @@
-//! What the engine counts about itself, one prefix a stage. The server renders it; nothing here knows a wire
-//! format's framing or reads a clock.
+//! Metrics of the engine, one prefix a stage. The server renders it; nothing here knows a wire format's framing or reads
+//! a clock.
 
 use plan::Pipeline;
 use prometheus_client::encoding::EncodeLabelSet;

@@ -18,7 +18,7 @@ const COMPARED_BYTES_MAX: usize = 32;
 /// Unknown fields of an event for which the nearest known one is looked for.
 const COMPARED_MAX: usize = 2;
 
-/// Why a JSON object is no event of a pipeline.
+/// Reasons to refuse a JSON object as an event of a pipeline.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonEventError {
     /// The object cannot be read, or has a value of another type than its field.
@@ -29,7 +29,7 @@ pub enum JsonEventError {
     Unknown(String),
 }
 
-/// When the log was told last of unknown fields, in microseconds.
+/// The time of the last report of unknown fields to the log, in microseconds.
 #[derive(Debug)]
 pub(crate) struct UnknownFieldThrottle(AtomicI64);
 

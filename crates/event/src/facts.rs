@@ -43,7 +43,7 @@ pub struct SchemaBuilder(Schema);
 pub enum ColumnError {
     /// The name is taken by a column of this type.
     Taken(Type),
-    /// There are already [`Schema::COLUMNS_MAX`] columns.
+    /// The schema has [`Schema::COLUMNS_MAX`] columns already.
     Full,
 }
 

@@ -1,4 +1,4 @@
-//! What is counted: a [`Key`] is a space, a kind and the keyed hash of a normalised piece.
+//! The unit of counting: a [`Key`] is a space, a kind and the keyed hash of a normalised piece.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -30,7 +30,7 @@ pub struct Key {
     pub space: Space,
     /// Of which kind.
     pub kind: Kind,
-    /// Which piece.
+    /// The hash of the piece.
     pub shingle: Shingle,
 }
 

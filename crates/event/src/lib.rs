@@ -18,7 +18,7 @@ pub use table::{Table, TableIndex};
 pub use time::{Span, SpanError, Time, TimeError};
 pub use value::{Type, Value};
 
-/// Something that happened, as an adapter handed it over: named fields and perhaps a raw message.
+/// An event as an adapter handed it over: named fields and perhaps a raw message.
 ///
 /// Fields are not checked against a schema yet; the pipeline's first stage does that. The two times are kept
 /// apart because a replay or a late report happened long before it arrived: statistics live in event time, the
@@ -28,7 +28,7 @@ pub struct Event {
     /// The caller's name for this event, at most [`Event::ID_BYTES_MAX`] bytes. The same id within the
     /// pipeline's dedupe window is counted once.
     pub id: Option<String>,
-    /// When it happened, if the adapter could tell; otherwise its arrival counts.
+    /// The time of the event, if the adapter could tell; otherwise its arrival counts.
     pub time: Option<Time>,
     /// Named fields, in the order in which they were found. A later field of the same name wins.
     pub fields: Vec<(String, Value)>,

@@ -68,7 +68,7 @@ impl Span {
     pub fn as_seconds_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
-    /// This many times as long.
+    /// A span `count` times as long.
     pub const fn times(self, count: i64) -> Span {
         Span(self.0.saturating_mul(count))
     }

@@ -116,9 +116,9 @@ impl Value {
         }
     }
 
-    /// This value as `wanted`, where that loses nothing: text that reads as the wanted type, an integer as a
-    /// float or as a time (seconds since the epoch), one text as a list of one, text as bytes, and every other
-    /// scalar as the text that prints it. `None` where the value does not fit.
+    /// The value as `wanted`, where that loses nothing: text that reads as the wanted type, an integer as a float or as a
+    /// time (seconds since the epoch), one text as a list of one, text as bytes, and every other scalar as the text that
+    /// prints it. `None` where the value does not fit.
     pub fn coerce(self, wanted: Type) -> Option<Value> {
         match (self, wanted) {
             (Value::Ip(ip), Type::Ip) => Some(Value::from(ip)),

@@ -27,7 +27,7 @@ pub struct BlockInfo {
     pub arrival: Time,
     /// Records in it.
     pub count: u32,
-    /// Where it begins in its segment.
+    /// Its start in the segment.
     pub at: u64,
     /// Length of its content as it is stored.
     pub(super) length: u64,

@@ -77,7 +77,7 @@ pub struct DecisionHead<'b> {
     pub pipeline: &'b str,
     /// Its version.
     pub version: &'b str,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Time,
 }
 

@@ -52,7 +52,7 @@ impl ExportSummary {
     }
 }
 
-/// Which decisions are exported.
+/// The decisions to export.
 #[derive(Clone, Debug, Default)]
 pub struct ExportFilter {
     /// Events at this time or later.
@@ -65,7 +65,7 @@ pub struct ExportFilter {
     pub labelled: bool,
 }
 
-/// Why an export failed.
+/// Reasons for a failed export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The journal cannot be read.

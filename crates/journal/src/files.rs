@@ -118,8 +118,8 @@ fn open_columns(file: &JournalFile, blob: Box<dyn Blob>) -> Result<Option<Column
     }
 }
 
-/// Where the segment of this name is, in whichever form; `None` if it is not there. The rows come first: they go only after
-/// the columns are there.
+/// The segment of this name, in either form; `None` if it does not exist. The rows come first: they go only after the
+/// columns are there.
 pub(super) fn file_of(device: &Arc<dyn Device>, first: RecordId) -> Option<JournalFile> {
     let files = [ROWS, COLUMNS].map(|form| JournalFile::new(device, format!("{first}.{form}")));
     files.into_iter().find(|file| matches!(file.open(), Ok(Some(_))))
@@ -146,7 +146,7 @@ pub(super) struct SegmentBlocks {
 
 #[derive(Debug)]
 enum BlockPositions {
-    /// Where each begins, and what lies between them.
+    /// The start of each, and the bytes between them.
     Rows(BlockIter, Vec<SegmentPiece<u64>>),
     Columns(Arc<ColumnarSegment>),
     Damaged(DamagedStretch),

@@ -80,7 +80,7 @@ const FEW: usize = 4;
 /// Largest stored schema or configuration that is read back.
 const SIDE_FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// Why the journal cannot be read or written.
+/// Reasons for a journal that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The operating system said no.
@@ -107,7 +107,8 @@ pub enum JournalError {
         "journal {0} belongs to another secret than the one beside it, so no key of it would be found; restore the secret from a backup"
     )]
     Secret(PathBuf),
-    /// There is no room on the disk, or no descriptor. What waits is kept, and the journal goes on by itself when there is.
+    /// The disk is full, or no descriptor is free. Pending records are kept, and the journal goes on by itself when there
+    /// is room.
     #[error("the journal takes nothing for now: {0}")]
     Full(String),
     /// An earlier write failed: nothing more is accepted, as it could not be promised.
@@ -177,7 +178,7 @@ struct JournalState {
     /// Closed and open segments, oldest first.
     segments: Vec<SegmentFile>,
     poisoned: Option<String>,
-    /// There was no room for what is pending.
+    /// The error, if the disk had no room for the pending records.
     full: Option<String>,
     /// The number of times that a sync was asked for, and the number of these up to which it is done.
     syncs_wanted: u64,
@@ -215,7 +216,7 @@ pub struct JournalCensus {
     pub segments: usize,
     /// Of these, those by columns.
     pub columnar: usize,
-    /// Their bytes.
+    /// The bytes of the records.
     pub bytes: u64,
     /// Bytes of records not written yet.
     pub pending_bytes: usize,

@@ -1,4 +1,4 @@
-//! What of a journal cannot be read any more: told by whoever finds it, and passed over.
+//! Unreadable parts of a journal: reported by the reader that finds them, and passed over.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub struct MissingRecords {
     pub first: RecordId,
     /// Records that it lacks.
     pub records: u64,
-    /// There is no such file.
+    /// The file does not exist.
     pub is_gone: bool,
 }
 
@@ -94,7 +94,7 @@ impl JournalLosses {
 pub struct SkippedData {
     /// Stretches of files.
     pub stretches: u64,
-    /// Their bytes.
+    /// The bytes of the stretches.
     pub bytes: u64,
     /// Records in them, as far as they say.
     pub records: u64,

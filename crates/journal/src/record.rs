@@ -1,6 +1,5 @@
-//! What a journal's record holds, and its bytes: those of `postcard`, a compact encoding whose format is published and
-//! stable, but for a decision's keys. Behind its id a record's first byte tells its variant; new variants are added at
-//! the end.
+//! A journal's record, and its bytes: those of `postcard`, a compact encoding whose format is published and stable, but
+//! for a decision's keys. Behind its id a record's first byte tells its variant; new variants are added at the end.
 
 use event::{Column, Facts, Key, Kind, Shingle, Slot, Span, Time};
 use judge::Verdict;
@@ -11,7 +10,7 @@ use super::encoding::{self, RecordReader, RecordStart, RecordWrite};
 use super::keys;
 use crate::id::RecordId;
 
-/// Something that was decided or said.
+/// A decision, or feedback.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A decision.
@@ -29,7 +28,7 @@ pub struct DecisionRow {
     pub version: String,
     /// The caller's name for the event.
     pub event_id: Option<String>,
-    /// When the event happened, and when it arrived.
+    /// The time of the event, and that of its arrival.
     pub time: Time,
     /// See `time`.
     pub arrival: Time,
@@ -71,7 +70,7 @@ pub struct ReportRecord {
     /// True if the report tells what was done with the event, and is no judgement of it.
     #[serde(skip)]
     pub signal: bool,
-    /// When.
+    /// The time of the record.
     pub time: Time,
     /// The hashed name of who said it; `None` for the operator.
     pub by: Option<Shingle>,
@@ -92,7 +91,7 @@ pub struct ReplacedReport {
     pub class: String,
     /// The counters of the class.
     pub counters: Vec<String>,
-    /// When it counted.
+    /// The time at which it counted.
     pub time: Time,
     /// The amount that it counted.
     pub weight: u8,
@@ -208,9 +207,9 @@ pub struct PendingDecision<'a> {
     pub version: &'a str,
     /// The caller's name for the event.
     pub event_id: Option<&'a str>,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Time,
-    /// When it arrived.
+    /// The time of its arrival.
     pub arrival: Time,
     /// An event of this id had been counted before.
     pub duplicate: bool,
@@ -277,7 +276,7 @@ impl EncodedRecords {
         self.ends.len()
     }
 
-    /// Those that begin with this one, with their arrivals and bytes.
+    /// The records from this one on, with their arrivals and bytes.
     pub(super) fn from(&self, first: usize) -> impl Iterator<Item = (RecordId, Time, &[u8])> {
         let mut start = first.checked_sub(1).and_then(|last| self.ends.get(last)).map_or(0, |(.., end)| *end);
         self.ends.iter().skip(first).map(move |(id, arrival, end)| {

@@ -104,8 +104,8 @@ impl BlockIter {
         }))
     }
 
-    /// Where the blocks of a segment begin, and the stretches that are no block's, in their order. Of one that may be
-    /// written to, what is just being written, or torn, is left out.
+    /// The starts of a segment's blocks, and the stretches that belong to no block, in order. Of one that may be written
+    /// to, what is just being written, or torn, is left out.
     pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<SegmentPiece<u64>>> {
         let mut places = Vec::new();
         while let Some(piece) = self.next_head()? {
@@ -240,7 +240,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// The content of a segment. One without records is from the end of time.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentSummary {
-    /// Something of it cannot be read, or is of another kind: nothing is added to it any more.
+    /// The segment has unreadable parts or another format: nothing is added to it any more.
     pub(super) is_closed: bool,
     pub(super) bytes: u64,
     /// Records in blocks that say how many they are.
@@ -288,8 +288,8 @@ impl SegmentSummary {
         }
     }
 
-    /// Where the blocks that may hold an id begin and end. Appends race for their ids, so that neighbouring
-    /// entries may overlap: one more is searched on either side.
+    /// The start and end of the blocks that may hold an id. Appends race for their ids, so that neighbouring entries may
+    /// overlap: one more is searched on either side.
     pub(super) fn range(&self, id: RecordId) -> (u64, u64) {
         let after = self.index.partition_point(|(first, _)| *first <= id);
         let at = |index: usize| self.index.get(index).map(|(_, at)| *at);
@@ -399,7 +399,7 @@ pub(super) fn check(
     Ok(damage)
 }
 
-/// Which records a block has.
+/// The records of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockExtent {
     /// Smallest id.

@@ -1,4 +1,4 @@
-//! Whether all that a journal holds can still be read.
+//! Verification that all records of a journal can still be read.
 
 use std::collections::BTreeMap;
 use std::path::Path;

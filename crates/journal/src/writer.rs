@@ -371,7 +371,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever is taken and put back, records stay in their order, and none is lost.
+        /// Pending records stay in order, and none is lost, however often some are taken and put back.
         #[test]
         fn what_waits_keeps_its_order(
             steps in prop::collection::vec((0usize..3, 0usize..3 * BLOCK_BYTES), 1..30),

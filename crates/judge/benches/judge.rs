@@ -1,4 +1,4 @@
-//! What judging costs: nanoseconds a condition, microseconds a set of 300 rules.
+//! Cost of judging: nanoseconds a condition, microseconds a set of 300 rules.
 //!
 //! `cargo bench -p tollhouse-judge`. Plain timing of many rounds, the best of several: no statistics are
 //! needed to see whether a condition takes ten nanoseconds or a hundred. Under `cargo test --benches` it runs

@@ -1,4 +1,4 @@
-//! What a look-up in a large table costs: nanoseconds, and seconds to read the table.
+//! Cost of a look-up in a large table: nanoseconds, and seconds to read the table.
 //!
 //! `cargo bench -p tollhouse-judge --bench lookup`. Ten million entries and random keys, so that hardly a line of the
 //! processor's caches helps. Under `cargo test --benches` it runs small.

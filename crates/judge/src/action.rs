@@ -118,7 +118,7 @@ pub struct Band {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bands(Vec<Band>);
 
-/// Why bands were refused.
+/// Reasons to refuse bands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BandsError {
     /// The band begins at infinity, or at no number.
@@ -127,7 +127,7 @@ pub enum BandsError {
     NotAscending(Band),
     /// Another band asks for the same.
     Duplicate(Band),
-    /// There are more than [`Bands::COUNT_MAX`].
+    /// The list has more than [`Bands::COUNT_MAX`] bands.
     TooMany,
 }
 

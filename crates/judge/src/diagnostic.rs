@@ -29,7 +29,7 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The fault, without a full stop.
     pub message: String,
-    /// Where, in bytes of the condition's source; on character boundaries.
+    /// The range in bytes of the condition's source, on character boundaries.
     pub range: Range<usize>,
     /// The mend, without a full stop.
     pub help: Option<String>,

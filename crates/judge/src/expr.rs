@@ -231,7 +231,7 @@ pub(crate) enum ValueExpr {
     List(ListExpr),
 }
 
-/// Where a text is sought in another.
+/// The place of a text in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubstringPosition {
     Anywhere,

@@ -95,7 +95,7 @@ impl RuleSet {
         counted.map(|(reason, rule)| reason.score * rule.as_ref().map_or(1.0, share)).collect()
     }
 
-    /// Which rules fired, and what their groups add, by what a verdict tells.
+    /// The results of the rules and groups, as a verdict reports them.
     fn results(&self, verdict: &Verdict) -> RuleResults {
         let mut results =
             RuleResults { fired: vec![0; self.rules.len()], groups: vec![[0.0; 2]; self.groups.len()] };

@@ -133,7 +133,7 @@ pub struct Rule {
     pub group: Option<TableIndex<RuleGroup>>,
     /// From this time of events on it is off.
     pub expires: Option<Time>,
-    /// When it fires.
+    /// The condition on which it fires.
     pub condition: Condition,
     /// Effects beside the score.
     pub effects: Vec<Effect>,

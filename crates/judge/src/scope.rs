@@ -166,7 +166,7 @@ pub enum ReadingRequest<'a> {
     Aggregate {
         /// The kind.
         kind: &'a str,
-        /// Which of its values.
+        /// The function of its values.
         value: AggregateFunction,
     },
     /// The number of distinct values; [`Type::Integer`], not negative.
@@ -199,7 +199,7 @@ pub enum ReadingRequest<'a> {
     Limit {
         /// The limit.
         name: &'a str,
-        /// Which of its values.
+        /// The part of the limit's state.
         value: LimitValue,
     },
     /// A value of a reputation: over several keys of an event, that of the worst.
@@ -394,7 +394,7 @@ impl fmt::Display for ReadingRequest<'_> {
     }
 }
 
-/// Why the engine cannot give a reading.
+/// Reasons for a reading that the engine cannot give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeError {
     /// The kind has no such counter.

@@ -65,7 +65,7 @@ impl SetType {
     }
 }
 
-/// Why a text is no entry of a set.
+/// The refusal of a text as an entry of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetError {
     /// The index of the entry; that of the first surplus one where there are too many.
@@ -261,7 +261,7 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// These networks; they may overlap. Sorts them.
+    /// A set of networks, which may overlap. Sorts them.
     pub fn new(networks: impl IntoIterator<Item = Network>) -> Networks {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for network in networks {

@@ -1,4 +1,4 @@
-//! What is kept of every key in every space: the statistics of all pipelines, merged.
+//! The statistics of every key in every space: those of all pipelines, merged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -228,7 +228,7 @@ fn add_limits(
     }
 }
 
-/// Why a statistic cannot come to be while a node runs by this catalog, and what to do.
+/// The reason why a statistic cannot be added while a node runs by this catalog, and the mend.
 fn clash(now: &Catalog, space: Space, kind: Kind, new: &Statistic) -> Option<(String, String)> {
     let restart = "restart the node to change it: what is stored is then translated";
     match now.get(space, kind) {

@@ -14,7 +14,7 @@ pub struct ClusterPlan {
     pub nodes: Vec<String>,
     /// The user who asks.
     pub user: Option<String>,
-    /// Their password.
+    /// The user's password.
     pub password: Option<String>,
     /// True if connections are encrypted.
     pub tls: bool,

@@ -1,4 +1,4 @@
-//! What becomes of an event, or a take from a limit, that cannot be decided on.
+//! Failure modes: the outcome of an event, or of a take from a limit, that cannot be decided.
 
 use judge::Action;
 

@@ -40,7 +40,7 @@ pub struct ForwardPlan {
     pub on_error: FailureMode,
 }
 
-/// Those of the main file.
+/// The settings of the main file.
 pub(super) fn compile(
     document: &Document,
     drafts: &[PipelineDraft<'_>],

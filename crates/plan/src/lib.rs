@@ -109,7 +109,7 @@ pub struct RuleTestResult {
     pub pipeline: String,
     /// The rule.
     pub rule: String,
-    /// Where the test says whether the rule is to fire.
+    /// The line of the test's expectation.
     pub origin: ConfigOrigin,
     /// The result that was wanted, and the one that was found.
     pub run: TestRun,

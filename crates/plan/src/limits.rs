@@ -71,7 +71,7 @@ pub(super) fn warn_of_idle_conditions(
     }
 }
 
-/// Where a rule asks for a limit, and for which events only it needs the answer; `None` where it needs it for all.
+/// A rule's use of a limit, and the events for which it needs the answer; `None` for all.
 struct Asking {
     origin: ConfigOrigin,
     rule: String,

@@ -18,7 +18,7 @@ use crate::pipeline::draft::PipelineDraft;
 pub struct ListenerPlan<S = ProtocolPlan> {
     /// Its name in the log and in metrics.
     pub name: String,
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: Endpoint,
     /// Permissions of a unix socket.
     pub mode: u32,

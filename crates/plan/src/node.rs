@@ -53,7 +53,7 @@ pub struct JournalPlan {
 /// Settings of the HTTP listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerPlan {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// Bearer tokens, one of which a request must carry; none means that none is asked for.
     pub tokens: Vec<String>,

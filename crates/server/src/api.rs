@@ -19,7 +19,7 @@ mod limits;
 
 pub use limits::*;
 
-/// Something that JSON writes as the text that it prints.
+/// Implements a type that JSON writes as the text that it prints.
 macro_rules! text {
     ($(#[$meta:meta])* $name:ident($inner:ty) $($format:ident)?) => {
         $(#[$meta])*
@@ -85,7 +85,7 @@ pub struct DecisionJson {
     pub pipeline: String,
     /// Its version: changes whenever something changes that verdicts depend on.
     pub version: String,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Timestamp,
     /// The action that the caller is asked to take.
     #[schema(schema_with = action_schema)]
@@ -103,8 +103,8 @@ pub struct DecisionJson {
     /// The journal could not be written: nobody can ask for this decision later. Absent where all is well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unlogged: bool,
-    /// Why the event was not decided on: no place was free, or the time was over. The action is then what the pipeline's
-    /// `on_error` says. Absent where all is well.
+    /// The reason for an event without a decision: no place was free, or the time was over. The action is then what the
+    /// pipeline's `on_error` says. Absent where all is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The rules that fired, the weightiest first.
@@ -220,9 +220,9 @@ pub struct ExplanationJson {
     pub pipeline: String,
     /// Its version at that time.
     pub version: String,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Timestamp,
-    /// When it arrived.
+    /// The time of its arrival.
     pub arrival: Timestamp,
     /// An event of this id had been counted before.
     pub duplicate: bool,
@@ -267,7 +267,7 @@ pub struct ExplanationJson {
     /// The reputations of its keys, as they were before the event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reputations: Vec<ReputationJson>,
-    /// Why shares, closest rules and models are missing or not complete.
+    /// The reason for shares, closest rules and models that are missing or incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
     /// Fields of an event that was counted or looked up which the pipeline does not know, or that it has none that it knows.
@@ -343,7 +343,7 @@ impl From<&judge::Consequence> for EffectJson {
 pub struct RuleShareJson {
     /// Its score, less what the bounds of its group take from it.
     pub counts: f64,
-    /// That without its sign, over the sum of the same for all reasons; 0 to 1.
+    /// The absolute value over the sum of those of all reasons; 0 to 1.
     pub share: f64,
 }
 
@@ -551,10 +551,10 @@ pub struct KeyReadingJson {
     pub shingle: String,
     /// `exact`, `estimated` or `missing`.
     pub quality: String,
-    /// When it was first counted.
+    /// The time of the first count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Timestamp>,
-    /// When it was last counted.
+    /// The time of the latest count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
     /// Counts that are not zero, by counter and then by trailing window.
@@ -687,10 +687,10 @@ pub struct TimelineJson {
     /// `exact`, `estimated` or `missing`.
     #[serde(default = "exact")]
     pub quality: String,
-    /// When it was first counted.
+    /// The time of the first count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Timestamp>,
-    /// When it was last counted.
+    /// The time of the latest count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
     /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
@@ -727,7 +727,7 @@ pub struct WindowJson {
 pub struct TierJson {
     /// The length of each bucket.
     pub width: Length,
-    /// Those that hold anything, oldest first.
+    /// The buckets that are not empty, oldest first.
     pub buckets: Vec<BucketJson>,
 }
 
@@ -735,7 +735,7 @@ pub struct TierJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Bucket)]
 pub struct BucketJson {
-    /// Where it starts.
+    /// The start of the bucket.
     pub start: Timestamp,
     /// Counts that are not zero, by counter.
     pub counts: BTreeMap<String, u64>,
@@ -968,7 +968,7 @@ pub struct FeedbackOutcomeJson {
     /// The feedback that the same reporter had given on the same before, and that was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<String>,
-    /// When learning, fields of the event that the pipeline does not know, or that it has none that it knows.
+    /// Warnings about learning: fields of the event that the pipeline does not know, or an event with none that it knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -1039,7 +1039,7 @@ pub struct HealthJson {
     pub conditions: Vec<ConditionJson>,
 }
 
-/// Something that is wrong with the node.
+/// A fault of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Condition)]
 pub struct ConditionJson {
@@ -1287,7 +1287,7 @@ pub struct RulesJson {
 pub struct VersionJson {
     /// Its name.
     pub version: String,
-    /// When it was last put in force; left out if that was at a start.
+    /// The time at which it was last put in force; left out if that was at a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// By what: `start`, `files`, `post`, `promote` or `back`.
@@ -1316,7 +1316,7 @@ impl From<&engine::RulesInfo> for RulesJson {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReloadOutcome)]
 pub struct ReloadOutcomeJson {
-    /// Nothing was changed: this is what would be.
+    /// A trial run: nothing was changed.
     pub dry_run: bool,
     /// The pipelines that are judged otherwise; none if all is as it was.
     pub changes: Vec<PipelineChangeJson>,
@@ -1419,7 +1419,7 @@ pub struct DisagreementJson {
     /// The caller's name for the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_id: Option<String>,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Timestamp,
     /// The verdict that was enforced.
     pub enforced: ComparedVerdictJson,

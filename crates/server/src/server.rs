@@ -54,12 +54,12 @@ impl Server {
         Ok(Server { listener, address, listeners: listeners?, node, router })
     }
 
-    /// Where mail servers may ask: name, protocol and address of each listener.
+    /// The listeners of mail servers: name, protocol and address of each.
     pub fn listeners(&self) -> impl Iterator<Item = (&str, Protocol, &Endpoint)> {
         self.listeners.iter().map(BoundListener::summary)
     }
 
-    /// Where it listens for HTTP.
+    /// The address of the HTTP listener.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }

@@ -37,7 +37,7 @@ pub(crate) struct HomeSettings {
     pub(crate) segment_bytes: u32,
 }
 
-/// Why the ledger did not answer.
+/// Reasons for a ledger without an answer.
 #[derive(Clone, Debug)]
 pub(crate) enum HomeRefusal {
     /// A write failed, now or before: it takes no more additions.

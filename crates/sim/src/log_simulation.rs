@@ -59,7 +59,7 @@ struct LogSimulation {
     suspect: bool,
     /// The medium itself has failed, so that it may stop.
     broken: bool,
-    /// Nothing must be written any more.
+    /// True once nothing may be written any more.
     failed: bool,
     tally: SimulationSummary,
     trace: Vec<String>,

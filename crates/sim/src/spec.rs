@@ -1,4 +1,4 @@
-//! What a simulated ledger keeps, said without the ledger's own types: the model must not share its mistakes.
+//! Specification of a simulated ledger in types of its own: the model must not share the ledger's mistakes.
 
 use stats::random::Random;
 
@@ -70,7 +70,7 @@ impl StatisticSpec {
         }
     }
 
-    /// When a cell may go whose last event was then: no window reaches it, and `keep` is over.
+    /// The time after which a cell with this last event may go: no window reaches it, and `keep` is over.
     pub(crate) fn expires(&self, last: i64) -> i64 {
         let longest = self.coarse().unwrap_or(self.fine());
         let keep = match self {

@@ -1,4 +1,4 @@
-//! What the operations on a cell cost, and how many words cells have: `cargo bench -p tollhouse-stats --bench cell`.
+//! Cost of operations on a cell, and the number of words of cells: `cargo bench -p tollhouse-stats --bench cell`.
 //!
 //! Each line is the best of several runs, over as many cells as fit into a cache, so that it is the work that is measured
 //! and neither the memory nor what else the machine does.

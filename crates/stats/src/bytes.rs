@@ -64,7 +64,7 @@ pub(crate) fn unpack(words: &[u64]) -> Option<Vec<u8>> {
 pub struct ByteReader<'a>(pub &'a [u8]);
 
 impl<'a> ByteReader<'a> {
-    /// So many bytes.
+    /// Takes the next `count` bytes.
     pub fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;

@@ -1,4 +1,4 @@
-//! Which statistic is kept under which space and kind.
+//! The statistics kept under each space and kind.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Statistic {
 /// estimates; a track's count goes on from the estimate, other counts begin with the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Which sketch it is: see [`Admit::sketch_of`]. Kinds that name the same one share it.
+    /// The number of the sketch: see [`Admit::sketch_of`]. Kinds that name one number share it.
     pub sketch: u32,
     /// The sighting that makes a cell, 2 to 16: the counters reach 15.
     pub after: u8,
@@ -55,7 +55,7 @@ impl Admission {
     }
 }
 
-/// Why a catalog cannot be, or cannot be used with what is stored.
+/// Reasons for a catalog that cannot be, or does not fit the stored data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     /// Two statistics for one kind.
@@ -81,10 +81,10 @@ pub enum CatalogError {
     Layout {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         error: LayoutError,
     },
-    /// Something is to be exact that is no limit without a sketch.
+    /// A statistic cannot be exact: it is no limit without a sketch.
     #[error(
         "`{0}` cannot be exact: only what is taken from limits is decided, and without a sketch before it"
     )]

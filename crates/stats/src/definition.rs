@@ -35,7 +35,7 @@ pub struct CellDefinition {
 }
 
 impl CellDefinition {
-    /// That of a configured statistic.
+    /// The definition of a configured statistic.
     pub fn new(space: Space, kind: Kind, statistic: &Statistic) -> CellDefinition {
         let measure = statistic.measure.without_windows();
         let (statistic, kind_name) = (statistic.name.clone(), statistic.kind_name.clone());

@@ -1,4 +1,4 @@
-//! How the time of a cell is divided: tiers of equal buckets, and the trailing windows that readings carry.
+//! Division of a cell's time: tiers of equal buckets, and the trailing windows of readings.
 //!
 //! Windows are sliding windows made of fixed sub-windows: as cheap as counters, and strict: the oldest bucket, of
 //! which only a part still lies in the window, counts in full.
@@ -62,7 +62,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// Why a layout cannot be.
+/// Reasons for an invalid layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// No counters, too many, or one whose name is empty, too long or there twice.
@@ -198,7 +198,7 @@ impl CellShape {
         self.coarse.map_or(1, |coarse| coarse.width.0 / self.fine.width.0)
     }
 
-    /// When a cell with this last event may be forgotten: no window reaches it any more, and `keep` is over.
+    /// The expiry of a cell with this last event: no window reaches it any more, and `keep` is over.
     pub fn expires(&self, last: Time) -> Time {
         let longest = self.coarse.unwrap_or(self.fine);
         let bucket_end = Time(last.bucket(longest.width).saturating_add(1).saturating_mul(longest.width.0));
@@ -226,7 +226,7 @@ impl WindowBuckets {
         WindowBuckets { tier: 0, width, window, skip: 1 }
     }
 
-    /// Where the first bucket as of `now` starts.
+    /// The start of the first bucket as of `now`.
     pub(crate) fn start(&self, now: Time) -> Time {
         Time(self.buckets(now).0.saturating_mul(self.width.0))
     }

@@ -73,9 +73,9 @@ pub struct DedupeMark {
 /// together in a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObserveRequest {
-    /// If this mark is there already, nothing of the request is added; readings are answered all the same.
+    /// A mark of the request: if it is known already, nothing is added; readings are answered all the same.
     pub once: Option<DedupeMark>,
-    /// Why it adds, which matters to statistics with a sketch in front.
+    /// The origin of its additions, which matters to statistics with a sketch in front.
     pub origin: Origin,
     /// In order; a later observation of a key sees what an earlier one added.
     pub observations: Vec<Observation>,
@@ -278,7 +278,7 @@ impl<'a> Readings<'a> {
         Readings { briefs: self.briefs.get(range).unwrap_or_default(), values: self.values }
     }
 
-    /// So many of them, or all if there are fewer, and the others.
+    /// The first `count` readings, or all if there are fewer, and the rest.
     #[inline]
     pub fn split_at(&self, count: usize) -> (Readings<'a>, Readings<'a>) {
         let (one, other) = self.briefs.split_at(count.min(self.briefs.len()));
@@ -371,7 +371,7 @@ pub enum Quality {
     Exact,
     /// From a sketch: close to the truth.
     Estimated,
-    /// Nothing that was counted could be read: the reading holds at most what was added since.
+    /// The stored cell could not be read: the reading holds at most later additions.
     Missing,
 }
 
@@ -505,13 +505,13 @@ pub struct LedgerCensus {
     pub expired: u64,
     /// Images that could not be read.
     pub damaged: u64,
-    /// Nothing is added for now because the disk is full, or a file cannot be opened for want of descriptors or memory.
+    /// The disk is full, or no descriptor or memory is left for a file: nothing is added for now.
     pub full: bool,
-    /// Nothing is added any more because a write failed.
+    /// A write failed: nothing is added any more.
     pub poisoned: bool,
 }
 
-/// Why a ledger cannot answer.
+/// Reasons for a ledger without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// The catalog has no statistic for the kind.
@@ -593,7 +593,7 @@ pub struct LedgerMetric {
     pub value: u64,
 }
 
-/// Where statistics live. Every home passes the same conformance suite.
+/// A home of statistics. Every home passes one conformance suite.
 pub trait Ledger: Send + Sync {
     /// Answers readings and adds; answers only when what was added is as durable as configured. Readings of one
     /// request are not isolated from requests of other callers.

@@ -84,7 +84,7 @@ impl fmt::Display for RegisteredName {
     }
 }
 
-/// Why a register is not as it should be.
+/// Reasons for an invalid register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberRegisterError {
     /// All numbers of a section are taken.
@@ -93,7 +93,7 @@ pub enum NumberRegisterError {
     /// A text that is no register.
     #[error("it is no register of numbers")]
     Text,
-    /// There is no such name.
+    /// The name does not exist.
     #[error("no name in the register is `{0}`")]
     Unknown(String),
     /// Several names end so.
@@ -111,7 +111,7 @@ pub enum NumberRegisterError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumberRegister {
     by_number: BTreeMap<(Space, Kind), RegisteredName>,
-    /// Those in use.
+    /// The kinds in use.
     by_name: HashMap<RegisteredName, Kind>,
 }
 

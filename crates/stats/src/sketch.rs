@@ -117,7 +117,7 @@ struct SketchShard {
     behind: AtomicU32,
     /// Since when it has all sightings.
     since: AtomicI64,
-    /// There is no image of what it is.
+    /// True if its image is out of date.
     has_changed: AtomicBool,
 }
 
@@ -245,7 +245,7 @@ impl Sketch {
         counters(place.counters).map(|(word, shift)| count(&words[word], shift)).min().unwrap_or(0) as u32
     }
 
-    /// Where a hash is counted, in any shard.
+    /// The place of a hash's count, in any shard.
     pub fn place(&self, hash: u64) -> SketchPlace {
         // Hashes of a shard may share their leading bits: a multiplication brings the others up (Fibonacci hashing,
         // Knuth, TAOCP 3, 6.4), and the upper half down to the counters.
@@ -344,7 +344,7 @@ impl Sketch {
         serving(next)
     }
 
-    /// So many that clearing costs no more than they did.
+    /// A bound on the backlog: clearing it costs no more than adding it did.
     fn behind_max(&self) -> u32 {
         u32::try_from(self.lines_a_shard).unwrap_or(u32::MAX).saturating_mul(PART_COUNTERS).max(BEHIND_MIN)
     }

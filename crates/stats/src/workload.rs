@@ -1,4 +1,4 @@
-//! Which keys come how often: the distributions of simulations and benchmarks. No ledger uses them.
+//! Distributions of keys for simulations and benchmarks. No ledger uses them.
 
 use crate::random::Random;
 

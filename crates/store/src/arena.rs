@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const HUGE_BYTES: usize = 2 << 20;
 const EXTENT_BYTES_MAX: usize = 64 << 20;
 
-/// Where pages of one size come from, and go back to. Extents are kept until the arena is dropped.
+/// The source of pages of one size. Extents are kept until the arena is dropped.
 pub(crate) struct Arena {
     page_bits: u32,
     extent_bytes: usize,

@@ -90,7 +90,7 @@ impl IndexBudget {
 pub enum Vacancy {
     /// The key finds a place.
     Free,
-    /// There is a place that others have left, and there are not many of those.
+    /// The table has a few places that others have left.
     Scarce,
     /// The key finds no place.
     None,

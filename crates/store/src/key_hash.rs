@@ -22,7 +22,7 @@ impl KeyHash {
     /// The least of them, for places that are not filled yet.
     pub const ZERO: KeyHash = KeyHash(0);
 
-    /// Which shard a key belongs to, and its hash in there.
+    /// The shard of a key, and its hash in there.
     #[inline(always)]
     pub fn of(space: u16, kind: u16, shingle: u64) -> (usize, KeyHash) {
         let rest = (shingle ^ mixed(space, kind)) & ((1 << 48) - 1);
@@ -40,7 +40,7 @@ impl KeyHash {
         route << 48 | (self.0 >> LOW_ROUTE_BITS ^ mixed(space, kind)) & ((1 << 48) - 1)
     }
 
-    /// Which of [`crate::Store::PARTS`] parts of all keys it belongs to; a shard has some of them, one a table.
+    /// The part of all keys, of [`crate::Store::PARTS`], that it belongs to; a shard has some of them, one a table.
     pub fn part(self, shard: usize) -> usize {
         shard << TABLE_BITS | self.table()
     }

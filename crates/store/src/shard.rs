@@ -44,7 +44,7 @@ pub(crate) fn value_class(words: usize) -> u8 {
     class_of(words + 1)
 }
 
-/// Where a key's entry and its cell lie; good until the shard's next change that moves or removes one, which
+/// The place of a key's entry and cell; good until the shard's next change that moves or removes one, which
 /// [`Shard::again`] notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellLocation {
@@ -91,7 +91,7 @@ pub enum KeyLookup {
     Hot(CellLocation),
     /// Its image is on disk alone.
     Cold(CellLocation, Position, usize),
-    /// Nothing is known of it.
+    /// The store does not know the key.
     Absent,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct ShardCounters {
     pub(crate) expired: u64,
 }
 
-/// Where shards have their memory from.
+/// The source of the shards' memory.
 pub(crate) struct StoreMemory {
     cells: Arc<Arena>,
     /// Its pages are cut from those for cells.
@@ -169,7 +169,7 @@ pub(crate) struct Shard {
     before: Vec<u64>,
     /// Images that count for more or less since their cell has another class.
     resized: Vec<(Position, i64)>,
-    /// Where eviction goes on.
+    /// The place at which eviction goes on.
     hand: u32,
     /// Looks at the budget that are left out, because the last one found next to nothing to evict.
     patience: u32,
@@ -720,7 +720,7 @@ impl Shard {
         }
     }
 
-    /// Where some of the cells of a dirty list lie, and asks for their lines; `None` where there is none any more.
+    /// The places of some cells of a dirty list, whose lines are asked for; `None` for a cell that is gone.
     fn places(&self, parity: usize, range: Range<usize>, places: &mut [Option<(u64, u8)>; TOGETHER]) {
         let dirty = &self.dirty[parity][range.clone()];
         let unsure = self.unsure[parity].saturating_sub(range.start).min(dirty.len());

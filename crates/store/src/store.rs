@@ -52,7 +52,7 @@ impl Options {
 pub trait CellSemantics {
     /// Space and kind of the keys whose cells have this tag.
     fn kind(&self, tag: u16) -> (u16, u16);
-    /// When a cell may be forgotten, in microseconds since the Unix epoch; never earlier than before it was changed.
+    /// The expiry of a cell, in microseconds since the Unix epoch; a change never makes it earlier.
     fn expires(&self, tag: u16, words: &[u64]) -> i64;
 }
 
@@ -124,7 +124,7 @@ pub struct ColdKey {
     pub shard: usize,
     /// Its hash in there.
     pub hash: KeyHash,
-    /// Where its newest image lies.
+    /// The place of its newest image.
     pub position: Position,
     /// The greatest number of words that the key has.
     pub words: usize,

@@ -34,12 +34,12 @@ pub(crate) struct ApiClient {
     token: Option<String>,
 }
 
-/// Why a call has no answer.
+/// Reasons for a call without an answer.
 #[derive(Debug)]
 pub(crate) enum CallError {
     /// The server refused it and says why.
     Refused(Box<ProblemJson>),
-    /// There is no server, or no answer that could be understood.
+    /// The server is missing, or its answer could not be understood.
     Failed(CommandError),
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum LineFormat {
     AccessLog,
 }
 
-/// When a batch is answered.
+/// The point at which a batch is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchDurability {
     /// As the server's configuration says.

@@ -195,7 +195,7 @@ pub(crate) struct ClusterStatistics {
 }
 
 impl ClusterStatistics {
-    /// Those that a plan says how to read.
+    /// Opens the statistics that a plan names.
     ///
     /// # Errors
     /// [`OpenError`] as for a node.

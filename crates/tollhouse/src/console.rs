@@ -1,4 +1,4 @@
-//! What people and programs are shown. Results go to standard output, everything said beside them to standard error.
+//! Output for people and programs. Results go to standard output, everything said beside them to standard error.
 //!
 //! Text that events brought is never written raw: its control characters could command the terminal
 //! ([`printable`]). Colours and progress appear on a terminal only, and `NO_COLOR` turns the colours off.
@@ -231,12 +231,12 @@ impl Progress {
         Progress(ProgressBar::hidden())
     }
 
-    /// So many steps further.
+    /// Moves the progress on by some steps.
     pub(crate) fn add(&self, steps: u64) {
         self.0.inc(steps);
     }
 
-    /// So far, of so many.
+    /// Sets the progress: the steps done, of all.
     pub(crate) fn set(&self, done: u64, all: u64) {
         self.0.set_length(all);
         self.0.set_position(done);

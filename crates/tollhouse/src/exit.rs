@@ -1,4 +1,4 @@
-//! How the program ends: every exit code, and the one error that ends a command.
+//! Exit codes of the program, and the one error that ends a command.
 
 use std::fmt;
 use std::io;
@@ -29,12 +29,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command cannot do its work.
+/// Reasons for a command to fail.
 #[derive(Debug)]
 pub(crate) enum CommandError {
     /// The reader of standard output has gone, as `head` does: nobody is left to tell, and nothing is wrong.
     ClosedPipe,
-    /// Anything else.
+    /// Any other cause.
     Because {
         /// The fault.
         message: String,

@@ -1,4 +1,4 @@
-//! Where an engine's statistics live, as its configuration says.
+//! The home of an engine's statistics, as its configuration says.
 
 use engine::{Directory, Engine, EngineOpenError};
 use plan::Plan;

@@ -25,7 +25,7 @@ use crate::ordered_pool::map_ordered;
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Which messages, and how they are read.
+/// The messages to read, and the way to read them.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MessageOptions {
     /// Message files, directories (recursive, by name), mailboxes, or - for standard input
@@ -58,7 +58,7 @@ fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
 }
 
 impl ThreadsOption {
-    /// So many, and no more than make sense.
+    /// The number of threads, at most as many as make sense.
     pub(crate) fn count(self) -> usize {
         const THREADS_MAX: usize = 256;
         let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -153,7 +153,7 @@ fn with_retries<T>(interrupt: &Interrupt, ask: impl Fn() -> Result<T, CallError>
 
 /// A message that is ready to be decided.
 pub(crate) struct PreparedMessage<T> {
-    /// Where it was found.
+    /// The place of the message.
     pub(crate) name: String,
     /// For the engine.
     pub(crate) prepared: PreparedEvent,

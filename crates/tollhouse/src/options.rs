@@ -19,7 +19,7 @@ use crate::ledger_home;
 #[cfg(feature = "mail-auth")]
 use crate::lookups::LocalLookups;
 
-/// Which engine works.
+/// The engine to work with.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct EngineOptions {
     /// Data directory [env: TOLLHOUSE_DATA]
@@ -33,7 +33,7 @@ pub(crate) struct EngineOptions {
     pub(crate) set: Vec<SettingOverride>,
 }
 
-/// Which server is asked.
+/// The server to ask.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerOptions {
     /// Ask the server at this address, such as http://127.0.0.1:8377, instead of working on the data directory
@@ -141,7 +141,7 @@ impl EngineOptions {
     }
 }
 
-/// Which configuration is looked at, by commands that need no statistics.
+/// The configuration to read, for commands that need no statistics.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConfigOptions {
     /// The configuration's main file; without it that of the data directory
@@ -182,7 +182,7 @@ impl ConfigOptions {
         Ok((path.display().to_string(), Config::load(&path, &overrides)))
     }
 
-    /// Which engine is meant where one is needed all the same: that of the data directory.
+    /// The engine of the data directory, for commands that need one all the same.
     pub(crate) fn engine(&self) -> &EngineOptions {
         &self.engine
     }
@@ -259,7 +259,7 @@ pub(crate) fn is_locked(error: &EngineOpenError) -> bool {
 /// The advice on what to do instead of working on the data directory of a server, for commands that have [`ServerOptions`].
 pub(crate) const ASK_THE_SERVER: &str = "ask it: give --server URL instead of --data";
 
-/// Why a data directory cannot be worked on, with what to do.
+/// The reason for a data directory that cannot be used, with the mend.
 pub(crate) fn stopped(error: &EngineOpenError, instead: &str) -> CommandError {
     let failure = CommandError::new(error);
     if is_locked(error) {
@@ -359,7 +359,7 @@ impl Drop for LocalEngine {
     }
 }
 
-/// Where a question about the past is asked.
+/// The place to ask a question about the past.
 pub(crate) enum Backend {
     /// The data directory.
     Local(LocalEngine),

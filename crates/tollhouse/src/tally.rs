@@ -1,4 +1,4 @@
-//! What a command counts while it works, and the summary it ends with.
+//! Counts of a command at work, and the summary at its end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -34,7 +34,7 @@ const COUNT: u32 = 100;
 
 /// One that decides.
 trait Limiter {
-    /// How many of these are allowed; all are taken at once where it can.
+    /// The number of keys that are allowed; all are taken at once where the library can.
     fn take(&self, keys: &[&String]) -> usize;
 }
 

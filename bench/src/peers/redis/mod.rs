@@ -13,7 +13,7 @@ use wire::{Connection, Value};
 const FIXED: &str = include_str!("fixed.lua");
 const WINDOWED: &str = include_str!("windowed.lua");
 
-/// How it is used.
+/// Ways to use Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Commands that anybody would send; nothing is folded, and a key's times are taken as coming in order.
@@ -67,7 +67,7 @@ struct Redis {
     digest: Vec<u8>,
 }
 
-/// Where the slots of the windows begin, as of a time.
+/// Starts of the windows' slots, as of a time.
 struct Slots {
     bucket: u64,
     day: u64,

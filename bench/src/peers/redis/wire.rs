@@ -1,12 +1,12 @@
-//! As much of the Redis protocol (RESP2) as is needed, with no more copies than needed: the client shall not be what
-//! is measured.
+//! The part of the Redis protocol (RESP2) that the benchmarks need. It copies as little as possible, so that the client
+//! is not what is measured.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::engine::Error;
 
-/// What is sent at once while a pipeline is still being written, so that the server begins early.
+/// Bytes sent at once while a pipeline is still being written, so that the server begins early.
 const SEND_BYTES: usize = 32 << 10;
 const READ_BYTES: usize = 256 << 10;
 
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Where the next line is, without its end.
+    /// The range of the next line, without its end.
     fn line(&mut self) -> Result<(usize, usize), Error> {
         let mut from = 0;
         loop {

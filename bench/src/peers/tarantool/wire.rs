@@ -1,5 +1,5 @@
-//! As much of Tarantool's binary protocol and of MessagePack as is needed, with no more copies than needed: the client
-//! shall not be what is measured.
+//! The part of Tarantool's binary protocol and of MessagePack that the benchmarks need. It copies as little as possible,
+//! so that the client is not what is measured.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use crate::engine::Error;
 use crate::peers::message_pack::Reader;
 
 const GREETING_BYTES: usize = 128;
-/// What is sent at once while calls are still being written, so that the server begins early.
+/// Bytes sent at once while calls are still being written, so that the server begins early.
 const SEND_BYTES: usize = 32 << 10;
 const READ_BYTES: usize = 256 << 10;
 
@@ -21,7 +21,7 @@ const CALL: u8 = 0x0a;
 pub(super) struct Connection {
     stream: TcpStream,
     out: Vec<u8>,
-    /// Where the length of the call that is being written stands.
+    /// The place of the length of the call that is being written.
     call: usize,
     buffer: Vec<u8>,
     start: usize,

@@ -51,7 +51,7 @@ pub(crate) enum DnsAnswer {
     NoName,
     /// The resolvers failed, or too many questions are open.
     Failed,
-    /// There was no answer before the deadline.
+    /// No answer came before the deadline.
     TimedOut,
 }
 

@@ -1,4 +1,4 @@
-//! What was done, for metrics.
+//! Counters of the wire, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,7 +82,7 @@ pub enum CircuitState {
 /// A server of the cluster as this node sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerStatus {
-    /// Where it is.
+    /// The server's address.
     pub address: super::ServerAddress,
     /// The circuit, which says whether the server is asked.
     pub circuit: CircuitState,

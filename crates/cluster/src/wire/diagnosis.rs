@@ -1,4 +1,5 @@
-//! What stands between a node and its cluster when it is opened. What time does not mend is told at once, with the mend.
+//! Diagnosis of a cluster that a node cannot open. A fault that time does not mend is reported at once, with the mend.
+//! What time does not mend is told at once, with the mend.
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +19,7 @@ use super::topology::ServerAddress;
 use super::{ClusterOpenError, WireCore, slot};
 use crate::remote::Partition;
 
-/// Why a server is of no use.
+/// Reasons not to use a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServerFault {
     /// The server does not answer, or is not ready.

@@ -1,4 +1,4 @@
-//! What scripts are told of a form, and what the client needs to know of it.
+//! Forms of cells: the scripts' arguments, and the client's knowledge of them.
 
 use event::{Span, Time};
 use stats::{AggregateColumn, DecayWeight, Measure, Tier};
@@ -47,7 +47,7 @@ pub(super) enum MergeForm<'a> {
 }
 
 impl MergeForm<'_> {
-    /// That of a statistic: the one place where the cluster tells statistics apart.
+    /// The form of a statistic: the one place where the cluster tells statistics apart.
     pub(super) fn of(measure: &Measure) -> MergeForm<'_> {
         let single =
             |tier: Tier| WindowDimensions { fine: tier, coarse: None, keep: tier.span(), counters: 1 };
@@ -115,7 +115,7 @@ pub(super) fn bucket(time: Time, tier: Tier) -> i64 {
     clamped(time).0.div_euclid(width(tier))
 }
 
-/// Where a bucket starts.
+/// The start of a bucket.
 pub(super) fn start(bucket: i64, tier: Tier) -> Time {
     Time(bucket.saturating_mul(tier.width.0))
 }

@@ -1,4 +1,4 @@
-//! When cells were changed by others than nodes: one hash for all partitions, beside the layout.
+//! The generation of cells that others than nodes change: one hash for all partitions, beside the layout.
 //!
 //! A field is the decimal number of a partition, or `n` for the last change of any; a value is a number drawn at random for
 //! that change. All fields of a change are set by one command, so it can be sent twice, and a node that finds `n` as it
@@ -16,7 +16,7 @@ use crate::remote::{Partition, PartitionGenerations, RemoteError};
 
 /// The field of the last change of any partition.
 const LATEST: &str = "n";
-/// Where the hash is.
+/// The partition of the hash.
 pub(super) const AT: Partition = Partition(0);
 
 impl WireCore {

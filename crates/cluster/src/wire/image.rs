@@ -1,4 +1,4 @@
-//! What a cluster answers of a cell, made an image again. Takes anything.
+//! Images of cells, read from a cluster's answers. Any answer is taken.
 
 use std::collections::BTreeMap;
 

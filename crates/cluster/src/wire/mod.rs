@@ -85,7 +85,7 @@ const HEAD: usize = 2;
 /// The layout of keys: said in the cluster beside the number of partitions.
 const LAYOUT: &str = "1";
 
-/// Why a cluster cannot be used.
+/// Reasons not to use a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterOpenError {
     /// A setting that cannot be.
@@ -94,15 +94,15 @@ pub enum ClusterOpenError {
     /// The file of certificates cannot be read.
     #[error("the certificates of {path}: {error}")]
     Authorities {
-        /// Which.
+        /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
     /// None of its servers is of use.
     #[error("no server of the cluster can be used: {said}. {mend}")]
     Unusable {
-        /// Which were asked, and what each said.
+        /// The servers that were asked, and the answer of each.
         said: String,
         /// The advice on what to do.
         mend: &'static str,
@@ -615,7 +615,7 @@ impl WireCore {
         batches.iter().zip(made).map(counted).collect()
     }
 
-    /// Why a write that was made is not answered.
+    /// The error of a write that was made and not confirmed.
     fn unconfirmed(&self) -> RemoteError {
         let why = format!("fewer than {} replicas have confirmed it", self.settings.replicas);
         RemoteError::Unreachable(why.into())

@@ -25,16 +25,16 @@ pub(super) struct RoutedCommand {
     pub(super) command: Cmd,
 }
 
-/// Why an errand has no answer.
+/// Reasons for a command without an answer.
 #[derive(Clone, Debug)]
 pub(super) enum CommandFailure {
     /// The slot is on its way, and the errand's keys lie apart. Nothing was done.
     Apart,
-    /// Anything else.
+    /// Any other failure.
     Failure(RemoteError),
 }
 
-/// Where an errand goes next.
+/// The next destination of a command.
 #[derive(Clone, Debug)]
 enum CommandRoute {
     /// To who has the slot.
@@ -242,7 +242,7 @@ pub(super) fn unreachable(why: Arc<str>) -> CommandFailure {
     CommandFailure::Failure(RemoteError::Unreachable(why))
 }
 
-/// Where `3999 127.0.0.1:6381` leads.
+/// The destination of `3999 127.0.0.1:6381`.
 fn redirection(details: &str, asked: &ServerAddress) -> Option<(u16, ServerAddress)> {
     let (slot, address) = details.split_once(' ')?;
     let slot = slot.parse().ok()?;

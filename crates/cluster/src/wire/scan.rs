@@ -39,7 +39,7 @@ pub(crate) struct NameScan {
     /// The place of the master that is asked.
     at: usize,
     cursor: u64,
-    /// Which share of its partitions is looked for, and of how many.
+    /// The share of its partitions to look for, and the number of shares.
     share: u64,
     shares: u64,
     seen: Option<SeenNames>,

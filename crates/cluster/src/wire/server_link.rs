@@ -39,7 +39,7 @@ pub(super) struct ServerConnector {
     pub(super) authorities: Option<Vec<u8>>,
 }
 
-/// Which of a server's connections.
+/// The kinds of connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionClass {
     Reads,
@@ -47,7 +47,7 @@ pub(super) enum ConnectionClass {
     Takes,
 }
 
-/// Why a round trip has no answer.
+/// Reasons for a round trip without an answer.
 #[derive(Clone, Debug)]
 pub(super) enum ExchangeError {
     /// The circuit is open: nothing was sent. This is what was lost last.
@@ -56,7 +56,7 @@ pub(super) enum ExchangeError {
     Lost(ConnectionLoss),
 }
 
-/// Why something is not answered, and what that comes from.
+/// The loss of a connection, and its cause.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionLoss {
     pub(super) why: Arc<str>,

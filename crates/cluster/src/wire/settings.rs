@@ -1,4 +1,4 @@
-//! How a cluster is reached.
+//! Settings of the connection to a cluster.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::topology::ServerAddress;
 use crate::remote::PartitionCount;
 
-/// Where the cluster is, who asks, and how long for.
+/// Settings of the cluster's client: addresses, credentials and time limits.
 #[derive(Clone)]
 pub struct WireSettings {
     /// Some of its servers, each `host:port`. The others are found by asking these.
     pub nodes: Vec<String>,
     /// The user that asks, where servers have users.
     pub username: Option<String>,
-    /// Their password.
+    /// The user's password.
     pub password: Option<String>,
     /// The encryption of connections, if they are encrypted.
     pub tls: Option<ClusterTls>,
@@ -29,7 +29,7 @@ pub struct WireSettings {
     /// A fingerprint of the secret that keys shingles. The first node that has one leaves it in the cluster, and none
     /// with another is let in: it would count the same pieces under other keys.
     pub secret: Option<[u8; 8]>,
-    /// Which node this is. Two that run at once must differ; one that comes back must be the same.
+    /// The id of this node. Two that run at once must differ; one that comes back must keep its own.
     pub node: [u8; 16],
     /// The time to wait for a connection.
     pub connect_within: Duration,
@@ -43,7 +43,7 @@ pub struct WireSettings {
     pub failures_max: u32,
     /// The time for which the server is not asked. Then one call tries.
     pub pause: Duration,
-    /// Where to connect to instead of an announced `host:port`: for networks that translate addresses.
+    /// Addresses to connect to instead of an announced `host:port`: for networks that translate addresses.
     pub reach: Vec<(String, String)>,
 }
 
@@ -79,7 +79,7 @@ impl WireSettings {
 }
 
 impl WireSettings {
-    /// Where to connect to for a server.
+    /// The address to connect to for a server.
     pub(super) fn reached(&self, server: &ServerAddress) -> ServerAddress {
         let announced = server.to_string();
         let reach = self.reach.iter().find(|(from, _)| *from == announced);

@@ -1,4 +1,4 @@
-//! Where partitions lie: the slot of each, and the text between braces that leads there.
+//! Slots of partitions, and the text between braces that leads to each.
 //!
 //! A cluster of Redis puts a key into one of 16,384 slots, by a CRC16 of what is between the first braces of its name
 //! (Redis cluster specification, "Hash tags" and appendix A). Partition `i` of `P` has slot `i * 16384 / P`, so

@@ -1,4 +1,4 @@
-//! Which server has which slots.
+//! Slots of each server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use redis::Value;
 
 use super::slot::SLOTS;
 
-/// Where a server listens, as the cluster announces it.
+/// The address of a server, as the cluster announces it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerAddress {
     /// Name or number of the host.

@@ -56,7 +56,7 @@ fn cost_of_time(random: &mut Random) -> i64 {
     [1, 250_000_000, 7_000_000_001, 0, -1, i64::MAX][random.below(6) as usize]
 }
 
-/// Something to ask of one of a few cells.
+/// A random request to one of a few cells.
 fn ask(random: &mut Random, cells: &[RemoteCell], shape: &Shape, now: Time) -> ExactLimitRequest {
     let cell = cells[random.below(cells.len() as u64) as usize].clone();
     let mut windows = shape.measure.windows().iter().copied();

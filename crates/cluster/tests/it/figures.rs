@@ -1,4 +1,4 @@
-//! What keys cost a server, beside one key for each bucket: bytes, and its CPU time. For people:
+//! Cost of keys on a server, beside one key for each bucket: bytes and CPU time. To be run by hand:
 //!
 //! ```sh
 //! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 figures

@@ -1,4 +1,4 @@
-//! What the scripts make of cells is what `stats` makes of them.
+//! The scripts and `stats` make the same of a cell.
 
 use cluster::remote::{
     CellChange, CellImage, LastWriter, MarkClaim, Partition, PartitionCount, RemoteCell, RemoteCluster,

@@ -1,4 +1,4 @@
-//! What a node says of servers that it cannot use, and that it works with TLS and the least rights. Where waiting helps
+//! Errors of a node about servers that it cannot use, and its work with TLS and the least rights. Where waiting helps
 //! nothing it does not wait: these nodes would wait for an hour.
 
 use std::collections::HashSet;

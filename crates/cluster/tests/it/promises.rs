@@ -1,4 +1,4 @@
-//! What `docs/operating/cluster.md` promises, one test a promise, in simulated time.
+//! Promises of `docs/operating/cluster.md`, one test each, in simulated time.
 
 use std::sync::Arc;
 use std::time::Duration;

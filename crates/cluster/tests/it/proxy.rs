@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Network {
-    /// They arrive.
+    /// All bytes arrive.
     Whole = 0,
     /// The server's answers are lost.
     Deaf = 1,

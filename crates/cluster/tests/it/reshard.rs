@@ -28,7 +28,7 @@ fn owners(server: &Server) -> BTreeMap<u16, String> {
     owners
 }
 
-/// So many slots of a server.
+/// The first `count` slots of a server.
 pub(crate) fn slots_of(cluster: &Cluster, at: usize, count: usize) -> Vec<u16> {
     let id = cluster.servers[at].id();
     let own = owners(&cluster.servers[at]).into_iter().filter(|(_, owner)| *owner == id);

@@ -92,7 +92,7 @@ impl Nodes {
         self.ask(node, request(vec![add(key, at(seconds), [(0, 1)])]))
     }
 
-    /// How often a key was seen, as a node knows it.
+    /// The number of sightings of a key, as a node knows it.
     fn sum(&self, node: &Node, key: Key, seconds: i64) -> u64 {
         self.ask(node, look(vec![add(key, at(seconds), [(0, 1)])])).readings[0].sum(0, 0)
     }
@@ -307,7 +307,7 @@ fn sight(wired: &Wired, owner: u8, number: u64, halves: Vec<HalfSightings>) -> V
     wired.wait(async |wire| wire.sight(vec![batch], WITHIN).await.remove(0)).unwrap()
 }
 
-/// What the scripts count is what a sketch counts.
+/// The scripts count like a sketch.
 #[test]
 fn scripts_count_as_sketches_do() {
     let Some(cluster) = servers::Cluster::single(&[]) else { return };
@@ -395,7 +395,7 @@ fn sightings() -> Vec<Observation> {
     keys().map(|key| add(key, at(START), [(0, 1)])).collect()
 }
 
-/// How often all nodes have seen each of the keys, as a node knows it that has asked for none.
+/// The sightings of each key by all nodes, as a node knows them that has asked for none.
 fn known(node: &Cluster) -> Vec<u64> {
     let readings = observe_one(node, look(sightings())).readings;
     readings.iter().map(|reading| reading.sum(0, 0)).collect()

@@ -1,4 +1,4 @@
-//! What the slow pass makes smaller says what it said.
+//! The slow pass makes cells smaller without changing their readings.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What a node saves its cluster and its callers: messages and batches of events over many keys, by nodes whose caches
-//! are warm, beside two clients that keep nothing and ask for each key of each event. For people, one command:
+//! Savings of a node for its cluster and its callers: messages and batches of events over many keys, by nodes whose
+//! caches are warm, beside two clients that keep nothing and ask for each key of each event. For people, one command:
 //!
 //! ```sh
 //! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 traffic

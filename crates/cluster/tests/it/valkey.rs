@@ -1,4 +1,4 @@
-//! The same over Valkey, of Python's package index: Debian has none of this release.
+//! The suite over Valkey, from Python's package index: Debian has none of this release.
 
 use std::path::PathBuf;
 

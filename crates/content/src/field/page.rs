@@ -1,4 +1,4 @@
-//! What pages have beside what is seen, as facts.
+//! Facts of a page beside its visible text.
 
 use event::Facts;
 

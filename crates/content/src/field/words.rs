@@ -1,4 +1,4 @@
-//! What words show besides their meaning: scripts, and obfuscation undone and measured.
+//! Facts of words beside their meaning: scripts and obfuscation.
 
 use event::Facts;
 

@@ -1,9 +1,9 @@
-//! Who vouches for a message: results of SPF, DKIM, DMARC and ARC as a trusted server wrote them into
-//! `Authentication-Results` (RFC 8601), and as a sealer recorded them in `ARC-Authentication-Results` (RFC 8617).
+//! Results of SPF, DKIM, DMARC and ARC for a message: as a trusted server wrote them into `Authentication-Results`
+//! (RFC 8601), and as a sealer recorded them in `ARC-Authentication-Results` (RFC 8617).
 //!
-//! Anybody can write such a field. Only those count that name a server of the configured list and stand above what
-//! the outside could have written: see [`Trust::received`]. It is the duty of that server to remove fields that
-//! come from outside under its name (RFC 8601, section 5).
+//! Anybody can write such a field. Only fields count that name a server of the configured list and stand above all that
+//! the outside could have written: see [`Trust::received`]. That server must remove fields from outside under its name
+//! (RFC 8601, section 5).
 
 use event::{Facts, Slot, Value};
 

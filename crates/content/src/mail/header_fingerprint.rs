@@ -1,11 +1,10 @@
-//! How a message is made, as marks that a classifier can learn: the shapes of its fields' values, the fields that few
-//! programs write, and the servers that handed it on. Programs that send in bulk imitate what mail programs write, and
-//! get small things wrong.
+//! The header fingerprint of a message, as marks that a classifier can learn: the shapes of its fields' values, rare
+//! fields, and the servers that handed it on. Bulk senders imitate mail programs, and get small things wrong.
 //!
-//! What tells how mail was delivered, filtered or stored here, or that a list distributes it, is left out: it would be
-//! learned at once, and say nothing of the next message. The names are those that SpamAssassin's Bayes leaves out
-//! (`IGNORED_HDRS` of its `Plugin/Bayes.pm`) and others of the kind. Of the servers, those are left out that are beyond
-//! the client, who speaks for itself, and the names of who received: they are often the recipient's own.
+//! Fields about delivery, filtering and storage here, and those of mailing lists, are left out: they would be learned at
+//! once, and say nothing of the next message. The list is that of SpamAssassin's Bayes (`IGNORED_HDRS` of its
+//! `Plugin/Bayes.pm`) and others of the kind. Servers beyond the client are left out, because the client names them
+//! itself; so are the names of receiving servers, which are often the recipient's own.
 
 use std::net::IpAddr;
 

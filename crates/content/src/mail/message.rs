@@ -148,7 +148,7 @@ fn normal_address(text: &str) -> String {
     MailAddress::parse(text).map_or_else(|| cut(text), |address| address.full)
 }
 
-/// When a stored message says it was received: by its topmost `Received` field, else by `Date`, else by its mbox
+/// The time at which a stored message was received: of its topmost `Received` field, else of `Date`, else of its mbox
 /// line (taken as UTC). Times before 1980 and after 2100 are none.
 pub fn time(raw: &[u8]) -> Option<Time> {
     let raw = &raw[..raw.len().min(MESSAGE_BYTES_MAX)];

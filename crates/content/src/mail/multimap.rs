@@ -26,7 +26,7 @@ pub struct MultimapEntry {
 /// The text or pattern that is sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultimapKey {
-    /// This text.
+    /// A text to be found.
     Text(String),
     /// The pattern of a regular expression, for what it finds.
     Pattern {
@@ -37,7 +37,7 @@ pub enum MultimapKey {
     },
 }
 
-/// Why a line is no entry.
+/// Reasons to refuse a line as an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultimapError {
     /// Longer than [`LINE_BYTES_MAX`].
@@ -46,7 +46,7 @@ pub enum MultimapError {
     /// A quotation mark or a slash without its second.
     #[error("the key does not end")]
     Unclosed,
-    /// There is nothing between the quotation marks or slashes.
+    /// The quotation marks or slashes are empty.
     #[error("the key is empty")]
     Empty,
 }

@@ -1,4 +1,4 @@
-//! What SpamAssassin keeps of the messages that its Bayes filter learned, as `sa-learn --backup` writes it.
+//! The backup of SpamAssassin's Bayes filter, as `sa-learn --backup` writes it.
 //!
 //! ```text
 //! v  3  db_version # this must be the first line!!!      version, number of spam, number of ham

@@ -1,4 +1,4 @@
-//! What learned tokens say of an event, and what there is to learn from it: pure arithmetic over counts and weights.
+//! Score of an event by its learned tokens, and the tokens to learn from it: pure arithmetic over counts and weights.
 //!
 //! Two learners share the tokens. *Naive Bayes* counts, for each token, the messages of either class that had it. The
 //! probability of each token is Robinson's ("A Statistical Approach to the Spam Problem", 2003); the most telling

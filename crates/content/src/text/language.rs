@@ -1,4 +1,4 @@
-//! In which language and scripts a text is written.
+//! Language and scripts of a text.
 
 use unicode_script::{Script, UnicodeScript};
 

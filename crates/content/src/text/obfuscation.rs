@@ -1,4 +1,4 @@
-//! How much of a text is disguised, and words whose letters are spaced out or written as digits undone.
+//! Obfuscation of a text: its extent, and spaced-out or digit-written words put right.
 //!
 //! [`Disguise::count`] looks at a text as it was written. [`undo`] takes what [`crate::text::plain`] made of it:
 //! what is left there is no matter of Unicode but of reading, so it is done only where hardly anything else can be

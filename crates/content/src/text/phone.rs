@@ -168,7 +168,7 @@ struct DigitString {
     dots: usize,
     blanks: usize,
     other: usize,
-    /// Where it ends.
+    /// The end of the number.
     end: usize,
     /// A letter, sign or digit right behind makes it something else.
     goes_on: bool,

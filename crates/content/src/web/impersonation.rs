@@ -1,4 +1,4 @@
-//! Which other domain a link's host is made to be taken for.
+//! The domain that a link's host imitates.
 //!
 //! By letters that look like others (UTS #39: `раураl.com` in Cyrillic, `paypa1.com`, `rnicrosoft.com`), by names in
 //! front of the real one (`paypal.com.example.net`), or by a user name (`http://paypal.com@example.net`). Whether that

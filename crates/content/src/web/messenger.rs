@@ -139,7 +139,7 @@ fn mentions(plain: &str, emit: &mut impl FnMut(String)) {
     }
 }
 
-/// Where a text has a word last; a short one only by itself.
+/// The last place of a word in a text; a short one only by itself.
 fn place_of(text: &str, word: &str) -> Option<usize> {
     let is_word = |at: &usize| {
         let rest = &text[at + word.len()..];

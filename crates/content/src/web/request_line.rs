@@ -14,7 +14,7 @@ pub const FIELD_BYTES_MAX: usize = 8 * 1024;
 /// A line that is no access log's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogError {
-    /// Where in the line, in bytes from its start.
+    /// The place in the line, in bytes from its start.
     pub at: usize,
     /// The text that should stand there.
     pub expected: &'static str,

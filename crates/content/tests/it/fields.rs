@@ -1,4 +1,4 @@
-//! What declared fields show, whatever event they stand in.
+//! Facts of declared fields, in any event.
 
 use content::budget::{Budget, Cancellation};
 use content::field::{ContentKind, FieldColumns, features};

@@ -1,4 +1,4 @@
-//! What the words, contacts and links of messages show.
+//! Facts of messages' words, contacts and links.
 
 use content::mail::message::Envelope;
 

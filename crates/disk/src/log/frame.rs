@@ -19,7 +19,7 @@ use crate::device::Blob;
 /// The head that stands before a content, with `E` bytes of the log's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead<const E: usize> {
-    /// Where the frame begins.
+    /// The start of the frame.
     pub at: u64,
     /// Bytes of the content.
     pub length: u32,
@@ -66,7 +66,7 @@ impl<const E: usize> FrameHead<E> {
         bytes
     }
 
-    /// Where the frame ends.
+    /// The end of the frame.
     pub fn end(&self) -> u64 {
         self.at.saturating_add(FrameHead::<E>::BYTES as u64 + u64::from(self.length))
     }
@@ -78,9 +78,9 @@ pub type Frame<const E: usize> = (FrameHead<E>, Vec<u8>);
 /// The next piece of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FramePiece<T, D> {
-    /// Something that is as it was written.
+    /// A whole piece, as it was written.
     Sound(T),
-    /// Something that is not.
+    /// A damaged piece.
     Damaged(D),
 }
 
@@ -126,7 +126,7 @@ impl<const E: usize> FrameReader<E> {
         FrameReader { reader: SegmentReader::new(blob, length, window, Vec::new()), mark, is_plausible, at }
     }
 
-    /// Where the next piece begins.
+    /// The start of the next piece.
     pub fn place(&self) -> u64 {
         self.at
     }

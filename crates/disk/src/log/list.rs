@@ -1,4 +1,4 @@
-//! Which segments there should be, so that one that is gone is missed.
+//! The list of segments, by which a lost one is noticed.
 //!
 //! ```text
 //! of 0123456789abcdef        whose they are, if the log says so: 64 bits
@@ -33,7 +33,7 @@ pub struct SegmentList {
 pub enum SegmentListState {
     /// Nothing.
     Absent,
-    /// Something that is not as it was written.
+    /// The list is not as it was written.
     Damaged,
     /// A list.
     Sound(SegmentList),

@@ -1,4 +1,4 @@
-//! What the segments of all logs have in common.
+//! Parts that the segments of all logs share.
 //!
 //! ```text
 //! segment   head, then frames to the end of the file

@@ -13,7 +13,7 @@ pub struct SegmentReader<B, V> {
     size: u64,
     /// Bytes that are read at once.
     window: usize,
-    /// Where in the file the window begins.
+    /// The start of the window in the file.
     start: u64,
     /// The number of bytes of the buffer that the window has.
     filled: usize,

@@ -1,4 +1,4 @@
-//! What was cut off or found damaged is kept beside.
+//! Files beside a log for bytes cut off or found damaged.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;

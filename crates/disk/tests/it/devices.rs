@@ -1,4 +1,4 @@
-//! What a device promises, of a directory and of memory.
+//! Promises of a device, of a directory and of memory.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is written is whole, private, and written here.
+//! Written files are whole, private, and written by this crate alone.
 
 mod devices;
 mod logs;

@@ -1,4 +1,4 @@
-//! What a former version of a pipeline logged, seen from the pipeline that is tried.
+//! Facts logged by a former version of a pipeline, seen from the pipeline under trial.
 
 use catboost::ModelScratch;
 use event::{Facts, Slot};

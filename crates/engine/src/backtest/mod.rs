@@ -1,4 +1,4 @@
-//! What other rules and models would have decided: the rows of a journal judged anew.
+//! Backtests of other rules and models: the rows of a journal judged anew.
 //!
 //! [`Backtest::judge`] takes a block and can run on any thread; [`Tally::add`] takes what it answers, in the order of
 //! [`Archive::newest_first`](journal::Archive::newest_first), and [`Tally::report`] tells it all. Rows are read as they were logged. Of facts that a
@@ -32,7 +32,7 @@ pub use report::{
     ConfusionMatrix, MissingFact, RuleHits,
 };
 
-/// Which rows are judged anew, and what of their labels and actions counts as what.
+/// The rows of a backtest, and the meaning of their labels and actions.
 #[derive(Clone, Debug, Default)]
 pub struct BacktestQuery {
     /// Only events at this time or later.

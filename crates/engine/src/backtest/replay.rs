@@ -24,7 +24,7 @@ use crate::pipeline::fields::RowDraft;
 use crate::pipeline::{keys, observe, settle};
 use plan::{KeyFields, KindPlan, PartMeasure, Pipeline, Plan, ReadingSource};
 
-/// Why a replay cannot go on.
+/// Reasons for a replay to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// A block is damaged.
@@ -73,7 +73,7 @@ impl<'w> RecordVisitor<'w> for FeedbackCollector {
     }
 }
 
-/// Where the keys of a kind come from.
+/// The source of a kind's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplayKeySource {
     /// The row's fact.
@@ -291,7 +291,7 @@ fn fielded(pipeline: &Arc<Pipeline>, version: &LoggedVersion, row: &DecisionRow)
     }
 }
 
-/// Where each kind's keys come from in the rows of a version.
+/// The source of each kind's keys in the rows of a version.
 fn sources(pipeline: &Pipeline, description: &VersionDescription) -> Table<KindPlan, ReplayKeySource> {
     let there = there(pipeline, description);
     let is_there = |slot: Slot| there.contains(&slot);

@@ -1,4 +1,4 @@
-//! What comes of judging anew, added up.
+//! Report of a backtest.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -114,7 +114,7 @@ pub struct MissingFact {
 pub struct BacktestExample {
     /// The decision, for `explain`.
     pub id: String,
-    /// When the event happened.
+    /// The time of the event.
     pub time: String,
     /// The caller's name for it.
     pub event_id: Option<String>,

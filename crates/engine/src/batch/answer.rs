@@ -1,4 +1,4 @@
-//! What is known of the keys of a batch once it is counted, as columns.
+//! Readings of the keys of a counted batch, as columns.
 
 use std::ops::Range;
 
@@ -30,7 +30,7 @@ pub struct AnswerColumn {
     pub name: String,
     /// A value for each row; where there is none, something.
     pub cells: AnswerCells,
-    /// Which rows have a value; all have if there is no list. An event without a key of the kind has none.
+    /// The rows that have a value; all of them if there is no list. An event without a key of the kind has none.
     pub present: Option<Vec<bool>>,
 }
 
@@ -356,7 +356,7 @@ fn of_all<'r>(
     }
 }
 
-/// Where the readings of rows begin.
+/// The starts of the rows' readings.
 fn starts(
     keyed: &BatchKeys<'_>,
     groups: &[(ObservationSource, Range<usize>)],

@@ -315,7 +315,7 @@ impl ColumnParts<'_, '_> {
 /// A value for each row, or none.
 #[derive(Clone, Debug)]
 pub(super) struct RowValues<T> {
-    /// Where there is none, something.
+    /// The values; any value where a row has none.
     values: Vec<T>,
     /// Rows without a value, if there are any.
     missing: Option<Vec<bool>>,
@@ -472,7 +472,7 @@ mod tests {
         BatchColumn::full(cells)
     }
 
-    /// Whatever a column is stored as, its keys are those that its values have one by one.
+    /// A column's keys are those of its values one by one, in any storage.
     #[track_caller]
     fn check(column: &BatchColumn<'_>, rows: usize, wanted: Type, normalise: Normalisation) {
         let secret = Secret::new([3; 16]);

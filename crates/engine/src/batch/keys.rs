@@ -161,12 +161,12 @@ impl<'a> BatchKeys<'a> {
         counted.map(|(_, shingles)| shingles.count()).sum()
     }
 
-    /// When a row's event happened.
+    /// The time of a row's event.
     pub(super) fn time(&self, row: usize) -> Time {
         self.times[row]
     }
 
-    /// When the events of some rows happened.
+    /// The times of some rows' events.
     pub(super) fn times(&self, rows: Range<usize>) -> &[Time] {
         &self.times[rows]
     }

@@ -1,5 +1,5 @@
-//! Which files a data directory has been given, so that one that is gone is missed: `contents.json`. Segments of ledger and
-//! journal, and versions of rules, have lists of their own.
+//! The list of a data directory's files, by which a lost one is noticed: `contents.json`. Segments of ledger and journal,
+//! and versions of rules, have lists of their own.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -24,7 +24,7 @@ pub struct ErasureReport {
     pub records: ErasedRecords,
 }
 
-/// Why nothing, or not all, was erased.
+/// Reasons for an erasure that is missing or not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum EraseError {
     /// Statistics.

@@ -50,18 +50,18 @@ const LEVEL: i32 = 3;
 /// The treatment of statistics that are there already by an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportMode {
-    /// There must be none.
+    /// The target must have no statistics.
     Fresh,
-    /// They are replaced.
+    /// The statistics of the target are replaced.
     Replace,
-    /// They are added to.
+    /// The statistics are added to the target's.
     Merge {
         /// Exact distinct counts may have values in common, which then count twice.
         overlap: bool,
     },
 }
 
-/// Why statistics were not exported or imported.
+/// Reasons for a failed export or import of statistics.
 #[derive(Debug, thiserror::Error)]
 pub enum StatisticsExchangeError {
     /// The data directory.
@@ -110,7 +110,7 @@ pub enum StatisticsExchangeError {
     /// The text ends before its last line.
     #[error("the export ends after line {0}: its last part is missing")]
     Torn(u64),
-    /// There are statistics already.
+    /// The target has statistics already.
     #[error("there are statistics already")]
     NotEmpty,
     /// The export was merged before.

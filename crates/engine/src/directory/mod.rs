@@ -30,10 +30,10 @@ pub struct Directory {
     path: PathBuf,
 }
 
-/// Why a data directory cannot be made or used.
+/// Reasons not to make or use a data directory.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// There is nothing to open.
+    /// The data directory does not exist.
     #[error("{0} is no data directory: it has no `secret`; make one with `tollhouse init --data {0}`")]
     Absent(PathBuf),
     /// Its secret is gone.
@@ -42,7 +42,7 @@ pub enum DirectoryError {
          backup or a snapshot; a new one would make every key unknown"
     )]
     Lost(PathBuf),
-    /// There is one already.
+    /// The data directory exists already.
     #[error(
         "{0} already is a data directory; its secret is never replaced, as all that was counted hangs on it"
     )]
@@ -264,7 +264,7 @@ impl Directory {
         exposed
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }

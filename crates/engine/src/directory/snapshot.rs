@@ -23,10 +23,10 @@ use crate::EngineOpenError;
 /// Largest file beside ledger and journal that is copied: configurations, sets and models are.
 const SETTINGS_BYTES_MAX: u64 = catboost::ModelLimits::FILE_BYTES as u64;
 
-/// Why a snapshot was not restored. Nothing of it is left in the target.
+/// Reasons for a failed restore. Nothing of it is left in the target.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is something already.
+    /// The target is not empty.
     #[error("{0} is not empty: a snapshot is restored into a directory that is missing or empty")]
     NotEmpty(PathBuf),
     /// Parts of it cannot be read any more.
@@ -47,7 +47,7 @@ pub(crate) fn name(now: Time) -> String {
 }
 
 impl Directory {
-    /// Where a server makes snapshots.
+    /// The folder of a server's snapshots.
     pub fn snapshots_path(&self) -> PathBuf {
         self.path.join("snapshots")
     }

@@ -1,4 +1,4 @@
-//! Whether all that a data directory holds can still be read.
+//! Verification that all data of a directory can still be read.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct DirectoryVerification {
     pub secret: Option<DirectoryError>,
     /// The content of the ledger's files; `None` if it cannot be opened.
     pub ledger: Option<stats::LedgerVerification>,
-    /// Why the ledger cannot be opened.
+    /// The error that keeps the ledger from opening.
     pub ledger_error: Option<LedgerError>,
     /// Bytes of a torn tail, which a crash leaves: nothing that was promised.
     pub ledger_torn_bytes: u64,

@@ -1,5 +1,4 @@
-//! What people say of events afterwards: counted by the standing of who says it, so often a day, and such that it can be
-//! taken back.
+//! Feedback about events: weighed by the reporter's standing, limited a day, and revocable.
 //!
 //! A report is a reporter's *word* on one event: a judgement of what it was, or a signal of what was done with it. The
 //! last word of each sort stands: another class replaces the one before, and [`WITHDRAWN`] takes back both. What a word added is taken back by the paired counters of [`stats::Layout`], at the time
@@ -62,7 +61,7 @@ const AT_ONCE: usize = 256;
 /// The number of times that a report is begun anew because the same reporter said something else of the same event meanwhile.
 const TRIES: usize = 8;
 
-/// Why feedback was not taken in.
+/// Reasons to refuse feedback.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedbackError {
     /// The decision cannot be looked up.
@@ -134,9 +133,9 @@ struct FeedbackSubject<'a> {
     keys: &'a [Key],
     /// Its tokens for each classifier; empty if there is none.
     tokens: &'a [Option<TokenKeys>],
-    /// When what is said counts.
+    /// The time at which the feedback counts.
     time: Time,
-    /// When it is said.
+    /// The time at which it is given.
     now: Time,
 }
 
@@ -382,7 +381,7 @@ impl FeedbackOutcome {
     }
 }
 
-/// Where the last word of a reporter on an event is kept.
+/// The place of a reporter's latest vote on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VoteSlot {
     Judgement,
@@ -424,7 +423,7 @@ struct PendingVote<'a> {
     by: Option<Shingle>,
     /// The name of the reporter and the event.
     name: String,
-    /// Where the word is.
+    /// The key of the vote.
     vote: Key,
     voters: Option<VoterKeys>,
     known: Vec<Reading>,

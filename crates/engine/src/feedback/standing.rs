@@ -1,4 +1,4 @@
-//! How much a reporter is believed: by how often others agreed, and contradicted.
+//! The standing of a reporter: how often others agreed, and contradicted.
 
 use event::{Key, Shingle};
 use stats::{CounterAmounts, Reading};
@@ -99,8 +99,8 @@ pub(super) fn votes_today(reading: &Reading, side: Option<FeedbackSide>) -> u64 
     reading.sum(DAY, usize::from(if side.is_some() { REPORTS } else { OTHERS }))
 }
 
-/// Where it is kept who spoke on a thing: whether this reporter did, then for the reporter's side and the other one how
-/// many have, and the first of them.
+/// The keys that keep the voters on a thing: this reporter's own vote, then for its side and the other the number of
+/// voters and the first of them.
 pub(super) struct VoterKeys {
     pub(super) keys: Vec<Key>,
 }

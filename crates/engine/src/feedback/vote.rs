@@ -1,4 +1,4 @@
-//! What a reporter's last word on an event was, in one integer that rises from word to word.
+//! A reporter's latest vote on an event, in one integer that rises from vote to vote.
 
 use event::{Span, Time};
 
@@ -36,7 +36,7 @@ impl Vote {
         Some(Vote { number, seconds: seconds.cast_unsigned(), class, weight: weight.min(WEIGHT_MAX) })
     }
 
-    /// When what it added counts: a whole second, so that taking it back finds the same bucket.
+    /// The time at which its additions count: a whole second, so that their withdrawal finds the same bucket.
     pub(super) fn time(self) -> Time {
         Time::from_seconds(i64::try_from(self.seconds).unwrap_or(i64::MAX))
     }

@@ -1,4 +1,4 @@
-//! What a reading of a limit means: pure, and the same function for a take, a look and a peek.
+//! Meaning of a limit's reading: a pure function, shared by a take, a look and a peek.
 
 use event::{Key, Secret, Shingle, Span, Time};
 use stats::limit::{GcraOperation, WindowTake, interpolated, nanoseconds};
@@ -34,7 +34,7 @@ pub(crate) struct PendingTake<'a> {
     count: u64,
     burst: u64,
     exempt: bool,
-    /// Where it counts, and when that ends for a calendar's period.
+    /// The key it counts on, and the end of a calendar's period.
     pub(super) key: Key,
     end: Option<Time>,
     now: Time,
@@ -47,7 +47,7 @@ pub(crate) struct TakeDecision {
     pub(crate) refused: bool,
     /// By the limit and not by a ban.
     pub(super) by_limit: bool,
-    /// Where the buckets of a window are to be looked at for when there is more.
+    /// The buckets of a window are wanted, to find the time of a retry.
     pub(super) wants_retry: bool,
 }
 
@@ -346,8 +346,8 @@ impl<'a> PendingTake<'a> {
         }
     }
 
-    /// When so much has left the window that the cost fits, by what its sub-windows hold, oldest first.
-    /// `as_of` is when it was refused.
+    /// The time at which enough has left the window for the cost to fit, by its sub-windows, oldest first. `as_of` is the
+    /// time of the refusal.
     pub(super) fn retry(&self, buckets: &[TimelineBucket], as_of: Time) -> Option<Span> {
         let LimitAlgorithm::Sliding { window, .. } = self.limit.pace else { return None };
         let (width, is_shared) = (self.width(), self.window_take().interpolated);

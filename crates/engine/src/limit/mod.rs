@@ -66,9 +66,10 @@ pub struct TakeResult {
     pub used: u64,
     /// The amount that is left.
     pub remaining: u64,
-    /// When all will be left, if nothing more is taken.
+    /// The time until all is left again, if nothing more is taken.
     pub reset_after: Span,
-    /// When as much can be taken as was refused, if nothing more is taken; `None` where nothing was refused, or never.
+    /// The time until the refused amount can be taken, if nothing more is taken; `None` where nothing was refused, or
+    /// never.
     pub retry_after: Option<Span>,
     /// Until when the key is banned.
     pub banned_until: Option<Time>,
@@ -78,7 +79,7 @@ pub struct TakeResult {
     pub quality: Quality,
     /// The amount that this take has counted: what may be given back.
     pub charged: u64,
-    /// When it was counted, which is later than now if the key's latest take was: what is given back is to say it.
+    /// The time at which it was counted, later than now if the key's latest take was. A refund is to name it.
     pub time: Time,
 }
 
@@ -98,7 +99,7 @@ impl TakeResult {
     }
 }
 
-/// Why a limit's key cannot be made.
+/// Reasons for a limit without a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitKeyError {
     /// A field is not given.
@@ -109,7 +110,7 @@ pub enum LimitKeyError {
         /// The field.
         field: String,
     },
-    /// Nothing is left of a value once it is normalised.
+    /// A value is empty once it is normalised.
     #[error("`{value}` is no value of `{field}`")]
     Unfit {
         /// The field.

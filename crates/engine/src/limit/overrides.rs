@@ -21,7 +21,7 @@ pub const EXCEPTIONS_MAX: usize = 100_000;
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 28;
 
-/// Why an exception was not taken.
+/// Reasons to refuse an exception.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitExceptionError {
     /// The exception does not fit the limit.
@@ -30,10 +30,10 @@ pub enum LimitExceptionError {
     /// The key cannot be made.
     #[error(transparent)]
     Key(#[from] LimitKeyError),
-    /// There are too many.
+    /// The list of exceptions is full.
     #[error("there are {EXCEPTIONS_MAX} already: remove some first")]
     Full,
-    /// They could not be written.
+    /// The exceptions could not be written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
 }
@@ -55,7 +55,7 @@ pub(crate) struct LimitExceptions {
 }
 
 impl LimitExceptions {
-    /// Those that were posted, and those of the plan.
+    /// The posted exceptions and those of the plan.
     pub(crate) fn new(plan: &Plan, posted: Vec<LimitException>, secret: &Secret) -> LimitExceptions {
         let mut all = LimitExceptions { posted, ..LimitExceptions::default() };
         for limit in &plan.limits {
@@ -85,7 +85,7 @@ impl LimitExceptions {
         standing.iter().flatten().find(|standing| standing.until.is_none_or(|until| now < until)).copied()
     }
 
-    /// Those that were posted.
+    /// The posted exceptions.
     pub(crate) fn posted(&self) -> &[LimitException] {
         &self.posted
     }

@@ -1,4 +1,4 @@
-//! What can be done with limits: take, peek, give back, set, and settle what was reserved.
+//! Operations on limits: take, peek, give back, set, and settle a reservation.
 
 use event::{Secret, Time};
 use stats::limit::GcraOperation;

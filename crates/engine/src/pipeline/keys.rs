@@ -91,7 +91,7 @@ impl PreparedEvent {
         &self.row.pipeline
     }
 
-    /// Where in `keys` the keys of a kind are that has a statistic; of another there are none.
+    /// The range in `keys` of a kind that has a statistic; empty for others.
     pub(crate) fn counted(&self, kind: TableIndex<KindPlan>) -> Range<usize> {
         let is_counted = self.row.pipeline.kinds[kind].is_counted();
         if is_counted { self.by_kind.get(kind) } else { 0..0 }
@@ -102,12 +102,12 @@ impl PreparedEvent {
         &self.keys[self.counted(kind)]
     }
 
-    /// Where in `pairs` those of a distinct count are.
+    /// The range in `pairs` of a distinct count.
     pub(crate) fn of_distinct(&self, distinct: TableIndex<DistinctPlan>) -> Range<usize> {
         self.by_distinct.get(distinct)
     }
 
-    /// Where in `marks` those of a label are.
+    /// The range in `marks` of a label.
     pub(crate) fn of_label(&self, label: TableIndex<LabelPlan>) -> Range<usize> {
         self.by_label.get(label)
     }
@@ -117,7 +117,7 @@ impl PreparedEvent {
         of_kind(&self.row.pipeline, &self.keys, &self.uncounted, &self.by_kind, kind)
     }
 
-    /// When it happened.
+    /// The time of the event.
     pub fn time(&self) -> Time {
         self.row.time
     }

@@ -52,7 +52,7 @@ pub struct Decision {
     pub event_id: Option<String>,
     /// The pipeline that decided.
     pub pipeline: Arc<Pipeline>,
-    /// When the event happened.
+    /// The time of the event.
     pub time: Time,
     /// An event of this id had been counted before.
     pub duplicate: bool,

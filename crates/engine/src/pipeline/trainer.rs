@@ -1,4 +1,4 @@
-//! What people say of events, and what rules agree on, becomes what classifiers know.
+//! Training of classifiers from feedback and from rules that agree.
 //!
 //! ```text
 //! lesson ─► alone with the event ─► look: all, the event, its tokens ─► one request that makes it so ─► done
@@ -55,7 +55,7 @@ pub(crate) struct TrainingFeedback<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrainingPrecondition {
     Always,
-    /// This and nothing else.
+    /// A label from outside, and nothing else.
     Taught(TrainingLabel),
 }
 

@@ -100,7 +100,7 @@ pub struct PipelineChange {
 pub struct VersionInfo {
     /// The version.
     pub version: String,
-    /// When it was last put in force; `None` if that was at a start.
+    /// The time at which it was last put in force; `None` if that was at a start.
     pub since: Option<Time>,
     /// By what: `start`, `files`, `post`, `promote`, `back`.
     pub by: String,
@@ -123,13 +123,13 @@ pub struct RulesInfo {
     pub versions: Vec<VersionInfo>,
 }
 
-/// Why nothing has changed.
+/// Reasons for a reload that changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The configuration has errors; all are told.
     #[error("{0}")]
     Problems(ConfigProblems),
-    /// There is no such pipeline.
+    /// The pipeline does not exist.
     #[error("there is no pipeline `{0}`")]
     Pipeline(String),
     /// No such version is kept.
@@ -145,7 +145,7 @@ pub enum ReloadError {
     /// Nobody waited for it any more.
     #[error("the change was ended, as its time was over or its caller had gone; nothing has changed")]
     Stopped,
-    /// There is nothing to promote.
+    /// The pipeline has no candidate to promote.
     #[error("`{0}` has no candidate that was posted")]
     NoCandidate(String),
     /// An engine in memory keeps nothing.
@@ -288,7 +288,7 @@ impl Directory {
     }
 }
 
-/// Which files of what stands over the configuration are not as they were written, and what that costs.
+/// The damaged overlay files over the configuration, each with its consequence.
 pub(crate) fn check_history(path: &Path) -> Vec<(PathBuf, String)> {
     VersionHistory::new(path.to_path_buf()).check()
 }

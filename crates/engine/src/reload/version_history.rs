@@ -1,4 +1,4 @@
-//! What stands over the configuration's files, and the versions that can be gone back to, in the data directory.
+//! Overlays of the configuration's files, and the earlier versions kept in the data directory.
 //!
 //! ```text
 //! rules/state.json        what was posted, what was gone back to, candidates, the list of versions
@@ -59,7 +59,7 @@ pub(crate) struct PinnedVersion {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VersionEntry {
     pub(super) version: String,
-    /// When it was last put in force, in microseconds; `None` at a start.
+    /// The time at which it was last put in force, in microseconds; `None` at a start.
     pub(super) since: Option<i64>,
     /// By what.
     pub(super) by: String,
@@ -157,7 +157,7 @@ impl VersionHistory {
         state.map_err(|error| DirectoryError::Damaged { path, why: error.to_string() })
     }
 
-    /// Which files are not as they were written, or missing, and what that costs.
+    /// The damaged or missing files, each with its consequence.
     pub(super) fn check(&self) -> Vec<(PathBuf, String)> {
         let state = match self.state() {
             Ok(state) => state,

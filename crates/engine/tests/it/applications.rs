@@ -53,7 +53,7 @@ fn judged(preset: &str) -> BTreeMap<String, Session> {
     sessions
 }
 
-/// What a preset must reach on its corpus.
+/// The bounds that a preset must keep on its corpus.
 struct Bounds {
     preset: &'static str,
     /// The most honest sessions that meet any action but `accept`.

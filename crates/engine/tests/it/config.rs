@@ -1,4 +1,4 @@
-//! Every mistake in a configuration is said with file, line, column, the offending piece and the mend.
+//! Every mistake in a configuration is reported with file, line, column, the offending piece and the mend.
 
 use plan::{Config, Overrides, Plan};
 

@@ -1,4 +1,4 @@
-//! What is known of somebody is erased, and of nobody else.
+//! Erasure of one subject's data, and of nobody else's.
 
 use std::collections::HashSet;
 

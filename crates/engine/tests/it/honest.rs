@@ -35,7 +35,7 @@ pub(crate) fn judged(log: &[u8]) -> BTreeMap<String, Judged> {
     found
 }
 
-/// Those who were not accepted: what was said of each, and why first.
+/// Clients that were not always accepted, with their actions and the first reason.
 fn refused(judged: &BTreeMap<String, Judged>) -> Vec<String> {
     let said = |(ip, judged): (&String, &Judged)| {
         Some(format!("{ip} {:?}: {:?}", judged.actions, judged.first.as_ref()?))

@@ -1,4 +1,4 @@
-//! What limits answer, operation by operation.
+//! Answers of limits, operation by operation.
 
 use std::sync::{Arc, Mutex};
 

@@ -72,7 +72,7 @@ fn width(parts: u32) -> Span {
     Span((WINDOW.0 + i64::from(parts) - 1) / i64::from(parts))
 }
 
-/// When a take counts: when it is made, or with the latest that counted, if that is later.
+/// The time at which a take counts: now, or that of the latest take, if that is later.
 fn counted(log: &[(Time, u64)], now: Time) -> Time {
     log.iter().map(|(time, _)| *time).max().map_or(now, |latest| latest.max(now))
 }

@@ -1,4 +1,4 @@
-//! What is counted is found again by its name, whatever else the configuration says by then.
+//! Counts survive changes of the configuration: each is found again by its name.
 
 use std::fs;
 use std::path::Path;
@@ -173,7 +173,7 @@ fn what_is_kept_in_another_form_needs_another_name() {
     assert_eq!(home.see(), counts(&[("user", 2)]));
 }
 
-/// Whatever of the two registers a crash has left, numbers are those that were used.
+/// A register lost in a crash is made anew of the other, with the numbers in use.
 #[test]
 fn a_register_is_made_anew_of_the_other() {
     let home = Home::new(&config(&["ip", "user"]));

@@ -1,4 +1,4 @@
-//! What events are judged by changes under them.
+//! Events judged while the configuration changes.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Who reports, how much it counts, how often, and that all of it can be taken back.
+//! Reporters: their weight, their limits, and the withdrawal of their reports.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -397,8 +397,8 @@ const CLASSES: [(&str, [u64; 3]); 5] =
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 12, ..ProptestConfig::default() })]
 
-    /// Whatever was said, and taken back, and however often the node restarts or crashes in between: what is counted,
-    /// bucket by bucket, is what only the last words would have added.
+    /// Counts are what the latest votes alone would have added, bucket by bucket, after any votes, withdrawals, restarts
+    /// and crashes.
     #[test]
     fn only_the_last_words_count(
         words in proptest::collection::vec((0usize..3, 0usize..4, 0usize..5, 0i64..5_000, 0u8..12), 1..40),

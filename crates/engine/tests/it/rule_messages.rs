@@ -14,7 +14,7 @@ use plan::{Config, Overrides, Pipeline, Plan, preset};
 use crate::corpora::SECRET;
 use judge::Mode;
 
-/// When the message that is judged comes: 2026-05-17T10:00:00Z.
+/// The arrival of the judged message: 2026-05-17T10:00:00Z.
 const NOW: Time = Time::from_seconds(1_779_012_000);
 const PRESETS: [&str; 3] = ["mail", "mail-incoming", "mail-outgoing"];
 /// GTUBE without its first letter.

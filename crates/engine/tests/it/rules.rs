@@ -1,4 +1,4 @@
-//! What rules do beside their scores, from the file to the statistics of later events.
+//! Effects of rules beside their scores, from the file to the statistics of later events.
 
 use engine::{Decision, Engine};
 use event::{Event, Span, Time, Value};

@@ -1,5 +1,5 @@
-//! Whatever of a data directory is damaged, it opens and serves all else, and `verify` names the file.
-//! `SWEEP=7 cargo test -p tollhouse-engine --test it sweep` flips a bit of every seventh byte, instead of some.
+//! Damage anywhere in a data directory: it opens and serves all else, and `verify` names the file. `SWEEP=7 cargo test -p
+//! tollhouse-engine --test it sweep` flips a bit of every seventh byte, instead of some.
 
 use std::fs;
 use std::path::{Path, PathBuf};

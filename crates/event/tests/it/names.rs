@@ -98,15 +98,41 @@ fn words_of_names_are_told_apart() {
     assert_eq!(last_word("Told"), "Told");
 }
 
-/// Words that do not name what a comment is about.
-const NO_SUBJECTS: &[&str] = &["How", "It", "The same", "What", "Whether", "Who", "Whose"];
+/// Words that name nothing when a comment begins with them.
+const NO_SUBJECTS: &[&str] = &[
+    "And",
+    "But",
+    "How",
+    "If",
+    "It",
+    "So",
+    "Something",
+    "That",
+    "The same",
+    "Their",
+    "Then",
+    "There",
+    "These",
+    "They",
+    "This",
+    "Those",
+    "What",
+    "Whatever",
+    "When",
+    "Where",
+    "Whether",
+    "Which",
+    "Who",
+    "Whose",
+    "Why",
+];
 
-/// The first lines of doc comments that begin with a word that names nothing, each with its number.
+/// First lines of doc comments, of items and of modules, that begin with a word that names nothing, with their numbers.
 fn without_subject(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     let mut is_inside = false;
     for (number, line) in (1..).zip(text.lines().map(str::trim_start)) {
-        let doc = line.strip_prefix("///").map(str::trim_start);
+        let doc = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start);
         if let Some(doc) = doc.filter(|_| !is_inside) {
             let begins_with = |word: &&str| {
                 let rest = doc.strip_prefix(*word);
@@ -123,14 +149,19 @@ fn without_subject(text: &str) -> Vec<(usize, &str)> {
 
 #[test]
 fn doc_comments_name_their_subject() {
-    let text = "/// Items.\n/// What they are.\nstruct Item;\n    /// Whether.\n    it: bool,\n";
-    assert_eq!(without_subject(text), [(4, "/// Whether.")]);
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let text = "//! What.\n\n/// Items.\n/// What they are.\nstruct Item;\n    /// Whether.\n    it: bool,\n";
+    assert_eq!(without_subject(text), [(1, "//! What."), (6, "/// Whether.")]);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut paths = Vec::new();
+    for folder in ["bench", "crates", "examples", "fuzz"] {
+        sources::rust_files(&root.join(folder), &mut paths);
+    }
     let mut all = Vec::new();
-    for source in sources::all() {
-        let text = fs::read_to_string(crates.join(&source.path)).unwrap();
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.strip_prefix(&root).unwrap().display();
         let lines = without_subject(&text).into_iter();
-        all.extend(lines.map(|(number, line)| format!("{}:{number}: {line}", source.path)));
+        all.extend(lines.map(|(number, line)| format!("{name}:{number}: {line}")));
     }
     assert!(all.is_empty(), "doc comments begin with a word that names nothing:\n{}", all.join("\n"));
 }

@@ -43,6 +43,19 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
+/// Adds the Rust files of a folder, its tests included. Build outputs and hidden folders are left out.
+pub(crate) fn rust_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if path.is_dir() && name != "target" && !name.starts_with('.') {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
 fn read(crates: &Path, root: &Path, file: &Path) -> Source {
     let inside = file.strip_prefix(root).unwrap().with_extension("");
     let mut module: Vec<String> = inside.iter().map(|part| part.to_str().unwrap().to_owned()).collect();

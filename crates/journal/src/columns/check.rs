@@ -1,4 +1,4 @@
-//! Whether every byte of a file is as it was written.
+//! Checks that every byte of a file is as it was written.
 
 use disk::Blob;
 

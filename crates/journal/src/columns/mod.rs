@@ -76,7 +76,7 @@ mod own {
     pub(super) const WHAT: usize = 1;
     pub(super) const PIPELINE: usize = 2;
     pub(super) const VERSION: usize = 3;
-    /// And the three behind it: what the version's description says of it.
+    /// The first of four columns from the version's description.
     pub(super) const PROVENANCE: usize = 4;
     pub(super) const EVENT_ID: usize = 8;
     pub(super) const TIME: usize = 9;
@@ -113,7 +113,7 @@ const SIGNAL: &str = "signal";
 const UNCOUNTED: &str = "uncounted";
 const REPORTS: [&str; 3] = [REPORT, SIGNAL, UNCOUNTED];
 
-/// Which columns a file has, and what the facts of each version are in them.
+/// The columns of a file, and the facts of each version in them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct ColumnLayout {
     /// Columns of facts, behind [`OWN`]: name and type.
@@ -141,7 +141,7 @@ struct ColumnsIndex {
 /// A group of rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct RowGroup {
-    /// Where its first column begins.
+    /// The start of its first column.
     at: u64,
     rows: u32,
     first: RecordId,

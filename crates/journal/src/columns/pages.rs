@@ -41,7 +41,7 @@ pub(super) enum DecodedValues {
     Bools(Vec<bool>),
     Integers(Vec<i64>),
     Floats(Vec<f64>),
-    /// Where they begin in the arena, and how long they are.
+    /// The starts of texts in the arena, and their lengths.
     Texts(Vec<(u32, u32)>),
 }
 
@@ -273,7 +273,7 @@ fn decode_pages<'p>(
 }
 
 impl DecodedChunk {
-    /// Where the row behind so many begins: its first entry, and its first value.
+    /// Moves the start some rows on: to the first entry and the first value of that row.
     fn pass(&mut self, rows: usize, kind: Type) {
         let entries = match kind {
             Type::List => {

@@ -59,7 +59,7 @@ impl ColumnarSource for Vec<u8> {
     }
 }
 
-/// Which of the two copies of head and index.
+/// The two copies of head and index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexCopy {
     First,
@@ -69,7 +69,7 @@ pub(super) enum IndexCopy {
 /// The content of a head and its index.
 struct ColumnarHeader {
     index: ColumnsIndex,
-    /// Where Parquet's footer begins, and its checksum.
+    /// The start of Parquet's footer, and its checksum.
     footer: (u64, u32),
 }
 
@@ -140,7 +140,7 @@ impl ColumnarHeader {
 pub(crate) struct ColumnarSegment {
     pub(super) source: Box<dyn ColumnarSource>,
     pub(super) index: ColumnsIndex,
-    /// Where Parquet's footer begins, and its checksum.
+    /// The start of Parquet's footer, and its checksum.
     pub(super) footer: (u64, u32),
     /// Length of the file.
     bytes: u64,
@@ -642,7 +642,7 @@ impl ColumnarSegment {
 struct AllChunks(Vec<u8>);
 
 impl AllChunks {
-    /// Where each column begins in the file, and its bytes.
+    /// The start of each column in the file, and its bytes.
     fn of_columns<'a>(&'a self, group: &'a RowGroup) -> impl Iterator<Item = (u64, &'a [u8])> {
         let (mut rest, mut at) = (&self.0[..], group.at);
         group.chunks.iter().map(move |(length, _)| {

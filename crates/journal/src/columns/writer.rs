@@ -108,7 +108,7 @@ pub(crate) struct ColumnarWriter<S: ColumnarSink = BlobSink> {
     /// The properties for columns without a dictionary.
     plain: WriterPropertiesPtr,
     form: ColumnsFormat,
-    /// Where the next group begins.
+    /// The start of the next group.
     at: u64,
     index: ColumnsIndex,
     gathered: RowGroupBuilder,
@@ -142,7 +142,7 @@ struct ColumnBuilder {
 /// The levels that tell whether each entry has a value, or where lists begin: mostly the same for all of a group.
 #[derive(Default)]
 struct Levels {
-    /// So many are this one.
+    /// The first number of a run.
     first: i16,
     same: usize,
     /// All of them, from the first other one on.
@@ -187,7 +187,7 @@ enum PendingValues {
 #[derive(Default)]
 struct TextArena {
     arena: Vec<u8>,
-    /// Where each ends.
+    /// The end of each.
     ends: Vec<usize>,
 }
 

@@ -1,5 +1,6 @@
-//! What is told of a condition beside its syntax and types: every diagnostic of bounds, sets, clocks, rates,
-//! qualities and definitions, as people see it. Nothing at all where a condition is as it should be.
+//! Findings about a condition beside its syntax and types: every diagnostic of bounds, sets, clocks, rates, qualities and
+//! definitions, as people see it. None where a condition is as it should be. Nothing at all where a condition is as it
+//! should be.
 
 use super::{TestScope, compile};
 

@@ -16,7 +16,7 @@ use crate::syntax::{ArithmeticOperator, CallNode, CompareOperator, SyntaxKind, S
 pub(super) struct World<'a> {
     pub(super) schema: &'a Schema,
     pub(super) row: &'a Facts,
-    /// Which rules fired, and what groups add.
+    /// The results of rules and groups.
     pub(super) rules: HashMap<String, bool>,
     pub(super) groups: HashMap<String, f64>,
 }

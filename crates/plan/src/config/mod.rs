@@ -180,6 +180,6 @@ pub struct EffectiveValue {
     pub path: String,
     /// In TOML.
     pub value: String,
-    /// Where it was said.
+    /// The place in the configuration.
     pub origin: String,
 }

@@ -1,4 +1,4 @@
-//! What stands over the files at run time, and how all is read again.
+//! Overlays of the configuration's files at run time, and the reading of all of them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::problem::{ConfigSource, SourceKind};
 use super::{Config, Overrides};
 
-/// Where a configuration was read from.
+/// The sources that a configuration was read from.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigRecipe {
     pub(super) main: MainFile,
@@ -34,7 +34,7 @@ impl ConfigRecipe {
 pub struct PipelineOverlays {
     /// Overlays by the name of their pipeline.
     pub of: BTreeMap<String, PipelineOverlay>,
-    /// Nothing depends on what is wrong with the files of a pipeline of which a kept version is in force.
+    /// A kept version of a pipeline is in force, so that errors in the pipeline's files change nothing.
     pub files_may_be_broken: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where a configured value stands, and what is wrong with it, said so that the reader can mend it.
+//! Problems of configured values: the place, the fault and the mend.
 
 use std::fmt;
 use std::ops::Range;
@@ -100,7 +100,7 @@ fn floor_boundary(text: &str, index: usize) -> usize {
 pub struct ConfigProblem {
     /// The severity, which says if the configuration is refused for the problem.
     pub severity: Severity,
-    /// Where.
+    /// The place of the fault.
     pub origin: ConfigOrigin,
     /// The description of the problem, naming the offending piece.
     pub message: String,

@@ -1,4 +1,4 @@
-//! What is merged, read by key.
+//! View of a merged configuration, by key.
 
 use event::{Span, Time, Value};
 use judge::Constant;
@@ -15,7 +15,7 @@ pub(crate) struct ConfigView<'a> {
 }
 
 impl<'a> ConfigView<'a> {
-    /// Where a key's value stands, or the table if it is absent.
+    /// The place of a key's value, or of the table if the key is absent.
     pub(crate) fn origin(&self, key: &str) -> &'a ConfigOrigin {
         self.table.get(key).map_or(self.origin, |node| &node.origin)
     }
@@ -30,7 +30,7 @@ impl<'a> ConfigView<'a> {
         self.first_origin().source.kind != SourceKind::Default
     }
 
-    /// Where the first key that somebody has given stands, or the table if there is none.
+    /// The place of the first key that is given, or of the table if there is none.
     pub(crate) fn first_origin(&self) -> &'a ConfigOrigin {
         let mut origins = self.table.entries.iter().map(|entry| &entry.key_origin);
         origins.find(|origin| origin.source.kind != SourceKind::Default).unwrap_or(self.origin)

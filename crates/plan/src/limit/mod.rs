@@ -59,12 +59,12 @@ pub enum LimitAlgorithm {
     Calendar {
         /// The period.
         period: Period,
-        /// Where it starts.
+        /// The time zone of its start.
         zone: Zone,
     },
     /// Windows of equal length one after the other since 1970.
     Fixed {
-        /// Their length.
+        /// The length of the window.
         window: Span,
     },
     /// A bucket that fills evenly: the generic cell rate algorithm.
@@ -83,11 +83,12 @@ pub enum LimitAlgorithm {
 pub enum Enforcement {
     /// All of it.
     Enforce,
-    /// That it is allowed, whatever is used; only [`TakeResult::silent`](crate::limit::TakeResult::silent) tells the application.
+    /// The take is allowed, whatever is used; only [`TakeResult::silent`](crate::limit::TakeResult::silent) tells the
+    /// application.
     ShadowBan,
-    /// That it is allowed; [`TakeResult::over`](crate::limit::TakeResult::over) tells what would have been.
+    /// The take is allowed; [`TakeResult::over`](crate::limit::TakeResult::over) tells if it would have been refused.
     Observe,
-    /// That it is allowed. Nothing is counted.
+    /// The take is allowed. Nothing is counted.
     Off,
 }
 
@@ -106,7 +107,7 @@ impl Enforcement {
     }
 }
 
-/// When a key is refused whatever it has used.
+/// Conditions of a ban: a key is refused whatever it has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BanPlan {
     /// After so many refusals.
@@ -199,11 +200,11 @@ pub struct LimitPlan {
     pub counts_all: bool,
     /// The information that callers get about the limit.
     pub enforcement: Enforcement,
-    /// When its counts cannot be had: allow, or refuse.
+    /// The answer when its counts cannot be had: allow, or refuse.
     pub on_error: FailureMode,
     /// True if nodes that share the limit in a cluster decide together.
     pub exact: bool,
-    /// When a key is banned.
+    /// The condition of a ban.
     pub ban: Option<BanPlan>,
     /// The condition under which events take from it, as configured; takes by name do not ask for it.
     pub when: Option<String>,
@@ -394,7 +395,7 @@ pub struct LimitException {
     /// True if the key is not limited at all.
     #[serde(default)]
     pub exempt: bool,
-    /// When it ends; never without.
+    /// The end of the exception; none for a lasting one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
 }

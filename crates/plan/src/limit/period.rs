@@ -19,7 +19,7 @@ pub enum Period {
     Month,
 }
 
-/// Where midnight is.
+/// A time zone, for its midnight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Zone {
     name: String,

@@ -1,4 +1,4 @@
-//! Who is asked about a message: resolvers, trusted servers and sealers, DNS lists.
+//! Sources of authentication for a message: resolvers, trusted servers and sealers, DNS lists.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -79,12 +79,12 @@ impl DnsPlan {
     }
 }
 
-/// Which answers of a list have a meaning of their own.
+/// Answers of a list that have a meaning of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsListMeaning {
     /// From the first to the last.
     Range(Ipv4Addr, Ipv4Addr),
-    /// Those with one of these bits in the last number.
+    /// Answers with one of these bits in the last number.
     Bits(u8),
 }
 

@@ -25,13 +25,13 @@ pub struct ClassifierPlan {
     pub classes: [Vec<String>; 3],
     /// The time for which a token is kept after it was last learned.
     pub keep: Span,
-    /// When it learns from verdicts.
+    /// The conditions of learning from verdicts.
     pub auto: Option<AutoPlan>,
     /// The columns that hold what it says.
     pub columns: ClassifierColumns,
 }
 
-/// When a classifier learns from what other rules say.
+/// The conditions of learning from other rules.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AutoPlan {
     /// The score of other rules from which an event is bad.

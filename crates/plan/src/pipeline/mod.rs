@@ -102,9 +102,9 @@ pub struct Pipeline {
     pub space: Space,
     /// The input that the pipeline reads.
     pub input: PipelineInput,
-    /// When statistics cannot be had.
+    /// The outcome when statistics cannot be had.
     pub on_error: FailureMode,
-    /// When an event has a field that the pipeline does not know.
+    /// The policy for fields that the pipeline does not know.
     pub unknown: UnknownFieldPolicy,
     /// Hash of everything that its verdicts depend on: 16 hexadecimal digits.
     pub version: String,

@@ -1,4 +1,4 @@
-//! What `[feedback]` and `[reports]` mean: classes of what is said, and how much reporters are believed.
+//! Meaning of `[feedback]` and `[reports]`: classes of feedback, and the weight of reporters.
 
 use content::address::MailAddress;
 use content::web::domain::domain_to_ascii;

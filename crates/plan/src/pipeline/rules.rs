@@ -1,4 +1,4 @@
-//! What events are judged by: labels, definitions, sets, groups, rules and bands.
+//! The rules of a pipeline: labels, definitions, sets, groups, rules and bands.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What conditions can name, and the columns that come of it.
+//! Names of conditions, and the columns behind them.
 
 use std::sync::Arc;
 

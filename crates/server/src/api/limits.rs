@@ -83,7 +83,7 @@ pub struct LimitOverride {
     /// True if this key is not limited.
     #[serde(default)]
     pub exempt: bool,
-    /// When it ends; never without.
+    /// The end of the exception; left out for a lasting one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
@@ -96,7 +96,7 @@ pub struct LimitAnswer {
     /// True if it is over a limit that bans in the shadow: the application does not do what was asked, and says it did.
     /// Nothing else here tells that apart.
     pub silent: bool,
-    /// When this was counted, to be named where something is given back or settled.
+    /// The time at which this was counted, to be named when it is given back or settled.
     pub time: Timestamp,
     /// Each limit: the one that was named, then those that are taken with it.
     pub limits: Vec<LimitState>,

@@ -1,4 +1,4 @@
-//! What a stream says of itself, held against what is there, before anything is read by it.
+//! Check of a stream's metadata against its bytes, before anything is read by it.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ struct ColumnBuffers {
 /// The buffers of batches, as a schema describes them.
 struct SchemaBuffers {
     columns: Vec<ColumnBuffers>,
-    /// Those of values, by the dictionary's number.
+    /// The buffers of dictionaries' values, by the dictionary's number.
     dictionaries: HashMap<i64, ColumnBuffers>,
 }
 

@@ -34,10 +34,10 @@ impl ArrowLimits {
     pub const DICTIONARY_MAX: usize = 1 << 20;
 }
 
-/// Why bytes are no stream of events.
+/// Reasons to refuse bytes as a stream of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrowError {
-    /// They are no Arrow IPC stream.
+    /// The bytes are no Arrow IPC stream.
     Broken(String),
     /// A column of a type that is not read.
     Type {
@@ -46,9 +46,9 @@ pub enum ArrowError {
         /// Its type.
         found: String,
     },
-    /// Something of the format that is not read.
+    /// A part of the format that is not supported.
     Unread(&'static str),
-    /// There is too much of something.
+    /// An amount above its limit.
     Limit {
         /// Of what.
         what: &'static str,

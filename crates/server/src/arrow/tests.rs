@@ -123,7 +123,7 @@ fn a_stream_without_its_end_mark_is_whole() {
 }
 
 proptest! {
-    /// Whatever bytes are changed, a stream is read or refused.
+    /// Streams with any bytes changed are read or refused.
     #[test]
     fn broken_streams_are_refused(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let mut bytes = stream(&[every_type()]);

@@ -28,8 +28,8 @@ const UTC: &str = "UTC";
 /// Parts of a stream that are shorter are put together: sending each would cost more than copying it.
 const PART_BYTES: usize = 4096;
 
-/// Where the metadata of an answer's schema has what there is to warn of: an array of texts as JSON. There is nothing where
-/// there is no warning. (Columns of their own would be in the way of who hands the answer to a model.)
+/// The key of warnings in the metadata of an answer's schema: an array of texts as JSON, absent without warnings.
+/// (Columns of their own would be in the way of who hands the answer to a model.)
 const WARNINGS: &str = "tollhouse.warnings";
 
 /// Writes a stream with a record batch for each answer, in parts that follow one another. All answers are of one pipeline,

@@ -1,5 +1,4 @@
-//! Whose batch, or other costly call, is worked on: a few at a time, a few that wait, and the others are told at once to come
-//! again.
+//! Admission of batches and other costly calls: a few run, a few wait, and the rest are told to come back.
 //!
 //! A batch is thousands of events, so more of them at work than there are processors only take memory and time from one
 //! another. What is refused here has not been counted. A look at all keys, a change of rules or a copy costs as much as

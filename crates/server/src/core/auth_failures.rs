@@ -83,7 +83,7 @@ fn make_room(addresses: &mut HashMap<IpAddr, AuthFailureCount>) {
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     since: Instant,
-    /// When the next may pass, in milliseconds since then.
+    /// The time at which the next may pass, in milliseconds after `since`.
     next: AtomicU64,
     held: AtomicU64,
 }

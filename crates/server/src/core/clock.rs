@@ -200,7 +200,7 @@ fn is_near_start(offset: i64, newest: i64) -> bool {
 /// A function that says the time.
 type TimeFunction = dyn Fn() -> Time + Send + Sync;
 
-/// Where the time comes from: cheap to share, and to ask.
+/// The source of time: cheap to share, and to ask.
 #[derive(Clone)]
 pub struct Clock(Arc<ClockKind>);
 

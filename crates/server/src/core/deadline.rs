@@ -1,4 +1,4 @@
-//! When the work for a request ends.
+//! The deadline of a request.
 //!
 //! A deadline ends the waiting for an answer, and so does a client that goes away. Either ends all work of which nothing is
 //! counted yet: what has waited too long to be read is never read, a reading in progress is cancelled

@@ -58,11 +58,11 @@ impl SharedFault {
 enum FramingStep {
     /// A line of a head.
     Head,
-    /// So much of a body.
+    /// The bytes left of a body.
     Body(u64),
     /// The line before a chunk.
     Size,
-    /// So much of a chunk, and the line end behind it.
+    /// The bytes left of a chunk, and the line end behind it.
     Chunk(u64),
     /// A line behind the last chunk.
     Trailer,

@@ -1,4 +1,4 @@
-//! What listeners over gRPC share on a node: places, room for what is not whole yet, and what is counted about them.
+//! State that a node's gRPC listeners share: places, room for incomplete requests, and counters.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;

@@ -29,7 +29,7 @@ use crate::core::write_timeout::WriteTimeoutStream;
 /// Time before accepting is tried again when the system has no descriptors left.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a server cannot start, or did not end well.
+/// Reasons for a server that cannot start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
@@ -148,7 +148,7 @@ impl AsyncWrite for ListenerSocket {
 #[derive(Debug)]
 pub(crate) struct BoundListener {
     plan: ListenerPlan,
-    /// Where it listens: with the port that was found where any would do.
+    /// The address in use, with the port that was found where any would do.
     address: Endpoint,
     listener: StdListener,
     file: Option<SocketFile>,

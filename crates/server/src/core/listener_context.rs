@@ -1,4 +1,4 @@
-//! What a conversation has to know of its listener, in whichever protocol.
+//! Context of a connection's listener, in any protocol.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -45,7 +45,7 @@ const DRAINED_IN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct LoadShedder {
     since: Instant,
-    /// When the connection that is refused next may be read again, in microseconds.
+    /// The time at which the connection that is refused next may be read again, in microseconds.
     next: AtomicU64,
     gap: u64,
     pause: u64,

@@ -1,4 +1,4 @@
-//! What is counted about requests, and the page that shows it beside what the engine counts and holds.
+//! Counters of requests, and the page that shows them beside the engine's.
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ struct AnswerLabel {
     answer: &'static str,
 }
 
-/// Why a listener refused a connection, or something on one went wrong.
+/// The kind of failure on a listener: a refused connection, or an error on one.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ListenerFailureLabel {
     listener: String,
@@ -66,7 +66,7 @@ struct VersionLabel {
     version: String,
 }
 
-/// Something that is wrong with the node.
+/// The kind of fault of a node.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ConditionLabel {
     name: &'static str,

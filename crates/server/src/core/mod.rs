@@ -1,5 +1,5 @@
-//! What all protocols stand on: the node, who may ask for how much, connections and their listeners, and what is counted
-//! about them. Knows no protocol.
+//! The basis of all protocols: the node, tokens and admission, connections and their listeners, and metrics. Knows no
+//! protocol.
 
 pub(crate) mod admission;
 pub(crate) mod auth_failures;

@@ -1,4 +1,4 @@
-//! What all routes share: the engine, the limits, the counters, and the clock.
+//! State that all routes share: the engine, the limits, the counters, and the clock.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -74,11 +74,11 @@ pub(crate) struct Node {
     guesses: AuthFailures,
     /// Places in which is read what was sent.
     pub(crate) reading: ReadingPool,
-    /// When copies of the data were made last.
+    /// The times of the latest snapshots.
     snapshots: Mutex<VecDeque<Instant>>,
     tokens: Tokens,
     stopping: AtomicBool,
-    /// When it was made.
+    /// The time of its start.
     pub(crate) started: Instant,
     /// Connections of clients of Redis so far.
     pub(crate) sessions: AtomicI64,
@@ -279,7 +279,7 @@ impl Node {
         Ok((id, outcome))
     }
 
-    /// Why requests should go elsewhere, if they should.
+    /// The reason why requests should go elsewhere, if there is one.
     pub(crate) fn unready(&self) -> Option<String> {
         if self.is_stopping() {
             return Some("the node is shutting down".to_owned());

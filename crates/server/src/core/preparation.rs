@@ -1,4 +1,4 @@
-//! From an event to one whose keys are made: what every protocol does before it asks for a decision.
+//! Preparation of an event until its keys are made, in every protocol.
 
 use std::sync::Arc;
 

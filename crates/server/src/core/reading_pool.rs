@@ -188,7 +188,7 @@ mod tests {
     use crate::core::node::Node;
     use crate::core::preparation::LookupMode;
 
-    /// Whatever wire it comes over, a message is read in a place, and never where it is asked for.
+    /// A message of any protocol is read in a place of the pool; brief events need none.
     #[tokio::test]
     async fn messages_wait_for_places_and_brief_events_do_not() {
         let plan = Plan::compile(&Config::from_preset("mail", &Overrides::default()));

@@ -20,7 +20,7 @@ use crate::core::trusted_proxies::network;
 
 /// One in so many places and bytes is kept for callers of the API.
 const RESERVED: usize = 4;
-/// So many times what it leaves to others one address may hold.
+/// The most that one address may hold, in multiples of what it leaves to others.
 const SHARE: usize = 3;
 
 /// The caller, as far as its connection and its head show.
@@ -44,7 +44,7 @@ impl Caller {
     }
 }
 
-/// Something that there is so much of.
+/// A resource that addresses share.
 #[derive(Debug)]
 pub(crate) struct Shares {
     open: Arc<Semaphore>,

@@ -1,4 +1,4 @@
-//! Who may ask: by a token, or without tokens from this host alone.
+//! Tokens of clients; without tokens, this host alone may ask.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Whose request it was that proxies handed on: the client's address, as far as it can be believed.
+//! The client behind trusted proxies: its address, as far as it can be believed.
 //!
 //! Each proxy puts the address that it saw behind those in `X-Forwarded-For`, so only what trusted proxies have put
 //! there is true: the list is read from its end, and the first address that is no trusted proxy's is the client's. What

@@ -15,13 +15,13 @@ pub enum MessageEncoding {
     Zstd,
 }
 
-/// Why bytes could not be unpacked.
+/// Reasons for a failed decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecompressError {
-    /// They are not of this packing, damaged, or cut off.
+    /// The bytes have another encoding, or are damaged or cut off.
     #[error("the compressed message cannot be unpacked")]
     Damaged,
-    /// There is more in them than is allowed.
+    /// The content is larger than is allowed.
     #[error("the message is too large when it is unpacked")]
     TooLarge,
     /// The unpacking took too long.

@@ -46,7 +46,7 @@ pub(crate) enum BodyFormat {
     Arrow,
 }
 
-/// Where a message's envelope is taken from.
+/// The source of a message's envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum EnvelopeSource {
@@ -80,7 +80,7 @@ const EVENT_ID: HeaderDescription = (
 const EVENT_TIME: HeaderDescription =
     ("tollhouse-event-time", "Messages and log lines: when it happened, RFC 3339 or seconds since 1970");
 const HEADERS: [HeaderDescription; 7] = [CLIENT_IP, HELO, MAIL_FROM, RCPT_TO, USER, EVENT_ID, EVENT_TIME];
-/// Which of them say something about an event of any form but JSON, which says it itself.
+/// Headers for an event of any form but JSON, which has fields for them.
 const OF_ANY: [HeaderDescription; 2] = [EVENT_ID, EVENT_TIME];
 const PREFIX: &str = "tollhouse-";
 

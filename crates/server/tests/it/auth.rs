@@ -1,4 +1,4 @@
-//! What is looked up about a message, with a name server that each test starts.
+//! Look-ups about a message, with a name server that each test starts.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

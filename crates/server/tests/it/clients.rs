@@ -17,7 +17,7 @@ pub(crate) struct Program {
     unpacked: Option<PathBuf>,
 }
 
-/// Where `scripts/mail-clients` unpacks.
+/// The folder that `scripts/mail-clients` unpacks to.
 fn unpacked() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mail-clients")
 }

@@ -1,4 +1,4 @@
-//! What proxies ask before they hand a request on, as each of them asks.
+//! Questions of proxies before they hand a request on, in each proxy's form.
 
 use std::io::Write;
 

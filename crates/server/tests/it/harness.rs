@@ -58,7 +58,7 @@ pub(crate) fn configure(directory: &Directory, more: &str) {
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    /// Where mail servers may ask, by the listener's name.
+    /// The addresses of mail servers' listeners, by name.
     pub(crate) listeners: Vec<(String, String)>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), ServeError>>,

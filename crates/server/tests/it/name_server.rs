@@ -25,7 +25,7 @@ pub(crate) enum Say {
     Garbage,
     /// A record, but only over TCP: over UDP it is said not to fit.
     Long(String),
-    /// That it failed.
+    /// The answer that it failed.
     Failure,
 }
 

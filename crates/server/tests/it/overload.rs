@@ -86,7 +86,7 @@ fn a_body_that_follows_a_refusal_is_heard_out() {
     refused_and_served_later(&[&chunked, "3\r\nabc\r\n", "2\r\nde\r\n0\r\n\r\n"]);
 }
 
-/// Where it would cost too much to hear a body out, the connection ends.
+/// A body that costs too much to read to its end closes the connection.
 #[test]
 fn a_body_too_long_to_be_heard_out_ends_the_connection() {
     with_full_server(|server, free| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Running, obedient, start};
 
-/// Where Debian puts Postfix's programs.
+/// Debian's folder of Postfix's programs.
 const DAEMONS: &str = "/usr/lib/postfix/sbin";
 /// The user that mail is delivered as: `nobody`.
 const NOBODY: u32 = 65_534;

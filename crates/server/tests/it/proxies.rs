@@ -58,7 +58,7 @@ fn unanswering() -> (u16, TcpListener) {
     (free_port(), TcpListener::bind("127.0.0.1:0").unwrap())
 }
 
-/// Where a process of [`node_of_its_own`] finds its data directory, and says at which address it serves.
+/// The variable by which a process of [`node_of_its_own`] finds its data directory and reports its address.
 const NODE: &str = "TOLLHOUSE_TEST_NODE";
 
 /// The server of a [`FrozenNode`]: this test runs in a process of its own until that is killed.

@@ -1,4 +1,4 @@
-//! What events are judged by is changed while they are judged.
+//! Rules changed while events are judged.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What those can hold who have no token, or speak badly: no place, no memory, no connection for long.
+//! Limits of clients without a token or with bad requests: no place, no memory, no connection for long.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

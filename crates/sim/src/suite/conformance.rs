@@ -1,4 +1,4 @@
-//! What every home of statistics must do. Each check uses keys of its own, so that one ledger serves all of them.
+//! Conformance of every home of statistics.
 
 use event::{Kind, Shingle, Span};
 use stats::{

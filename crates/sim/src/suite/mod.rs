@@ -1,5 +1,5 @@
-//! What every home of the ledger must pass: one conformance suite, and random histories against a list of events. With
-//! the catalog that they share, and short names for long constructions.
+//! The suite that every home of the ledger must pass: conformance, and random histories against a list of events, with
+//! their catalog and short names for long constructions.
 
 pub mod conformance;
 pub mod limits;
@@ -11,7 +11,7 @@ use stats::{
     ObserveOutcome, ObserveRequest, Statistic,
 };
 
-/// Where all keys are.
+/// The space of all keys.
 pub const SPACE: Space = Space(3);
 /// Counters `seen` and `spam`, ten seconds x 6 and a minute x 5, windows 20 s, 1 m and 5 m.
 pub const MASS: Kind = Kind(1);
@@ -28,7 +28,7 @@ pub const LAST: Kind = Kind(50);
 /// Counter `seen` as of [`MASS`], read by buckets: six of 10 s, and four of a minute.
 pub const SPREAD: Kind = Kind(51);
 
-/// So many seconds after 1970.
+/// The time this many seconds after 1970.
 pub fn at(seconds: i64) -> Time {
     Time::from_seconds(seconds)
 }
@@ -71,7 +71,7 @@ pub fn catalog() -> Catalog {
     builder.build()
 }
 
-/// That of all keys.
+/// The secret of all keys.
 pub fn secret() -> Secret {
     Secret::new([9; Secret::BYTES])
 }

@@ -39,7 +39,7 @@ pub trait HomeUnderTest {
     fn marks_expire(&self) -> bool;
 }
 
-/// When, and how much was added to which counters.
+/// The time of a count, and the amounts added to each counter.
 type CountedAmounts = (Time, Vec<(u8, u64)>);
 
 #[derive(Clone, Default)]

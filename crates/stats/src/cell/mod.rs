@@ -5,7 +5,7 @@ pub(crate) mod divisor;
 pub(crate) mod head;
 pub(crate) mod lanes;
 
-/// Where a cell's words live, and can grow or shrink.
+/// The buffer of a cell's words, which can grow or shrink.
 pub trait CellBuffer {
     /// The words.
     fn words(&self) -> &[u64];

@@ -50,7 +50,7 @@ const NEW_WORDS: usize = 2;
 #[derive(Clone, Copy)]
 struct TouchedKey {
     hash: KeyHash,
-    /// Where its cell was found.
+    /// The place of its cell.
     found: Option<store::CellLocation>,
     plan: u16,
     role: KeyRole,
@@ -267,7 +267,7 @@ impl ApplyScratch {
     }
 }
 
-/// Where the places of each shard begin, and where the last ones end.
+/// The starts of each shard's places, and the end of the last.
 struct ShardGroups([u32; Store::SHARDS + 1]);
 
 impl Default for ShardGroups {
@@ -664,13 +664,13 @@ impl ShardCells<'_, '_> {
     }
 }
 
-/// Where a new key goes.
+/// The place of a new key.
 enum KeyPlacement {
     /// A cell is made for it.
     Free,
     /// A cell is made for it, and it was seen about so often while it had none.
     Admitted(u32),
-    /// There is no place for it, and it was seen about so often.
+    /// The store has no place for it; the key was seen about this often.
     Nowhere(u32),
 }
 
@@ -708,7 +708,7 @@ impl<'a> ReadingValues<'a> {
         self.used += planned.reading;
     }
 
-    /// Those of a reading.
+    /// The words of a reading.
     fn of(&mut self, brief: &PackedReading) -> &mut [u64] {
         let start = brief.start as usize;
         &mut self.list[start..start + usize::from(brief.width)]

@@ -56,7 +56,7 @@ const OVERFLOW_SHARE: usize = 32;
 /// The time after a flush that found no room until the next one is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// When an answer's additions are safe from a crash.
+/// The point at which an answer's additions are safe from a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Before the answer. Waiting requests share one sync.
@@ -64,8 +64,8 @@ pub enum Durability {
     /// At most this long after the answer, as long as a flush takes no more than a quarter of it: a flush begins half of it
     /// after the one before has ended.
     Interval(Span),
-    /// When the system pleases; written half a second after the one before, so that a killed process loses a second. Synced when
-    /// closed, for a snapshot, when a segment is sealed, and before a merge removes one.
+    /// No sync before an answer: additions are written half a second after the ones before, so that a killed process
+    /// loses a second. Synced when closed, for a snapshot, when a segment is sealed, and before a merge removes one.
     None,
 }
 
@@ -115,7 +115,7 @@ pub struct Options {
     pub memory_bytes: usize,
     /// A segment of the log that has reached this length is followed by a new one.
     pub segment_bytes: u32,
-    /// When additions are safe.
+    /// The point at which additions are safe.
     pub durability: Durability,
 }
 
@@ -142,7 +142,7 @@ struct EmbeddedCore {
     refused: AtomicU64,
     /// Notified after each flush.
     progress: Event,
-    /// Why additions are refused for now.
+    /// The reason for additions being refused for now.
     full: Mutex<Option<Arc<str>>>,
     is_full: AtomicBool,
     poison: OnceLock<Arc<str>>,

@@ -302,7 +302,7 @@ pub(crate) struct AggregatePlan {
     /// For each column which part of the base it is, or [`KEPT`].
     of_base: Vec<u8>,
     keep: Span,
-    /// Where the words of a kept value are, after the base.
+    /// The words of a kept value, after the base.
     sum: Option<usize>,
     min: Option<usize>,
     max: Option<usize>,
@@ -439,7 +439,7 @@ enum DecayedValues<'a> {
 }
 
 impl AddedValues<'_> {
-    /// Those of one event.
+    /// The values of one event.
     #[inline(always)]
     fn of(time: Time, value: Option<i64>) -> AddedValues<'static> {
         AddedValues {

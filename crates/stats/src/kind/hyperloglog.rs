@@ -127,7 +127,7 @@ impl StatisticForm for ApproximateDistinctForm {
 /// The HyperLogLog of one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HyperLogLogRegisters {
-    /// Where the period starts.
+    /// The start of the period.
     pub start: Time,
     /// Number and rank of each register that is not zero, in any order.
     pub ranks: Vec<(u32, u8)>,
@@ -251,7 +251,7 @@ impl HyperLogLogPlan {
         if distance < 0 { distance + self.slots.by() } else { distance }
     }
 
-    /// Where the entries begin.
+    /// The start of the entries.
     fn entries_at(&self, words: &[u64], head: &CellHead) -> usize {
         if !head.dense {
             return head.at;
@@ -261,7 +261,7 @@ impl HyperLogLogPlan {
         LONG_WORDS + self.map + blocks as usize * self.block
     }
 
-    /// Where a slot's block begins, if it has one.
+    /// The start of a slot's block, if it has one.
     fn block_of(&self, words: &[u64], head: &CellHead, slot: i64) -> Option<usize> {
         if !head.dense {
             return None;

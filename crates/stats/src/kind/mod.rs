@@ -174,7 +174,7 @@ pub(crate) trait CellOperations {
     /// First and last event.
     fn times(&self, words: &[u64]) -> Option<(Time, Time)>;
 
-    /// When any cell with this last event expires.
+    /// The expiry of any cell with this last event.
     fn expires_after(&self, last: Time) -> Time;
 
     /// A cell is kept for at least so long after its last event.
@@ -190,7 +190,7 @@ pub(crate) trait CellOperations {
         (false, true)
     }
 
-    /// Where a window, by its index, begins as of `now`.
+    /// The start of a window, by its index, as of `now`.
     fn since(&self, _window: usize, _now: Time) -> Option<Time> {
         None
     }
@@ -422,7 +422,7 @@ macro_rules! statistics {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::fine(plan, words, bucket),)* }
             }
 
-            /// Where a window, by its index, begins as of `now`: no event before that counts in it.
+            /// The start of a window, by its index, as of `now`: no event before it counts.
             pub fn since(&self, window: usize, now: Time) -> Option<Time> {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::since(plan, window, now),)* }
             }
@@ -602,8 +602,8 @@ impl CellPlan {
         self.times(words).map(|times| times.1)
     }
 
-    /// When a cell may be forgotten: no window reaches its last event any more, and what is to be kept is over. The
-    /// end of time for one that has seen nothing.
+    /// The expiry of a cell: no window reaches its last event any more, and its `keep` is over. The end of time for one
+    /// that has seen nothing.
     #[inline]
     pub fn expires(&self, words: &[u64]) -> Time {
         self.last(words).map_or(Time(i64::MAX), |last| self.expires_after(last))
@@ -613,13 +613,13 @@ impl CellPlan {
 /// The state that was there before an addition.
 #[derive(Clone, Copy, Debug)]
 pub struct ObservationContext<'a> {
-    /// When the event happened.
+    /// The time of the event.
     pub time: Time,
     /// The cell's last event; `None` where there is no cell.
     pub last: Option<Time>,
     /// The values of the reading, as of [`Addition::as_of`]; none may stand for zeros.
     pub values: &'a [u64],
-    /// Why it is added.
+    /// The origin of the addition.
     pub origin: Origin,
     /// The number of times that a sketch has seen the key while it had no cell.
     pub sightings: u32,
@@ -640,12 +640,12 @@ pub enum StatisticChange<'a> {
         now: Time,
         /// The amount.
         amount: u64,
-        /// When it was taken.
+        /// The time of the take.
         taken: Option<Time>,
     },
     /// An event of an aggregate, and so many sightings before it that a sketch has counted.
     Value {
-        /// When.
+        /// The time of the change.
         time: Time,
         /// Its value.
         value: Option<i64>,
@@ -666,7 +666,7 @@ pub enum StatisticChange<'a> {
     Last(Time, &'a str),
 }
 
-/// Why something is added, as far as keys without a cell are concerned that stand behind an admission sketch.
+/// The origin of an addition, which matters to keys without a cell behind an admission sketch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
     /// An event: each addition is a sighting of its key.
@@ -713,8 +713,8 @@ pub enum Addition {
     GiveBack {
         /// The amount; at most what is used is given back.
         amount: u64,
-        /// When it was taken: it is given back to that sub-window and no other. Where that is not known the oldest
-        /// sub-windows are first, so that what stays counts for longer rather than for less long.
+        /// The time of the take: it is given back to that sub-window and no other. Without it the oldest sub-windows are
+        /// first, so that the rest counts for longer rather than for less long.
         taken: Option<Time>,
     },
     /// A change of the bucket of a [`Measure::Gcra`].

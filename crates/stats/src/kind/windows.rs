@@ -371,7 +371,7 @@ impl Eq for CounterAmounts {}
 /// One bucket of a [`Timeline`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineBucket {
-    /// Where it starts.
+    /// The start of the bucket.
     pub start: Time,
     /// Its width in time.
     pub width: Span,
@@ -407,7 +407,7 @@ pub(crate) struct WindowsPlan {
     /// Low bits of an entry that hold the counter, and the place: counter and slot.
     counter_bits: u32,
     place_bits: u32,
-    /// Where a dense cell's columns begin.
+    /// The start of a dense cell's columns.
     columns_at: usize,
     /// Words of a dense cell, at least and at most.
     dense_min: usize,
@@ -855,7 +855,7 @@ impl WindowsPlan {
         slot.cast_unsigned() << self.counter_bits | counter as u64
     }
 
-    /// Where an event of a bucket belongs, if it is kept.
+    /// The slot for an event of a bucket, if it is kept.
     #[inline]
     fn slot_of(&self, bucket: i64, newest: i64) -> Option<i64> {
         if newest.saturating_sub(bucket) < self.fine.len() {
@@ -1203,7 +1203,7 @@ impl WindowsPlan {
         (codes >> (number % CODES * 4)) as usize & 7
     }
 
-    /// Where a column begins, and its code.
+    /// The start of a column, and its code.
     #[inline]
     fn column(&self, words: &[u64], number: usize) -> (usize, usize) {
         let mut columns = DenseColumns::new(self, words);
@@ -1524,7 +1524,7 @@ impl CellOperations for WindowsPlan {
         (held, true)
     }
 
-    /// Where the first bucket of a window starts.
+    /// The start of a window's first bucket.
     fn since(&self, window: usize, now: Time) -> Option<Time> {
         Some(self.windows.get(window)?.trail.start(now))
     }

@@ -1,4 +1,4 @@
-//! What becomes of stored cells when the configuration changes.
+//! Stored cells when the configuration changes.
 
 use std::sync::Arc;
 

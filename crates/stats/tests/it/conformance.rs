@@ -1,4 +1,4 @@
-//! What every home of statistics must do.
+//! Conformance of every home of statistics.
 
 use disk::MemoryDevice;
 use sim::suite::conformance::check;

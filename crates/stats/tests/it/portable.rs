@@ -168,7 +168,7 @@ fn a_ledger_that_was_moved_answers_alike() {
     }
 }
 
-/// Everything but exact distinct counts, whose owners do not add up.
+/// The requests without exact distinct counts, whose owners do not add up.
 fn without_distinct(requests: Vec<ObserveRequest>) -> Vec<ObserveRequest> {
     let fits = |observation: &Observation| observation.key.kind != DISTINCT;
     let strip = |request: ObserveRequest| ObserveRequest {

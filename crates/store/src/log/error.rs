@@ -1,4 +1,4 @@
-//! Why the store cannot go on, and what it has lost.
+//! Errors after which the store cannot go on, and the data it has lost.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::format::segment_name;
 use disk::is_lack;
 
-/// Why the store cannot go on.
+/// Reasons for a store that cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The device failed; the message names the file.
@@ -43,10 +43,10 @@ pub enum StoreError {
     Damaged {
         /// The file's name.
         segment: String,
-        /// Where in it.
+        /// The offset in the file.
         offset: u64,
     },
-    /// There is nothing at a position: its segment was removed, or the record was not written yet.
+    /// The position is empty: its segment was removed, or the record was not written yet.
     #[error("nothing is written at offset {offset} of slot {slot}")]
     Missing {
         /// The position's slot.
@@ -92,7 +92,7 @@ pub struct DamagedRange {
 /// The parts that a reading had to leave out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogLosses {
-    /// Where, for at most [`LogLosses::RANGES_MAX`] stretches.
+    /// The damaged stretches, at most [`LogLosses::RANGES_MAX`].
     pub ranges: Vec<DamagedRange>,
     /// Stretches that are not listed.
     pub ranges_unlisted: u64,

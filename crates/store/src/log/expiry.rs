@@ -1,4 +1,4 @@
-//! How much of a segment has expired, without reading it.
+//! Share of a segment that has expired, found without reading it.
 
 use super::format::NEVER;
 

@@ -42,8 +42,8 @@ const MINUTE_MICROS: i64 = 60_000_000;
 // The longest record makes a frame of its own.
 const _: () = assert!(FRAME_HEADER_BYTES + record_bytes(WORDS_MAX) <= FRAME_BYTES_MAX);
 
-/// Where a record lies: 16 bits of the segment's slot, 24 bits of the offset in units of eight bytes. Good for one
-/// run of the process: slots are given out anew when the log is opened.
+/// The place of a record: 16 bits of the segment's slot, 24 bits of the offset in units of eight bytes. Good for one run
+/// of the process: slots are given out anew when the log is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(u64);
 
@@ -82,9 +82,9 @@ impl Position {
 /// The key by which a record is found. Plain numbers: the log knows no meaning of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey {
-    /// Which tenant or stream.
+    /// The tenant or stream.
     pub space: u16,
-    /// Which kind of thing is counted.
+    /// The kind of thing that is counted.
     pub kind: u16,
     /// The thing, hashed.
     pub shingle: u64,
@@ -223,7 +223,7 @@ pub(crate) struct FrameHeader {
     pub(crate) floor: i64,
     /// The address before which everything was durable when the frame was written.
     pub(crate) durable: u64,
-    /// Where the frame lies.
+    /// The address of the frame.
     pub(crate) address: u64,
 }
 

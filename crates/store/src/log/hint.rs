@@ -30,7 +30,7 @@ const END_BYTES: usize = 40;
 /// Bytes that are gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Where a hint ends.
+/// The trailer of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HintTrailer {
     covers: u64,
@@ -89,7 +89,7 @@ pub(crate) struct HintWriter {
     blob: Option<Box<dyn Blob>>,
     buffer: Vec<u8>,
     end: HintTrailer,
-    /// Where the end of the hint that this one goes on with begins: it stays good until more is written.
+    /// The start of the trailer of the hint that this one goes on with: it stays good until more is written.
     resumed_at: Option<u64>,
 }
 

@@ -76,11 +76,11 @@ pub struct VisitedRecord {
     pub key: RecordKey,
     /// As it was pushed.
     pub tag: u16,
-    /// Where it lies.
+    /// The place of the record.
     pub position: Position,
     /// The number of words of the record, zero words at the end left out.
     pub words: usize,
-    /// When it may be forgotten, in minutes since the Unix epoch; [`NEVER`] for never.
+    /// The expiry, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_minutes: u32,
     /// While opening: it had expired when the log was last written to.
     pub has_expired: bool,
@@ -100,7 +100,7 @@ pub struct LogRecord {
     pub key: RecordKey,
     /// As it was pushed.
     pub tag: u16,
-    /// When it may be forgotten, in minutes since the Unix epoch; [`NEVER`] for never.
+    /// The expiry, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_minutes: u32,
     /// As they were pushed, zero words at the end left out.
     pub words: Vec<u64>,
@@ -162,9 +162,9 @@ pub struct SegmentUsage {
     pub live_bytes: u64,
     /// The part of the records, whether they count or not, that has expired, or some less.
     pub expired_bytes: u64,
-    /// When its last record may be forgotten, in minutes since the Unix epoch; [`NEVER`] for never.
+    /// The expiry of its last record, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_max_minutes: u32,
-    /// Nothing is appended to it any more.
+    /// A sealed segment: nothing is appended to it any more.
     pub sealed: bool,
 }
 
@@ -185,7 +185,7 @@ impl SegmentUsage {
 pub struct LogUsage {
     /// Segment files.
     pub segments: u64,
-    /// Their length, hints left out.
+    /// The length of the files, hints left out.
     pub disk_bytes: u64,
     /// The part of it that is records.
     pub record_bytes: u64,

@@ -172,7 +172,7 @@ fn records<'f>(
     whole
 }
 
-/// Where the next intact record starts behind the damaged one at `at`; the end if there is none.
+/// The start of the next intact record behind the damaged one at `at`; the end if there is none.
 ///
 /// Any bytes claim to be a record of some length. Short claims are looked at first, and long ones only where they end
 /// before the short record that was found: so the bytes under the checksum stay few even if a long stretch is garbage.

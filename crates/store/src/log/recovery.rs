@@ -303,7 +303,7 @@ fn remove_unborn(
     Ok(())
 }
 
-/// Where the log ends.
+/// The end of the log.
 struct LogEnd {
     /// The number of segments, and the index of the one in which the log ends.
     segments: usize,
@@ -328,7 +328,7 @@ fn find_end(found: &[FoundSegment], buffer: &mut Vec<u8>) -> Result<LogEnd, Stor
     Ok(end)
 }
 
-/// Where the last group that counts ends in a segment, if one does.
+/// The end of the last valid group in a segment, if it has one.
 fn end_in(
     segment: &FoundSegment,
     newest: bool,

@@ -30,7 +30,7 @@ pub(crate) struct WriterState {
     count: u32,
     /// The latest time at which one of them expires.
     expires_max: u32,
-    /// When they expire, in minutes, and their bytes; those that follow each other together.
+    /// Expiries in minutes, with the bytes that have them; equal neighbours are one entry.
     expiries: Vec<(u32, u64)>,
     /// The floor that it will carry.
     frame_floor: i64,
@@ -57,7 +57,7 @@ pub(crate) struct WriterState {
     failed: Option<Arc<str>>,
 }
 
-/// Where the group began, to take it back.
+/// The start of a group, to take it back.
 struct GroupStart {
     segment: Arc<Segment>,
     size: u64,

@@ -282,7 +282,7 @@ fn a_segment_torn_while_it_was_created_is_nothing() {
     }
 }
 
-/// Where a checksum is, and what it covers.
+/// The place of a checksum, and the bytes it covers.
 type Sum = (usize, [std::ops::Range<usize>; 2]);
 
 /// The checksums of a segment and of its hint.

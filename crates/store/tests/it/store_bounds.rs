@@ -1,4 +1,4 @@
-//! What memory and files may take up.
+//! Bounds of memory and files.
 
 use disk::MemoryDevice;
 use store::{Options, Store};

@@ -192,7 +192,7 @@ fn from_file(
     told.send(backend, labels)
 }
 
-/// Where labels between commas have what.
+/// The columns of labels in CSV.
 #[derive(Debug)]
 struct CsvColumns {
     id: usize,

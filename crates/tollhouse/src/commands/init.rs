@@ -23,7 +23,7 @@ pub(crate) struct InitArgs {
     /// Preset of a pipeline; the first is the default pipeline's
     #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = preset_named)]
     presets: Vec<&'static Preset>,
-    /// Where to make it
+    /// The directory to make
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
 }

@@ -21,7 +21,7 @@ pub(crate) struct RestoreArgs {
     /// The snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
-    /// Where to make the data directory
+    /// The data directory to make
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
 }

@@ -20,7 +20,7 @@ Examples:
 A snapshot is a data directory, with the secret. Files that never change again are hard links where
 possible: only a copy on another disk is a backup.")]
 pub(crate) struct SnapshotArgs {
-    /// Where to make it; it must not exist
+    /// The directory to make; it must not exist
     #[arg(value_name = "TARGET", required_unless_present = "server")]
     target: Option<PathBuf>,
     #[command(flatten)]

@@ -54,7 +54,7 @@ struct VerifyLine {
     exposed: Vec<ExposedPath>,
 }
 
-/// Something that others than its owner can get at.
+/// A path that others than its owner can reach.
 #[derive(Serialize)]
 struct ExposedPath {
     file: String,
@@ -74,7 +74,7 @@ struct KeptFile {
     bytes: u64,
 }
 
-/// Something that is lost.
+/// Lost data: a file, or a part of one.
 #[derive(Serialize)]
 struct VerifyDamage {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,12 +19,12 @@ pub(crate) struct InputMessage {
     pub(crate) stored: StoredMessage,
 }
 
-/// Where the envelope of stored mail comes from.
+/// The source of the envelope of stored mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum EnvelopeOption {
     /// `Return-Path`, `Delivered-To` and the topmost `Received` with a public address.
     Headers,
-    /// There is none.
+    /// The message has none.
     None,
 }
 
@@ -38,16 +38,16 @@ impl EnvelopeOption {
     }
 }
 
-/// Something that cannot be read.
+/// Input that cannot be read.
 pub(crate) struct UnreadableInput {
     /// The file or directory.
     pub(crate) name: String,
-    /// Why.
+    /// The cause.
     pub(crate) error: io::Error,
 }
 
 impl InputMessage {
-    /// When it says that it was received.
+    /// The time at which the message says it was received.
     pub(crate) fn time(&self) -> Option<Time> {
         message::time(&self.stored.bytes)
     }

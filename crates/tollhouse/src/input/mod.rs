@@ -1,4 +1,4 @@
-//! What commands read: messages from files, directories, mailboxes and standard input, and lines of events.
+//! Input of commands: messages from files, directories, mailboxes and standard input, and lines of events.
 //!
 //! All of it may be hostile or endless: reading is streamed, and what is held of one message or line is bounded.
 

@@ -67,7 +67,7 @@ fn payments_are_asked_about() {
     check_clients("payment");
 }
 
-/// What is committed is what the scripts make, byte for byte.
+/// The committed corpora are what the scripts make, byte for byte.
 #[test]
 fn the_corpora_are_made_by_their_scripts() {
     let script = "\

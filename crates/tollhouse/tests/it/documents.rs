@@ -1,4 +1,4 @@
-//! What the documents tell people to type works.
+//! Instructions of the documents, carried out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -23,7 +23,7 @@ fn the_long_version_names_the_features() {
     assert_eq!(run(["-V"], "").expect(0).stdout, format!("tollhouse {version}\n"));
 }
 
-/// What is asked of a part is refused where the build has it not, with its name and the mend, and only there.
+/// A request to a part that the build lacks is refused, with the part's name and the mend, and no other request is.
 #[test]
 fn what_a_build_lacks_is_said() {
     let data = Data::new(&["mail"]);

@@ -1,4 +1,4 @@
-//! What a node judges by is changed from the command line.
+//! Changes of a node's rules from the command line.
 
 use std::time::{Duration, Instant};
 

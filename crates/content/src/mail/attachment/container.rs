@@ -1,4 +1,4 @@
-//! Other wrappings of files: tar (POSIX.1-1988 `ustar`) and TNEF (MS-OXTNEF, `winmail.dat`).
+//! Archives beside ZIP: tar (POSIX.1-1988 `ustar`) and TNEF (MS-OXTNEF, `winmail.dat`).
 
 use memchr::{memchr, memmem};
 

@@ -1,4 +1,4 @@
-//! What a file's name tells, and what it is made to hide.
+//! Facts of a file's name, and the tricks that hide its type.
 
 /// Endings of names that some mail reader or shell runs when they are opened.
 const EXECUTABLE_ENDINGS: [&str; 51] = [

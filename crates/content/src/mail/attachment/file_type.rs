@@ -1,4 +1,4 @@
-//! What a file is by its first bytes, whatever it calls itself.
+//! The type of a file by its first bytes, whatever its name.
 //!
 //! A short table of its own rather than a library's long one: what counts is whether a file runs, hides others
 //! or can be looked into, and for that text forms (scripts, pages, calendars) matter as much as signatures.

@@ -12,7 +12,7 @@ use crate::deflate::{DeflateFormat, inflate};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PdfFindings {
     pub(super) script: bool,
-    /// Something is done when the document or a page is opened.
+    /// The document has an action for its opening, or for a page's.
     pub(super) action: bool,
     /// A program or another document is started.
     pub(super) launch: bool,

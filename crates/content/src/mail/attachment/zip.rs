@@ -27,7 +27,7 @@ pub(super) struct ZipEntry<'z> {
     pub(super) crc: u32,
     pub(super) size: u64,
     method: u16,
-    /// Where its data begins.
+    /// The start of its data.
     start: usize,
     data: &'z [u8],
     /// Its data lies over that of an entry before it, and is not read again.
@@ -159,7 +159,7 @@ fn central<'z>(
     Some((entry, at + 46 + name_length + extra + comment))
 }
 
-/// Where the data behind a file's header begins, its name, flags and method.
+/// The start of the data behind a file's header, its name, flags and method.
 fn local_header(content: &[u8], at: usize) -> Option<(usize, &[u8], u16, u16)> {
     if content.get(at..at.checked_add(4)?)? != b"PK\x03\x04" {
         return None;

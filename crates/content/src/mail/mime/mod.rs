@@ -213,7 +213,7 @@ fn walk_plain<'x>(raw: &'x [u8], budget: &Budget) -> ParsedMessage<'x> {
     ParsedMessage { header, parts: walk.parts, defects: walk.defects }
 }
 
-/// Which open level a line delimits, innermost first, and whether it closes it.
+/// The innermost open level that a line delimits, and true if the line closes it.
 fn level_of(levels: &[MimeLevel<'_>], line: &[u8]) -> Option<(usize, bool)> {
     let line = line.strip_prefix(b"--")?;
     let closing = line.strip_suffix(b"--");

@@ -8,7 +8,7 @@ const FILES_MAX: usize = 100;
 /// A file and the lines of the text that it takes up.
 struct UuencodedFile<'t> {
     name: &'t [u8],
-    /// Where its `begin` stands, and where what follows its `end` begins.
+    /// The line of its `begin`, and the line behind its `end`.
     lines: (usize, usize),
     content: Vec<u8>,
 }

@@ -129,7 +129,7 @@ pub(super) struct StartTag {
     pub(super) has_image_ground: bool,
     pub(super) is_hidden: bool,
     pub(super) is_refresh: bool,
-    /// Where it leads.
+    /// The target of the link.
     pub(super) target: Option<String>,
 }
 

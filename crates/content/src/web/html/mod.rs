@@ -1,5 +1,4 @@
-//! What a reader of an HTML part sees and can click, and what is there for programs alone, without building a
-//! tree.
+//! The visible text and links of an HTML part, and its hidden parts, found without building a tree.
 //!
 //! Text is hidden from readers to be read by filters, or to break the words that filters look for: white on
 //! white, in letters of no height, in boxes of no extent, off the page. A stack of open elements carries what
@@ -66,7 +65,7 @@ pub(crate) struct HtmlPage {
     pub(crate) outside: String,
     pub(crate) references: Vec<PageReference>,
     pub(crate) marks: PageFeatures,
-    /// Where relative references start from.
+    /// The base of relative references.
     base: Option<Url>,
     reader: PageReader,
     limits: PageLimits,

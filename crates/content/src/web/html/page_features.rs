@@ -1,4 +1,4 @@
-//! What pages have beside what is seen.
+//! Features of pages beside their visible text.
 
 use super::HIDDEN_BYTES_MAX;
 use crate::text::truncate;

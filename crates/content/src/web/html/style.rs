@@ -1,6 +1,6 @@
-//! As much of CSS as decides whether a reader sees a text: declarations in `style` attributes, and rules of
-//! `<style>` elements for one type, class or id. Rules with combinators, conditions (`@media`) or
-//! pseudo-classes are not applied: what they select depends on the whole page or on the reader's screen.
+//! The part of CSS that decides whether a text is visible: declarations in `style` attributes, and rules of `<style>`
+//! elements for one type, class or id. Rules with combinators, conditions (`@media`) or pseudo-classes are not applied:
+//! what they select depends on the whole page or on the reader's screen.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Whether a text fits the list of sections and keys, and what is wrong with it where it does not.
+//! Check of a text against the list of sections and keys.
 
 use event::Span;
 

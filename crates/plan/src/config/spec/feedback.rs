@@ -1,4 +1,4 @@
-//! What is learned of what people say of events afterwards.
+//! Settings of feedback.
 
 use super::{Section, SectionForm, SettingType, required, setting};
 

@@ -1,4 +1,4 @@
-//! What a pipeline reads, and what is found out about it before anything is counted.
+//! Settings of a pipeline's input: its fields, and the look-ups before anything is counted.
 
 use super::{Section, SectionForm, SettingType, required, setting};
 

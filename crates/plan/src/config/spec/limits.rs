@@ -2,7 +2,7 @@
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
-/// When a key is refused whatever it has used.
+/// Conditions of a ban: a key is refused whatever it has used.
 const BAN: &[SettingSpec] = &[
     required("after", SettingType::Integer(1, 1_000_000), "Refusals that ban a key"),
     required("within", SettingType::Span, "Time within which they must come"),

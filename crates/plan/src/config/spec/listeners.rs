@@ -1,4 +1,4 @@
-//! Where clients are listened to.
+//! Settings of listeners.
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 

@@ -78,7 +78,7 @@ pub(super) struct SettingSpec {
     /// In TOML. `None` where there is none: then the key is `required`, or absent means what `doc` says.
     pub(super) default: Option<&'static str>,
     pub(super) required: bool,
-    /// Where it applies, if that is not everywhere.
+    /// The condition of the setting, if it does not apply everywhere.
     pub(super) only: Option<SettingCondition>,
     pub(super) doc: &'static str,
 }

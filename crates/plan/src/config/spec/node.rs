@@ -1,4 +1,4 @@
-//! What a node keeps and where, and whom it asks.
+//! Settings of a node: its data, and the services it asks.
 
 use super::{Section, SectionForm, SettingType, setting};
 

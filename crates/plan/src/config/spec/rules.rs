@@ -1,4 +1,4 @@
-//! What events are judged by.
+//! Settings of rules.
 
 use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, setting};
 

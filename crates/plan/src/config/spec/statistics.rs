@@ -1,4 +1,4 @@
-//! What is counted of events, and what is kept of each key.
+//! Settings of statistics.
 
 use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, setting};
 

@@ -1,4 +1,4 @@
-//! How values are written: times, facts, permissions and sizes.
+//! Syntax of values: times, facts, permissions and sizes.
 
 use event::{Time, Value};
 

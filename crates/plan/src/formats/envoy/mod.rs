@@ -57,7 +57,7 @@ impl RateUnit {
     }
 }
 
-/// So many requests in each unit of time.
+/// A number of requests in each unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The requests.
@@ -132,7 +132,7 @@ pub struct Domains {
 struct DescriptorLevel {
     /// By `key`, or `key_value`.
     exact: HashMap<String, EnvoyDescriptor>,
-    /// Those whose `key_value` has a `*` in it, in the order of the file: its parts, and where it is in `exact`.
+    /// The entries whose `key_value` has a `*` in it, in the order of the file: its parts, and its name in `exact`.
     wild: Vec<(Vec<String>, String)>,
 }
 

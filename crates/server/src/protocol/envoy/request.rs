@@ -1,4 +1,4 @@
-//! What a request asks: for each of its descriptors the limit that is meant, and how much is taken.
+//! A request's descriptors, each with the limit it means and the amount to take.
 
 use std::collections::HashSet;
 use std::sync::Arc;

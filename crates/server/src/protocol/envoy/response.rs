@@ -1,4 +1,4 @@
-//! What came of a request's limits → what Envoy is told.
+//! Results of a request's limits → Envoy's answer.
 
 use engine::limit::TakeResult;
 use event::Span;
@@ -201,7 +201,7 @@ pub(super) fn result_name(answer: &RateLimitResponse) -> &'static str {
     if answer.overall_code == i32::from(Code::OverLimit) { "over-limit" } else { "ok" }
 }
 
-/// And what they call a refusal.
+/// The name of a refusal.
 pub(super) fn reason(status: &Status) -> &'static str {
     match status.code() {
         GrpcCode::InvalidArgument => "invalid",

@@ -102,7 +102,7 @@ impl BatchService for BatchHandler {
 }
 
 impl BatchHandler {
-    /// Where tokens are configured, every stream carries one.
+    /// Checks the token of a stream, where tokens are configured.
     async fn may_ask(&self, metadata: &MetadataMap) -> Result<(), HttpFailure> {
         let face = &self.listener;
         if !face.node.wants_token() {

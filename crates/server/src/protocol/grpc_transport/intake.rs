@@ -179,7 +179,7 @@ pub(crate) struct MeteredBody<B> {
 struct UnfinishedMessage {
     begun: Instant,
     paced: PaceMeter,
-    /// When it has to be whole, or more of it there.
+    /// The deadline for the whole message, or for more of it.
     due: Pin<Box<Sleep>>,
 }
 

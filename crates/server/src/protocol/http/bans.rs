@@ -113,7 +113,7 @@ pub(super) struct BanEntry {
     value: String,
     /// The origin of the label: a rule's name, or `API`.
     by: String,
-    /// When it ends.
+    /// The end of the ban.
     until: Timestamp,
 }
 
@@ -236,12 +236,12 @@ pub(super) fn changes<F: BanForm>(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// Which changes.
+/// The changes to send.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct BanStreamParams {
-    /// Everything, and not only what has changed.
+    /// True for the whole list, and not only its changes.
     #[serde(default)]
     startup: bool,
     /// Only bans of this type, such as `ban`.
@@ -282,7 +282,7 @@ pub(super) async fn stream(
     changes(node, feeds, "bans", BanFilter { decision, label, pipeline }, startup, &headers)
 }
 
-/// Which addresses.
+/// The addresses to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -362,7 +362,7 @@ fn addresses(
     values
 }
 
-/// Which bans.
+/// The bans to look up.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -467,7 +467,7 @@ pub(super) async fn label(
     Ok(Json(LabelOutcome { until: Timestamp(until), value }))
 }
 
-/// Which value.
+/// The value to lift.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

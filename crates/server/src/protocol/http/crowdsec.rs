@@ -23,11 +23,11 @@ use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses};
 /// The origin of all decisions.
 const ORIGIN: &str = "tollhouse";
 
-/// Which decisions. Bouncers ask in more ways than these, of which none changes the answer here.
+/// The decisions to send. Bouncers have more parameters, of which none changes the answer here.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct BouncerParams {
-    /// Everything, and not only what has changed.
+    /// True for the whole list, and not only its changes.
     #[serde(default)]
     startup: bool,
     /// Comma-separated: `ip`, `range`, or a kind's name.
@@ -67,7 +67,7 @@ pub(super) struct BouncerDecision {
     duration: String,
     /// `PIPELINE/LABEL`, and behind a colon what put it on.
     scenario: String,
-    /// When it ends.
+    /// The end of the ban.
     until: Timestamp,
 }
 

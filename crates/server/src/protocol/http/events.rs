@@ -59,7 +59,7 @@ impl EventParams {
     }
 }
 
-/// Which pipeline decides.
+/// The pipeline that decides.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -120,7 +120,7 @@ impl ForwardedRequest {
     }
 }
 
-/// Why nobody can say which request a proxy has.
+/// Reasons for a proxy's request that cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum ForwardedRequestError {
     #[error("fields of the proxy and of the client name different requests")]

@@ -1,4 +1,4 @@
-//! What every request passes before its route sees it, and how long it may take there.
+//! Guard of every request before its route, and its time limit there.
 //!
 //! All is decided by the head, in this order: may it ask at all (token; without tokens, no other site's page in a browser),
 //! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
@@ -35,7 +35,7 @@ pub(crate) const OTHER: &str = "other";
 const HTTP: &str = "http";
 /// Answers without a token.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
-/// Where the paths of batches begin, which have places of their own beside.
+/// The prefix of batches' paths, which have places of their own.
 const BATCHES: &str = "/v1/batch/";
 /// Cheap, and asked when the node is busy: they need no place.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];

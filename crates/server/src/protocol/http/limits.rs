@@ -24,7 +24,7 @@ use crate::core::problem::{
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-/// Where the problem types of draft-ietf-httpapi-ratelimit-headers are registered.
+/// The registry of problem types from draft-ietf-httpapi-ratelimit-headers.
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
 /// Limits that are taken together, each with its key of one request.
@@ -43,7 +43,7 @@ impl LimitGroup {
         Ok(LimitGroup(keyed.collect::<Result<_, _>>()?))
     }
 
-    /// Those of these names and what goes with them that the request has the fields of.
+    /// The named limits for whose keys the request has the fields, with those taken along.
     pub(crate) fn of_known<'v>(
         engine: &Engine,
         plan: &Plan,

@@ -97,7 +97,7 @@ pub(super) async fn metrics(State(node): State<Arc<Node>>) -> Result<Response, H
     Ok(([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], page).into_response())
 }
 
-/// This description.
+/// The OpenAPI description.
 #[utoipa::path(
     get,
     path = "/openapi.json",

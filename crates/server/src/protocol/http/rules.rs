@@ -1,4 +1,4 @@
-//! What events are judged by: changed, gone back from, compared.
+//! Routes of rules: change, roll back, compare.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
 use crate::core::reload::log_reload;
 
-/// Which pipeline is meant.
+/// The pipeline of the rules.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -1,4 +1,4 @@
-//! What is known of keys.
+//! Routes of keys' statistics.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const SHOWN: usize = 10;
 /// Most keys that are shown.
 const SHOWN_MAX: usize = 1000;
 
-/// Which key.
+/// The key of a timeline.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -1,5 +1,5 @@
-//! What a mail server is told: an outcome as the reply that the listener's settings give to it, with the header fields
-//! that say what was found.
+//! Answer to a mail server: an outcome as the reply that the listener's settings give to it, with the header fields that
+//! report it.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub(crate) const TOLLHOUSE: &str = "X-Tollhouse";
 
 /// Most rules that a field names.
 const RULES_MAX: usize = 40;
-/// Where a field is folded at the latest, if a rule's name ends before.
+/// The column at which a field is folded at the latest, if a rule's name ends before.
 const LINE_CHARS: usize = 72;
 /// Most stars of `X-Spam-Level`.
 const STARS_MAX: usize = 50;
@@ -26,9 +26,9 @@ const STARS_MAX: usize = 50;
 /// The treatment of [`ID_FIELD`], by which a report on a message finds the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IdFieldAction {
-    /// This one is written, and those that the message brings are taken away.
+    /// The field is written, and those of the message are removed.
     Write(String),
-    /// Those that the message brings are taken away: one of another message would lead its reports astray.
+    /// The fields of the message are removed: an id of another message would lead its reports astray.
     Remove,
     /// All stays as it is.
     Leave,
@@ -227,7 +227,7 @@ mod tests {
         assert!(answer.text.starts_with("5.7.1 Message refused, reference 1"), "{}", answer.text);
     }
 
-    /// Where a rule's effect decides, the score that filters read agrees with it.
+    /// A status never contradicts itself: the score that filters read agrees with a rule's effect.
     #[test]
     fn a_status_never_contradicts_itself() {
         let (plan, engine) = plan("");

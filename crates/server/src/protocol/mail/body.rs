@@ -18,7 +18,7 @@ pub(crate) struct MessageBody {
     /// The meter of how fast it comes.
     pub(crate) paced: PaceMeter,
     room: Option<Share>,
-    /// There was no room, and nothing is kept.
+    /// True if the body found no room, and nothing is kept.
     crowded: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct HeaderLines(Vec<(String, String)>);
 /// The result of reading: what was read, and how many bytes it takes; `None` while it is not whole.
 pub type HeadResult<T> = Result<Option<(T, usize)>, HeadError>;
 
-/// Why a head was refused.
+/// Reasons to refuse a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// Longer than [`LINE_BYTES_MAX`].

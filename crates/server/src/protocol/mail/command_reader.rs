@@ -20,7 +20,7 @@ pub(crate) struct CommandReader {
     buffer: Vec<u8>,
 }
 
-/// Why there is no whole request.
+/// Reasons for a request that is not whole.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandReadError {
     /// Its head was refused.

@@ -1,4 +1,4 @@
-//! What the protocols of mail servers share: the one way from a message to what is answered.
+//! The way from a message to its answer that the protocols of mail servers share.
 //!
 //! ```text
 //! protocol ─► MessageBody ─► MailMessage ─► ListenerContext::decide ─► MessageOutcome ─► protocol
@@ -45,7 +45,7 @@ pub(crate) struct MailMessage {
     /// Header and body, as they came.
     pub(crate) body: MessageBody,
     pub(crate) envelope: Envelope,
-    /// When it was received, if not now.
+    /// The time at which it was received, if not now.
     pub(crate) time: Option<Time>,
     /// The mail server's name for it. The same within the pipeline's `dedupe` time is counted once.
     pub(crate) id: Option<String>,
@@ -80,7 +80,7 @@ impl MessageOutcome {
     }
 }
 
-/// Why nothing was learned.
+/// Reasons for a failed training.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LearnError {
     /// The learning could not be done now.
@@ -395,7 +395,7 @@ mod tests {
         );
     }
 
-    /// Nothing is counted of a message that finds no place to be read before its deadline.
+    /// A message that finds no place to be read before its deadline counts nothing.
     #[tokio::test]
     async fn what_is_not_read_in_time_is_not_counted() {
         let face = face("1m");

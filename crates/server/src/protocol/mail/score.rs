@@ -97,7 +97,7 @@ pub(crate) fn bands(pipeline: &Pipeline) -> &[Band] {
     pipeline.rules.bands().as_slice()
 }
 
-/// Where the first band begins that asks for one of these actions.
+/// The start of the first band that asks for one of these actions.
 pub(crate) fn begins(bands: &[Band], wanted: impl Fn(Action) -> bool) -> Option<f64> {
     bands.iter().find(|band| wanted(band.action)).map(|band| band.at)
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// it comes.
 pub const FRAME_BYTES_MAX: usize = 256 << 10;
 
-/// Why bytes are no frame, or a frame is no command. Where the next frame begins cannot be told then.
+/// Reasons to refuse bytes as a frame, or a frame as a command. The next frame cannot be found then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than [`FRAME_BYTES_MAX`].

@@ -48,7 +48,7 @@ pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>
     }
 }
 
-/// Why a conversation ended before its end.
+/// Reasons for a conversation that ended early.
 enum ConversationError {
     Gone(io::Error),
     Silent,

@@ -1,4 +1,4 @@
-//! What a mail server's commands mean: the state of a conversation, apart from its socket.
+//! Commands of a mail server: the state of a conversation, apart from its socket.
 //!
 //! Nothing is decided before the message's end. All replies before it are "go on", so they are left out where the mail
 //! server can do without: a message then costs one round trip.
@@ -44,15 +44,15 @@ pub enum MilterProtocolError {
 /// The step that a command asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MilterStep {
-    /// Nothing is said.
+    /// The session gives no answer.
     Silent,
-    /// This is said.
+    /// The session gives this answer.
     Reply(MilterReply<'static>),
     /// More of the envelope is known, and a reply is waited for: see [`Session::envelope`].
     Envelope(EnvelopeProgress),
     /// The message is whole: [`Session::finish`] has what is known of it.
     Decide,
-    /// Nothing more is to come.
+    /// The conversation is over.
     End,
 }
 
@@ -306,7 +306,7 @@ impl MilterSession {
         Ok(MilterStep::Reply(MilterReply::OptNeg { version, actions, steps }))
     }
 
-    /// Whatever was under way is given up.
+    /// Drops the current transaction.
     fn reset(&mut self) {
         self.message = MailTransaction::default();
         self.stage = MilterStage::Between;

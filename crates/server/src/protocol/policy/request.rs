@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The only request that is known.
 const ACCESS_POLICY: &[u8] = b"smtpd_access_policy";
 
-/// Why bytes are no request. Where the next one begins cannot be told then.
+/// Reasons to refuse bytes as a request. The next request cannot be found then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyRequestError {
     /// Longer than [`REQUEST_BYTES_MAX`].
@@ -28,7 +28,7 @@ pub enum PolicyRequestError {
 /// The subject of a request of Postfix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyRequest {
-    /// When in the SMTP conversation it is asked: `CONNECT`, `EHLO`, `MAIL`, `RCPT`, `DATA`, `END-OF-MESSAGE`, ...
+    /// The stage of the SMTP conversation: `CONNECT`, `EHLO`, `MAIL`, `RCPT`, `DATA`, `END-OF-MESSAGE`, ...
     pub state: String,
     /// The instance, equal in all requests about one message; empty where Postfix is older than 2.1.
     pub instance: String,

@@ -19,7 +19,7 @@ impl ReplyBuffer {
         &self.bytes
     }
 
-    /// They are written. Room above this is given back.
+    /// Removes the written answers. Room above this is given back.
     pub(super) fn clear(&mut self) {
         const KEPT_BYTES_MAX: usize = 128 << 10;
         self.bytes.clear();

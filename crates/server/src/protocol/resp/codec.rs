@@ -27,7 +27,7 @@ pub struct RespLimits {
     pub known: bool,
 }
 
-/// Why bytes are no command. Where the next one begins cannot be told then. Worded as Redis does.
+/// Reasons to refuse bytes as a command, worded as Redis does. The next command cannot be found then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RespProtocolError {
     /// An array's length is no number, or above [`ARGUMENTS_MAX`].
@@ -36,7 +36,7 @@ pub enum RespProtocolError {
     /// More arguments than a stranger may send.
     #[error("Protocol error: unauthenticated multibulk length")]
     StrangerArrayLength,
-    /// Something else than a bulk string in an array.
+    /// An array's element that is not a bulk string.
     #[error("Protocol error: expected '$', got '{}'", shown(*.0))]
     NoBulk(u8),
     /// A bulk string's length is no number, or it would make the command too long.
@@ -96,7 +96,7 @@ impl<'a> RespCommand<'a> {
 #[derive(Debug, Default)]
 pub struct RespDecoder {
     buffer: Vec<u8>,
-    /// Where the command that is being read begins.
+    /// The start of the command that is being read.
     start: usize,
     /// The position up to which it was read.
     at: usize,
@@ -113,7 +113,7 @@ pub struct RespDecoder {
 }
 
 impl RespDecoder {
-    /// Where what is read from the connection is to be appended.
+    /// The buffer for bytes from the connection.
     pub fn room(&mut self) -> &mut Vec<u8> {
         self.forget();
         if self.start > 0 {

@@ -1,4 +1,4 @@
-//! What conversations take at the same moment, as one batch.
+//! Combining of takes from several conversations into one batch.
 //!
 //! A thread that serves many connections finds many of them readable at once. Each conversation puts its takes into the
 //! round that is open on its thread and lets the others go first. Who comes back first decides them all, and the others

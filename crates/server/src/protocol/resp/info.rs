@@ -1,4 +1,4 @@
-//! What Redis tells of itself, as far as it means something here: `INFO`, `CONFIG GET`, `HELLO`, `CLIENT`.
+//! Redis' descriptions of itself, as far as they apply here: `INFO`, `CONFIG GET`, `HELLO`, `CLIENT`.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What clients of Rspamd are answered about a message, as JSON and as lines of the old protocol. Pure.
+//! Answers to clients of Rspamd about a message, as JSON and as lines of the old protocol. Pure.
 
 use std::collections::BTreeMap;
 
@@ -232,13 +232,13 @@ pub(crate) fn refused_line(code: u16, why: &str) -> Vec<u8> {
     format!("RSPAMD/1.3 {code} {}\r\n", on_one_line(why, 200)).into_bytes()
 }
 
-/// Where a message is refused; without such a band the last begins there.
+/// The score at which a message is refused; without such a band, the start of the last.
 fn required(bands: &[Band], named: impl Fn(Action) -> &'static str) -> f64 {
     let refused = score::begins(bands, |action| named(action) == "reject");
     refused.or_else(|| Some(bands.last()?.at)).unwrap_or_default()
 }
 
-/// Where each of Rspamd's actions begins.
+/// The score at which each of Rspamd's actions begins.
 fn thresholds(bands: &[Band], named: impl Fn(Action) -> &'static str) -> BTreeMap<&'static str, f64> {
     let begins = |name| Some((name, score::begins(bands, |action| named(action) == name)?));
     ACTIONS.into_iter().filter_map(begins).collect()

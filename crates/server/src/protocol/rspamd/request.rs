@@ -1,4 +1,4 @@
-//! What headers of a request to Rspamd say beside the message. Pure.
+//! Headers of a request to Rspamd. Pure.
 
 use content::mail::message::Envelope;
 
@@ -19,7 +19,7 @@ pub(crate) struct RspamdRequest {
     pub(crate) password: Option<String>,
 }
 
-/// Why a request is not answered as wished.
+/// Reasons for a refused request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RspamdRefusal {
     #[error("`{0}` names a file, and no file is read for a client")]

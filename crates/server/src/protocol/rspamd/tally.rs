@@ -1,4 +1,4 @@
-//! What a listener counts for `/stat` and `/auth`, since it was started.
+//! Counters of a listener for `/stat` and `/auth`, since it was started.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What clients of spamd are answered: status lines, reports, marked messages. Pure.
+//! Answers to clients of spamd: status lines, reports, marked messages. Pure.
 //!
 //! (Source: `spamd/PROTOCOL` of SpamAssassin, and what its spamd 4.0.1 was seen to answer.)
 

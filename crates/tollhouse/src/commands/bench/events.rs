@@ -71,7 +71,7 @@ pub(super) struct EventsBenchArgs {
     /// Memory budget of the server's ledger in MiB
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
-    /// Which keys come
+    /// The distribution of keys
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchDistribution::Zipf, BenchDistribution::Uniform])]
     distribution: Vec<BenchDistribution>,
     /// Judge each event by 30 rules and a model of 200 trees, and log it

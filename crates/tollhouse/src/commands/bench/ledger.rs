@@ -70,10 +70,10 @@ pub(crate) struct LedgerBenchArgs {
     /// Statistics that are kept of a key
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchLayout::Fixed, BenchLayout::Windowed])]
     layout: Vec<BenchLayout>,
-    /// Which keys come
+    /// The distribution of keys
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::ALL)]
     workload: Vec<Workload>,
-    /// When additions are safe: none, an interval, or sync
+    /// The point at which additions are safe: none, an interval, or sync
     #[arg(long, value_delimiter = ',', default_value = "1s", value_name = "DURABILITY")]
     durability: Vec<Durability>,
     /// Empty or missing directory to work in, which is kept, instead of a temporary one

@@ -203,7 +203,7 @@ fn measure(args: &OverloadBenchArgs) -> Result<OverloadMeasurement, CommandError
     })
 }
 
-/// Those who ask.
+/// The clients that ask.
 struct LoadClients {
     address: String,
     /// The process of the server.

@@ -35,7 +35,7 @@ pub(crate) struct CompareArgs {
     /// Protocol that the other filter speaks
     #[arg(value_enum, value_name = "rspamd|spamd")]
     kind: PeerKind,
-    /// Where it listens: a URL, or host and port
+    /// Address of the filter: a URL, or host and port
     #[arg(value_name = "ADDRESS")]
     address: String,
     #[command(flatten)]

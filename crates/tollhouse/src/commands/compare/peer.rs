@@ -1,4 +1,4 @@
-//! What another filter says of a message: an rspamd over HTTP, or a spamd in its own protocol.
+//! Verdicts of another filter on a message: an rspamd over HTTP, or a spamd in its own protocol.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Most symbols that are kept of an answer.
 const SYMBOLS_MAX: usize = 1_000;
 
-/// Which filter is asked.
+/// The filter that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum PeerKind {
     /// Rspamd's HTTP, with `POST /checkv2`
@@ -59,7 +59,7 @@ pub(super) struct PeerVerdict {
     pub(super) symbols: Vec<PeerSymbol>,
 }
 
-/// Something that a filter found.
+/// A symbol that a filter found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct PeerSymbol {
     pub(super) name: String,

@@ -194,7 +194,7 @@ impl Node {
 /// A decision and what the sample's source says of it.
 struct DemoDecision {
     decision: DecisionJson,
-    /// When the sample came.
+    /// The time at which the sample came.
     time: Time,
     label: Option<&'static str>,
 }

@@ -99,7 +99,7 @@ struct TopicOffsets {
     next: BTreeMap<i32, i64>,
 }
 
-/// Where partitions are begun whose offset was not kept.
+/// The start of partitions whose offset was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StartOffset {
     AtFirst,
@@ -110,7 +110,7 @@ enum StartOffset {
 #[derive(Debug, Default)]
 struct PolledRecords {
     lines: Vec<NamedLine>,
-    /// Why records are no lines.
+    /// The errors of records that are no lines.
     bad: Vec<String>,
     /// The notes that are to be given beside the lines.
     notes: Vec<String>,
@@ -128,7 +128,7 @@ struct TopicReader {
     admin: AdminClient,
     consumer: Consumer,
     offsets: TopicOffsets,
-    /// Where partitions ended when reading began.
+    /// The ends of partitions when reading began.
     ends: BTreeMap<i32, i64>,
     looked: Instant,
     backoff: Backoff,

@@ -104,7 +104,7 @@ const KNOWN_BY: usize = 4096;
 /// A line, and its name if it has a place where it can be had again.
 type NamedLine = (Option<String>, Vec<u8>);
 
-/// Where it is.
+/// The position of a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct FollowPosition {
     /// The stream: 16 hexadecimal digits of the hash of its first line.
@@ -472,7 +472,7 @@ struct FollowedFile {
     /// Device and inode.
     id: (u64, u64),
     stream: String,
-    /// Where the reader is.
+    /// The place of the reader.
     at: u64,
 }
 

@@ -90,7 +90,7 @@ enum NatsLogin {
     Token(String),
 }
 
-/// Why a stream cannot be consumed, and what to do about it.
+/// The reason for a stream that cannot be consumed, and the mend.
 #[derive(Debug)]
 pub(super) struct NatsProblem {
     pub(super) why: String,

@@ -92,7 +92,7 @@ impl SetContent {
     }
 }
 
-/// Where a key is sought.
+/// The place in which a key is sought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatchPlace {
     Network,

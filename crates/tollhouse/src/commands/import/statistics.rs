@@ -15,7 +15,7 @@ use crate::console::{Output, Progress, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{EngineOptions, JsonOption, stopped};
 
-/// Which statistics, and what becomes of those that are there.
+/// The statistics to import, and the treatment of those in the target.
 #[derive(clap::Args)]
 pub(super) struct StatisticsImportArgs {
     /// File that was exported; one that ends in .zst is compressed; - is standard input, not compressed

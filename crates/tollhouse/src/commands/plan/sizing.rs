@@ -1,4 +1,4 @@
-//! How large a cluster has to be: a formula over what was measured (`docs/internals/benchmarks.md`), for people who plan one.
+//! The size of a cluster: a formula over measured figures (`docs/internals/benchmarks.md`), for people who plan one.
 //!
 //! ```text
 //! keys     = keys a day * (days kept + 1)

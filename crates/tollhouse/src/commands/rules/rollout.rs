@@ -16,7 +16,7 @@ use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOpti
 /// Largest text of rules that is read.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// Where, and of which pipeline.
+/// The server, and one of its pipelines.
 #[derive(clap::Args)]
 struct PipelineTargetArgs {
     /// The pipeline; without it the first of the configuration
@@ -30,7 +30,7 @@ struct PipelineTargetArgs {
     json: JsonOption,
 }
 
-/// Which server, and which of its pipelines.
+/// The server, and one of its pipelines.
 #[derive(clap::Args)]
 struct NodeTargetArgs {
     /// The server's address, such as http://127.0.0.1:8377
