@@ -62,9 +62,9 @@ pub struct KeyStatistics {
     pub piece: String,
     /// Its hash.
     pub shingle: Shingle,
-    /// When it was first counted.
+    /// The time of its first event.
     pub first: Option<Time>,
-    /// When it was last counted.
+    /// The time of its newest event.
     pub last: Option<Time>,
     /// Names of its counters.
     pub counters: Vec<String>,

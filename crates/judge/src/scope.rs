@@ -147,7 +147,7 @@ pub enum ReadingRequest<'a> {
         window: Span,
         /// The width of a bucket.
         width: Span,
-        /// Which of their values.
+        /// One of their values.
         value: BucketFunction,
     },
     /// The time since a key was first seen; [`Type::Integer`], microseconds, not negative. 0 for a key that was
@@ -206,7 +206,7 @@ pub enum ReadingRequest<'a> {
     Reputation {
         /// The reputation.
         name: &'a str,
-        /// Which of its values.
+        /// One of its values.
         value: ReputationValue,
     },
     /// The truth of another reading being an estimate, for one of the keys that it is over; [`Type::Bool`], missing where

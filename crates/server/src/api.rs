@@ -793,7 +793,7 @@ pub struct KeyNameJson {
     pub value: String,
 }
 
-/// What is counted of many keys.
+/// The counts of many keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Readings)]
 pub struct ReadingsJson {
@@ -803,7 +803,7 @@ pub struct ReadingsJson {
     pub keys: Vec<KeyStatisticsJson>,
 }
 
-/// What is counted of a key. One that was never seen, or is forgotten, has no times.
+/// The counts of a key. One that was never seen, or is forgotten, has no times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = KeyStatistics)]
 pub struct KeyStatisticsJson {
@@ -815,10 +815,10 @@ pub struct KeyStatisticsJson {
     pub shingle: String,
     /// `exact`, `estimated` or `missing`.
     pub quality: String,
-    /// When it was first counted.
+    /// The time of its first event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<Timestamp>,
-    /// When it was last counted.
+    /// The time of its newest event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
     /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.

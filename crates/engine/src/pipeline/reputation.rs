@@ -1,4 +1,4 @@
-//! What is thought of a key: a score and a grade, computed from readings.
+//! Reputations of keys: a score and a grade, computed from readings.
 //!
 //! Nothing is kept for it, and nothing here adds to statistics. Counts are cut into half-lives by their age: those of the last
 //! half-life weigh whole, those before it half, and so on. From the same cuts the score of one, two and three half-lives ago is
@@ -177,7 +177,7 @@ pub(crate) fn assess(
     Assessment { key, score, of_outcomes, grade, evidence }
 }
 
-/// Where readings of keys are looked up.
+/// A source of readings of keys.
 pub(crate) trait ReadingLookup {
     /// The keys that have a reputation, at most so many.
     fn keys(&self, plan: &ReputationPlan, most: usize) -> SmallVec<[Shingle; 8]>;

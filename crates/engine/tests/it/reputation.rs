@@ -144,7 +144,7 @@ fn say(engine: &Engine, id: &str, class: &str, (user, ip): (&str, &str), at: Tim
     pollster::block_on(engine.learn(prepared, id, FeedbackInput::from(class))).unwrap();
 }
 
-/// What is thought of an account and its address.
+/// The reputations of an account and its address.
 fn known(engine: &Engine, user: &str, ip: &str, at: Time) -> Vec<ExplainedReputation> {
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let prepared = engine.prepare(&pipeline, post(user, ip, false), at);

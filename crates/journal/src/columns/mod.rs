@@ -159,7 +159,7 @@ impl RowGroup {
         self.chunks.iter().map(|(length, _)| u64::from(*length)).sum()
     }
 
-    /// Where a column begins in the file.
+    /// The place in the file at which a column begins.
     fn column_at(&self, column: usize) -> u64 {
         self.at + self.chunks.iter().take(column).map(|(length, _)| u64::from(*length)).sum::<u64>()
     }

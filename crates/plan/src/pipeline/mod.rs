@@ -486,7 +486,7 @@ pub enum ReadingSource<W = TableIndex<Span>, B = TableIndex<BucketSeries>> {
     Reputation {
         /// The reputation.
         reputation: TableIndex<ReputationPlan>,
-        /// Which of its values.
+        /// One of its values.
         value: judge::ReputationValue,
     },
     /// True if the statistics of a key are an estimate.

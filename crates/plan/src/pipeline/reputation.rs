@@ -103,9 +103,9 @@ pub enum PartMeasure {
 /// The windows of a part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PartWindows {
-    /// Their lengths: whole half-lives, shortest first.
+    /// Lengths of the windows: whole half-lives, shortest first.
     pub spans: Vec<Span>,
-    /// Their places among the windows of readings; none before all pipelines have said which ones they read.
+    /// Places of the windows among the windows of readings; none before all pipelines have said which ones they read.
     pub places: Vec<TableIndex<Span>>,
 }
 

@@ -28,7 +28,7 @@ struct Step {
     delete: Option<String>,
     #[serde(default)]
     send: Value,
-    /// So many requests, one after the other; the last one's answer is looked at.
+    /// The number of requests, one after the other; the last one's answer is looked at.
     #[serde(default = "once")]
     repeat: usize,
     /// One request of so many lines.

@@ -1,4 +1,4 @@
-//! What is thought of a key, made of what is counted of it.
+//! Reputations of keys, made of their statistics.
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
