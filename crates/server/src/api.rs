@@ -734,7 +734,7 @@ pub struct KeyNameJson {
     pub value: String,
 }
 
-/// What is counted of many keys.
+/// The counts of many keys.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Readings)]
 pub struct ReadingsJson {
@@ -744,7 +744,7 @@ pub struct ReadingsJson {
     pub keys: Vec<KeyStatisticsJson>,
 }
 
-/// What is counted of a key. One that was never seen, or is forgotten, has no times.
+/// The counts of a key. One that was never seen, or is forgotten, has no times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = KeyStatistics)]
 pub struct KeyStatisticsJson {

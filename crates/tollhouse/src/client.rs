@@ -348,7 +348,7 @@ impl ApiClient {
         self.get("/v1/timeline", &query)
     }
 
-    /// What is counted of many keys.
+    /// The counts of many keys.
     pub(crate) fn readings(&self, asked: &ReadingsRequest) -> Result<ReadingsJson, CallError> {
         let body = serde_json::to_vec(asked).map_err(|error| CallError::Failed(CommandError::new(error)))?;
         self.call(Method::POST, "/v1/readings", &[], &[("content-type", "application/json")], &body)

@@ -340,7 +340,7 @@ pub(crate) fn timeline(out: &mut Output, timeline: &TimelineJson) -> Result<(), 
     Ok(())
 }
 
-/// What is counted of many keys, a row each; of windows those that have counts.
+/// The counts of many keys, a row each; of windows those that have counts.
 pub(crate) fn readings(out: &mut Output, told: &ReadingsJson) -> Result<(), CommandError> {
     let mut table = TextTable::default();
     for key in &told.keys {
