@@ -63,7 +63,7 @@ pub(super) fn beside_sketches(
     memory.saturating_sub(total)
 }
 
-/// The parts that readings of a kind carry.
+/// The windows and series that the readings of a kind carry.
 #[derive(Default)]
 struct ReadingParts {
     windows: Vec<Span>,

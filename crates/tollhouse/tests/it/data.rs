@@ -75,6 +75,35 @@ fn statistics_are_shown() {
     assert!(never.contains("nothing is known"), "{never}");
     let unknown = data.run(&["stats", "form", "x"], "").expect(2);
     assert!(unknown.stderr.contains("did you mean `from`?"), "{}", unknown.stderr);
+
+    let years_ago = ["--from", "2001-01-01", "--to", "2001-01-02"];
+    let args = [&["stats", "--json", "from", "cheap@example.com"][..], &years_ago].concat();
+    assert_eq!(data.run(&args, "").expect(0).json().remove(0)["tiers"], serde_json::json!([]));
+    let args = ["stats", "from", "cheap@example.com", "--from", "2001-01-02", "--to", "2001-01-02"];
+    assert!(data.run(&args, "").expect(2).stderr.contains("--to is not after --from"));
+}
+
+#[test]
+fn many_keys_are_read_at_once() {
+    let data = Data::new(&["mail"]);
+    for _ in 0..3 {
+        data.run(&["check", "-"], MESSAGE).expect(0);
+    }
+    let asked = "from  Cheap@EXAMPLE.com\n\nfrom nobody@example.com\nsubject no such thing\n";
+    let told = data.run(&["stats", "--json", "--keys", "-"], asked).expect(0).json().remove(0);
+    let keys = told["keys"].as_array().unwrap();
+    let pieces: Vec<_> = keys.iter().map(|key| key["piece"].as_str().unwrap()).collect();
+    assert_eq!(pieces[..2], ["cheap@example.com", "nobody@example.com"]);
+    assert_eq!((keys.len(), &keys[1]["first"]), (3, &serde_json::Value::Null));
+    let one = data.run(&["stats", "--json", "from", "cheap@example.com"], "").expect(0).json().remove(0);
+    assert_eq!((&keys[0]["windows"], &keys[0]["last"]), (&one["windows"], &one["last"]));
+    let drawn = data.run(&["stats", "--keys", "-"], asked).expect(0).stdout;
+    assert!(drawn.contains("cheap@example.com") && drawn.contains("never seen"), "{drawn}");
+    let wrong = data.run(&["stats", "--keys", "-"], "from a@example.com\nfrom\n").expect(2);
+    assert!(wrong.stderr.contains("-:2: expected a kind, a blank and a value"), "{}", wrong.stderr);
+    let wrong = data.run(&["stats", "--keys", "-"], "from a@example.com\nform b\n").expect(2);
+    assert!(wrong.stderr.contains("keys[1]: "), "{}", wrong.stderr);
+    data.run(&["stats", "--keys", "-", "from", "a@example.com"], "").expect(2);
 }
 
 #[test]
