@@ -52,7 +52,7 @@ pub(crate) struct SettingOverride {
 }
 
 impl SettingOverride {
-    /// Of this path and value.
+    /// An override of this path and value.
     pub(crate) fn new(path: &str, value: impl ToString) -> SettingOverride {
         SettingOverride { path: path.to_owned(), value: value.to_string() }
     }

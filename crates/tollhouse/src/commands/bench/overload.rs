@@ -221,9 +221,9 @@ struct LoadPhase {
     /// Processor time of the server.
     cpu: Duration,
     asked: u64,
-    /// Of those that were decided.
+    /// The times of decided requests.
     took: Vec<Duration>,
-    /// Of those that were told to come again.
+    /// The times of requests that were told to come again.
     shed: Vec<Duration>,
     /// Answers of another kind, and connections that broke.
     other: u64,
