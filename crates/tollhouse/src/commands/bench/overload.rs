@@ -56,7 +56,7 @@ pub(super) struct OverloadBenchArgs {
     /// Connections that ask during the overload; without it `--times` as many as places
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     connections: Option<u32>,
-    /// Factor by which more is asked
+    /// Load, as a multiple of what the server can do
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     times: u32,
     /// Requests that may be at work: `[server] requests_max`
