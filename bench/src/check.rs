@@ -24,7 +24,7 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// Of the first batches of a workload.
+    /// The answers expected after the first batches of a workload.
     pub(crate) fn after(workload: Workload, batches: u64) -> Expected {
         let mut random = Random(workload.seed);
         let others = (0..OTHERS).map(|_| random.below(workload.keys));

@@ -13,7 +13,7 @@ pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// An engine that keeps the statistic of one workload.
 pub(crate) trait Engine {
-    /// For each observe of the batch, in order: reads the key's statistic and then adds the event. Answers the sum of
+    /// Reads the statistic of each key of the batch, in order, and then adds its event. Answers the sum of
     /// [`Reading::counted`] over what was read.
     fn observe(&mut self, batch: &Batch) -> Result<u64, Error>;
 
@@ -43,7 +43,7 @@ pub(crate) struct Opening<'a> {
     /// An empty directory, or the one of an engine that was closed.
     pub(crate) directory: &'a Path,
     pub(crate) statistic: Statistic,
-    /// For caches of what is on disk; for servers, the limit.
+    /// The memory for caches of data on disk; for servers, the limit.
     pub(crate) memory_bytes: u64,
 }
 

@@ -19,7 +19,7 @@ use engine::{Error, Peer};
 use measure::{Run, Spec};
 use workload::{Random, Spread, Statistic, Workload};
 
-/// As the server uses; the Rust peers get the same.
+/// The server's allocator; the Rust peers get it, too.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pub(crate) workload: Workload,
     /// Observes a second of the loading phase.
     pub(crate) load_per_second: f64,
-    /// Of the timed phase, as is what follows.
+    /// The observes of the timed phase, as in the fields below.
     pub(crate) observes: u64,
     pub(crate) seconds: f64,
     pub(crate) per_second: f64,

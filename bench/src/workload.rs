@@ -74,7 +74,7 @@ pub(crate) struct Batch {
     pub(crate) times: Vec<Micros>,
     /// All keys, event by event.
     pub(crate) keys: Vec<u64>,
-    /// For each key the counter of the windowed statistic that goes up by one.
+    /// The counter of the windowed statistic that goes up by one, for each key.
     pub(crate) counters: Vec<u8>,
 }
 

@@ -13,7 +13,7 @@ use judge::{
 };
 use mlua::{Function, Lua};
 
-/// As the server uses; all engines get the same.
+/// The server's allocator; all engines get it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -23,7 +23,7 @@ impl Groups {
         self.order.sort_unstable();
     }
 
-    /// For each distinct key, in order: the key and the observes.
+    /// The distinct keys, in order, each with its observes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &[(u64, u32)])> {
         self.order.chunk_by(|left, right| left.0 == right.0).map(|group| (group[0].0, group))
     }

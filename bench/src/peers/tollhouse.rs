@@ -18,7 +18,7 @@ use crate::workload::{Batch, Micros, Statistic};
 
 const SPACE: Space = Space(1);
 const KIND: Kind = Kind(1);
-/// As the server has it.
+/// The server's interval of upkeep.
 const UPKEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {

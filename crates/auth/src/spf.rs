@@ -21,7 +21,7 @@ pub(crate) use mail_auth::SpfResult;
 
 /// Mechanisms and modifiers that ask name service (section 4.6.4).
 const LOOKUPS_MAX: u32 = 10;
-/// Of those, how many may come back empty.
+/// The number of those that may come back empty.
 const VOIDS_MAX: u32 = 2;
 /// Longest record: those that are published have some hundred bytes, and the RFC wants them to fit into an answer of 512.
 const RECORD_BYTES_MAX: usize = 8 << 10;

@@ -30,7 +30,7 @@ pub(crate) struct CtrTable {
 #[derive(Clone, Debug)]
 pub(crate) struct CtrColumn {
     pub(crate) column: usize,
-    /// By row; the last is of keys that the table does not have.
+    /// The bins of each row; the last row is for keys that the table does not have.
     pub(crate) bins: Vec<u8>,
 }
 

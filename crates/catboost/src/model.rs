@@ -57,7 +57,7 @@ pub struct Model {
     pub(crate) categories: Vec<usize>,
     pub(crate) one_hot: Vec<OneHot>,
     pub(crate) projections: Vec<Projection>,
-    /// For each column of bins the place among the players of what it is made of.
+    /// The place of each column of bins among the players of its sources.
     pub(crate) column_player: Vec<usize>,
     /// Features that make columns together, in their order: what contributions are computed for.
     pub(crate) players: Vec<Vec<usize>>,
@@ -101,7 +101,7 @@ pub(crate) enum Forest {
     Nodes {
         trees: Vec<Range<usize>>,
         nodes: Vec<TreeNode>,
-        /// For each node the number of the leaf that it is, or [`INNER`].
+        /// The number of the leaf of each node, or [`INNER`].
         leaves: Vec<u32>,
     },
 }

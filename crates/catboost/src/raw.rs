@@ -103,9 +103,9 @@ pub(crate) struct RawTable {
     pub(crate) kind: CtrKind,
     /// Key and the number of its row in `counts` or `means`.
     pub(crate) keys: Vec<(u64, u32)>,
-    /// For each row: of [`CtrKind::Counter`] one number, of `Borders` and `Buckets` one for each class.
+    /// The counts of each row: one number for [`CtrKind::Counter`], one for each class for `Borders` and `Buckets`.
     pub(crate) counts: Vec<i32>,
-    /// For each row of [`CtrKind::Mean`]: sum and count.
+    /// The sum and count of each row of [`CtrKind::Mean`].
     pub(crate) means: Vec<(f32, i32)>,
     pub(crate) classes: i32,
     pub(crate) denominator: i32,
@@ -113,10 +113,10 @@ pub(crate) struct RawTable {
 
 #[derive(Clone, Debug)]
 pub(crate) enum RawTrees {
-    /// For each tree the splits of its levels, the lowest bit of the leaf's number first. Its leaves follow those
-    /// of the tree before it.
+    /// The splits of each tree's levels, the lowest bit of the leaf's number first. Its leaves follow those of the tree
+    /// before it.
     Symmetric(Vec<Vec<i32>>),
-    /// For each tree its nodes; the first is the root. A tree without nodes is one leaf.
+    /// The nodes of each tree; the first is the root. A tree without nodes is one leaf.
     Nodes(Vec<RawTree>),
 }
 

@@ -16,7 +16,7 @@ use crate::split::BinSplit;
 /// Rows that are evaluated together.
 pub(crate) const BLOCK: usize = 128;
 
-/// As many rows are cheaper one by one than as a block.
+/// The number of rows that are cheaper one by one than as a block.
 const FEW: usize = 10;
 
 /// Rows that are led through a tree of nodes together; divides [`BLOCK`].

@@ -41,7 +41,7 @@ pub(crate) struct SentDelta {
 
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
-    /// Of its definition.
+    /// The number of its definition.
     pub(crate) form: u32,
     /// No words are those of a cell that is not there. `None` is unknown.
     pub(crate) image: Option<Vec<u64>>,
@@ -49,7 +49,7 @@ pub(crate) struct CacheEntry {
     pub(crate) number: u64,
     /// The time at which the image was asked for.
     pub(crate) read_at: Duration,
-    /// By what it can be known not to have changed.
+    /// The chain by which it can be known not to have changed.
     pub(crate) link: ChainId,
     /// The second in which a batch last renewed its time to live, and one more.
     renewed: u32,

@@ -18,7 +18,7 @@ pub(crate) struct CallObservation {
 /// Requests that fit the catalog, with what they look at.
 pub(crate) struct ObserveCall<'a> {
     pub(crate) requests: &'a [ObserveRequest],
-    /// By shard; in the order of the requests within each.
+    /// The places of the observations, by shard; in the order of the requests within each.
     pub(crate) places: Vec<CallObservation>,
 }
 

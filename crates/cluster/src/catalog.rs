@@ -55,7 +55,7 @@ pub(crate) struct ClusterCatalog {
     pub(crate) catalog: Catalog,
     pub(crate) plans: Vec<ClusterStatistic>,
     places: HashMap<(Space, Kind), u16>,
-    /// By their number: those in force, and those that deltas may still have.
+    /// The forms by number: those in force, and those that deltas may still have.
     pub(crate) forms: HashMap<u32, Arc<CompiledForm>>,
 }
 

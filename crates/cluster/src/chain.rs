@@ -31,7 +31,7 @@ pub(crate) struct WriterChain {
     link: ChainId,
     /// The one that had written last when the chain began.
     base: LastWriter,
-    /// Of this node's batches those from here on are part of it.
+    /// The first of this node's batches that belong to it.
     from: u64,
     /// The last writer. While that is not known there is no chain.
     last: LastWriter,
@@ -42,7 +42,7 @@ pub(crate) struct WriterChain {
 }
 
 impl ChainId {
-    /// Of an image that is to be read anew when it is due.
+    /// The chain of an image that is to be read anew when it is due.
     pub(crate) const NONE: ChainId = ChainId(0);
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct ExactLimitQueue {
 
 #[derive(Default)]
 struct PartitionQueue {
-    /// Of the last round.
+    /// The number of the last round.
     number: u64,
     /// True if the last round is under way.
     is_busy: bool,
@@ -88,7 +88,7 @@ impl SentBatch {
 }
 
 impl ExactLimitQueue {
-    /// For so many partitions. No other has the owner.
+    /// A queue for `partitions` partitions. No other has the owner.
     pub(crate) fn new(owner: [u8; 16], partitions: usize) -> ExactLimitQueue {
         let queues = (0..partitions).map(|_| Mutex::default()).collect();
         ExactLimitQueue { owner, queues, waiting: AtomicUsize::new(0) }

@@ -13,7 +13,7 @@ const EVERY_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct GenerationWatch {
     is_busy: bool,
     not_before: Duration,
-    /// As of the last answer.
+    /// The generations of the last answer.
     known: PartitionGenerations,
 }
 

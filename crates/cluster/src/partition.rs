@@ -47,7 +47,7 @@ pub(crate) struct PartitionState {
     pub(crate) partition: Partition,
     /// Bits of a key's route that come after the partition's number.
     pub(crate) shift: u32,
-    /// Of the batch that pending additions will be.
+    /// The number of the batch that pending additions will be.
     pub(crate) number: u64,
     /// The last that the cluster has.
     pub(crate) acknowledged: u64,

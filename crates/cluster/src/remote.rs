@@ -25,7 +25,7 @@ pub struct Partition(pub u16);
 pub struct PartitionCount(u16);
 
 impl PartitionCount {
-    /// As many as a cluster has slots, the most there can be.
+    /// The most partitions: as many as a cluster has slots.
     pub const MAX: u16 = 1 << 14;
 
     /// The number of partitions that a new cluster gets.
@@ -68,7 +68,7 @@ pub struct CellForm {
 pub struct RemoteCell {
     /// The key of the cell.
     pub key: Key,
-    /// Of which form.
+    /// The form of the cell.
     pub form: Arc<CellForm>,
 }
 

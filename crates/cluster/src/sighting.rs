@@ -30,7 +30,7 @@ const WAITING_MAX: usize = 1 << 20;
 /// A sketch whose counters nodes share, with a shard for each partition.
 pub(crate) struct SharedSketch {
     pub(crate) counters: Sketch,
-    /// Of any half.
+    /// The name of any half.
     name: SketchHalf,
 }
 
@@ -116,7 +116,7 @@ struct PartitionQueue {
     /// The batch that was cut last, until it is acknowledged.
     sent: Option<SentSightings>,
     is_busy: bool,
-    /// Of the batch that was cut last.
+    /// The number of the batch that was cut last.
     number: u64,
     attempts: u32,
     not_before: Duration,
@@ -148,7 +148,7 @@ impl QueuedHalf {
 pub(crate) struct SentSightings {
     pub(crate) batch: SightingBatch,
     sketches: Arc<[Arc<SharedSketch>]>,
-    /// As they were counted one by one.
+    /// The number of sightings, counted one by one.
     length: usize,
 }
 
@@ -167,7 +167,7 @@ impl SentSightings {
 }
 
 impl SightingQueue {
-    /// For so many partitions of a shard, one of so many.
+    /// Queues for the partitions of a shard, one of `shards`.
     pub(crate) fn new(partitions: usize, shards: usize, due: Duration) -> SightingQueue {
         SightingQueue {
             parts: (0..partitions).map(|_| PartitionQueue::default()).collect(),

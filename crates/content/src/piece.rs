@@ -22,16 +22,17 @@ pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// The way in which a piece is normalised before it is hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Normalisation {
-    /// As it is.
+    /// The text as it is.
     #[default]
     Exact,
-    /// By [`disguise::normalise`].
+    /// The text by [`disguise::normalise`].
     Text,
-    /// By [`Address::parse`]; a tagged address also gives the one without its tag. What is no address gives none.
+    /// The address by [`Address::parse`]; a tagged address also gives the one without its tag. What is no address gives
+    /// none.
     Address,
-    /// By [`link::host`].
+    /// The host by [`link::host`].
     Host,
-    /// By [`network::network_of`]: the network of an address.
+    /// The network of an address, by [`network::network_of`].
     Network(PrefixLengths),
 }
 

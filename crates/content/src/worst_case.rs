@@ -20,15 +20,15 @@ enum FamilyFrame {
     Fields,
     /// In fields of a name, each as long as fields are read.
     Field(&'static str),
-    /// As the body, behind these fields.
+    /// The units are the body, behind these fields.
     Body(&'static str),
-    /// As the body of a page, behind this.
+    /// The units are the body of a page, behind this.
     Page(&'static str),
-    /// As an attached file of a name, behind these bytes.
+    /// The units are an attached file of a name, behind these bytes.
     File(&'static str, &'static [u8]),
-    /// As what each of 500 entries of a ZIP archive has for its content, deflated.
+    /// The units are the content that 500 entries of a ZIP archive share, deflated.
     Shared,
-    /// As the pages of a message in this encoding, eight times in each other.
+    /// The units are the pages of a message in this encoding, nested eight times.
     Nested,
 }
 
@@ -367,7 +367,7 @@ pub const FAMILIES: &[WorstCaseFamily] = &[
     family("scripts", FamilyFrame::File("a.js", b""), &[b"wscript", b"a", b" "]),
 ];
 
-/// As many open elements as are known, and none that a list item closes.
+/// The most open elements that are known, none of which a list item closes.
 const DEEP: &str = "<b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b>\
     <b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b>\
     <b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b><b>";

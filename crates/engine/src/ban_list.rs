@@ -209,12 +209,12 @@ impl BanTarget {
 
 #[derive(Debug, Default)]
 struct BanTable {
-    /// By the number of the last change.
+    /// The bans by the number of their last change.
     held: BTreeMap<u64, Ban>,
     places: BTreeSet<(BanTarget, u64)>,
     /// The number of ranges of each length of prefix.
     lengths: BTreeMap<u8, usize>,
-    /// By their end.
+    /// The bans by their end.
     ends: BTreeSet<(Time, u64)>,
     sources: BTreeSet<Arc<LabelSource>>,
     removed: VecDeque<(u64, Ban)>,

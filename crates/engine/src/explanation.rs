@@ -224,7 +224,7 @@ impl Directory {
 }
 
 impl Explanation {
-    /// Of a decision that was logged. What the pipeline that decided can tell is told where it is at hand.
+    /// The explanation of a logged decision. What the pipeline that decided can tell is told where it is at hand.
     pub(crate) fn of_row(
         id: RecordId,
         row: DecisionRow,

@@ -128,7 +128,7 @@ pub struct KeyTimeline {
     pub timeline: Option<Timeline>,
 }
 
-/// By what keys are ranked.
+/// The measure by which keys are ranked.
 #[derive(Clone, Copy, Debug)]
 pub struct Ranking<'a> {
     /// The kind of the keys.

@@ -28,7 +28,7 @@ pub struct Shingle(pub u64);
 pub struct Key {
     /// The space that the key belongs to.
     pub space: Space,
-    /// Of which kind.
+    /// The kind of the piece.
     pub kind: Kind,
     /// The hash of the piece.
     pub shingle: Shingle,

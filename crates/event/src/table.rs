@@ -31,7 +31,7 @@ pub struct TableIndex<T> {
 }
 
 impl<T> TableIndex<T> {
-    /// Of an entry of a table, which has no more than [`ENTRIES_MAX`].
+    /// An index of a table's entry; a table has no more than [`ENTRIES_MAX`].
     #[inline]
     fn new(number: usize) -> TableIndex<T> {
         TableIndex { number: number as u32, of: PhantomData }

@@ -64,7 +64,7 @@ impl Span {
     pub const fn days(days: i64) -> Span {
         Span::hours(days.saturating_mul(24))
     }
-    /// As seconds with a fraction.
+    /// The span in seconds with a fraction.
     pub fn as_seconds_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }

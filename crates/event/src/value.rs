@@ -153,7 +153,7 @@ impl Value {
 }
 
 impl fmt::Display for Value {
-    /// For people: text as it is, lists joined by `, `, bytes as their number.
+    /// The value for people: text as it is, lists joined by `, `, bytes as their number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::String(text) => f.write_str(text),

@@ -86,7 +86,7 @@ impl Block {
         }
     }
 
-    /// Of this file.
+    /// The block in this file.
     pub(super) fn in_file(self, file: &JournalFile) -> Block {
         Block { file: Some(file.clone()), ..self }
     }

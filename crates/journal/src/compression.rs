@@ -20,11 +20,12 @@ pub(super) fn decompress(frame: &[u8], bytes: usize) -> io::Result<Vec<u8>> {
     })
 }
 
-/// For what is kept. Of columns, zstd's own default of 3 makes a tenth less, in half as much time again: the longest part
-/// of what a logged decision takes.
+/// The level for what is kept. zstd's own default of 3 makes columns a tenth smaller, in half as much time again. Of
+/// columns, zstd's own default of 3 makes a tenth less, in half as much time again: the longest part of what a logged
+/// decision takes.
 pub(super) const LEVEL: i32 = 1;
-/// For rows, which become columns before long: the strongest of zstd's fast levels, for a tenth more bytes than level 1 in
-/// two thirds of its time.
+/// The level for rows, which become columns before long: the strongest of zstd's fast levels, for a tenth more bytes than
+/// level 1 in two thirds of its time.
 pub(super) const LEVEL_ROWS: i32 = -1;
 
 /// One zstd frame of these bytes. Here, too, each thread keeps its context: clearing the memory of a new one costs more

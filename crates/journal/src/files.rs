@@ -153,7 +153,7 @@ enum BlockPositions {
 }
 
 impl SegmentBlocks {
-    /// Of a segment. Of one that may be written to, what is just being written, or torn, is left out.
+    /// The blocks of a segment. Of one that may be written to, the part that is just being written, or torn, is left out.
     pub(super) fn open(file: &JournalFile, growing: bool) -> Result<Option<SegmentBlocks>, JournalError> {
         let Some((file, opened)) = open(file)? else { return Ok(None) };
         let blocks = match opened {
@@ -212,7 +212,7 @@ pub(super) struct NewestFirstIter {
 }
 
 impl NewestFirstIter {
-    /// Of segments given oldest first.
+    /// An iterator over segments given oldest first.
     pub(super) fn new(segments: Vec<JournalFile>) -> NewestFirstIter {
         NewestFirstIter { segments, is_first: true, open: None }
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Of blocks and columns alike. There is no other.
+/// The version of blocks and columns alike. There is no other.
 pub(super) const VERSION: u32 = 4;
 
 /// The fault of a segment.

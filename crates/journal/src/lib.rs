@@ -214,7 +214,7 @@ impl SegmentFile {
 pub struct JournalCensus {
     /// Segment files.
     pub segments: usize,
-    /// Of these, those by columns.
+    /// The number of these that are by columns.
     pub columnar: usize,
     /// The bytes of the records.
     pub bytes: u64,

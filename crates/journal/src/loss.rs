@@ -72,7 +72,7 @@ pub struct JournalLosses {
 impl JournalLosses {
     /// Returns a sentence that says what is lost, unless nothing is. A torn tail is no loss: it was not promised.
     pub fn sentence(&self) -> Option<String> {
-        /// As many are told one by one.
+        /// The number of losses reported one by one.
         const TOLD: usize = 3;
         let unlisted = self.is_unlisted.then(|| "its list of segments is missing or damaged".to_owned());
         let damage = self.damage.iter().map(JournalDamage::to_string);

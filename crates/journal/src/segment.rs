@@ -262,7 +262,7 @@ impl SegmentSummary {
         SegmentSummary { is_closed: false, ..SegmentSummary::unknown(HEAD_BYTES as u64) }
     }
 
-    /// Of a file of so many bytes.
+    /// The summary of a file of this length.
     pub(super) fn unknown(bytes: u64) -> SegmentSummary {
         SegmentSummary {
             is_closed: true,
@@ -416,7 +416,7 @@ impl BlockExtent {
         (self.first..=self.last).contains(&id)
     }
 
-    /// Of these records and others.
+    /// The extent of these records and others.
     pub(super) fn and(self, other: BlockExtent) -> BlockExtent {
         BlockExtent {
             first: self.first.min(other.first),

@@ -8,8 +8,8 @@ use crate::id::RecordId;
 
 /// Somebody who looks at records, in their order.
 pub trait RecordVisitor<'w> {
-    /// Of a version whose decisions come: for each fact in order the slot that its value is put in, if any; `None` to
-    /// be told of nothing but where they are. Said before the first [`RecordVisitor::decision`] of the version in a block.
+    /// A version whose decisions come: for each fact in order the slot that its value is put in, if any; `None` to be
+    /// told of nothing but where they are. Said before the first [`RecordVisitor::decision`] of the version in a block.
     fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]>;
 
     /// A decision, and where its facts are put; `None` to pass over them and what was decided.

@@ -14,7 +14,7 @@ use crate::diagnostic::did_you_mean;
 #[derive(Clone, Debug)]
 pub struct BoundModel {
     model: Model,
-    /// For each feature its slot; none for those that no tree looks at.
+    /// The slot of each feature; none for those that no tree looks at.
     slots: Vec<Option<Slot>>,
 }
 

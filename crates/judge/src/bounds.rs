@@ -224,7 +224,7 @@ enum TruthSubject {
 }
 
 impl KnownConstraints {
-    /// For parts of which one is to fail: what needs a value that is missing does not fail, it is missing.
+    /// The constraints of parts of which one is to fail: a part with a missing value does not fail, it is missing.
     pub(crate) fn of_values() -> KnownConstraints {
         KnownConstraints { values_only: true, ..KnownConstraints::default() }
     }

@@ -125,7 +125,7 @@ pub(crate) struct Siblings {
 #[derive(Clone, Copy)]
 pub(crate) struct ConditionContext<'a> {
     pub(crate) library: &'a Library,
-    /// Of a rule: the others, and whose results it sees.
+    /// The other rules beside a rule, and the results it sees.
     pub(crate) siblings: Option<(&'a Siblings, ResultView)>,
 }
 

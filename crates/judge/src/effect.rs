@@ -45,7 +45,7 @@ pub enum Effect {
         kind: String,
         /// The counter.
         counter: String,
-        /// By how much, at least 1.
+        /// The amount, at least 1.
         amount: u64,
     },
     /// Somebody is told.
@@ -65,7 +65,7 @@ pub enum Effect {
 }
 
 impl fmt::Display for Effect {
-    /// As rules write it.
+    /// The effect as rules write it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Effect::Set(action) => write!(f, "set {action}"),

@@ -31,18 +31,18 @@ pub(crate) struct EvalEnv<'a> {
 /// Results of the rules of a set so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleResults {
-    /// For each rule the bits of [`World`] in which it fired.
+    /// The bits of [`World`] in which each rule fired.
     pub(crate) fired: Vec<u8>,
-    /// For each group what its rules add to the score, within its bounds, in either world.
+    /// The sum of each group's rules, within its bounds, in either world.
     pub(crate) groups: Vec<[f64; 2]>,
 }
 
 /// Rules in shadow see each other and the enforced ones; enforced rules never see those in shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ResultView {
-    /// Of the enforced rules.
+    /// The results of the enforced rules.
     Live = 0,
-    /// Of those in shadow, too.
+    /// The results of those in shadow, too.
     Trial = 1,
 }
 
@@ -53,7 +53,7 @@ impl ResultView {
     }
 }
 
-/// Of a condition that refers to no rule.
+/// The results for a condition that refers to no rule.
 static NO_RESULTS: RuleResults = RuleResults { fired: Vec::new(), groups: Vec::new() };
 
 impl<'a> EvalEnv<'a> {

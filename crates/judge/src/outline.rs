@@ -42,7 +42,7 @@ pub(crate) enum ConditionOutline {
 pub(crate) type UnmetPart<'a> = (&'a str, Option<bool>);
 
 impl ConditionOutline {
-    /// Of a condition's tree and what was compiled of it.
+    /// The outline of a condition's tree and its compiled form.
     pub(crate) fn of(node: &SyntaxNode, compiled: &BoolExpr, source: &str) -> ConditionOutline {
         let all = |nodes: &[SyntaxNode], parts: &[BoolExpr]| -> Box<[ConditionOutline]> {
             nodes.iter().zip(parts).map(|(node, part)| ConditionOutline::of(node, part, source)).collect()

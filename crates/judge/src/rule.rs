@@ -30,7 +30,7 @@ pub struct RuleSource {
     pub score: f64,
     /// A number: the part of the score that is added, cut to 0 to 1.
     pub share: Option<String>,
-    /// For people.
+    /// A description for people.
     pub description: String,
     /// The owner who answers for it, for people.
     pub owner: String,
@@ -61,7 +61,7 @@ pub struct RuleTest {
 pub struct GroupSource {
     /// Its name, unique in its set.
     pub name: String,
-    /// For people.
+    /// A description for people.
     pub description: String,
     /// The most that its rules add together; at least 0.
     pub cap: Option<f64>,
@@ -119,7 +119,7 @@ pub enum RuleSetPart {
 pub struct Rule {
     /// The name that reasons give, unique in its set.
     pub name: String,
-    /// For people.
+    /// A description for people.
     pub description: String,
     /// The owner who answers for it, for people.
     pub owner: String,
@@ -152,7 +152,7 @@ pub(crate) struct CompiledTest {
 pub struct RuleGroup {
     /// Its name.
     pub name: String,
-    /// For people.
+    /// A description for people.
     pub description: String,
     /// The least that its rules add together, not above 0; may be infinite.
     pub floor: f64,

@@ -207,9 +207,9 @@ pub(crate) fn domain_name(entry: &str) -> Option<String> {
 /// A network, or an address as a network of one: its first and its last address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Of IPv4.
+    /// A range of IPv4.
     V4(u32, u32),
-    /// Of IPv6.
+    /// A range of IPv6.
     V6(u128, u128),
 }
 

@@ -65,7 +65,7 @@ pub struct Evaluation {
     sums: Vec<[f64; 2]>,
     fired: Vec<TableIndex<Rule>>,
     shadow: Vec<TableIndex<Rule>>,
-    /// By rule, what it adds; of those that have fired.
+    /// The addition of each rule that has fired.
     added: Vec<f64>,
     score: f64,
     action: Option<Action>,
@@ -73,7 +73,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Of these enforced rules, ascending, and a score; the action is still to be found.
+    /// An evaluation with these enforced rules, ascending, and a score; the action is still to be found.
     pub(crate) fn of(fired: Vec<TableIndex<Rule>>, score: f64) -> Evaluation {
         Evaluation { fired, score, ..Evaluation::default() }
     }

@@ -300,7 +300,7 @@ pub struct EffectJson {
     /// The counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counter: Option<String>,
-    /// By how much it went up, or what was added to the aggregate of the keys.
+    /// The amount by which it went up, or that was added to the aggregate of the keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<i64>,
     /// The one who was notified.
@@ -389,7 +389,7 @@ pub struct LimitFor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ConditionPart)]
 pub struct ConditionPartJson {
-    /// As the rule has it.
+    /// The part as the rule has it.
     pub part: String,
     /// The value that it had; absent where it depended on something missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -1013,7 +1013,7 @@ pub struct MailReportJson {
     /// The feedback class; missing where a feedback report says nothing of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// For each mail that was reported the outcome: by the id of its decision, or else the SHA-256 of the mail.
+    /// The outcome for each reported mail, by the id of its decision, or else the SHA-256 of the mail.
     pub feedback: Vec<FeedbackOutcomeJson>,
 }
 
@@ -1290,7 +1290,7 @@ pub struct VersionJson {
     /// The time at which it was last put in force; left out if that was at a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// By what: `start`, `files`, `post`, `promote` or `back`.
+    /// The origin of the change: `start`, `files`, `post`, `promote` or `back`.
     pub by: String,
 }
 

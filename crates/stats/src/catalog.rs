@@ -22,7 +22,7 @@ pub struct Statistic {
     pub measure: Measure,
     /// The sightings after which a key gets a cell: whether it must be seen several times before it gets a cell.
     pub admit: Option<Admission>,
-    /// Of a limit: whether nodes that share it decide together, each take where the counts are. Where one ledger has all
+    /// True for a limit that nodes share exactly: each take is decided where the counts are. Where one ledger has all
     /// counts it is always so.
     pub exact: bool,
 }
@@ -63,7 +63,7 @@ pub enum CatalogError {
     Twice {
         /// The space of the kind.
         space: Space,
-        /// Of which kind.
+        /// The kind of the statistic.
         kind: Kind,
         /// The statistic that was added first.
         first: String,
@@ -98,7 +98,7 @@ pub enum CatalogError {
     Meaning {
         /// The space of the kind.
         space: Space,
-        /// Of which kind.
+        /// The kind of the statistic.
         kind: Kind,
         /// The meaning that the store says.
         stored: String,

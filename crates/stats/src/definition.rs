@@ -57,7 +57,7 @@ impl CellDefinition {
         fnv(&self.bytes())
     }
 
-    /// As words, that can be told from their beginning: the number of bytes, and the bytes.
+    /// The definition as words that show their end: the number of bytes, and the bytes.
     pub fn encode(&self) -> Vec<u64> {
         pack(&self.bytes())
     }

@@ -43,7 +43,7 @@ impl HottestKeys {
         Ok(HottestKeys { plan, counter, now, limit, values, best: BinaryHeap::new() })
     }
 
-    /// By what cells are read.
+    /// The plan by which cells are read.
     pub fn plan(&self) -> &CellPlan {
         &self.plan
     }

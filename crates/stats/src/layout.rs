@@ -95,7 +95,7 @@ pub enum LayoutError {
     /// Shorter than the longest tier.
     #[error("keep = {keep} is shorter than the tier {tier}: make it at least {}", tier.span())]
     Keep {
-        /// As configured.
+        /// The configured span.
         keep: Span,
         /// The tier that needs more.
         tier: Tier,

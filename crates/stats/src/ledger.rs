@@ -104,7 +104,7 @@ pub struct ObserveOutcome {
 /// The answers to a batch of [`Request`]s, in three flat lists however many keys there are.
 #[derive(Clone, Debug, Default)]
 pub struct ObserveOutcomes {
-    /// For each request, where its readings end, and whether it was a duplicate.
+    /// The end of each request's readings, and whether it was a duplicate.
     pub(crate) requests: Vec<(u32, bool)>,
     pub(crate) readings: Vec<PackedReading>,
     pub(crate) values: Vec<u64>,
@@ -123,7 +123,7 @@ pub(crate) struct PackedReading {
 }
 
 impl PackedReading {
-    /// Of a key of which nothing is known.
+    /// The reading of an unknown key.
     pub(crate) const NEW: PackedReading = PackedReading {
         first: i64::MAX,
         last: i64::MIN,
@@ -342,7 +342,7 @@ impl<'a> ReadingView<'a> {
         self.values.get(start..start + usize::from(self.brief.width)).unwrap_or_default()
     }
 
-    /// As a value of its own.
+    /// The reading as a value of its own.
     pub fn to_reading(&self) -> Reading {
         Reading {
             quality: self.quality(),
@@ -384,8 +384,8 @@ pub struct Reading {
     pub first: Option<Time>,
     /// The key's last event.
     pub last: Option<Time>,
-    /// For [`Addition::Distinct`]: the pair had not been seen in the time's period. False for a pair that comes so late
-    /// that its period is forgotten.
+    /// True if the pair had not been seen in the time's period, for [`Addition::Distinct`]. False for a pair that comes
+    /// so late that its period is forgotten.
     pub fresh: bool,
     pub(crate) counters: u8,
     /// Windows by counters, and then series; empty for a key without counts.
@@ -519,7 +519,7 @@ pub enum LedgerError {
     Unknown {
         /// The space of the kind.
         space: Space,
-        /// Of which kind.
+        /// The kind of the statistic.
         kind: Kind,
     },
     /// The addition does not fit the kind's statistic.

@@ -530,7 +530,7 @@ mod tests {
         sketch.see(shard_of(sketch, hash), hash, Time(now))
     }
 
-    /// By the leading bits, as a ledger does.
+    /// The shard by the leading bits, as in a ledger.
     fn shard_of(sketch: &Sketch, hash: u64) -> usize {
         ((u128::from(hash) * sketch.shards.len() as u128) >> 64) as usize
     }

@@ -36,7 +36,7 @@ struct FreePages {
 }
 
 enum Extents {
-    /// Of the system.
+    /// The pages of the system.
     Own(Vec<NonNull<u8>>),
     /// Pages of another arena.
     Cut(ArenaPages),

@@ -108,7 +108,7 @@ pub(crate) struct StoreMemory {
     /// Its pages are cut from those for cells.
     index: Arc<Arena>,
     budget: Arc<IndexBudget>,
-    /// For index and cells.
+    /// The bytes for index and cells.
     bytes: usize,
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct CellSlabs {
     /// The largest class of cells in slabs.
     small_class: u8,
     slabs: Vec<Slab>,
-    /// By class, slabs that may have a free cell.
+    /// The slabs that may have a free cell, by class.
     room: Vec<Vec<u32>>,
     /// Slabs of no class.
     spare: Vec<u32>,

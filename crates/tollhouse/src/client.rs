@@ -97,7 +97,7 @@ pub(crate) enum LineFormat {
 /// The point at which a batch is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BatchDurability {
-    /// As the server's configuration says.
+    /// The choice of the server's configuration.
     AsConfigured,
     /// Once it is on the server's disk.
     OnDisk,
@@ -107,7 +107,7 @@ type QueryPairs<'a> = &'a [(&'a str, &'a str)];
 type HeaderPairs<'a> = &'a [(&'a str, &'a str)];
 
 impl ApiClient {
-    /// Of the server at this URL. Nothing is sent yet.
+    /// A client of the server at this URL. Nothing is sent yet.
     pub(crate) fn new(url: &str, token: Option<&str>) -> Result<ApiClient, CommandError> {
         let expected = "expected an address such as http://127.0.0.1:8377";
         let parsed: Uri = url

@@ -213,7 +213,7 @@ impl Display for TextTable {
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Of a known number of steps, or of nobody knows how many. A bar's styles are fixed texts, checked by a test.
+    /// A progress of a known number of steps, or of an unknown one. A bar's styles are fixed texts, checked by a test.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Progress {
         if !io::stderr().is_terminal() {
             return Progress::hidden();

@@ -155,7 +155,7 @@ fn with_retries<T>(interrupt: &Interrupt, ask: impl Fn() -> Result<T, CallError>
 pub(crate) struct PreparedMessage<T> {
     /// The place of the message.
     pub(crate) name: String,
-    /// For the engine.
+    /// The event for the engine.
     pub(crate) prepared: PreparedEvent,
     /// The other data that was wanted of the message.
     pub(crate) also: T,

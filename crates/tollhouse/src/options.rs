@@ -28,7 +28,7 @@ pub(crate) struct EngineOptions {
     /// Configuration file, instead of the data directory's own
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// A setting of the configuration, over what the file and the environment say
+    /// Setting of the configuration, which overrides file and environment
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     pub(crate) set: Vec<SettingOverride>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct ServerOptions {
     /// Ask the server at this address, such as http://127.0.0.1:8377, instead of working on the data directory
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config", "set"])]
     pub(crate) server: Option<String>,
-    /// Bearer token that the server wants
+    /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct SettingOverride {
 }
 
 impl SettingOverride {
-    /// Of this path and value.
+    /// An override of this path and value.
     pub(crate) fn new(path: &str, value: impl ToString) -> SettingOverride {
         SettingOverride { path: path.to_owned(), value: value.to_string() }
     }

@@ -74,7 +74,7 @@ impl ScriptKeys {
     }
 }
 
-/// Of which form a write is, and of which key.
+/// The form and the key of a write.
 #[derive(Clone, Copy)]
 pub(super) struct WriteTarget {
     pub(super) form: i64,
@@ -90,7 +90,7 @@ impl WriteTarget {
     }
 }
 
-/// Of a batch; an error says which change is none of its form's.
+/// The call of a batch; an error names the change that is not of its form.
 pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArguments, &'static str> {
     let (mut forms, mut keys) = (ScriptForms::default(), ScriptKeys::default());
     keys.place(names.number(batch.partition));
@@ -156,7 +156,7 @@ pub(super) fn flow_of(pack: &mut MessagePackWriter, at: WriteTarget, now: Time, 
     pack.yes_or_no(counted);
 }
 
-/// Of claims of one partition.
+/// The call for claims of one partition.
 pub(super) fn claims(
     names: &NameCodec,
     partition: Partition,
@@ -187,7 +187,7 @@ pub(super) fn claims(
     Ok(ScriptArguments { keys: keys.list, argument: pack.into_bytes() })
 }
 
-/// Of cells of one partition that are to be rid of what has aged out of them; `None` where of none something can.
+/// The call that removes aged-out parts from cells of one partition; `None` if there are none.
 pub(super) fn sweep(
     names: &NameCodec,
     partition: Partition,

@@ -66,7 +66,7 @@ impl ServerFault {
         }
     }
 
-    /// Of what a connection broke on.
+    /// The fault behind a broken connection.
     pub(super) fn of(error: &RedisError) -> ServerFault {
         if error.kind() == ErrorKind::AuthenticationFailed {
             return ServerFault::Credentials;
@@ -81,7 +81,7 @@ impl ServerFault {
         }
     }
 
-    /// Of what a server says instead of where slots are.
+    /// The fault behind a server's answer about its slots.
     pub(super) fn of_answer(error: &ServerError) -> ServerFault {
         match error.code() {
             "NOAUTH" | "WRONGPASS" => ServerFault::Credentials,

@@ -18,7 +18,7 @@ const BATCH_TTL: i64 = 10 * 60_000;
 /// From here on scripts cannot count.
 const COUNT_MAX: u64 = 1 << 53;
 
-/// Of a round; an error says what cannot be asked.
+/// The call of a round; an error names the request that cannot be made.
 pub(super) fn batch(names: &NameCodec, round: &ExactLimitBatch) -> Result<ScriptArguments, &'static str> {
     let (mut forms, mut keys) = (ScriptForms::default(), ScriptKeys::default());
     keys.place(names.exact_batch(round.partition, &round.owner));

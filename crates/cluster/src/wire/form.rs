@@ -36,7 +36,7 @@ pub(super) enum MergeForm<'a> {
     Registers {
         /// The periods.
         tier: Tier,
-        /// By which registers are numbered.
+        /// The bits that number the registers.
         precision: u8,
     },
     /// A value, of which the latest stays, and of two at one time the greater.

@@ -80,7 +80,7 @@ const OPEN_PAUSE: Duration = Duration::from_millis(200);
 const TELL_EVERY: Duration = Duration::from_secs(5);
 /// The number of times that cells of a partition that is being moved are read anew when a batch of this node came between.
 const APART_TRIES: usize = 3;
-/// Of the names that a reading is asked for, those before its cells: the node's number, and who wrote last.
+/// The number of names before the cells of a reading: the node's number, and the last writer.
 const HEAD: usize = 2;
 /// The layout of keys: said in the cluster beside the number of partitions.
 const LAYOUT: &str = "1";

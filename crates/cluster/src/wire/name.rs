@@ -28,7 +28,7 @@ pub(crate) const PREFIX_BYTES_MAX: usize = 64;
 pub(crate) struct CellName {
     /// The key of the cell, with [`Cell::PAIR`] in the kind of pairs.
     pub(crate) key: Key,
-    /// Of which form.
+    /// The form of the cell.
     pub(crate) form: u32,
 }
 

@@ -30,7 +30,7 @@ fn place(pack: &mut MessagePackWriter, SketchPlace { line, counters }: SketchPla
     pack.integer(i64::from(counters));
 }
 
-/// Of a batch.
+/// The call of a batch.
 pub(super) fn batch(names: &NameCodec, batch: &SightingBatch) -> ScriptArguments {
     let mut keys = vec![names.sighter(batch.partition, &batch.owner)];
     let mut pack = MessagePackWriter::default();

@@ -41,7 +41,7 @@ impl fmt::Display for ServerAddress {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotTopology {
     pub(super) masters: Vec<Arc<ServerAddress>>,
-    /// For each slot the place of its master, from one; zero for none.
+    /// The place of each slot's master, from one; zero for none.
     slots: Vec<u16>,
     /// All servers, replicas included.
     pub(super) servers: Vec<ServerAddress>,

@@ -36,10 +36,10 @@ struct Part {
     last: Option<(u64, u64)>,
     cells: BTreeMap<(Key, u32), Vec<u64>>,
     told: HashMap<[u8; 16], bool>,
-    /// Of each owner the number of the last round, and what was answered.
+    /// The number of each owner's last round, and its answer.
     rounds: HashMap<[u8; 16], (u64, Vec<PriorReading>)>,
     sketches: HashMap<SketchHalf, SketchCounters>,
-    /// Of each owner the number of the last batch of sightings.
+    /// The number of each owner's last batch of sightings.
     sighters: HashMap<[u8; 16], u64>,
 }
 

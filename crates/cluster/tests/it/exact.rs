@@ -485,7 +485,7 @@ fn no_fault_lets_more_through() {
     assert!(troubles > 0, "nothing went wrong");
 }
 
-/// As when the configuration of nodes is changed one after the other.
+/// Nodes with the old configuration see the takes of nodes for which the limit is exact.
 #[test]
 fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
     let simulated = Simulated::new(2);

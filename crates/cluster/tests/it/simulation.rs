@@ -56,7 +56,7 @@ struct Oracle {
     counts: BTreeMap<Key, (u64, u64)>,
     /// Values of owners that were answered, and all that were sent.
     values: BTreeMap<Key, (Vec<u64>, Vec<u64>)>,
-    /// For each mark whether somebody was told that the request counts, or had counted.
+    /// Marks, each true once somebody was told that its request counts, or had counted.
     marks: BTreeMap<u64, bool>,
     answered: u64,
     failed: u64,

@@ -179,13 +179,13 @@ pub struct FieldColumns {
 /// The columns of a field, by its kind of content.
 #[derive(Clone, Debug)]
 pub(crate) enum KindColumns {
-    /// Of texts, HTML and names.
+    /// The facts of texts, HTML and names.
     Text(Box<TextColumns>),
-    /// Of links.
+    /// The facts of links.
     Link(Box<LinkColumns>),
-    /// Of e-mail addresses.
+    /// The facts of e-mail addresses.
     Address(AddressColumns),
-    /// Of telephone numbers.
+    /// The facts of telephone numbers.
     Number(NumberColumns),
 }
 

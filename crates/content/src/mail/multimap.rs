@@ -19,7 +19,7 @@ pub struct MultimapEntry {
     pub key: MultimapKey,
     /// The symbol that is to be added, if not the list's own.
     pub symbol: Option<String>,
-    /// By how much its weight is multiplied.
+    /// The factor of its weight.
     pub weight: Option<f64>,
 }
 

@@ -34,7 +34,7 @@ pub enum BackupLine<'x> {
     Token,
     /// A message was learned.
     Seen {
-        /// As spam, else as wanted.
+        /// True for spam, false for wanted mail.
         spam: bool,
         /// One of its [`message_ids`].
         id: &'x str,

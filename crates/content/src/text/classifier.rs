@@ -59,8 +59,8 @@ const MARGIN: f64 = 0.2;
 pub const LEAN_MAX: f64 = 5.0;
 
 impl ClassifierScore {
-    /// Of an event with these tokens, by view, given what was learned of all messages. A token that was never learned is
-    /// one of zeros.
+    /// The score of an event with these tokens, by view, given what was learned of all messages. A token that was never
+    /// learned is one of zeros.
     pub fn of(all: TokenEvidence, views: [&[TokenEvidence]; VIEWS]) -> ClassifierScore {
         let mut judgement = ClassifierScore::default();
         for tokens in views {

@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Of texts edited in some way, how many in a hundred meet the original.
+    /// The percentage of edited texts that meet the original.
     fn recall(edit: impl Fn(&str, u64) -> String) -> usize {
         let meets = |seed: &u64| {
             let original = text(*seed, 200);

@@ -141,7 +141,7 @@ pub struct PhraseSet {
     automaton: Option<DoubleArrayAhoCorasick<u32>>,
     /// The entries, those of one phrase side by side.
     entries: Vec<PhraseEntry>,
-    /// For each phrase of the automaton its entries.
+    /// The entries of each phrase of the automaton.
     of_phrase: Vec<Range<u32>>,
     classes: usize,
     words: bool,
@@ -156,7 +156,7 @@ impl fmt::Debug for PhraseSet {
 /// The matches that were found of a set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PhraseMatches {
-    /// For each class the sum of weights, and the number, of the entries that were found. Each counts once.
+    /// The sum of weights, and the number, of the entries found in each class. Each entry counts once.
     pub classes: Vec<(f64, usize)>,
     /// Class and phrase of the first [`MATCHED_MAX`] entries that were found, by their order in the text.
     pub matched: Vec<(usize, String)>,

@@ -72,7 +72,7 @@ impl MatchPlaces {
 pub struct PatternList {
     /// Gives the number of a pattern; none where the list has no plain one.
     automaton: Option<DoubleArrayAhoCorasick<u32>>,
-    /// By number.
+    /// The places of matches, by number.
     places: Vec<MatchPlaces>,
     expressions: Option<RegexSet>,
     exceptions: Vec<String>,

@@ -50,7 +50,7 @@ pub fn keep_tail(
     }
 }
 
-/// Of the ends that crashes tore keeps the newest.
+/// Removes all but the newest ends that crashes tore.
 pub fn forget_tails(device: &dyn Device) {
     let mut torn: Vec<String> = device.list().unwrap_or_default();
     torn.retain(|name| name.ends_with(TORN));

@@ -11,28 +11,28 @@ use plan::Pipeline;
 /// A former version.
 #[derive(Debug)]
 pub(super) struct LoggedVersion {
-    /// For each of its columns the slot of the same fact in the pipeline that is tried.
+    /// The slot of the same fact in the pipeline under trial, for each of its columns.
     pub(super) wanted: Vec<Option<Slot>>,
     /// The rules that can be judged of its rows.
     pub(super) selection: RuleSelection,
     /// The derived fields that are computed anew, in order: those all of whose sources its rows have. Of the others what
     /// was logged is taken.
     derived: Vec<usize>,
-    /// For each model, true if it can be asked.
+    /// True for each model that can be asked.
     models: Vec<bool>,
     /// The facts that were not logged, and the rules and models that need them.
     pub(super) not_logged: Vec<(String, Vec<String>)>,
 }
 
 impl LoggedVersion {
-    /// Of rows that are judged as they are.
+    /// The version for rows that are judged as they are.
     pub(super) fn new(pipeline: &Pipeline, description: &VersionDescription) -> LoggedVersion {
         let mut version = LoggedVersion::with(pipeline, description, |_| true, |_| false);
         version.read_only_what_is_used(pipeline);
         version
     }
 
-    /// Of rows whose readings are made anew, all but the `lost` ones.
+    /// The version for rows whose readings are made anew, all but the `lost` ones.
     pub(super) fn of_inputs(
         pipeline: &Pipeline,
         description: &VersionDescription,

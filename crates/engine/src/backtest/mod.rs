@@ -121,7 +121,7 @@ pub struct BlockJudgement {
 const ROWS: usize = 256;
 
 impl Backtest {
-    /// Of the pipeline that is tried, and of what the journal says about its former versions.
+    /// A backtest of the pipeline under trial, with the journal's descriptions of former versions.
     pub fn new(
         pipeline: Arc<Pipeline>,
         question: BacktestQuery,

@@ -85,8 +85,8 @@ enum ReplayKeySource {
 }
 
 impl Replay {
-    /// Of one of a plan's pipelines, the secret under which rows have their keys, and what the journal says about
-    /// former versions. Rows before the question's time are counted and not compared.
+    /// A replay of one of a plan's pipelines, with the secret of the rows' keys and the journal's descriptions of former
+    /// versions. Rows before the question's time are counted and not compared.
     ///
     /// # Errors
     /// If the statistics do not fit into the plan's memory.

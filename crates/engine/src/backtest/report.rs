@@ -45,11 +45,11 @@ pub struct ClassificationQuality {
     /// The counts that it is made of.
     #[serde(flatten)]
     pub counts: ConfusionMatrix,
-    /// Of what is caught, the share that is bad; none if nothing is caught.
+    /// The share of caught events that is bad; none if nothing is caught.
     pub precision: Option<f64>,
-    /// Of what is bad, the share that is caught; none if nothing is bad.
+    /// The share of bad events that is caught; none if nothing is bad.
     pub recall: Option<f64>,
-    /// Of what is good, the share that is caught; none if nothing is good.
+    /// The share of good events that is caught; none if nothing is good.
     pub false_positive_rate: Option<f64>,
 }
 
@@ -79,9 +79,9 @@ impl ConfusionMatrix {
 /// Before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BacktestPair<T> {
-    /// As it was decided.
+    /// The value as it was decided.
     pub before: T,
-    /// By the rules that are tried.
+    /// The value by the rules under trial.
     pub after: T,
 }
 

@@ -17,7 +17,7 @@ const TILE: usize = 128;
 pub struct BatchAnswer {
     /// The number of events.
     pub rows: usize,
-    /// For each event whether it had been counted before.
+    /// True for each event that had been counted before.
     pub duplicate: Vec<bool>,
     /// Named `KIND.VALUE`, kind by kind in the order of the configuration, then distinct counts and labels.
     pub columns: Vec<AnswerColumn>,
@@ -45,7 +45,7 @@ pub enum AnswerCells {
     Reals(Vec<f64>),
     /// Microseconds since 1970.
     Times(Vec<i64>),
-    /// For each cell, true if a label holds.
+    /// True for each cell with a label that holds.
     Bools(Vec<bool>),
     /// The trust that the values of a kind deserve: an index of [`AnswerCells::QUALITIES`].
     Qualities(Vec<u8>),
@@ -254,7 +254,7 @@ impl AnswerColumnKind {
         })
     }
 
-    /// Of several keys of a kind in one event: as rules see them.
+    /// The values of several keys of a kind in one event, combined as rules see them.
     fn of_both(&self, one: AnswerValue, other: AnswerValue) -> AnswerValue {
         match (one, other) {
             (AnswerValue::Count(one), AnswerValue::Count(other)) => AnswerValue::Count(one.max(other)),

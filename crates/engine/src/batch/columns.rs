@@ -31,9 +31,9 @@ pub struct EventBatch<'a> {
 pub struct BatchColumn<'a> {
     /// The values; one for each row unless there are codes.
     pub cells: BatchCells<'a>,
-    /// For each row the index of its cell, where many rows share few values. One beyond the cells is no value.
+    /// The index of each row's cell, where many rows share few values. One beyond the cells is no value.
     pub codes: Option<Vec<u32>>,
-    /// For each row whether it has a value; all have if there is no list.
+    /// True for each row that has a value; all have if there is no list.
     pub present: Option<Vec<bool>>,
 }
 

@@ -32,11 +32,11 @@ pub(super) struct BatchKeys<'a> {
     marks: Option<RowValues<Shingle>>,
     /// The batch's name.
     id: Option<(&'a str, &'a Secret)>,
-    /// For each kind the shingles of the rows.
+    /// The shingles of the rows, by kind.
     kinds: Table<KindPlan, Arc<RowValues<Shingle>>>,
-    /// For each kind with a track's value, or amounts, the values of the rows.
+    /// The values of the rows, for kinds with a track's value or with amounts.
     values: Table<KindPlan, Option<RowValues<i64>>>,
-    /// For each distinct count the values that are counted.
+    /// The values that are counted, by distinct count.
     distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>>,
     /// The shingle of the same pair, once for each row.
     pairs: Table<DistinctPlan, Vec<Shingle>>,
@@ -58,7 +58,7 @@ pub(super) enum ObservationSource {
 /// The columns of a [`Source`].
 struct SourceColumns<'a> {
     kind: Kind,
-    /// Of the key, or of a distinct count's owner.
+    /// The shingles of the key, or of a distinct count's owner.
     shingles: &'a RowValues<Shingle>,
     /// The addition of every row, but for values.
     add: Addition,

@@ -184,7 +184,7 @@ struct CellLine<'a> {
     buckets: Option<Vec<(i64, i64, Vec<u64>)>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
-    /// As text, as are those below: readers of JSON may round numbers.
+    /// The sum as text, because readers of JSON may round numbers; so are the fields below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sum: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -222,7 +222,7 @@ impl Directory {
         device: Arc<disk::FileDevice>,
         plan: Option<&Plan>,
     ) -> Result<(EmbeddedLedger, Recovery), EngineOpenError> {
-        /// For maintenance, which goes through files from front to back.
+        /// The memory of maintenance, which reads files from front to back.
         const MEMORY_BYTES: usize = 256 << 20;
         if let Some(plan) = plan {
             self.check_no_loss(&device)?;

@@ -44,8 +44,8 @@ impl ReporterStanding {
         }
     }
 
-    /// By a reporter's reading: the expected share of agreement is Laplace's rule of succession, and what a reporter took
-    /// back was contradicted by the reporter.
+    /// The standing by a reporter's reading: the expected share of agreement is Laplace's rule of succession, and a
+    /// withdrawn vote counts as contradicted by the reporter.
     pub(super) fn of(plan: &ReportsPlan, reading: &Reading) -> ReporterStanding {
         let count = |counter: u8| reading.sum(ALL, usize::from(counter));
         let agreed = count(AGREED);

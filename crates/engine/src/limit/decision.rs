@@ -45,7 +45,7 @@ pub(crate) struct TakeDecision {
     pub(crate) taken: TakeResult,
     /// Refused, whoever hears of it.
     pub(crate) refused: bool,
-    /// By the limit and not by a ban.
+    /// True if the limit refuses, not a ban.
     pub(super) by_limit: bool,
     /// The buckets of a window are wanted, to find the time of a retry.
     pub(super) wants_retry: bool,

@@ -206,7 +206,7 @@ pub(crate) struct ClassifierReading {
 }
 
 impl ClassifierReading {
-    /// Of the answer to [`Tokens::look`]; `None` if it could not be read.
+    /// The facts of the answer to [`Tokens::look`]; `None` if it could not be read.
     pub(crate) fn of<'v>(
         asked: &TokenKeys,
         mut views: impl Iterator<Item = ReadingView<'v>>,

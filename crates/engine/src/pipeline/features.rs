@@ -18,7 +18,7 @@ pub struct UnkeyedEvent {
 }
 
 impl UnkeyedEvent {
-    /// Of a row whose content was read.
+    /// An event of a row whose content was read.
     pub(crate) fn new(mut row: RowDraft) -> UnkeyedEvent {
         fields::derive_late(&mut row);
         UnkeyedEvent { row, is_changed: false }

@@ -27,15 +27,15 @@ pub struct PreparedEvent {
     pub(crate) keys: Vec<Key>,
     /// The keys of the others: they only own distinct values and labels.
     uncounted: Vec<Key>,
-    /// For each kind its part of `keys`, or of the others'.
+    /// The part of `keys`, or of the others', of each kind.
     by_kind: KeyRanges<KindPlan>,
     /// Owner and pair, distinct count by distinct count and owner by owner.
     pub(crate) pairs: Vec<DistinctPair>,
-    /// For each distinct count its part of `pairs`.
+    /// The part of `pairs` of each distinct count.
     by_distinct: KeyRanges<DistinctPlan>,
     /// Keys of marks, label by label of those that anything asks for.
     pub(crate) marks: Vec<Key>,
-    /// For each label its part of `marks`.
+    /// The part of `marks` of each label.
     by_label: KeyRanges<LabelPlan>,
     /// The tokens for each classifier.
     pub(crate) tokens: Vec<Option<TokenKeys>>,
@@ -56,7 +56,7 @@ const _: () = assert!(
 );
 
 impl<T> KeyRanges<T> {
-    /// For so many.
+    /// Ranges with room for `count` entries.
     fn with_capacity(count: usize) -> KeyRanges<T> {
         KeyRanges { parts: SmallVec::with_capacity(count), of: PhantomData }
     }

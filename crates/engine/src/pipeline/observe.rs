@@ -20,7 +20,7 @@ use plan::{DistinctPlan, KindPlan, LabelPlan, Pipeline, ReadingColumn, ReadingSo
 #[derive(Debug)]
 pub(crate) struct ObservedBatch {
     prepared: Vec<PreparedEvent>,
-    /// For each event the readings of its keys, then of its pairs, then of its marks, then of limits.
+    /// The readings of each event: its keys, then its pairs, then its marks, then limits.
     outcomes: ObserveOutcomes,
     /// The ledger could not be had: every reading is missing.
     failed: bool,

@@ -77,8 +77,8 @@ struct BatchCounts<'a> {
     pipeline: &'a str,
     duplicates: u64,
     failures: u64,
-    /// By the number of the action.
+    /// The decisions by the number of their action.
     actions: [u64; Action::ALL.len()],
-    /// By mode and rule.
+    /// The rules that fired, by mode and name.
     fired: HashMap<(&'static str, &'a str), u64>,
 }

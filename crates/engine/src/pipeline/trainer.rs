@@ -27,7 +27,7 @@ use plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
 pub(crate) struct Trainer {
     at_work: Mutex<HashSet<Key>>,
     left: Signal,
-    /// For each classifier the hour and what it has learned in it by itself.
+    /// The hour of each classifier, and the number of events it has learned in it by itself.
     hours: Mutex<HashMap<Key, (i64, u64)>>,
 }
 

@@ -102,7 +102,7 @@ pub struct VersionInfo {
     pub version: String,
     /// The time at which it was last put in force; `None` if that was at a start.
     pub since: Option<Time>,
-    /// By what: `start`, `files`, `post`, `promote`, `back`.
+    /// The origin of the change: `start`, `files`, `post`, `promote`, `back`.
     pub by: String,
 }
 

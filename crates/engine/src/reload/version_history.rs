@@ -61,7 +61,7 @@ pub(crate) struct VersionEntry {
     pub(super) version: String,
     /// The time at which it was last put in force, in microseconds; `None` at a start.
     pub(super) since: Option<i64>,
-    /// By what.
+    /// The origin of the change.
     pub(super) by: String,
     /// Digests of the files of its sets and models, by the names of those.
     #[serde(default)]

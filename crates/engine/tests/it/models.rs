@@ -98,7 +98,7 @@ impl Home {
 /// The events of a model's corpus, and what CatBoost says of them.
 struct Expected {
     events: Vec<Event>,
-    /// For each event the probabilities of the classes.
+    /// The probabilities of the classes, for each event.
     probability: Vec<Vec<f64>>,
 }
 

@@ -11,7 +11,9 @@ const UNNAMED: [(&str, &str); 3] = [("server", "prost"), ("server", "tonic-prost
 fn dependencies<'m>(manifest: &'m str, section: &str) -> Vec<&'m str> {
     let lines = manifest.lines().skip_while(|line| *line != section).skip(1);
     let lines = lines.take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty() && *name != "#")).collect()
+    lines
+        .filter_map(|line| line.split(['.', ' ', '=']).next().filter(|name| !name.is_empty() && *name != "#"))
+        .collect()
 }
 
 /// Every identifier and word of a crate's Rust files below these folders.

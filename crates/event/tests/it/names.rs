@@ -101,10 +101,14 @@ fn words_of_names_are_told_apart() {
 /// Words that name nothing when a comment begins with them.
 const NO_SUBJECTS: &[&str] = &[
     "And",
+    "As",
     "But",
+    "By",
+    "For",
     "How",
     "If",
     "It",
+    "Of",
     "So",
     "Something",
     "That",

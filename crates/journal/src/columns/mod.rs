@@ -127,7 +127,7 @@ struct VersionLayout {
     version: String,
     /// The versions of its rules, its preset's name and version, and its models, as far as they are known.
     provenance: [Option<String>; 4],
-    /// For each fact in order the column of facts that it has.
+    /// The column of each fact, in the order of the facts.
     slots: Vec<Option<u32>>,
 }
 
@@ -150,7 +150,7 @@ struct RowGroup {
     arrival: Time,
     /// Some of its facts are in `detail`.
     extras: bool,
-    /// For each column its length and checksum; they lie one behind the other.
+    /// The length and checksum of each column; they lie one behind the other.
     chunks: Vec<(u32, u32)>,
 }
 
@@ -178,8 +178,9 @@ struct ReportDetail {
 }
 
 impl ColumnLayout {
-    /// For rows of these versions: facts of one name and type share a column, whichever pipeline has them; those of one
-    /// name and other types have columns of their own. A version without a description has its facts in `detail`.
+    /// The layout for rows of these versions: facts of one name and type share a column, whichever pipeline has them;
+    /// those of one name and other types have columns of their own. A version without a description has its facts in
+    /// `detail`.
     pub(super) fn of(versions: &[(String, Option<VersionDescription>)]) -> ColumnLayout {
         let mut layout = ColumnLayout::default();
         let mut taken: HashSet<String> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();

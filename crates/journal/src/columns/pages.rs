@@ -23,10 +23,10 @@ const NESTING_MAX: usize = 8;
 /// A decoded column of a group.
 #[derive(Debug, Default)]
 pub(super) struct DecodedChunk {
-    /// For each entry whether there is a value. A row has one entry; one with a list has one for each item, or one for
-    /// none.
+    /// A level for each entry: whether it has a value. A row has one entry; one with a list has one for each item, or one
+    /// for none.
     pub(super) levels: Vec<u8>,
-    /// For each entry of a list 0 where a row begins; empty for other columns.
+    /// Zero for each entry of a list at which a row begins; empty for other columns.
     pub(super) repeats: Vec<u8>,
     pub(super) values: DecodedValues,
     /// The entry and the value at which the first wanted row begins.

@@ -671,9 +671,9 @@ struct VersionProjection<'w> {
     pipeline: String,
     version: String,
     is_wanted: bool,
-    /// For each fact where it goes to.
+    /// The slot of each fact.
     facts: &'w [Option<Slot>],
-    /// For each column of facts, the slot where it goes to.
+    /// The slot of each column of facts.
     slots: Vec<Option<Slot>>,
 }
 
@@ -705,14 +705,14 @@ struct DecisionDetail<'b> {
     /// Facts without a column, rising, and their values.
     extras: Vec<(u64, &'b [u8])>,
     keys: &'b [u8],
-    /// Of the rules that fired, enforced and in shadow: how many, and all but their names.
+    /// The number of rules that fired, enforced and in shadow, and all of them but their names.
     reasons: [(u64, RecordReader<'b>); 2],
     next: &'b [u8],
     effects: &'b [u8],
 }
 
 impl<'b> DecisionDetail<'b> {
-    /// As rows have them.
+    /// The detail as rows have it.
     fn read(bytes: &'b [u8]) -> Option<DecisionDetail<'b>> {
         let mut reader = RecordReader::new(bytes);
         let facts = reader.varint().ok().filter(|facts| *facts <= u64::from(u16::MAX))?;

@@ -125,7 +125,7 @@ struct RowGroupBuilder {
     ids: Option<(RecordId, RecordId)>,
     arrival: Time,
     extras: bool,
-    /// Of the row that is being added: its facts without a column, its reasons, and its keys if they were long.
+    /// The row that is being added: its facts without a column, its reasons, and its keys if they were long.
     aside: [Vec<u8>; 2],
 }
 

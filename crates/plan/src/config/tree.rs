@@ -55,7 +55,7 @@ impl TomlValue {
         }
     }
 
-    /// As TOML text on one line.
+    /// The value as TOML text on one line.
     pub(super) fn to_toml(&self) -> String {
         match self {
             // JSON's escapes are all TOML's, too; TOML wants one more.

@@ -114,7 +114,7 @@ pub struct BanPlan {
     pub after: u64,
     /// Within this time.
     pub within: Span,
-    /// For so long.
+    /// The length of the ban.
     pub lasts: Span,
 }
 
@@ -130,7 +130,7 @@ pub struct LimitField {
 /// The form in which a value of a key is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldForm {
-    /// As pieces of statistics are.
+    /// The value as a piece of statistics.
     Piece(Normalisation),
     /// An address of the internet: one of IPv6 by its network of 64 bits, which is what one customer has. Other text as it is.
     Network,

@@ -41,7 +41,7 @@ pub(crate) struct PipelineDraft<'a> {
     /// The numbers of all names.
     pub(crate) numbers: NumberRegister,
     pub(crate) statistics: Table<StatisticDraft<'a>>,
-    /// For each kind the statistic that it has.
+    /// The statistic of each kind.
     pub(crate) statistic_of: Table<KindPlan, Option<TableIndex<StatisticDraft<'a>>>>,
     /// The columns of readings, each window named by its length.
     pub(crate) readings: Vec<(Slot, ReadingSource<Span, BucketSeries>)>,

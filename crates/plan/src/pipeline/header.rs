@@ -22,7 +22,7 @@ enum TimeFormat {
     Rfc3339,
     /// A number of so many microseconds since 1970 each.
     Epoch(i64),
-    /// As `strptime` reads it; without a zone it is UTC.
+    /// A pattern of `strptime`; without a zone it is UTC.
     Pattern(String),
 }
 

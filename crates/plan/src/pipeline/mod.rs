@@ -240,7 +240,7 @@ pub struct FieldContent {
 /// The columns of the content features, by input.
 #[derive(Debug)]
 pub enum ContentColumns {
-    /// Of mail.
+    /// The features of mail.
     Message {
         /// The columns of what SMTP said.
         envelope: content::mail::message::EnvelopeColumns,
@@ -249,7 +249,7 @@ pub enum ContentColumns {
         /// The columns of the result of the message's authentication.
         auth: Box<AuthColumns>,
     },
-    /// Of requests.
+    /// The features of requests.
     AccessLog {
         /// The columns of what the request shows.
         columns: Box<content::web::access_log::HttpColumns>,
@@ -373,7 +373,7 @@ pub enum EffectPlan {
         kind: TableIndex<KindPlan>,
         /// The counter, by its number in the ledger.
         counter: u8,
-        /// By how much.
+        /// The amount.
         amount: u64,
     },
     /// A value is added to the track of the event's keys of a kind.

@@ -24,12 +24,12 @@ pub(crate) const REPORTER_COUNTERS: [&str; 6] =
 /// The time for which standing and feedback are kept.
 const KEEP: Span = Span::days(90);
 
-/// Of what a class speaks.
+/// The side of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackSide {
-    /// For having been unwanted.
+    /// The event was unwanted.
     Bad,
-    /// For having been wanted.
+    /// The event was wanted.
     Good,
 }
 
@@ -76,7 +76,7 @@ pub struct FeedbackClass {
     pub side: Option<FeedbackSide>,
     /// The kind of the feedback beside other feedback of the same reporter.
     pub sort: FeedbackKind,
-    /// By which a stored word names it.
+    /// The number by which a stored vote names it.
     pub tag: u16,
 }
 

@@ -50,7 +50,7 @@ pub enum ArrowError {
     Unread(&'static str),
     /// An amount above its limit.
     Limit {
-        /// Of what.
+        /// The name of the limited part.
         what: &'static str,
         /// The most.
         max: usize,

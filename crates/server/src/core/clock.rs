@@ -88,7 +88,7 @@ pub(crate) struct ClockDoubt {
     reason: DoubtReason,
     /// The offset that it would give.
     offset: i64,
-    /// By how much it is ahead of what is believed.
+    /// The span by which it is ahead of the believed time.
     ahead: Span,
     /// The time that had passed when it began to run evenly.
     since: i64,

@@ -29,7 +29,7 @@ pub fn raise_file_limit() {
 /// The descriptors of a process that its connections may have.
 #[derive(Debug)]
 pub(crate) struct DescriptorBudget {
-    /// Of the process.
+    /// The limit of the process.
     limit: usize,
     /// Most open connections, as files are now.
     allowed: AtomicUsize,

@@ -81,7 +81,7 @@ impl Refusal {
 }
 
 impl LoadShedder {
-    /// For a node that gives requests so much time.
+    /// A shedder for a node with this patience for requests.
     pub(crate) fn new(patience: Duration) -> LoadShedder {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let longest = PAUSE_MAX.min(patience / 2);

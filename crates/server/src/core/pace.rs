@@ -27,7 +27,7 @@ pub(crate) struct PaceMeter {
     pace: Pace,
     /// Bytes that have come.
     bytes: u64,
-    /// For how long they were waited for.
+    /// The time spent waiting for them.
     waited: Duration,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct SubmittedEvent {
 /// A choice of lookups before the keys of an event are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LookupMode {
-    /// As the configuration says.
+    /// The choice of the configuration.
     Configured,
     /// Never: it is learned from, not decided on, and may be old.
     None,

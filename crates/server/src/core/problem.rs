@@ -108,7 +108,7 @@ impl HttpFailure {
         self.0.kind.status.is_server_error()
     }
 
-    /// As it is written.
+    /// The problem in the form of the answer.
     pub(crate) fn problem(&self) -> api::ProblemJson {
         let HttpFailureInner { kind, detail, help, problems, .. } = &*self.0;
         api::ProblemJson {

@@ -42,7 +42,7 @@ pub(crate) async fn asked_by<T>(caller: Caller, work: impl Future<Output = T>) -
 #[derive(Debug)]
 pub(crate) struct ReadingPool {
     open: Places,
-    /// For callers of the API.
+    /// The places reserved for callers of the API.
     reserved: Places,
 }
 

@@ -98,7 +98,7 @@ fn zlib(
 pub(crate) enum Frames {
     /// One, with nothing behind it.
     One,
-    /// As many as there are.
+    /// The bytes, however many there are.
     All,
 }
 

@@ -65,7 +65,7 @@ fn label(server: &Running, kind: &str, label: &str, value: &str) {
     assert_eq!(answer.status, 200, "{}", answer.body);
 }
 
-/// As bouncers ask: everything at their start, then what has changed, each for itself.
+/// Bouncers get the whole list at their start, then its changes, each for itself.
 #[test]
 fn who_polls_is_told_what_has_changed() {
     with_labels(&[], |server| {

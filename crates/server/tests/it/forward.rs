@@ -192,7 +192,7 @@ fn what_cannot_be_logged_is_answered_by_on_error() {
     });
 }
 
-/// As nginx asks about a target and an agent that a client sent as these bytes.
+/// Asks like nginx, about a target and an agent that a client sent as these bytes.
 fn ask_raw(server: &Running, url: &str, target: &[u8], agent: &[u8]) -> u16 {
     let mut stream = server.connect();
     let head =

@@ -168,7 +168,7 @@ fn get(port: u16, path: &str, headers: &str) -> Answer {
     ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), path, headers)
 }
 
-/// As a client that has this address of the loopback.
+/// Asks as a client with this address of the loopback.
 fn get_from(source: Ipv4Addr, port: u16, path: &str, headers: &str) -> Answer {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let stream = runtime.block_on(async {

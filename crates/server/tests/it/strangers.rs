@@ -63,7 +63,7 @@ fn who_has_no_token_holds_nothing() {
     });
 }
 
-/// As long a body as the configuration allows is taken by each route, and one byte more is refused as everything else is.
+/// Each route takes a body of the most bytes that the configuration allows, and refuses one more byte like any other.
 #[test]
 fn each_route_takes_a_body_of_the_most_bytes() {
     const MAX: usize = (2 << 20) + 1024;

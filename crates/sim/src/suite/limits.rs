@@ -137,7 +137,7 @@ fn take(
     }
 }
 
-/// Of a bucket, whose moment is all that is known of its takes: none is let through before it.
+/// The answer of a bucket, whose moment is all that is known of its takes: none is let through before it.
 fn flow(
     ledger: &dyn Ledger,
     random: &mut Random,

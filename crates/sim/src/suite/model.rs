@@ -45,7 +45,7 @@ type CountedAmounts = (Time, Vec<(u8, u64)>);
 #[derive(Clone, Default)]
 struct HistoryOracle {
     cells: BTreeMap<Key, Vec<CountedAmounts>>,
-    /// Of the keys of [`LAST`]: all values.
+    /// The values of the keys of [`LAST`].
     values: BTreeMap<Key, Vec<(Time, Box<str>)>>,
     horizon: i64,
     keeps_marks: bool,

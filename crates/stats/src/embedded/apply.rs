@@ -59,7 +59,7 @@ struct TouchedKey {
 }
 
 impl TouchedKey {
-    /// Of no key.
+    /// A place without a key.
     const NONE: TouchedKey = TouchedKey {
         hash: KeyHash::ZERO,
         found: None,

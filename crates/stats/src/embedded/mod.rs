@@ -147,7 +147,7 @@ struct EmbeddedCore {
     is_full: AtomicBool,
     poison: OnceLock<Arc<str>>,
     closed: AtomicBool,
-    /// For keys that find no place in the directory.
+    /// The sketch for keys that find no place in the directory.
     overflow: OverflowSketch,
     /// Memory of runs that are over.
     scratch: Mutex<Vec<ApplyScratch>>,
@@ -176,7 +176,7 @@ struct EmbeddedCounters {
 /// Findings of [`Embedded::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerVerification {
-    /// Of the files.
+    /// The verification of the files.
     pub files: Verification,
     /// Keys, pairs included.
     pub keys: u64,

@@ -107,7 +107,7 @@ pub(super) fn restore(world: &CompiledCatalog, store: &Store, is_new: bool) -> R
     Ok(())
 }
 
-/// Of a run that is not over, and of one that has written all.
+/// The marks of a run that is not over, and of one that has written all.
 const OPEN: u64 = 1;
 const CLOSED: u64 = 2;
 
@@ -134,7 +134,7 @@ fn key(sketch: u32, shard: usize, part: u16) -> RecordKey {
     RecordKey { space, kind, shingle: u64::from(sketch) << 32 | place }
 }
 
-/// Of the image that says whether the last run was closed.
+/// The key of the image that says whether the last run was closed.
 fn run() -> RecordKey {
     let (space, kind) = SKETCHES;
     RecordKey { space, kind, shingle: u64::MAX }

@@ -64,15 +64,15 @@ pub enum DecayWeight {
 /// A value of a track's reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AggregateValue {
-    /// Of [`AggregateColumn::First`] and [`AggregateColumn::Last`]; `None` where no event was seen, or only at the very end or
-    /// beginning of time.
+    /// The value of [`AggregateColumn::First`] and [`AggregateColumn::Last`]; `None` where no event was seen, or only at
+    /// the very end or beginning of time.
     Time(Option<Time>),
-    /// Of [`AggregateColumn::Count`].
+    /// The value of [`AggregateColumn::Count`].
     Count(u64),
-    /// Of [`AggregateColumn::Sum`], [`AggregateColumn::Min`] and [`AggregateColumn::Max`]. The least or greatest of no values is `None`; so is a
-    /// least value of `i64::MAX` and a greatest of `i64::MIN`.
+    /// The value of [`AggregateColumn::Sum`], [`AggregateColumn::Min`] and [`AggregateColumn::Max`]. The least or
+    /// greatest of no values is `None`; so is a least value of `i64::MAX` and a greatest of `i64::MIN`.
     Integer(Option<i64>),
-    /// Of [`AggregateColumn::Decayed`]. Always finite.
+    /// The value of [`AggregateColumn::Decayed`]. Always finite.
     Real(f64),
 }
 
@@ -299,7 +299,7 @@ fn of_base(column: &AggregateColumn) -> u8 {
 #[derive(Clone, Debug)]
 pub(crate) struct AggregatePlan {
     columns: Vec<AggregateColumn>,
-    /// For each column which part of the base it is, or [`KEPT`].
+    /// The part of the base for each column, or [`KEPT`].
     of_base: Vec<u8>,
     keep: Span,
     /// The words of a kept value, after the base.

@@ -66,7 +66,7 @@ pub(crate) trait StatisticForm {
         self.counters()
     }
 
-    /// For each counter of what was taken back the one of which it was.
+    /// The counters of withdrawals, each with the one it belongs to.
     fn taken(&self) -> Vec<u8> {
         Vec::new()
     }
@@ -308,8 +308,8 @@ macro_rules! statistics {
                 match self { $(Measure::$name(form) => StatisticForm::trails(form),)* }
             }
 
-            /// By how much the life that a use of a key begins may be longer than what is needed of it: as long may
-            /// pass until a use has to begin it anew.
+            /// The most by which a use of a key may prolong its life beyond its need: so much time may pass until a use
+            /// has to renew it.
             pub fn slack(&self) -> Span {
                 match self { $(Measure::$name(form) => form.slack(),)* }
             }
@@ -636,7 +636,7 @@ pub enum StatisticChange<'a> {
     Used(Time, u64),
     /// A refund to a limit, see [`Addition::GiveBack`].
     GiveBack {
-        /// As of which it is made.
+        /// The time as of which it is made.
         now: Time,
         /// The amount.
         amount: u64,
@@ -767,17 +767,17 @@ impl Addition {
 /// The content of a cell beside its times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CellContent {
-    /// Of counters over windows, exact distinct counts, their pairs, and marks of requests: as in a
+    /// The buckets of counters over windows, exact distinct counts, their pairs, and marks of requests, as in a
     /// [`crate::Timeline`].
     Buckets(Vec<TimelineBucket>),
-    /// Of a track.
+    /// The totals of a track.
     Totals(AggregateTotals),
-    /// Of what a classifier has learned. Only the last time of such a cell is kept.
+    /// The knowledge of a classifier. Only the last time of such a cell is kept.
     Evidence(Evidence),
-    /// Of a bucket: its moment, in nanoseconds since 1970. The cell's times are no more than that.
+    /// The moment of a bucket, in nanoseconds since 1970. The cell's times are no more than that.
     Moment(i64),
-    /// Of an approximate distinct count: each period that has any.
+    /// The registers of an approximate distinct count, of each period that has any.
     Registers(Vec<HyperLogLogRegisters>),
-    /// Of the last value of a field: the value, empty where it is not known. Only the last time of such a cell is kept.
+    /// The last value of a field, empty where it is not known. Only the last time of such a cell is kept.
     Last(String),
 }

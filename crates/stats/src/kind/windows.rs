@@ -396,7 +396,7 @@ pub(crate) struct WindowsPlan {
     counters: usize,
     /// Counters that readings have: the first ones.
     shown: usize,
-    /// For each counter after those the one of which it was taken back.
+    /// The counter that each later one takes back from.
     taken: Vec<u8>,
     fine: BucketRing,
     coarse: Option<BucketRing>,

@@ -68,7 +68,7 @@ impl StoreError {
         move |error| StoreError::Io { what, error }
     }
 
-    /// Of something that can be tried again where the device only lacks something.
+    /// The error of an operation that can be tried again where the device only lacks something.
     pub(crate) fn of_device(what: impl Into<String>) -> impl FnOnce(io::Error) -> StoreError {
         let what = what.into();
         move |error| match is_lack(&error) {

@@ -137,7 +137,7 @@ struct FetchQueueState {
 }
 
 impl FetchPool {
-    /// As many threads as the system grants.
+    /// A pool of as many threads as the system grants.
     pub(crate) fn start() -> FetchPool {
         let queue = Arc::new(FetchQueue::default());
         let spawn = |number| {

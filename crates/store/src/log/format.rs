@@ -31,7 +31,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 64;
 pub(crate) const RECORD_HEADER_BYTES: usize = 24;
 /// A frame is closed before it would become longer, its header included.
 pub(crate) const FRAME_BYTES_MAX: usize = 1 << 20;
-/// As far as a [`Position`] reaches.
+/// The most bytes that a [`Position`] reaches.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 1 << (OFFSET_BITS + 3);
 
 const OFFSET_BITS: u32 = 24;

@@ -74,7 +74,7 @@ impl Default for LogOptions {
 pub struct VisitedRecord {
     /// The key by which the record is found.
     pub key: RecordKey,
-    /// As it was pushed.
+    /// The tag it was pushed with.
     pub tag: u16,
     /// The place of the record.
     pub position: Position,
@@ -98,11 +98,11 @@ impl VisitedRecord {
 pub struct LogRecord {
     /// The key by which the record is found.
     pub key: RecordKey,
-    /// As it was pushed.
+    /// The tag it was pushed with.
     pub tag: u16,
     /// The expiry, in minutes since the Unix epoch; [`NEVER`] for never.
     pub expires_minutes: u32,
-    /// As they were pushed, zero words at the end left out.
+    /// The words it was pushed with, zero words at the end left out.
     pub words: Vec<u64>,
 }
 

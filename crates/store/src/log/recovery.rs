@@ -35,7 +35,7 @@ const HEADER: u64 = SEGMENT_HEADER_BYTES as u64;
 struct FoundSegment {
     id: u32,
     blob: Box<dyn Blob>,
-    /// As far as a position reaches.
+    /// The bytes that a position reaches.
     size: u64,
     /// Length of the file.
     bytes: u64,

@@ -25,7 +25,7 @@ use crate::message_reader::ThreadsOption;
 use crate::options::{EngineOptions, JsonOption, time};
 use crate::ordered_pool::map_ordered;
 
-/// Judge the journal's decisions anew, by other rules or models, and tell what changes
+/// Judge the journal's decisions by other rules or models, and show what changes
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

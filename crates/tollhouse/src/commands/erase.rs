@@ -34,7 +34,7 @@ pub(crate) struct EraseArgs {
     /// Pipeline that has the kinds, by default the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Only tell how much there is
+    /// Show how much there is, and erase nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::ledger_home;
 use crate::options::{EngineOptions, JsonOption, LocalEngine, ServerOptions, is_locked};
 use crate::rendering;
 
-/// Show what a past decision was made of
+/// Show why a past decision was made
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -41,10 +41,10 @@ A name that is dropped gets a new number when it is used again; the old one is n
 struct NamesArgs {
     #[command(flatten)]
     engine: EngineOptions,
-    /// Give what was counted under a name another one
+    /// Rename what was counted under a name
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with = "drop")]
     rename: Option<Vec<String>>,
-    /// Let go of what was counted under a name
+    /// Forget what was counted under a name
     #[arg(long, value_name = "NAME")]
     drop: Option<String>,
     #[command(flatten)]

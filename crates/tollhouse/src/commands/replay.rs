@@ -69,7 +69,7 @@ pub(crate) struct ReplayArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum ReplayFormat {
-    /// By the first line: an object begins with a brace.
+    /// The form by the first line: an object begins with a brace.
     Auto,
     /// One JSON object a line.
     Ndjson,

@@ -12,7 +12,7 @@ use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
-/// Hand over mail in which people report mail: sent on, attached, or a feedback report (ARF)
+/// Pass on reports that people send by mail: forwarded, attached, or a feedback report (ARF)
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +42,7 @@ pub(crate) struct ReportArgs {
     /// The server, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL")]
     server: String,
-    /// Bearer token that the server wants
+    /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]

@@ -28,7 +28,7 @@ pub(crate) struct SnapshotArgs {
     /// Ask the server at this address, such as http://127.0.0.1:8377, to make it
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "target"])]
     server: Option<String>,
-    /// Bearer token that the server wants
+    /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]

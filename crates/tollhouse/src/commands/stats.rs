@@ -14,7 +14,7 @@ use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, time};
 use crate::rendering;
 
-/// Show all that is known of one sender, address, link, ...
+/// Show the statistics of one sender, address, link, ...
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

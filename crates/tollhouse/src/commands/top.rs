@@ -32,10 +32,10 @@ pub(crate) struct TopArgs {
     /// Counter by which they are ranked
     #[arg(long, default_value = "seen", value_name = "NAME")]
     counter: String,
-    /// Trailing window over which is counted
+    /// Trailing window to count over
     #[arg(long, default_value = "1h", value_name = "SPAN", value_parser = span)]
     window: Span,
-    /// Most keys that are shown
+    /// Keys to show, at most
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
     /// Time at which the window ends, instead of now; offline only

@@ -43,7 +43,7 @@ impl RateUnit {
         RateUnit::Year,
     ];
 
-    /// As files name it.
+    /// The unit's name in files.
     pub fn name(self) -> &'static str {
         match self {
             RateUnit::Second => "second",
@@ -115,9 +115,9 @@ pub struct EnvoyRule {
 pub struct DescriptorMatch<'a> {
     /// Its limit.
     pub rule: &'a Arc<EnvoyRule>,
-    /// For each entry the pattern that stands for its value in the counter's key, if many values share one counter.
+    /// The pattern that stands for an entry's value in the counter's key, if many values share one counter.
     pub shared: Vec<Option<&'a str>>,
-    /// For each entry whether metrics show its value where the configuration does not name it.
+    /// True for each entry whose value metrics show where the configuration does not name it.
     pub shown: Vec<bool>,
 }
 
@@ -130,7 +130,7 @@ pub struct Domains {
 /// Descriptors next to each other.
 #[derive(Debug, Default, PartialEq)]
 struct DescriptorLevel {
-    /// By `key`, or `key_value`.
+    /// The descriptors by `key`, or `key_value`.
     exact: HashMap<String, EnvoyDescriptor>,
     /// The entries whose `key_value` has a `*` in it, in the order of the file: its parts, and its name in `exact`.
     wild: Vec<(Vec<String>, String)>,

@@ -115,7 +115,7 @@ fn node(tree: Spanned<YamlTree>) -> YamlNode {
     YamlNode { value, at }
 }
 
-/// As it is read.
+/// The tree as it is read.
 enum YamlTree {
     Scalar(YamlValue),
     List(Vec<Spanned<YamlTree>>),

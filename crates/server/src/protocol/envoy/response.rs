@@ -180,7 +180,7 @@ fn structure<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Struct {
     Struct { fields: fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
 }
 
-/// As deep as what the configuration says.
+/// A value of the response, as deep as the configuration's.
 fn from_json(json: &serde_json::Value) -> Value {
     use serde_json::Value as Json;
     match json {

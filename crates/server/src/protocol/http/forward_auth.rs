@@ -107,7 +107,7 @@ impl ForwardedRequest {
         })
     }
 
-    /// As an event; what is empty is left out.
+    /// The request as an event; empty fields are left out.
     fn event(&self, ip: IpAddr) -> Event {
         let mut event = Event::default();
         event.push("client.ip", Value::from(ip));

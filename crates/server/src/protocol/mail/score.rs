@@ -17,7 +17,7 @@ pub(crate) struct PrintedScore {
 }
 
 impl PrintedScore {
-    /// Of a score and threshold that are printed with so many decimals.
+    /// A score and a threshold that are printed with this many decimals.
     pub(crate) fn new(score: f64, threshold: f64, over: bool, decimals: i32) -> PrintedScore {
         // Beyond this no digit behind the point is left, and clients' number fields end.
         const MOST: f64 = 1e9;

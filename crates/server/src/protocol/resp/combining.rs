@@ -146,7 +146,7 @@ mod tests {
     use crate::protocol::resp::converse;
 
     const CLIENTS: usize = 3;
-    /// Of a bucket that gets nothing back while a test runs, as its clock stands still.
+    /// A take from a bucket that gets nothing back while a test runs, as its clock stands still.
     const TAKE: &[u8] = b"CL.THROTTLE shared 99 1 3600\n";
     const QUOTA: i64 = 100;
     /// Never reached where nobody hangs.

@@ -60,7 +60,7 @@ const fn after(token: &'static str, of: CommandArgument) -> CommandArgument {
 #[derive(Debug)]
 pub(super) struct CommandSpec {
     pub(super) name: CommandName,
-    /// As it is written in lower case.
+    /// The command's name in lower case.
     pub(super) word: &'static str,
     /// The number of words that it has; negative for at least so many.
     arity: i64,
@@ -187,7 +187,7 @@ impl CommandSpec {
         self.flags.contains(&"no_auth")
     }
 
-    /// As `COMMAND INFO` of Redis 7 tells it.
+    /// Writes the command as `COMMAND INFO` of Redis 7 does.
     fn tell(&self, answers: &mut ReplyBuffer) {
         answers.array(10);
         answers.bulk(self.word.as_bytes());

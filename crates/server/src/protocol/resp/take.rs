@@ -24,7 +24,7 @@ pub(super) struct TakeRequest {
 /// The form of the answer to a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TakeReplyForm {
-    /// As redis-cell does: five numbers.
+    /// The answer of redis-cell: five numbers.
     Cell,
     /// The numbers of redis-cell and three more.
     Toll,

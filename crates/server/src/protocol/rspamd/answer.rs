@@ -254,7 +254,7 @@ mod tests {
         bands.iter().map(|(at, action)| Band { at: *at, action: *action }).collect()
     }
 
-    /// By the usual replies.
+    /// The names of the usual replies.
     fn usual(action: Action) -> &'static str {
         named(Replies::default().of(action))
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{ACTIONS, RspamdResult};
 
-/// As many durations as Rspamd tells.
+/// The most durations, as in Rspamd.
 const TIMES_MAX: usize = 31;
 
 /// Counts of one listener.

@@ -35,10 +35,10 @@ pub(super) struct CostlyBenchArgs {
     /// Size of the messages, of what they are meant to be
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
-    /// Wanted mail that is learned before
+    /// Wanted mail to learn first
     #[arg(long, value_name = "PATH")]
     ham: Vec<PathBuf>,
-    /// Spam that is learned before
+    /// Spam to learn first
     #[arg(long, value_name = "PATH")]
     spam: Vec<PathBuf>,
     #[command(flatten)]

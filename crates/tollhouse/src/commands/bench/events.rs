@@ -41,7 +41,7 @@ pub(super) const ADDRESS: usize = 0;
 const TICKS_PER_SECOND: u64 = 100;
 /// A flush begins a second after the one before it.
 const FLUSHED: Duration = Duration::from_millis(1500);
-/// As long as is waited for the server to come to rest.
+/// The longest wait for the server to come to rest.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Rules of a decision.
 const RULES: usize = 30;

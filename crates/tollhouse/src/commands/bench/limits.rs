@@ -62,9 +62,9 @@ pub(crate) struct LimitsBenchArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum LimitMode {
-    /// By sub-windows, the oldest in full.
+    /// A limit over sub-windows, the oldest in full.
     Sliding,
-    /// By sub-windows, the oldest by its share.
+    /// A limit over sub-windows, the oldest by its share.
     Interpolated,
     /// From one minute's start to the next.
     Calendar,

@@ -80,7 +80,7 @@ struct BenchInputArgs {
     file: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadsOption,
-    /// Least time for each measurement: the input is gone through again until it is over
+    /// Least time of each measurement; the input is repeated until then
     #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     #[command(flatten)]

@@ -56,7 +56,7 @@ pub(super) struct OverloadBenchArgs {
     /// Connections that ask during the overload; without it `--times` as many as places
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     connections: Option<u32>,
-    /// Factor by which more is asked
+    /// Load, as a multiple of what the server can do
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     times: u32,
     /// Requests that may be at work: `[server] requests_max`
@@ -221,9 +221,9 @@ struct LoadPhase {
     /// Processor time of the server.
     cpu: Duration,
     asked: u64,
-    /// Of those that were decided.
+    /// The times of decided requests.
     took: Vec<Duration>,
-    /// Of those that were told to come again.
+    /// The times of requests that were told to come again.
     shed: Vec<Duration>,
     /// Answers of another kind, and connections that broke.
     other: u64,

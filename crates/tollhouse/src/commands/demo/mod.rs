@@ -57,7 +57,7 @@ pub(crate) struct Args {
 
 /// Verdicts that are explained.
 const EXPLAINED: usize = 5;
-/// Of each pipeline, where there are so many.
+/// The number of samples of each pipeline, where there are that many.
 const OF_EACH: usize = 2;
 /// Lines of the access log that are sent at once.
 const LINES: usize = 64;

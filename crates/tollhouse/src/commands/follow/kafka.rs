@@ -95,7 +95,7 @@ struct TopicOffsets {
     topic: String,
     /// The topic's id, as 32 hexadecimal digits.
     id: String,
-    /// For each partition the offset of the next record.
+    /// The offset of each partition's next record.
     next: BTreeMap<i32, i64>,
 }
 

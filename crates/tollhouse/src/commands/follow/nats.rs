@@ -57,10 +57,10 @@ pub(super) struct NatsOptions {
     /// with commas
     #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["file", "position", "once"])]
     pub(super) nats: Option<String>,
-    /// Stream that is consumed
+    /// Stream to consume
     #[arg(long, value_name = "NAME", requires = "nats")]
     stream: Option<String>,
-    /// Durable consumer, which is made if there is none of this name
+    /// Durable consumer; made if it does not exist
     #[arg(long, value_name = "NAME", default_value = "tollhouse", requires = "nats")]
     consumer: String,
     /// Credentials file of the NATS user [env: NATS_CREDS]

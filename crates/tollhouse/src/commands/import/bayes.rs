@@ -22,7 +22,7 @@ use crate::input::messages::InputMessage;
 use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 
-/// Learn from stored mail what SpamAssassin learned from it, by a backup that `sa-learn --backup` wrote
+/// Learn the stored mail that SpamAssassin learned, by a backup of `sa-learn --backup`
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -8,7 +8,7 @@ mod statistics;
 
 use crate::exit::{CommandError, Exit};
 
-/// Take in statistics that `export --ledger` wrote, or what another program had: lists, limits, learned mail
+/// Import statistics of `export --ledger`, or another program's lists, limits or learned mail
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\

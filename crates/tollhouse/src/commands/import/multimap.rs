@@ -37,7 +37,7 @@ pub(crate) struct MultimapImportArgs {
     /// The field for --type header: From, Reply-To, Subject or List-Id
     #[arg(long, value_name = "NAME", required_if_eq("of", "header"))]
     header: Option<String>,
-    /// For --type from: the address in From, not the envelope's sender, as `extract_from = "mime"`
+    /// With --type from: the address in From, not the envelope's sender, as `extract_from = "mime"`
     #[arg(long)]
     mime: bool,
     /// Name of the rule: the list's symbol
@@ -250,7 +250,7 @@ impl MapEntries {
     }
 
     fn add_pattern(&mut self, place: MatchPlace, pattern: &str, flags: &str) -> Result<(), String> {
-        /// As rules are held to.
+        /// The bound that rules have.
         const COMPILED_BYTES_MAX: usize = 256 << 10;
         /// All other facts are in lower case here, so that capitals would find nothing.
         const CASED: [&str; 4] = ["mail.subject", "mail.display_name", "mail.list_id", "client.user"];

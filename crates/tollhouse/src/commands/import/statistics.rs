@@ -21,16 +21,16 @@ pub(super) struct StatisticsImportArgs {
     /// File that was exported; one that ends in .zst is compressed; - is standard input, not compressed
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
-    /// Replace the statistics that are there
+    /// Replace the present statistics
     #[arg(long, conflicts_with = "merge")]
     replace: bool,
-    /// Add to the statistics that are there. The same export is added once
+    /// Add to the present statistics. The same export is added once
     #[arg(long)]
     merge: bool,
-    /// Into a cluster: change nothing, and say how many keys are otherwise there
+    /// Into a cluster: change nothing, and count the keys that differ there
     #[arg(long, conflicts_with_all = ["merge", "replace"])]
     compare: bool,
-    /// With --merge: exact distinct counts that have values in common are added all the same, and count these twice
+    /// With --merge: add exact distinct counts although they share values, which then count twice
     #[arg(long, requires = "merge")]
     allow_overlap: bool,
     #[command(flatten)]

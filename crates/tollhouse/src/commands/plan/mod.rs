@@ -25,7 +25,7 @@ pub(crate) struct PlanArgs {
     /// Additions a second
     #[arg(long, value_name = "UPDATES")]
     updates_per_second: u64,
-    /// Time that a key is kept after its last event, such as `14d`
+    /// Time for which a key is kept after its last event, such as `14d`
     #[arg(long, value_name = "SPAN", value_parser = crate::options::span)]
     keep: Span,
     /// Copies of each key, the master's included

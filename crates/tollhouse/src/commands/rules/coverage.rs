@@ -106,7 +106,7 @@ struct FiredRules {
     /// Decisions by the version that made them; empty where one made all.
     versions: HashMap<String, u64>,
     rules: HashMap<String, RuleHitCount>,
-    /// For each version the rules that it had.
+    /// The rules of each version.
     known: HashMap<String, Vec<String>>,
 }
 
@@ -279,7 +279,7 @@ struct RulesCoverageLine<'a> {
     /// Decisions that were made while the rule was there.
     decisions: u64,
     hits: u64,
-    /// Of those decisions.
+    /// Its share of those decisions.
     share: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     last: Option<String>,

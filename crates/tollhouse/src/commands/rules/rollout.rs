@@ -36,7 +36,7 @@ struct NodeTargetArgs {
     /// The server's address, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL")]
     server: String,
-    /// Bearer token that the server wants
+    /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]
