@@ -352,3 +352,8 @@ fn an_antifraud_server() {
 fn an_antispam_service() {
     check("antispam");
 }
+
+#[test]
+fn reputations() {
+    check("reputation");
+}
