@@ -63,7 +63,9 @@ impl KeyFields {
             let help = "it cuts facts of type ip: take it out, or name such a fact in `of`".to_owned();
             problems.add(view.origin("prefix"), "`prefix` has no address to cut", Some(help));
         }
-        if let ([_], true, true) = (&names[..], view.is_given("prefix"), view.is_given("normalise")) {
+        // A kept version writes the default, too.
+        let is_normalised = forms.iter().any(|(word, _)| *word != "exact");
+        if let ([_], true, true) = (&names[..], view.is_given("prefix"), is_normalised) {
             let help = "take it out: the network is what is hashed".to_owned();
             problems.add(view.origin("normalise"), "`normalise` does nothing beside `prefix`", Some(help));
         }
