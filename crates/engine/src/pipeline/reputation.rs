@@ -61,7 +61,7 @@ pub(crate) struct Assessment {
 /// The amount that a part has counted of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PartAmount {
-    /// By age: in the last half-life, in the one before it, and so on.
+    /// Sums by age: in the last half-life, in the one before it, and so on.
     ByAge([f64; HALF_LIVES]),
     /// A sum that has no ages.
     Ageless(f64),

@@ -46,7 +46,7 @@ pub(crate) struct PipelineDraft<'a> {
     /// The columns of readings, each window named by its length.
     pub(crate) readings: Vec<(Slot, ReadingSource<Span, BucketSeries>)>,
     pub(crate) dedupe: Span,
-    /// For each reputation what it was compiled from.
+    /// The draft of each reputation.
     pub(crate) reputations: Vec<ReputationDraft<'a>>,
     pub(crate) document: &'a Document,
     pub(crate) library: Library,

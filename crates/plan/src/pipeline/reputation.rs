@@ -234,7 +234,7 @@ impl GradeThresholds {
 /// A reputation in the making: what of it can be told of once others are known.
 pub(crate) struct ReputationDraft<'a> {
     view: ConfigView<'a>,
-    /// For each part the source that somebody has given, and where the part stands.
+    /// The source that somebody has given for each part, and where the part stands.
     sources: Vec<(Option<EvidenceSource>, &'a ConfigOrigin)>,
 }
 
