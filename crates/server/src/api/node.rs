@@ -1,0 +1,195 @@
+//! The node and its pipelines in JSON.
+
+use judge::Action;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Length, action_schema};
+
+/// A copy of the data directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Snapshot)]
+pub struct SnapshotJson {
+    /// Its name in the `snapshots` of the data directory, made of the time.
+    pub name: String,
+}
+
+/// The state of the node: whether it is alive or ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Health)]
+pub struct HealthJson {
+    /// `ok`, or `degraded` if the node answers although something is wrong; a node that does not answer says so by a
+    /// [`Problem`].
+    pub status: String,
+    /// Version of the program.
+    pub version: String,
+    /// The conditions that are wrong now, by name; only `/readyz` gives them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ConditionJson>,
+}
+
+/// A fault of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Condition)]
+pub struct ConditionJson {
+    /// Its name, as the metric `tollhouse_condition` has it.
+    pub name: String,
+    /// The description of what is wrong, where, and the mend.
+    pub detail: String,
+}
+
+impl From<engine::NodeCondition> for ConditionJson {
+    fn from(condition: engine::NodeCondition) -> ConditionJson {
+        ConditionJson { name: condition.name.to_owned(), detail: condition.detail }
+    }
+}
+
+/// The pipelines that the node runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Pipelines)]
+pub struct PipelinesJson {
+    /// The pipelines; the first answers where none is named.
+    pub pipelines: Vec<PipelineJson>,
+}
+
+/// One stream's way from event to verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Pipeline)]
+pub struct PipelineJson {
+    /// Its name.
+    pub name: String,
+    /// Changes whenever something changes that verdicts depend on.
+    pub version: String,
+    /// The input that it reads: `message`, `access-log` or `json`.
+    pub input: String,
+    /// The kinds of pieces that it counts.
+    pub kinds: Vec<KindJson>,
+    /// The things of which it counts distinct values.
+    pub distincts: Vec<DistinctJson>,
+    /// The bands of the score, ascending. Below the first is `accept`.
+    pub bands: Vec<BandJson>,
+    /// Its rules.
+    pub rules: Vec<RuleJson>,
+    /// The classes of feedback that it takes.
+    pub feedback: Vec<String>,
+}
+
+impl From<&plan::Pipeline> for PipelineJson {
+    fn from(pipeline: &plan::Pipeline) -> PipelineJson {
+        let kinds = pipeline.kinds.iter().map(|plan| KindJson {
+            name: plan.name.clone(),
+            number: plan.kind.0,
+            of: TextsJson::of(plan.fields.as_slice(), |field| {
+                pipeline.schema.column(field.slot).name.clone()
+            }),
+            normalise: TextsJson::of(plan.fields.as_slice(), |field| field.normalise.to_string()),
+            counters: plan.counters.as_slice().to_vec(),
+            windows: plan.windows.iter().copied().map(Length).collect(),
+            track: plan.aggregate_names(),
+        });
+        let distincts = pipeline.distincts.iter();
+        let bands = pipeline.rules.bands().as_slice().iter();
+        let rules = pipeline.rules.rules().iter().map(|rule| RuleJson {
+            name: rule.name.clone(),
+            score: rule.score,
+            mode: rule.mode.name().to_owned(),
+            description: rule.description.clone(),
+        });
+        PipelineJson {
+            name: pipeline.name.clone(),
+            version: pipeline.version.clone(),
+            input: pipeline.input.name().to_owned(),
+            kinds: kinds.collect(),
+            distincts: distincts
+                .map(|plan| DistinctJson {
+                    name: plan.name.clone(),
+                    number: plan.kind.0,
+                    precision: plan.precision,
+                })
+                .collect(),
+            bands: bands.map(|band| BandJson { at: band.at, action: band.action }).collect(),
+            rules: rules.collect(),
+            feedback: pipeline.feedback.keys().cloned().collect(),
+        }
+    }
+}
+
+/// A kind of piece.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Kind)]
+pub struct KindJson {
+    /// Its name.
+    pub name: String,
+    /// The number that is stored with its keys.
+    pub number: u16,
+    /// The fact that its pieces are taken from; a list of facts for keys of several.
+    pub of: TextsJson,
+    /// The normalisation of pieces before they are hashed, as a list where `of` is one. Networks are `network/16/48`, by the
+    /// lengths of their prefixes.
+    pub normalise: TextsJson,
+    /// The counters of each piece; empty if nothing is counted, or if it has a track.
+    pub counters: Vec<String>,
+    /// The trailing windows that its readings carry.
+    pub windows: Vec<Length>,
+    /// The values that its track keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub track: Vec<String>,
+}
+
+/// A text, or a list of several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Texts)]
+pub enum TextsJson {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl TextsJson {
+    fn of<T>(items: &[T], text: impl Fn(&T) -> String) -> TextsJson {
+        match items {
+            [item] => TextsJson::One(text(item)),
+            items => TextsJson::Several(items.iter().map(text).collect()),
+        }
+    }
+}
+
+/// A distinct count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Distinct)]
+pub struct DistinctJson {
+    /// Its name.
+    pub name: String,
+    /// The number that is stored with its keys.
+    pub number: u16,
+    /// The precision of an approximate count; an exact one has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<u8>,
+}
+
+/// From a score of `at` on, `action` is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Band)]
+pub struct BandJson {
+    /// The lowest score of the band.
+    pub at: f64,
+    /// The action that is asked for.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Rule)]
+pub struct RuleJson {
+    /// Its name.
+    pub name: String,
+    /// The score that is added where it fires.
+    pub score: f64,
+    /// `enforce`, `shadow` or `off`.
+    pub mode: String,
+    /// The description of what it is about.
+    pub description: String,
+}

@@ -1,0 +1,233 @@
+//! Statistics of keys in JSON.
+
+use std::collections::BTreeMap;
+
+use event::Span;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::explanation::values;
+use super::{Length, ReputationJson, Timestamp};
+
+/// All that is kept of one key. A key that was never seen, or is forgotten, has no times and no tiers; neither has one
+/// that is not admitted yet, whose quality is `estimated`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Timeline)]
+pub struct TimelineJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The piece that was asked for, as it is hashed.
+    pub piece: String,
+    /// Its hash.
+    pub shingle: String,
+    /// `exact`, `estimated` or `missing`.
+    #[serde(default = "exact")]
+    pub quality: String,
+    /// The time of the first count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Timestamp>,
+    /// The time of the latest count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// The reputations of the key, without those of what belongs to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reputations: Vec<ReputationJson>,
+    /// The counters, in the order of the configuration.
+    pub counters: Vec<String>,
+    /// The counts in the trailing windows that rules read, up to now.
+    pub windows: Vec<WindowJson>,
+    /// Its buckets by width, the coarse ones first. No count is in two.
+    pub tiers: Vec<TierJson>,
+}
+
+fn exact() -> String {
+    stats::Quality::Exact.to_string()
+}
+
+/// The counts in a trailing window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Window)]
+pub struct WindowJson {
+    /// The length of the window.
+    pub window: Length,
+    /// Counts that are not zero, by counter.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// The buckets of one width.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Tier)]
+pub struct TierJson {
+    /// The length of each bucket.
+    pub width: Length,
+    /// The buckets that are not empty, oldest first.
+    pub buckets: Vec<BucketJson>,
+}
+
+/// The counts in a stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Bucket)]
+pub struct BucketJson {
+    /// The start of the bucket.
+    pub start: Timestamp,
+    /// Counts that are not zero, by counter.
+    pub counts: BTreeMap<String, u64>,
+}
+
+impl TimelineJson {
+    /// Gives the engine's answer its form.
+    pub fn new(pipeline: &str, kind: &str, known: &engine::KeyTimeline) -> TimelineJson {
+        let named = |counts: &[u64]| named(&known.counters, counts);
+        let mut tiers: Vec<TierJson> = Vec::new();
+        for bucket in known.timeline.iter().flat_map(|timeline| &timeline.buckets) {
+            let entry = BucketJson { start: Timestamp(bucket.start), counts: named(&bucket.counts) };
+            match tiers.iter_mut().find(|tier| tier.width.0 == bucket.width) {
+                Some(tier) => tier.buckets.push(entry),
+                None => tiers.push(TierJson { width: Length(bucket.width), buckets: vec![entry] }),
+            }
+        }
+        TimelineJson {
+            pipeline: pipeline.to_owned(),
+            kind: kind.to_owned(),
+            piece: known.piece.clone(),
+            shingle: known.shingle.to_string(),
+            quality: known.quality.to_string(),
+            values: values(&known.values),
+            reputations: known.reputations.iter().map(ReputationJson::from).collect(),
+            first: known.timeline.as_ref().map(|timeline| Timestamp(timeline.first)),
+            last: known.timeline.as_ref().map(|timeline| Timestamp(timeline.last)),
+            counters: known.counters.clone(),
+            windows: windows(&known.counters, &known.windows),
+            tiers,
+        }
+    }
+}
+
+/// The keys that are asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ReadingsRequest)]
+pub struct ReadingsRequest {
+    /// The pipeline; the first of the configuration if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
+    /// The keys, at most 1000.
+    pub keys: Vec<KeyNameJson>,
+}
+
+/// A key that is asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = KeyName)]
+pub struct KeyNameJson {
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The value, as it stands in events; of a key of several fields the JSON array of theirs, as a text.
+    pub value: String,
+}
+
+/// The counts of many keys.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Readings)]
+pub struct ReadingsJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The keys, in the order in which they were asked for.
+    pub keys: Vec<KeyStatisticsJson>,
+}
+
+/// The counts of a key. One that was never seen, or is forgotten, has no times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = KeyStatistics)]
+pub struct KeyStatisticsJson {
+    /// The kind, or the distinct count.
+    pub kind: String,
+    /// The piece that was asked for, as it is hashed.
+    pub piece: String,
+    /// Its hash.
+    pub shingle: String,
+    /// `exact`, `estimated` or `missing`.
+    pub quality: String,
+    /// The time of its first event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<Timestamp>,
+    /// The time of its newest event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Timestamp>,
+    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, serde_json::Value>,
+    /// The counts in the trailing windows that rules read, up to now.
+    pub windows: Vec<WindowJson>,
+}
+
+impl KeyStatisticsJson {
+    /// Gives the engine's answer its form.
+    pub fn new(kind: &str, known: &engine::KeyStatistics) -> KeyStatisticsJson {
+        KeyStatisticsJson {
+            kind: kind.to_owned(),
+            piece: known.piece.clone(),
+            shingle: known.shingle.to_string(),
+            quality: known.quality.to_string(),
+            first: known.first.map(Timestamp),
+            last: known.last.map(Timestamp),
+            values: values(&known.values),
+            windows: windows(&known.counters, &known.windows),
+        }
+    }
+}
+
+/// Counts that are not zero, by counter.
+fn named(counters: &[String], counts: &[u64]) -> BTreeMap<String, u64> {
+    let counts = counters.iter().zip(counts).filter(|(_, count)| **count > 0);
+    counts.map(|(counter, count)| (counter.clone(), *count)).collect()
+}
+
+/// Trailing windows with their counts by name.
+fn windows(counters: &[String], windows: &[(Span, Vec<u64>)]) -> Vec<WindowJson> {
+    let window = |(window, sums): &(Span, Vec<u64>)| WindowJson {
+        window: Length(*window),
+        counts: named(counters, sums),
+    };
+    windows.iter().map(window).collect()
+}
+
+/// The keys of a kind that are hottest now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = TopKeys)]
+pub struct TopKeysJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The kind.
+    pub kind: String,
+    /// The counter that is read.
+    pub counter: String,
+    /// Over which trailing window.
+    pub window: Length,
+    /// The keys, the hottest first.
+    pub keys: Vec<HotKeyJson>,
+}
+
+/// A hot key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = HotKey)]
+pub struct HotKeyJson {
+    /// Its piece, if a recent decision shows it: statistics keep hashes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<String>,
+    /// Its hash.
+    pub shingle: String,
+    /// Its count.
+    pub count: u64,
+}
+
+impl From<&engine::HotKey> for HotKeyJson {
+    fn from(hot: &engine::HotKey) -> HotKeyJson {
+        HotKeyJson { piece: hot.piece.clone(), shingle: hot.shingle.to_string(), count: hot.count }
+    }
+}
