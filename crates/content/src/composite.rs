@@ -4,16 +4,23 @@
 //! ordered, no two lists look alike, and the text that is hashed is also the one that people read, that the ban list keeps, and
 //! that is given to look a key up.
 
+use std::cell::Cell;
+
 use event::Value;
 
 use crate::piece::{self, Normalisation, PIECES_MAX};
 
 /// Most values that a piece is made of.
 pub const VALUES_MAX: usize = 8;
-/// Bytes of a usual piece.
-const ONLY_BYTES: usize = 128;
+/// Most bytes that a thread keeps for the next piece: to ask for memory would cost as much as all else.
+const BUFFER_BYTES: usize = 4 << 10;
 /// Bytes of the pieces of one row after which there are no more of them.
 const BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    /// Memory for the next piece.
+    static BUFFER: Cell<String> = const { Cell::new(String::new()) };
+}
 
 /// Parts, quoted as they stand in a piece, one behind the other.
 #[derive(Clone, Debug, Default)]
@@ -88,26 +95,51 @@ pub fn pieces<'v>(
     out: &mut dyn FnMut(&str),
 ) {
     let values = values.into_iter();
-    let mut only = String::with_capacity(ONLY_BYTES);
-    for (value, how) in values.clone() {
+    let mut only = BUFFER.take();
+    match only_piece(values.clone(), &mut only) {
+        OnlyPiece::Missing => {}
+        OnlyPiece::Made => out(&only),
+        OnlyPiece::Several => combinations(values, out),
+    }
+    only.clear();
+    only.shrink_to(BUFFER_BYTES);
+    BUFFER.set(only);
+}
+
+/// The outcome of making the one piece of several values.
+enum OnlyPiece {
+    /// A value gives none.
+    Missing,
+    /// Each value gives one.
+    Made,
+    /// A value gives several.
+    Several,
+}
+
+/// Writes the piece of values of which each gives one.
+fn only_piece<'v>(
+    values: impl Iterator<Item = (Option<&'v Value>, Normalisation)>,
+    only: &mut String,
+) -> OnlyPiece {
+    for (value, how) in values {
         let mut count = 0;
         if let Some(value) = value {
             piece::pieces(value, how, &mut |part| {
                 if count == 0 {
                     only.push(if only.is_empty() { '[' } else { ',' });
-                    quote(part, &mut only);
+                    quote(part, only);
                 }
                 count += 1;
             });
         }
         match count {
-            0 => return,
+            0 => return OnlyPiece::Missing,
             1 => {}
-            _ => return combinations(values, out),
+            _ => return OnlyPiece::Several,
         }
     }
     only.push(']');
-    out(&only);
+    OnlyPiece::Made
 }
 
 /// Hands on the pieces of values of which one gives several.

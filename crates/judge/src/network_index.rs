@@ -1,8 +1,9 @@
 //! The longest of many networks that an address is in.
 //!
 //! Networks nest or are apart, so they cut the addresses into ranges each of which has one longest network. The starts of
-//! the ranges are searched through a tree of blocks: a level has every sixteenth start of the level below it, so that an
-//! address costs one or two cache lines a level, and the upper levels stay in the processor's caches.
+//! the ranges are searched through a tree of blocks: a level has the first start of each block of the level below it. Sixteen
+//! starts of IPv4 are one line of the processor's caches, the upper levels stay in them, and a leaf has its values beside
+//! its starts, so that an address costs about one line and its neighbour from memory.
 
 use std::net::IpAddr;
 
@@ -17,14 +18,18 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkIndex {
     v4: RangeIndex<u32>,
-    v6: RangeIndex<u128>,
+    /// Networks of IPv6 of up to 64 bits, as nearly all are, by these bits.
+    v6: RangeIndex<u64>,
+    /// Longer ones, each of which is in at most one of the others.
+    v6_long: RangeIndex<u128>,
 }
 
 /// Networks with values, to be indexed.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkIndexBuilder {
     v4: Vec<RangeEntry<u32>>,
-    v6: Vec<RangeEntry<u128>>,
+    v6: Vec<RangeEntry<u64>>,
+    v6_long: Vec<RangeEntry<u128>>,
 }
 
 impl NetworkIndexBuilder {
@@ -32,18 +37,28 @@ impl NetworkIndexBuilder {
     pub(crate) fn push(&mut self, network: Network, value: u32, line: u32) {
         match network {
             Network::V4(low, high) => self.v4.push(RangeEntry { low, high, value, line }),
-            Network::V6(low, high) => self.v6.push(RangeEntry { low, high, value, line }),
+            Network::V6(low, high) => {
+                let (upper, upper_high) = ((low >> 64) as u64, (high >> 64) as u64);
+                if low as u64 == 0 && high as u64 == u64::MAX {
+                    self.v6.push(RangeEntry { low: upper, high: upper_high, value, line });
+                } else {
+                    self.v6_long.push(RangeEntry { low, high, value, line });
+                }
+            }
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.v4.len() + self.v6.len()
+        self.v4.len() + self.v6.len() + self.v6_long.len()
     }
 
     /// The index of all networks, in whatever order they came.
     pub(crate) fn finish(self) -> Result<NetworkIndex, NetworkConflict> {
-        let v4 = RangeIndex::new(self.v4, |high| high.checked_add(1))?;
-        Ok(NetworkIndex { v4, v6: RangeIndex::new(self.v6, |high| high.checked_add(1))? })
+        Ok(NetworkIndex {
+            v4: RangeIndex::new(self.v4, |high| high.checked_add(1))?,
+            v6: RangeIndex::new(self.v6, |high| high.checked_add(1))?,
+            v6_long: RangeIndex::new(self.v6_long, |high| high.checked_add(1))?,
+        })
     }
 }
 
@@ -56,7 +71,10 @@ impl NetworkIndex {
     pub(crate) fn find(&self, ip: IpAddr) -> Option<u32> {
         match ip.to_canonical() {
             IpAddr::V4(ip) => self.v4.find(ip.to_bits()),
-            IpAddr::V6(ip) => self.v6.find(ip.to_bits()),
+            IpAddr::V6(ip) => {
+                let bits = ip.to_bits();
+                self.v6_long.find(bits).or_else(|| self.v6.find((bits >> 64) as u64))
+            }
         }
     }
 }
@@ -69,13 +87,45 @@ struct RangeEntry<T> {
     line: u32,
 }
 
+/// Sorted starts. A block that is not full repeats its last one.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct StartBlock<T>([T; FANOUT]);
+
+/// Ranges of addresses by their starts, with the value from each start on.
+#[derive(Clone, Debug)]
+struct LeafBlock<T> {
+    starts: StartBlock<T>,
+    values: [u32; FANOUT],
+}
+
 /// Ranges of addresses by their starts.
 #[derive(Clone, Debug)]
 struct RangeIndex<T> {
-    /// All starts, then every sixteenth of them, and so on up to a single block.
-    levels: Vec<Box<[T]>>,
-    /// The value from each start on.
-    values: Box<[u32]>,
+    /// The levels above the leaves, the lowest first, the last of which is a single block.
+    levels: Vec<Box<[StartBlock<T>]>>,
+    leaves: Box<[LeafBlock<T>]>,
+}
+
+impl<T: Copy + Ord> StartBlock<T> {
+    /// The blocks of these starts, in order.
+    fn all(starts: &[T]) -> impl Iterator<Item = StartBlock<T>> {
+        starts.chunks(FANOUT).map(|chunk| StartBlock(filled(chunk)))
+    }
+
+    fn first(&self) -> T {
+        self.0[0]
+    }
+
+    /// The place of the last start at or before an address; `None` where all are behind it.
+    fn find(&self, address: T) -> Option<usize> {
+        self.0.iter().filter(|start| **start <= address).count().checked_sub(1)
+    }
+}
+
+/// At most [`FANOUT`] items and at least one, with the last one repeated.
+fn filled<T: Copy>(items: &[T]) -> [T; FANOUT] {
+    std::array::from_fn(|place| items[place.min(items.len() - 1)])
 }
 
 impl<T: Copy + Ord> RangeIndex<T> {
@@ -116,23 +166,29 @@ impl<T: Copy + Ord> RangeIndex<T> {
             let outer = open.last().map_or(NONE, |outer| outer.value);
             after(last.high).into_iter().for_each(|start| begin(start, outer));
         }
-        let mut levels = vec![starts.into_boxed_slice()];
-        while let Some(last) = levels.last().filter(|last| last.len() > FANOUT) {
-            let level = last.iter().copied().step_by(FANOUT).collect();
+        let leaves: Box<[LeafBlock<T>]> = StartBlock::all(&starts)
+            .zip(values.chunks(FANOUT))
+            .map(|(starts, values)| LeafBlock { starts, values: filled(values) })
+            .collect();
+        let mut firsts: Vec<T> = leaves.iter().map(|leaf| leaf.starts.first()).collect();
+        let mut levels = Vec::new();
+        while firsts.len() > 1 {
+            let level: Box<[StartBlock<T>]> = StartBlock::all(&firsts).collect();
+            firsts = level.iter().map(StartBlock::first).collect();
             levels.push(level);
         }
-        Ok(RangeIndex { levels, values: values.into() })
+        Ok(RangeIndex { levels, leaves })
     }
 
     fn find(&self, address: T) -> Option<u32> {
         let mut place = 0;
-        for level in self.levels.iter().rev() {
-            let block = &level[place * FANOUT..level.len().min(place * FANOUT + FANOUT)];
-            // Before the first start of all there is nothing.
-            place =
-                place * FANOUT + block.iter().filter(|start| **start <= address).count().checked_sub(1)?;
+        for (number, level) in self.levels.iter().enumerate().rev() {
+            // Below the last start of a block that is not full there are fewer blocks than it has places.
+            let below = number.checked_sub(1).map_or(self.leaves.len(), |number| self.levels[number].len());
+            place = (place * FANOUT + level[place].find(address)?).min(below - 1);
         }
-        self.values.get(place).copied().filter(|value| *value != NONE)
+        let leaf = self.leaves.get(place)?;
+        Some(leaf.values[leaf.starts.find(address)?]).filter(|value| *value != NONE)
     }
 }
 
@@ -164,6 +220,8 @@ mod tests {
             "2001:db8::1 8",
             "::ffff:198.51.100.0/120 9",
             "255.255.255.255 10",
+            "2001:db8:0:2::/64 11",
+            "2001:db8:0:2::6/127 12",
         ])
         .unwrap();
         let check =
@@ -186,6 +244,9 @@ mod tests {
         check("2001:db8::", Some(7));
         check("2001:db8::1", Some(8));
         check("2001:db8::2", Some(7));
+        check("2001:db8:0:1::5", Some(7));
+        check("2001:db8:0:2::5", Some(11));
+        check("2001:db8:0:2::6", Some(12));
         check("2001:db9::", None);
         check("::", None);
     }
