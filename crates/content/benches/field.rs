@@ -1,6 +1,6 @@
 //! The cost of all facts of a field of content: microseconds for a comment of some 200 characters.
 //!
-//! `cargo bench -p tollhouse-content --bench field`
+//! `cargo bench -p tollhouse-content --bench field [-- NAME]`
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -49,7 +49,8 @@ fn main() {
     let columns = FieldColumns::register(&mut builder, "text", ContentKind::Text).expect("its facts fit");
     let schema = builder.finish();
     let mut row = schema.empty_row();
-    for (name, comment) in COMMENTS {
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
+    for (name, comment) in COMMENTS.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let started = Instant::now();
         for _ in 0..rounds {
             row.clear_all();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use catboost::ModelScratch;
-use event::{Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
+use event::{Column, Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::FutureExt;
 use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, VersionDescription};
 use judge::{Mode, NearMiss, Rule, Verdict};
@@ -173,7 +173,6 @@ impl Engine {
     ) -> Vec<ExplainedClassifier> {
         let plan = self.plan();
         let Some(pipeline) = plan.pipeline(Some(&row.pipeline)) else { return Vec::new() };
-        let schema = event::Schema::from_columns(description.columns.clone());
         let mut explained = Vec::new();
         for (plan, tokens) in pipeline.classifiers.iter().zip(self.tokens_of_row(pipeline, row, description))
         {
@@ -182,7 +181,7 @@ impl Engine {
             let looked = [tokens.look(row.time)];
             let Some(Ok(outcomes)) = self.ledger.observe(&looked).now_or_never() else { continue };
             let Some(known) = ClassifierReading::of(&tokens, outcomes.readings(0).iter()) else { continue };
-            let value = |name: &str| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            let value = |name: &str| description.slot(name).and_then(|slot| row.facts.get(slot));
             let mut shares = tokens.shares(plan, &self.secret, outcomes.readings(0).iter(), value);
             shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
             let others =
@@ -259,7 +258,7 @@ impl Explanation {
         Explanation {
             id: Some(id),
             keys: explain_keys(row.keys, &row.facts, description, secret),
-            facts: named(&Schema::from_columns(description.columns.clone()), &row.facts),
+            facts: named(&description.columns, &row.facts),
             pipeline: row.pipeline,
             version: row.version,
             event_id: row.event_id,
@@ -330,7 +329,7 @@ impl Explanation {
             time: prepared.row.time,
             arrival: prepared.row.arrival,
             duplicate: observed.duplicate,
-            facts: named(&pipeline.schema, &prepared.row.facts),
+            facts: named(pipeline.schema.columns(), &prepared.row.facts),
             keys: explain_keys(keys.collect(), &prepared.row.facts, &log::description(pipeline), secret),
             verdict: None,
             descriptions: HashMap::new(),
@@ -420,8 +419,8 @@ fn explain_model(
     })
 }
 
-fn named(schema: &Schema, facts: &Facts) -> Vec<(String, Value)> {
-    let values = schema.columns().iter().zip(facts.values());
+fn named(columns: &[Column], facts: &Facts) -> Vec<(String, Value)> {
+    let values = columns.iter().zip(facts.values());
     values.filter_map(|(column, value)| Some((column.name.clone(), value.clone()?))).collect()
 }
 

@@ -189,6 +189,12 @@ impl KindDescription {
 }
 
 impl VersionDescription {
+    /// The slot of a column, if there is one of this name; of two the later.
+    pub fn slot(&self, name: &str) -> Option<Slot> {
+        let place = self.columns.iter().rposition(|column| column.name == name)?;
+        u16::try_from(place).ok().map(Slot)
+    }
+
     /// The models and their versions as one text; `None` if there are none.
     pub(super) fn models_text(&self) -> Option<String> {
         let versions = self.models.iter().map(|(name, version)| (name.clone(), version.as_str().into()));

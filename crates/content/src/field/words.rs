@@ -4,6 +4,7 @@ use event::Facts;
 
 use super::columns::WordColumns;
 use crate::text;
+use crate::text::character::is_alphanumeric;
 use crate::text::language::ScriptCounts;
 use crate::text::obfuscation::{self, DeobfuscatedText, ObfuscationCounts};
 
@@ -42,7 +43,7 @@ pub(crate) fn fill(
     let (mut chars, mut alphanumeric, mut digits) = (0usize, 0usize, 0usize);
     for c in written.chars() {
         chars += 1;
-        alphanumeric += usize::from(c.is_alphanumeric());
+        alphanumeric += usize::from(is_alphanumeric(c));
         digits += usize::from(text::digit(c).is_some());
     }
     if alphanumeric > 0 {

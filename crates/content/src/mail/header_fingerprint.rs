@@ -13,6 +13,7 @@ use event::Facts;
 use crate::mail::columns::MailColumns;
 use crate::mail::mime::MailHeader;
 use crate::network::is_public;
+use crate::text::character::{is_alphabetic, is_alphanumeric};
 use crate::text::truncate;
 use crate::web::link;
 
@@ -259,7 +260,7 @@ fn shapes(header: &MailHeader<'_>) -> Vec<String> {
             }
             name @ ("from" | "to" | "cc" | "reply-to") => {
                 let first = value(text.split(',').next().unwrap_or_default());
-                let is_word = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_');
+                let is_word = |c: char| is_alphanumeric(c) || matches!(c, '.' | '-' | '_');
                 marks.add(name, &skeleton(&first, is_word));
                 marks.add(name, &shape(&first, 40));
                 let count = text.split(',').take(8).count();
@@ -267,7 +268,7 @@ fn shapes(header: &MailHeader<'_>) -> Vec<String> {
             }
             "subject" => {
                 let end = text.chars().next_back().map_or('-', |end| match end {
-                    end if end.is_alphabetic() => 'a',
+                    end if is_alphabetic(end) => 'a',
                     end if end.is_ascii_digit() => '9',
                     end => end,
                 });

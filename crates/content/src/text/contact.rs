@@ -3,8 +3,9 @@
 
 use std::collections::HashSet;
 
-use unicode_script::{Script, UnicodeScript};
+use unicode_script::Script;
 
+use crate::text::character::{is_alphabetic, script};
 use crate::text::digit;
 use crate::text::phone;
 
@@ -27,7 +28,7 @@ pub(crate) fn phones(written: &str, plain: &str, mut emit: impl FnMut(String)) -
 
 /// The numbers that are found without undoing a disguise.
 fn usual_phones(written: &str) -> HashSet<String> {
-    let is_foreign = |c: char| c.is_alphabetic() && !matches!(c.script(), Script::Latin | Script::Common);
+    let is_foreign = |c: char| is_alphabetic(c) && !matches!(script(c), Script::Latin | Script::Common);
     let folds = written.chars().any(|c| !c.is_ascii() && is_foreign(c));
     let folded: String = written
         .chars()

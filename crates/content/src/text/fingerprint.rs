@@ -19,6 +19,7 @@
 
 use std::hash::Hasher;
 
+use crate::text::character::{is_alphabetic, is_alphanumeric};
 use siphasher::sip::SipHasher13;
 
 use crate::text::han::is_ideograph;
@@ -77,7 +78,7 @@ const fn mix(counter: u64) -> u64 {
 /// `0:9ae16a3b2f90404f`; nothing for a text of fewer than [`WORDS_MIN`] words. Linear in the text.
 pub fn fingerprints(normalised: &str) -> Vec<String> {
     let words: Vec<u64> = normalised
-        .split(|c: char| !c.is_alphanumeric())
+        .split(|c: char| !is_alphanumeric(c))
         .filter(|word| !word.is_empty())
         .take(WORDS_MAX)
         .map(|word| hash(word.as_bytes()))
@@ -147,7 +148,7 @@ pub fn skeleton(normalised: &str) -> TextSkeleton {
         if !is_variable(word) {
             let before = skeleton.chars.len();
             let left = SHORT_CHARS_MAX + 1 - before;
-            skeleton.chars.extend(word.chars().filter(|c| c.is_alphabetic()).take(left));
+            skeleton.chars.extend(word.chars().filter(|c| is_alphabetic(*c)).take(left));
             skeleton.letters += skeleton.chars.len() - before;
         }
     }

@@ -1,7 +1,8 @@
 //! Language and scripts of a text.
 
-use unicode_script::{Script, UnicodeScript};
+use unicode_script::Script;
 
+use crate::text::character::{is_alphabetic, script};
 use crate::text::truncate;
 
 /// Most bytes of a text whose language is asked for; a few sentences tell.
@@ -14,15 +15,16 @@ pub const SCRIPT_BYTES_MAX: usize = 16 * 1024;
 /// The language of a text, an ISO 639-3 code such as `eng`; `None` for one too short or too mixed to tell. Addresses,
 /// links and what else has digits or signs inside is not looked at.
 ///
-/// By its most frequent words where they tell, else by the frequencies of its 3-letter pieces among those of 70 languages (`whatlang`, after Cavnar and Trenkle,
-/// *N-gram-based text categorization*, 1994), on at most [`SAMPLE_BYTES_MAX`] bytes.
+/// By its most frequent words where they tell, by letters that one language alone has, else by the frequencies of its 3-letter
+/// pieces among those of 70 languages (`whatlang`, after Cavnar and Trenkle, *N-gram-based text categorization*, 1994), on at most
+/// [`SAMPLE_BYTES_MAX`] bytes.
 pub fn language(text: &str) -> Option<&'static str> {
     let mut sample = String::with_capacity(SAMPLE_BYTES_MAX);
     let mut letters = 0;
     for word in truncate(text, 8 * SAMPLE_BYTES_MAX).split_whitespace() {
-        let word = word.trim_matches(|c: char| !c.is_alphabetic());
+        let word = word.trim_matches(|c: char| !is_alphabetic(c));
         let is_word =
-            |c: char| c.is_alphabetic() || matches!(c, '\'' | '’' | '-') || !c.is_ascii() && !c.is_numeric();
+            |c: char| is_alphabetic(c) || matches!(c, '\'' | '’' | '-') || !c.is_ascii() && !c.is_numeric();
         if word.is_empty() || !word.chars().all(is_word) {
             continue;
         }
@@ -38,7 +40,7 @@ pub fn language(text: &str) -> Option<&'static str> {
     if letters < SAMPLE_LETTERS_MIN && (sample.is_ascii() || letters < SAMPLE_LETTERS_MIN / 3) {
         return None;
     }
-    by_words(&sample).or_else(|| by_letters(&sample))
+    by_words(&sample).or_else(|| by_own_letters(&sample)).or_else(|| by_trigrams(&sample))
 }
 
 /// Words that nearly every text of a language has, and few texts of another.
@@ -90,7 +92,50 @@ fn by_words(sample: &str) -> Option<&'static str> {
     (most >= 4 && most >= 4 * others && most * 8 >= words).then(|| FREQUENT[index].0)
 }
 
-fn by_letters(sample: &str) -> Option<&'static str> {
+/// The language that alone has such letters: Chinese, Japanese, Korean, Greek, Thai, Russian, Ukrainian. A fiftieth of what it costs to
+/// count pieces, for texts of which each letter takes long.
+fn by_own_letters(sample: &str) -> Option<&'static str> {
+    if sample.is_ascii() {
+        return None;
+    }
+    let (mut letters, mut han, mut kana, mut hangul, mut greek, mut thai, mut cyrillic) =
+        (0, 0, 0, 0, 0, 0, 0);
+    // Letters that of the languages in Cyrillic Russian has, but neither Ukrainian nor the southern ones; that Ukrainian alone has;
+    // and that neither of both has.
+    let (mut russian, mut ukrainian, mut others) = (0, 0, 0);
+    for c in sample.chars() {
+        letters += usize::from(is_alphabetic(c));
+        match c {
+            'а'..='я' | 'А'..='Я' | 'ё' | 'Ё' => {
+                cyrillic += 1;
+                russian += usize::from(matches!(c, 'ы' | 'э' | 'ё' | 'Ы' | 'Э' | 'Ё'));
+            }
+            'і' | 'ї' | 'є' | 'ґ' | 'І' | 'Ї' | 'Є' | 'Ґ' => ukrainian += 1,
+            '\u{400}'..='\u{52F}' => others += 1,
+            '\u{3040}'..='\u{30FF}' => kana += 1,
+            '\u{3400}'..='\u{9FFF}' => han += 1,
+            '\u{AC00}'..='\u{D7A3}' => hangul += 1,
+            '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}' => greek += 1,
+            '\u{E01}'..='\u{E4E}' => thai += 1,
+            _ => {}
+        }
+    }
+    let is_most = |count: usize| count > 0 && count * 10 >= letters * 9;
+    // A Japanese text of a few dozen characters has kana, which are half of most.
+    if is_most(han + kana) {
+        return if kana * 20 >= letters { Some("jpn") } else { (kana == 0).then_some("cmn") };
+    }
+    let of_cyrillic = match (russian, ukrainian) {
+        (1.., 0) if is_most(cyrillic) && russian * 100 >= cyrillic => Some("rus"),
+        (0, 1..) if is_most(cyrillic + ukrainian) && ukrainian * 50 >= cyrillic => Some("ukr"),
+        _ => None,
+    };
+    let of_script = [(hangul, "kor"), (greek, "ell"), (thai, "tha")];
+    let of_script = of_script.into_iter().find(|(count, _)| is_most(*count)).map(|(_, language)| language);
+    of_cyrillic.filter(|_| others == 0).or(of_script)
+}
+
+fn by_trigrams(sample: &str) -> Option<&'static str> {
     whatlang::detect(sample).filter(whatlang::Info::is_reliable).map(|info| info.lang().code())
 }
 
@@ -110,8 +155,8 @@ impl ScriptCounts {
             counts.push((Script::Latin, latin));
         }
         if !text.is_ascii() {
-            for c in text.chars().filter(|c| !c.is_ascii() && c.is_alphabetic()) {
-                let script = c.script();
+            for c in text.chars().filter(|c| !c.is_ascii() && is_alphabetic(*c)) {
+                let script = script(c);
                 if matches!(script, Script::Common | Script::Inherited | Script::Unknown) {
                     continue;
                 }

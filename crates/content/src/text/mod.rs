@@ -6,6 +6,7 @@
 //! What takes guessing, letters that are spaced out or written as digits, is undone by [`crate::text::obfuscation`]. Plain
 //! ASCII takes paths of its own that look at every byte once.
 
+pub(crate) mod character;
 pub mod classifier;
 pub(crate) mod contact;
 pub mod fingerprint;
@@ -19,9 +20,11 @@ pub mod wallet;
 
 use std::borrow::Cow;
 
+use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_script::{Script, UnicodeScript};
+
+use character::{CharProperties, ImitatedAscii, is_alphabetic, is_alphanumeric, is_mark, script};
 
 /// Most bytes of a text that are normalised; what follows is not looked at.
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
@@ -147,7 +150,7 @@ pub(crate) fn styled_ascii(c: char) -> Option<char> {
 
 /// Returns true if an accent does not belong on the character before it: it is an ornament there.
 pub(crate) fn is_ornament(accent: char, base: char) -> bool {
-    base.is_alphanumeric() && (digit(base).is_some() || base.script() != accent.script())
+    is_alphanumeric(base) && (digit(base).is_some() || script(base) != script(accent))
 }
 
 /// Text in lower case and taken apart, without what is dropped.
@@ -155,7 +158,7 @@ fn lower_parts(text: &str) -> String {
     let mut lower = String::with_capacity(text.len());
     let (mut accents, mut base) = (0, ' ');
     let mut push = |c: char| {
-        if !is_combining_mark(c) {
+        if !is_mark(c) {
             (accents, base) = (0, c);
         } else if is_ornament(c, base) {
             return;
@@ -173,19 +176,28 @@ fn lower_parts(text: &str) -> String {
             }
             continue;
         }
-        take_apart(c, |part| {
-            let mut small = part.to_lowercase();
-            if part.is_ascii() {
-                push(part.to_ascii_lowercase());
-            } else if small.len() == 1 && small.next() == Some(part) {
-                push(part);
-            } else {
-                // Lower case may decompose anew (`ẞ`, `İ`), and so may bring accents of its own.
-                part.to_lowercase().for_each(|c| take_apart(c, &mut push));
-            }
-        });
+        if CharProperties::of(c).is_plain() {
+            push(c);
+        } else {
+            lower_parts_of(c, &mut push);
+        }
     }
     lower
+}
+
+/// Hands on what a character is in lower case and taken apart, without what is dropped.
+fn lower_parts_of(c: char, mut emit: impl FnMut(char)) {
+    take_apart(c, |part| {
+        let mut small = part.to_lowercase();
+        if part.is_ascii() {
+            emit(part.to_ascii_lowercase());
+        } else if small.len() == 1 && small.next() == Some(part) {
+            emit(part);
+        } else {
+            // Lower case may decompose anew (`ẞ`, `İ`), and so may bring accents of its own.
+            part.to_lowercase().for_each(|c| take_apart(c, &mut emit));
+        }
+    });
 }
 
 fn plain_unicode(text: &str) -> String {
@@ -194,8 +206,8 @@ fn plain_unicode(text: &str) -> String {
     let mut imitations = false;
     let mut rest = lower.as_str();
     while let Some(first) = rest.chars().next() {
-        let in_word = first.is_alphabetic();
-        let end = rest.find(|c: char| c.is_alphabetic() != in_word).unwrap_or(rest.len());
+        let in_word = is_alphabetic(first);
+        let end = rest.find(|c: char| is_alphabetic(c) != in_word).unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         rest = after;
         if run.is_ascii() {
@@ -205,7 +217,7 @@ fn plain_unicode(text: &str) -> String {
         if in_word && is_cyrillic_with_latin(run) {
             imitations = true;
             for c in run.chars() {
-                if c.script() == Script::Cyrillic || !as_cyrillic(c, |c| out.push(c)) {
+                if script(c) == Script::Cyrillic || !as_cyrillic(c, |c| out.push(c)) {
                     out.push(c);
                 }
             }
@@ -239,7 +251,7 @@ fn plain_unicode(text: &str) -> String {
     if imitations {
         // An accent of the script that a look-alike came from is an ornament on the letter that it imitated.
         let mut base = ' ';
-        out.retain(|c| match is_combining_mark(c) {
+        out.retain(|c| match is_mark(c) {
             true => !is_ornament(c, base),
             false => {
                 base = c;
@@ -248,7 +260,7 @@ fn plain_unicode(text: &str) -> String {
         });
     }
     // Composes again what was taken apart and is no accent: Indic vowels.
-    if is_nfc_quick(out.chars()) == IsNormalized::Yes { out } else { out.nfc().collect() }
+    if out.chars().all(|c| CharProperties::of(c).stays_composed()) { out } else { out.nfc().collect() }
 }
 
 /// The Cyrillic letter that looks like a lower-case Latin one, upright or as a capital.
@@ -291,7 +303,7 @@ fn as_cyrillic(c: char, mut emit: impl FnMut(char)) -> bool {
 fn is_cyrillic_with_latin(word: &str) -> bool {
     let (mut latin, mut own) = (false, false);
     for c in word.chars() {
-        if c.script() == Script::Cyrillic {
+        if script(c) == Script::Cyrillic {
             own |= matches!(c, 'а'..='я') && AsciiLookalike::letter(c).is_none();
         } else if as_cyrillic(c, |_| {}) {
             latin = true;
@@ -376,8 +388,7 @@ pub fn is_invisible(c: char) -> bool {
 
 /// Returns true if all letters are of one script and that is not Latin.
 pub(crate) fn is_of_one_other_script(word: &str) -> bool {
-    let mut scripts =
-        word.chars().map(|c| c.script()).filter(|s| !matches!(s, Script::Common | Script::Inherited));
+    let mut scripts = word.chars().map(script).filter(|s| !matches!(s, Script::Common | Script::Inherited));
     match scripts.next() {
         Some(Script::Latin) | None => false,
         Some(first) => scripts.all(|script| script == first),
@@ -393,6 +404,14 @@ pub(crate) struct AsciiLookalike {
 impl AsciiLookalike {
     /// The character's prototype (UTS #39, skeleton), if that is ASCII.
     pub(crate) fn by(c: char) -> Option<AsciiLookalike> {
+        match CharProperties::of(c).imitated() {
+            ImitatedAscii::Nothing => None,
+            ImitatedAscii::One(byte) => Some(AsciiLookalike { ascii: [byte; 8], length: 1 }),
+            ImitatedAscii::Several => AsciiLookalike::find(c),
+        }
+    }
+
+    fn find(c: char) -> Option<AsciiLookalike> {
         let mut buffer = [0; 4];
         let mut imitated = AsciiLookalike { ascii: [0; 8], length: 0 };
         for part in unicode_security::skeleton(c.encode_utf8(&mut buffer)) {
@@ -413,8 +432,12 @@ impl AsciiLookalike {
         AsciiLookalike::by(c).filter(|imitated| imitated.chars().all(|c| c.is_ascii_alphabetic()))
     }
 
+    fn bytes(&self) -> &[u8] {
+        &self.ascii[..self.length]
+    }
+
     pub(crate) fn chars(&self) -> impl Iterator<Item = char> {
-        self.ascii.iter().take(self.length).map(|&byte| char::from(byte))
+        self.bytes().iter().map(|&byte| char::from(byte))
     }
 
     fn is_punctuation(&self) -> bool {
@@ -433,7 +456,17 @@ const ZEROS: [u32; 65] = [
 ];
 
 /// The value of a digit of any script, full-width, mathematical, superscript or circled included.
+#[inline]
 pub fn digit(c: char) -> Option<u8> {
+    match c {
+        '0'..='9' => Some(c as u8 - b'0'),
+        '\0'..='\u{B1}' => None,
+        _ => CharProperties::of(c).digit(),
+    }
+}
+
+/// See [`digit`].
+fn find_digit(c: char) -> Option<u8> {
     let code = u32::from(c);
     let value = match c {
         '0'..='9' => code - 0x30,

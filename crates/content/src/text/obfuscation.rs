@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
-use unicode_normalization::char::is_combining_mark;
-use unicode_script::{Script, UnicodeScript};
+use unicode_script::Script;
 
+use crate::text::character::{CharProperties, is_alphabetic, is_alphanumeric, is_mark, script};
 use crate::text::han::is_ideograph;
 use crate::text::{
     AsciiLookalike, fold, is_enclosing, is_invisible, is_of_one_other_script, is_ornament, plain,
@@ -61,13 +61,14 @@ impl ObfuscationCounts {
         }
         let is_wide = |c: char| matches!(c, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7AF}');
         let has_wide = written.chars().any(is_wide);
-        let (mut marks, mut base, mut in_flag) = (0, ' ', false);
+        let (mut marks, mut base, mut in_flag, mut has_joiners) = (0, ' ', false, false);
         for c in written.chars() {
-            if c.is_ascii() {
+            if c.is_ascii() || CharProperties::of(c).is_usual() {
                 (marks, base, in_flag) = (0, c, false);
                 continue;
             }
-            let is_mark = is_combining_mark(c);
+            has_joiners |= matches!(c, '\u{200C}' | '\u{200D}');
+            let is_mark = is_mark(c);
             marks = if is_mark { marks + 1 } else { 0 };
             if !is_mark {
                 base = c;
@@ -86,7 +87,7 @@ impl ObfuscationCounts {
                 '\u{334}'..='\u{338}' => self.stacked += 1,
                 _ if is_enclosing(c) => self.stacked += 1,
                 _ if is_mark => {
-                    let has_script = !matches!(c.script(), Script::Inherited | Script::Common);
+                    let has_script = !matches!(script(c), Script::Inherited | Script::Common);
                     self.stacked += usize::from(marks > MARKS_MAX || has_script && is_ornament(c, base));
                 }
                 _ if is_emoji(c) => self.emoji += 1,
@@ -95,13 +96,15 @@ impl ObfuscationCounts {
             }
             in_flag = c == '\u{1F3F4}' || is_tag && in_flag;
         }
-        self.joiners(written);
-        for word in written.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_ascii()) {
-            if is_of_one_other_script(word) || !word.chars().any(|c| c.script() == Script::Latin) {
+        if has_joiners {
+            self.joiners(written);
+        }
+        for word in written.split(|c: char| !is_alphabetic(c)).filter(|word| !word.is_ascii()) {
+            if is_of_one_other_script(word) || !word.chars().any(|c| script(c) == Script::Latin) {
                 continue;
             }
             let imitates = |c: &char| {
-                matches!(c.script(), Script::Cyrillic | Script::Greek) && AsciiLookalike::letter(*c).is_some()
+                matches!(script(*c), Script::Cyrillic | Script::Greek) && AsciiLookalike::letter(*c).is_some()
             };
             let look_alikes = word.chars().filter(imitates).count();
             self.mixed_words += usize::from(look_alikes > 0);
@@ -134,7 +137,7 @@ impl ObfuscationCounts {
 
 /// Returns true if a character is an ASCII letter or digit in another form. Superscripts, ordinals, ligatures and letters
 /// with accents are not: texts have them.
-fn is_styled(c: char) -> bool {
+pub(super) fn is_styled(c: char) -> bool {
     match c {
         '\u{FF10}'..='\u{FF5A}' | '\u{1D400}'..='\u{1D7FF}' | '\u{24B6}'..='\u{24EA}' => {
             std::iter::once(c).nfkd().all(|c| c.is_ascii_alphanumeric())
@@ -147,7 +150,7 @@ fn is_styled(c: char) -> bool {
 }
 
 /// Pictures, of the blocks that have next to nothing else (UTS #51).
-fn is_emoji(c: char) -> bool {
+pub(super) fn is_emoji(c: char) -> bool {
     matches!(c,
         '\u{2600}'..='\u{2775}' | '\u{2794}'..='\u{27BF}' | '\u{2B05}'..='\u{2B07}' | '\u{2B1B}' | '\u{2B1C}'
         | '\u{2B50}' | '\u{2B55}' | '\u{231A}' | '\u{231B}' | '\u{23E9}'..='\u{23FA}'
@@ -201,7 +204,7 @@ fn close_gaps(plain: &str) -> (Option<String>, usize) {
             }
             run = if signs > 0 { 1 } else { run + 1 };
             (end, signs, lines, ends_sentence) = (at + c.len_utf8(), 0, 0, false);
-        } else if run > 0 && !c.is_alphanumeric() && signs < GAP_CHARS_MAX {
+        } else if run > 0 && !is_alphanumeric(c) && signs < GAP_CHARS_MAX {
             signs += 1;
             lines += usize::from(c == '\n');
             ends_sentence |= matches!(c, ',' | '.' | '!' | '?' | ';' | ':' | '、' | '。' | '…');
@@ -244,7 +247,7 @@ fn join(plain: &str) -> (Cow<'_, str>, usize) {
             }
         } else if behind == at || !plain[at..].starts_with(char::is_lowercase) {
             let length = plain[at..].chars().next().map_or(1, char::len_utf8);
-            if plain[at..].starts_with(char::is_alphanumeric) {
+            if plain[at..].starts_with(is_alphanumeric) {
                 behind = at + length;
             }
             at += length;
@@ -291,7 +294,7 @@ fn spaced(plain: &str, start: usize) -> (usize, usize) {
         match chars.next() {
             Some((_, next)) if next == separator => {}
             // A letter that is followed by another is the beginning of a word.
-            Some((_, next)) if next.is_alphanumeric() => break,
+            Some((_, next)) if is_alphanumeric(next) => break,
             _ => {
                 letters += 1;
                 ascending &= u32::from(c) == u32::from(last) + 1;
@@ -396,7 +399,7 @@ fn leet_word(word: &str) -> Option<String> {
         signs += 1;
         digits += usize::from(c.is_ascii_digit());
         run += 1;
-        inside |= run <= 2 && letters > 0 && chars.peek().is_some_and(|c| c.is_alphabetic());
+        inside |= run <= 2 && letters > 0 && chars.peek().is_some_and(|c| is_alphabetic(*c));
         read.push(stands_for);
     }
     read.push_str(&word[start + core.len()..]);

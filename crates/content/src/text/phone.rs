@@ -6,6 +6,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::text::character::{is_alphabetic, is_alphanumeric};
 use crate::text::truncate;
 
 /// Fewest and most digits of a telephone number (ITU-T E.164 allows 15).
@@ -48,7 +49,7 @@ pub fn find(plain: &str, mut emit: impl FnMut(PhoneNumber)) {
             } else {
                 let c = plain[at..].chars().next().unwrap_or_default();
                 at += c.len_utf8();
-                before = if c.is_alphabetic() && !is_unspaced(c) { b'a' } else { b' ' };
+                before = if is_alphabetic(c) && !is_unspaced(c) { b'a' } else { b' ' };
             }
             continue;
         }
@@ -69,7 +70,7 @@ pub fn find(plain: &str, mut emit: impl FnMut(PhoneNumber)) {
 /// The telephone number that a text of [`crate::text::plain`] is said to be: its first digits, whatever their form.
 pub fn number(plain: &str) -> Option<PhoneNumber> {
     let start = plain.char_indices().map(|(at, _)| at).find(|&at| {
-        let is_first = !plain[..at].ends_with(char::is_alphabetic);
+        let is_first = !plain[..at].ends_with(is_alphabetic);
         plain.as_bytes()[at].is_ascii_digit() || is_first && word_digit(plain, at).is_some()
     })?;
     let number = DigitString::read(plain, start);
@@ -109,11 +110,23 @@ fn is_inside(byte: u8) -> bool {
 fn word_digit(plain: &str, at: usize) -> Option<(u8, usize)> {
     let rest = &plain[at..];
     let first = rest.chars().next()?;
-    if let Some(value) = "〇一二三四五六七八九".chars().position(|c| c == first) {
-        return Some((value as u8, at + first.len_utf8()));
-    }
-    if first == '零' || first == '幺' {
-        return Some((u8::from(first == '幺'), at + first.len_utf8()));
+    let of_ideograph = match first {
+        '〇' | '零' => Some(0),
+        '一' | '幺' => Some(1),
+        '二' => Some(2),
+        '三' => Some(3),
+        '四' => Some(4),
+        '五' => Some(5),
+        '六' => Some(6),
+        '七' => Some(7),
+        '八' => Some(8),
+        '九' => Some(9),
+        // No word below begins with another letter.
+        _ if !matches!(first, 'a'..='z' | 'а'..='я') => return None,
+        _ => None,
+    };
+    if let Some(value) = of_ideograph {
+        return Some((value, at + first.len_utf8()));
     }
     let word = word_of(rest)?;
     let value = match word {
@@ -135,7 +148,7 @@ fn word_digit(plain: &str, at: usize) -> Option<(u8, usize)> {
 /// The word at the beginning of a text; `None` for one longer than words for digits are, or of one letter.
 fn word_of(text: &str) -> Option<&str> {
     let start = truncate(text, WORD_BYTES_MAX + 1);
-    let end = start.find(|c: char| !c.is_alphabetic()).unwrap_or(start.len());
+    let end = start.find(|c: char| !is_alphabetic(c)).unwrap_or(start.len());
     (2..=WORD_BYTES_MAX).contains(&end).then(|| &start[..end])
 }
 
@@ -224,7 +237,7 @@ impl DigitString {
                     continue;
                 }
                 number.goes_on = close
-                    && (c.is_alphanumeric() || matches!(c, '_' | '%' | '@' | '€' | '$' | '£' | '/' | '='));
+                    && (is_alphanumeric(c) || matches!(c, '_' | '%' | '@' | '€' | '$' | '£' | '/' | '='));
                 break;
             }
             (gap, blanks, dots) = (0, 0, 0);

@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use daachorse::DoubleArrayAhoCorasick;
 use event::Time;
-use unicode_script::{Script, UnicodeScript};
+use unicode_script::Script;
 
+use crate::text::character::{is_alphabetic, is_alphanumeric, script};
 use crate::text::obfuscation::normalise;
 
 /// Most entries of a set.
@@ -110,7 +111,7 @@ fn entry(line: &str, from: usize, classes: &[String]) -> Result<PhraseEntry, Phr
     if normalised.len() > PHRASE_BYTES_MAX {
         return Err(wrong(phrase, format!("a phrase has at most {PHRASE_BYTES_MAX} bytes"), None));
     }
-    if !normalised.contains(char::is_alphabetic) {
+    if !normalised.contains(is_alphabetic) {
         let help =
             "every number is the same to a search, so a phrase of nothing else would be found everywhere";
         return Err(wrong(phrase, "the phrase has no letter".to_owned(), Some(help.to_owned())));
@@ -269,9 +270,9 @@ fn is_whole(text: &str, start: usize, end: usize) -> bool {
 fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric()
         || !c.is_ascii()
-            && c.is_alphanumeric()
+            && is_alphanumeric(c)
             && !matches!(
-                c.script(),
+                script(c),
                 Script::Han
                     | Script::Hiragana
                     | Script::Katakana

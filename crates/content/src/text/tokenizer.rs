@@ -14,6 +14,7 @@
 use event::Value;
 
 use crate::text;
+use crate::text::character::is_alphanumeric;
 
 /// Most different tokens of each view of an event that a classifier takes: whoever collects them leaves the others out.
 pub const TOKENS_MAX: [usize; VIEWS] = [800, 600, 400];
@@ -166,7 +167,7 @@ struct TokenAllowance {
 /// Runs of letters, digits and the signs that spam puts between or beside them.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part =
-        |c: char| c.is_alphanumeric() || matches!(c, '$' | '!' | '\'' | '-' | '_' | '%' | '#' | '@' | '.');
+        |c: char| is_alphanumeric(c) || matches!(c, '$' | '!' | '\'' | '-' | '_' | '%' | '#' | '@' | '.');
     text.split(move |c: char| !is_part(c))
         .map(|word| text::truncate(word.trim_matches(['.', '\'', '-']), WORD_BYTES_MAX))
         .filter(|word| !word.is_empty())

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use daachorse::DoubleArrayAhoCorasick;
 
+use crate::text::character::is_alphanumeric;
 use crate::text::han::is_ideograph;
 use crate::text::phone;
 use crate::text::truncate;
@@ -152,7 +153,7 @@ fn place_of(text: &str, word: &str) -> Option<usize> {
 /// The name or number that a messenger's name at a place announces.
 fn announced(plain: &str, start: usize, end: usize, service: &str) -> Option<String> {
     let word = &plain[start..end];
-    let is_letter = |c: char| c.is_alphanumeric() && !is_ideograph(c);
+    let is_letter = |c: char| is_alphanumeric(c) && !is_ideograph(c);
     let stands_alone =
         !plain[..start].ends_with(|c: char| is_letter(c) || matches!(c, '@' | '.' | '/' | '_'));
     if word.starts_with(is_letter) && !stands_alone {
@@ -170,7 +171,7 @@ fn announced(plain: &str, start: usize, end: usize, service: &str) -> Option<Str
     }
     let mut is_said = false;
     for _ in 0..=FILLERS_MAX {
-        let is_sign = |c: char| !c.is_alphanumeric() && !matches!(c, '@' | '+');
+        let is_sign = |c: char| !is_alphanumeric(c) && !matches!(c, '@' | '+');
         let signs = rest.chars().take(SIGNS_MAX + 1).take_while(|c| is_sign(*c)).count();
         if signs > SIGNS_MAX {
             return None;
@@ -211,7 +212,7 @@ fn name(text: &str, service: &str, is_said: bool) -> Option<String> {
     let goes_on = match next.next() {
         Some('@') => true,
         Some('.') => next.next().is_some_and(|c| c.is_ascii_alphanumeric()),
-        Some(c) => c.is_alphanumeric() && !is_ideograph(c),
+        Some(c) => is_alphanumeric(c) && !is_ideograph(c),
         None => false,
     };
     let starts_right = name.starts_with(|c: char| c.is_ascii_lowercase());
@@ -220,7 +221,7 @@ fn name(text: &str, service: &str, is_said: bool) -> Option<String> {
     }
     let is_marked = name.contains(|c: char| c.is_ascii_digit() || c == '_');
     let is_last =
-        behind.trim_start_matches(' ').starts_with(|c: char| !c.is_alphanumeric() || is_ideograph(c))
+        behind.trim_start_matches(' ').starts_with(|c: char| !is_alphanumeric(c) || is_ideograph(c))
             || behind.trim().is_empty();
     (is_marked || is_said && is_last).then(|| name.to_owned())
 }

@@ -12,6 +12,8 @@ use std::ops::Range;
 use daachorse::DoubleArrayAhoCorasick;
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 
+use crate::text::character::is_alphanumeric;
+
 /// Most patterns of a list.
 pub const PATTERNS_MAX: usize = 10_000;
 /// Longest pattern, in bytes.
@@ -63,7 +65,7 @@ impl MatchPlaces {
         self.has(MatchPlaces::ANYWHERE)
             || self.has(MatchPlaces::PREFIX) && range.start == 0
             || self.has(MatchPlaces::SEGMENT) && is_alone(|c| c == '/')
-            || self.has(MatchPlaces::WORD) && is_alone(|c| !c.is_alphanumeric())
+            || self.has(MatchPlaces::WORD) && is_alone(|c| !is_alphanumeric(c))
     }
 }
 

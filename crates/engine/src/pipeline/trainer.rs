@@ -241,7 +241,6 @@ impl Engine {
         row: &DecisionRow,
         description: &VersionDescription,
     ) -> Vec<Option<TokenKeys>> {
-        let schema = event::Schema::from_columns(description.columns.clone());
         let of = |plan: &ClassifierPlan| {
             let owner = match plan.per.map(|kind| &pipeline.kinds[kind]) {
                 None => None,
@@ -254,7 +253,7 @@ impl Engine {
                     Some(owner)
                 }
             };
-            let value = |name: &str, _| schema.slot(name).and_then(|slot| row.facts.get(slot));
+            let value = |name: &str, _| description.slot(name).and_then(|slot| row.facts.get(slot));
             Some(TokenKeys::of(pipeline, plan, &self.secret, owner, value))
         };
         pipeline.classifiers.iter().map(of).collect()

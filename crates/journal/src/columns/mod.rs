@@ -37,10 +37,10 @@ const HEAD_BYTES: usize = 4 + OWN_HEAD_BYTES;
 const INDEX_BYTES_MAX: usize = 16 << 20;
 /// Fewest rows of a page that others follow. It has as many times two as it takes for [`PAGE_BYTES`], and all pages of a column
 /// in a group but the last have as many.
-const PAGE_ROWS: usize = 512;
+const PAGE_ROWS: usize = 256;
 /// Bytes of a column's values of a page, about: to have one row, so many are decoded of each column. What takes less is one
 /// page: with more of them the many columns that are mostly empty would take up more than all others.
-const PAGE_BYTES: usize = 32 << 10;
+const PAGE_BYTES: usize = 16 << 10;
 /// Most rows of a group that is read.
 const ROWS_MAX: usize = 1 << 16;
 /// Most items of a list that has its place in a column.

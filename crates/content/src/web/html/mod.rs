@@ -15,6 +15,7 @@ use html5gum::{Span, Tokenizer};
 use url::Url;
 
 use crate::budget::Budget;
+use crate::text::character::is_alphanumeric;
 use crate::text::truncate;
 use element::{
     ElementGroup, ElementName, HtmlAttribute, OpenElement, PAGE, SIZE_SEEN_MIN, StartTag, is_block, is_known,
@@ -313,7 +314,7 @@ impl HtmlPage {
     }
 
     fn push(&mut self, text: &str) {
-        let is_part = |c: char| c.is_alphanumeric();
+        let is_part = is_alphanumeric;
         if self.reader.open.last().is_some_and(OpenElement::is_hidden) {
             let chars = text.chars().filter(|&c| is_part(c)).count();
             self.reader.parted |= chars > 0;
