@@ -140,8 +140,10 @@ struct JsonRequestHeaders<'l> {
 pub(crate) fn event(line: &[u8]) -> Result<Event, AccessLogError> {
     // nginx writes bytes beyond ASCII as they came, and what is no UTF-8 is no JSON.
     let text = escaped(line);
-    let line: JsonLogLine<'_> = serde_json::from_str(&text)
-        .map_err(|error| AccessLogError { at: error.column(), expected: "a JSON object of an access log" })?;
+    let line: JsonLogLine<'_> = serde_json::from_str(&text).map_err(|error| AccessLogError {
+        at: place(&error, &text, line),
+        expected: "a JSON object of an access log",
+    })?;
     let mut event = Event::default();
     let times = [&line.ts, &line.start_utc, &line.time_iso8601, &line.msec, &line.time];
     event.time = times.into_iter().flatten().find_map(JsonScalar::time);
@@ -185,6 +187,21 @@ pub(crate) fn event(line: &[u8]) -> Result<Event, AccessLogError> {
     let agent = first(parts.headers.agent).or(line.agent.map(Cow::into_owned));
     push(&mut event, "http.agent", &agent.unwrap_or_default());
     Ok(event)
+}
+
+/// The place in a line of an error in what [`escaped`] made of it.
+fn place(error: &serde_json::Error, text: &str, line: &[u8]) -> usize {
+    let before = text.split_inclusive('\n').take(error.line().saturating_sub(1));
+    let place = before.map(str::len).sum::<usize>() + error.column();
+    if text.len() == line.len() {
+        return place.min(line.len());
+    }
+    let mut read = 0;
+    let is_before = |byte: &&u8| {
+        read += if byte.is_ascii() { 1 } else { "%FF".len() };
+        read <= place
+    };
+    line.iter().take_while(is_before).count()
 }
 
 #[cfg(test)]
@@ -255,6 +272,19 @@ mod tests {
             [("http.path", "/a%FF"), ("http.query", "<script>%FF"), ("http.agent", "nikto%FF")]
         {
             assert_eq!(event.get(name).unwrap().to_string(), value);
+        }
+    }
+
+    #[test]
+    fn an_error_says_where_in_the_line() {
+        for (line, at) in [
+            (&b"{\"ts\":1,}"[..], 9),
+            (b"{\"a\":\"\xff\xff\xff\",}", 12),
+            ("{\"a\":\"ä\",}".as_bytes(), 11),
+            (b"{\n\"a\":\"\xff\"\n,}", 12),
+            (b"{\"a\":\"\xff\xff\xff", 9),
+        ] {
+            assert_eq!(event(line).unwrap_err().at, at, "{}", line.escape_ascii());
         }
     }
 
