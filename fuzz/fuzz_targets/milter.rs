@@ -4,11 +4,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use server::protocol::milter::codec::MilterDecoder;
-use server::protocol::milter::session::{MilterSession, MilterStep};
+use server::protocol::milter::session::{MilterSession, MilterStep, WaitedEnvelope};
 
 /// The outcome of the bytes, fed in pieces: the steps and the messages that were kept.
 fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
-    let (mut decoder, mut session) = (MilterDecoder::default(), MilterSession::new(u32::MAX, false));
+    let (mut decoder, mut session) = (MilterDecoder::default(), MilterSession::new(u32::MAX, WaitedEnvelope::default()));
     let (mut steps, mut kept) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);

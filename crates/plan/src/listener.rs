@@ -114,6 +114,8 @@ pub struct MailPlan {
     pub pipeline: String,
     /// Names of limits that envelopes take from.
     pub limits: Vec<String>,
+    /// True if a milter judges envelopes before their messages come.
+    pub envelope_first: bool,
     /// The handling of a message that could not be decided on.
     pub on_error: MailFailureMode,
     /// True if whoever may connect may also say what messages are, without a token.
@@ -360,6 +362,7 @@ fn settings(
         Some(MailPlan {
             pipeline,
             limits,
+            envelope_first: view.bool("envelope_first")?,
             on_error: if view.str("on_error")? == "closed" {
                 MailFailureMode::Closed
             } else {

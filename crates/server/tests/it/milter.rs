@@ -543,3 +543,50 @@ fn envelopes_over_a_limit_are_asked_to_come_again_before_their_message() {
         assert!(metrics.contains("tollhouse_limits_taken_total{limit=\"by_client\",result=\"refused\"} 1"));
     });
 }
+
+/// A message of this envelope sender, in the conversation of `message`.
+fn message_from(sender: &str) -> Vec<u8> {
+    let mut bytes = frame(b'M', format!("<{sender}>\0").as_bytes());
+    bytes.extend(frame(b'R', b"<bob@example.net>\0"));
+    bytes.extend(frame(b'T', b""));
+    bytes
+}
+
+#[test]
+fn an_envelope_is_refused_before_its_message() {
+    let rest = || {
+        let mut bytes = frame(b'L', b"Subject\0 hello\0");
+        bytes.extend(frame(b'N', b""));
+        bytes.extend(frame(b'E', b""));
+        bytes
+    };
+    let parts = [
+        postfix_opening(),
+        message("first", &[]),
+        message_from("reject@example.org"),
+        message_from("throttle@example.org"),
+        message_from("tag@example.org"),
+        rest(),
+        frame(b'Q', b""),
+    ];
+    with_listener("milter", &[("listener.m.envelope_first", "true")], |server| {
+        let told = told(&at_once(server, &parts));
+        let of_messages: Vec<&str> = told
+            .iter()
+            .filter(|reply| "cya".contains(&reply[..1]))
+            .map(|reply| &reply[..reply.len().min(4)])
+            .collect();
+        assert_eq!(of_messages, ["c", "a", "y550", "y451", "c", "a"], "{told:?}");
+        assert!(added(&told, "X-Spam-Flag").is_some(), "what is not refused is judged at its end: {told:?}");
+        let refused = told.iter().find(|reply| reply.starts_with("y550")).unwrap();
+        let id = refused.trim_end_matches('\0').rsplit(' ').next().unwrap();
+        let decision = server.get(&format!("/v1/decisions/{id}")).json();
+        assert_eq!(decision["action"], "reject", "{refused}");
+        assert_eq!(decision["facts"]["mail.sender"], "reject@example.org");
+    });
+    // Where nothing is refused nothing is asked.
+    with_listener("milter", &[("listener.m.envelope_first", "true"), ("listener.m.act", "tag")], |server| {
+        let told = told(&at_once(server, &parts));
+        assert!(!told.iter().any(|reply| "cy".contains(&reply[..1])), "{told:?}");
+    });
+}

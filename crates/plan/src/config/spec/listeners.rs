@@ -134,6 +134,13 @@ pub(super) const LISTENER: Section = Section {
         )
         .only("protocol", ENVELOPES),
         setting(
+            "envelope_first",
+            SettingType::Bool,
+            Some("false"),
+            "Whether the envelope is judged when all recipients are known (DATA), so that a message that is refused for it never comes. One more decision for each message",
+        )
+        .only("protocol", &["milter"]),
+        setting(
             "on_error",
             SettingType::Choice(&["open", "closed"]),
             Some("\"open\""),

@@ -15,13 +15,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
 use self::codec::{MilterCommand, MilterDecoder, MilterReply, actions};
-use self::session::{EnvelopeProgress, MessageContext, MilterSession, MilterStep, NegotiatedOptions};
+use self::session::{
+    EnvelopeProgress, MessageContext, MilterSession, MilterStep, NegotiatedOptions, WaitedEnvelope,
+};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
 use crate::core::pace::TooSlow;
 use crate::core::shares::Caller;
 use crate::protocol::mail::MailListener;
 use crate::protocol::mail::answer::{MailAnswer, OWN_FIELDS};
 use crate::protocol::mail::limits::EnvelopePart;
+use crate::protocol::mail::log::MailLogLine;
 use crate::protocol::mail::{MailMessage, MessageBody};
 
 /// Bytes that are read at once.
@@ -69,7 +72,7 @@ async fn talk(
 ) -> Result<(), ConversationError> {
     let misuse = |error: &dyn std::fmt::Display| ConversationError::Misuse(error.to_string());
     let mut decoder = MilterDecoder::default();
-    let mut session = MilterSession::new(wanted(&face.plan), face.has_limits());
+    let mut session = MilterSession::new(wanted(&face.plan), waited(face));
     let caller = Caller::of_peer(stream.client());
     let mut body: Option<MessageBody> = None;
     let mut input = vec![0; READ_BYTES];
@@ -89,6 +92,9 @@ async fn talk(
             match step {
                 MilterStep::Silent => {}
                 MilterStep::Reply(reply) => reply.encode(&mut output),
+                MilterStep::Envelope(EnvelopeProgress::Whole) => {
+                    whole_envelope(face, caller, &mut session, &mut output).await;
+                }
                 MilterStep::Envelope(known) => envelope(face, &mut session, known, &mut output).await,
                 MilterStep::Decide => {
                     let body = body.take().unwrap_or_else(|| face.body(caller));
@@ -137,6 +143,7 @@ async fn envelope(
     let part = match known {
         EnvelopeProgress::Sender => EnvelopePart::Sender,
         EnvelopeProgress::Recipient => EnvelopePart::Recipient,
+        EnvelopeProgress::Whole => EnvelopePart::All,
     };
     match face.limited(&session.envelope(), part).await {
         None => MilterReply::Continue.encode(output),
@@ -150,6 +157,47 @@ async fn envelope(
             MilterReply::Code(&format!("451 {}", text.trim_end())).encode(output);
         }
     }
+}
+
+/// Judges an envelope whose message comes next. What is not refused for it is judged once more, with its message.
+async fn whole_envelope(
+    face: &MailListener,
+    caller: Caller,
+    session: &mut MilterSession,
+    output: &mut Vec<u8>,
+) {
+    let started = std::time::Instant::now();
+    let envelope = session.envelope();
+    let line = MailLogLine::of(&envelope, session.queue_id());
+    let id = session.queue_id().and_then(|queue| face.event_id(queue));
+    let Ok(consulted) = face.consult(caller, envelope, id).await else {
+        return MilterReply::Continue.encode(output);
+    };
+    let settings = &face.plan.settings;
+    let ticket = consulted.id.map(|id| id.to_string()).unwrap_or_default();
+    let reply = settings.replies.of(consulted.verdict.action);
+    let (code, text) = match reply {
+        MailReply::Reject => ("550", &settings.reject_text),
+        MailReply::Defer => ("451", &settings.defer_text),
+        MailReply::Discard => ("", &settings.defer_text),
+        MailReply::Pass | MailReply::Tag | MailReply::Quarantine | MailReply::Redirect => {
+            return MilterReply::Continue.encode(output);
+        }
+    };
+    line.consulted(&face.plan, &consulted, reply.name(), started.elapsed());
+    session.refuse(EnvelopeProgress::Whole);
+    if reply == MailReply::Discard {
+        return MilterReply::Discard.encode(output);
+    }
+    let text = text.replace("{id}", &ticket);
+    MilterReply::Code(&format!("{code} {}", text.trim_end())).encode(output);
+}
+
+/// Returns the parts of envelopes on which replies hang. Where nothing is refused, nothing hangs on the whole.
+fn waited(face: &MailListener) -> WaitedEnvelope {
+    let settings = &face.plan.settings;
+    let refuses = settings.acting == plan::MailEnforcement::Enforce;
+    WaitedEnvelope { parts: face.has_limits(), whole: settings.envelope_first && refuses }
 }
 
 /// Returns what is wanted to be done to messages, by what the listener can answer.

@@ -1,7 +1,7 @@
 //! Commands of a mail server: the state of a conversation, apart from its socket.
 //!
-//! Nothing is decided before the message's end. All replies before it are "go on", so they are left out where the mail
-//! server can do without: a message then costs one round trip.
+//! Nothing is decided before the message's end, unless envelopes are asked about. All other replies before it are "go on", so they
+//! are left out where the mail server can do without: a message then costs one round trip.
 
 use std::net::IpAddr;
 
@@ -63,6 +63,17 @@ pub enum EnvelopeProgress {
     Sender,
     /// One more recipient, the last.
     Recipient,
+    /// All of it: the message comes next.
+    Whole,
+}
+
+/// The parts of envelopes on which replies hang.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WaitedEnvelope {
+    /// The sender, and each recipient.
+    pub parts: bool,
+    /// The whole of it.
+    pub whole: bool,
 }
 
 /// The options that were agreed on.
@@ -141,8 +152,7 @@ pub struct MessageContext {
 pub struct MilterSession {
     /// The actions that are wanted on messages.
     wanted: u32,
-    /// True if replies depend on envelopes.
-    asks: bool,
+    waits: WaitedEnvelope,
     agreed: Option<NegotiatedOptions>,
     stage: MilterStage,
     client: SmtpClient,
@@ -152,11 +162,11 @@ pub struct MilterSession {
 }
 
 impl MilterSession {
-    /// A conversation in which these [`super::codec::actions`] are wanted, and in which replies may hang on envelopes.
-    pub fn new(wanted: u32, asks: bool) -> MilterSession {
+    /// A conversation in which these [`super::codec::actions`] are wanted, and in which replies hang on such parts of envelopes.
+    pub fn new(wanted: u32, waits: WaitedEnvelope) -> MilterSession {
         MilterSession {
             wanted,
-            asks,
+            waits,
             agreed: None,
             stage: MilterStage::Between,
             client: SmtpClient::default(),
@@ -212,7 +222,7 @@ impl MilterSession {
                 self.message = std::mem::take(&mut self.next);
                 self.message.sender = arguments.clone().next().map(text);
                 self.stage = MilterStage::Envelope;
-                if self.asks {
+                if self.waits.parts {
                     return Ok(MilterStep::Envelope(EnvelopeProgress::Sender));
                 }
                 agreed.go_on(steps::NO_REPLY_MAIL)
@@ -221,11 +231,14 @@ impl MilterSession {
                 self.within(MilterStage::Envelope, MilterStage::Envelope)?;
                 if self.message.recipients.len() < RECIPIENTS_MAX {
                     self.message.recipients.extend(arguments.clone().next().map(text));
-                    if self.asks {
+                    if self.waits.parts {
                         return Ok(MilterStep::Envelope(EnvelopeProgress::Recipient));
                     }
                 }
                 agreed.go_on(steps::NO_REPLY_RCPT)
+            }
+            MilterCommand::Data if self.waits.whole && self.stage == MilterStage::Envelope => {
+                MilterStep::Envelope(EnvelopeProgress::Whole)
             }
             MilterCommand::Data => agreed.go_on(steps::NO_REPLY_DATA),
             MilterCommand::Header { name, value } => {
@@ -269,6 +282,11 @@ impl MilterSession {
         })
     }
 
+    /// Returns the mail server's name for the message, if it has told it.
+    pub fn queue_id(&self) -> Option<&str> {
+        self.message.queue_id.as_deref()
+    }
+
     /// Returns what is known of the envelope so far.
     pub fn envelope(&self) -> Envelope {
         let MailTransaction { sender, recipients, user, .. } = self.message.clone();
@@ -279,7 +297,7 @@ impl MilterSession {
     /// The mail server was told not to take what was known last.
     pub fn refuse(&mut self, known: EnvelopeProgress) {
         match known {
-            EnvelopeProgress::Sender => self.reset(),
+            EnvelopeProgress::Sender | EnvelopeProgress::Whole => self.reset(),
             EnvelopeProgress::Recipient => drop(self.message.recipients.pop()),
         }
     }
@@ -298,9 +316,13 @@ impl MilterSession {
             return Err(MilterProtocolError::Version(version));
         }
         let version = version.min(*VERSIONS.end());
-        let waited = if self.asks { steps::NO_REPLY_MAIL | steps::NO_REPLY_RCPT } else { 0 };
-        let agreed =
-            NegotiatedOptions { version, actions: actions & self.wanted, steps: steps & STEPS & !waited };
+        let parts = if self.waits.parts { steps::NO_REPLY_MAIL | steps::NO_REPLY_RCPT } else { 0 };
+        let whole = if self.waits.whole { steps::NO_REPLY_DATA } else { 0 };
+        let agreed = NegotiatedOptions {
+            version,
+            actions: actions & self.wanted,
+            steps: steps & STEPS & !(parts | whole),
+        };
         self.agreed = Some(agreed);
         let NegotiatedOptions { version, actions, steps } = agreed;
         Ok(MilterStep::Reply(MilterReply::OptNeg { version, actions, steps }))
@@ -406,7 +428,8 @@ mod tests {
 
     #[track_caller]
     fn check_agreed(theirs: (u32, u32, u32), ours: (u32, u32, u32)) {
-        let mut session = MilterSession::new(actions::ADD_FIELDS | actions::QUARANTINE, false);
+        let mut session =
+            MilterSession::new(actions::ADD_FIELDS | actions::QUARANTINE, WaitedEnvelope::default());
         let (steps, _) = played(&mut session, &[opening(theirs.0, theirs.1, theirs.2)]);
         let (version, actions, wanted) = ours;
         assert_eq!(
@@ -422,14 +445,15 @@ mod tests {
         check_agreed((7, 0x01, 0x80), (6, 0x01, 0x80));
         check_agreed((2, 0x3f, 0x7f), (2, 0x21, 0));
         check_agreed((4, 0, 0), (4, 0, 0));
-        let (steps, _) = played(&mut MilterSession::new(ALL, false), &[opening(1, 0x0f, 0x3f)]);
+        let (steps, _) =
+            played(&mut MilterSession::new(ALL, WaitedEnvelope::default()), &[opening(1, 0x0f, 0x3f)]);
         assert_eq!(steps, [Err(MilterProtocolError::Version(1))]);
     }
 
     #[test]
     fn commands_out_of_order_are_refused() {
         let check = |frames: &[Vec<u8>]| {
-            let (steps, _) = played(&mut MilterSession::new(ALL, false), frames);
+            let (steps, _) = played(&mut MilterSession::new(ALL, WaitedEnvelope::default()), frames);
             assert_eq!(steps.last(), Some(&Err(MilterProtocolError::Order)), "{frames:?}");
         };
         let open = opening(6, ALL, ALL);
@@ -465,7 +489,7 @@ mod tests {
                 fields,
                 vec![frame(b'N', b""), frame(b'E', b"text\r\n")],
             ];
-            message(&mut MilterSession::new(ALL, false), &around.concat()).0
+            message(&mut MilterSession::new(ALL, WaitedEnvelope::default()), &around.concat()).0
         };
         let sent = "From: a@example.org\r\nSubject:none\r\nDKIM-Signature:  v=1;\r\n\tb=1\r\n\r\ntext\r\n";
         assert_eq!(play(ALL, fields([b" a@example.org", b"none", b"  v=1;\n\tb=1"])), sent);
@@ -478,7 +502,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_message_is_its_own() {
-        let mut session = MilterSession::new(ALL, false);
+        let mut session = MilterSession::new(ALL, WaitedEnvelope::default());
         let (_, first) = message(
             &mut session,
             &[
@@ -546,7 +570,7 @@ mod tests {
             frame(b'B', &[b'x'; 100]),
         ];
         let play = |steps: u32| {
-            let mut session = MilterSession::new(ALL, false);
+            let mut session = MilterSession::new(ALL, WaitedEnvelope::default());
             let opened = played(&mut session, &[opening(6, ALL, steps)]);
             assert!(opened.0[0].is_ok());
             played(&mut session, &frames).0

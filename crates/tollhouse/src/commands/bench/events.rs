@@ -6,16 +6,20 @@
 //! settle    what is dirty is written, and the journal made into columns, so that the server's processor time has it, too
 //! ```
 //!
+//! With a file of events and the preset or configuration that they are for, the events are those, as lines of JSON, and nothing is
+//! loaded before: what an application's own events cost.
+//!
 //! The processor time is the server's, as the system counts it, and not the client's, which is on the same machine.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::Directory;
+use plan::preset::Preset;
 use plan::{BuildFeature, Config, Overrides, Plan};
 use serde::Serialize;
 use stats::random::Random;
@@ -29,7 +33,7 @@ use crate::console::{DIM, Output, Progress};
 use crate::exit::{CommandError, Exit};
 use crate::features;
 use crate::interrupt::Interrupt;
-use crate::options::JsonOption;
+use crate::options::{JsonOption, preset_named};
 use crate::tally::per_second;
 
 /// Keys of an event.
@@ -48,14 +52,25 @@ const RULES: usize = 30;
 
 /// Batches of events in columns, by a server in a process of its own with its data on disk
 ///
-/// Each event has twelve keys of a fixed layout: first and last time, and count.
+/// Each event has twelve keys of a fixed layout, first and last time and count; with FILE they are the file's, sent as they stand there
+/// and again until there were enough.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse bench events --json
   tollhouse bench events --keys 100000000 --memory 8192 --distribution uniform
-  tollhouse bench events --decide             30 rules and a model of 200 trees on each event")]
+  tollhouse bench events --decide             30 rules and a model of 200 trees on each event
+  tollhouse bench events --decide --preset comments comments.ndjson")]
 pub(super) struct EventsBenchArgs {
+    /// Events instead of made-up ones, one JSON object a line
+    #[arg(value_name = "FILE", requires_all = ["settings", "decide"], conflicts_with_all = ["keys", "memory", "distribution"])]
+    file: Option<PathBuf>,
+    /// The preset that judges the events of FILE
+    #[arg(long, value_name = "NAME", group = "settings", requires = "file", value_parser = preset_named)]
+    preset: Option<&'static Preset>,
+    /// The configuration that judges the events of FILE
+    #[arg(long, value_name = "FILE", group = "settings", requires = "file")]
+    config: Option<PathBuf>,
     /// Distinct keys
     #[arg(long, default_value_t = 10_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=1_000_000_000))]
     keys: u64,
@@ -74,7 +89,7 @@ pub(super) struct EventsBenchArgs {
     /// The distribution of keys
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchDistribution::Zipf, BenchDistribution::Uniform])]
     distribution: Vec<BenchDistribution>,
-    /// Judge each event by 30 rules and a model of 200 trees, and log it
+    /// Judge each event and log it: made-up ones by 30 rules and a model of 200 trees
     #[arg(long)]
     decide: bool,
     #[command(flatten)]
@@ -95,29 +110,42 @@ enum BenchDistribution {
 struct EventsMeasurement {
     bench: &'static str,
     asked: &'static str,
-    distribution: BenchDistribution,
+    input: String,
+    #[serde(flatten)]
+    made_up: Option<MadeUpEvents>,
     distinct_keys: u64,
-    keys_per_event: usize,
     batch: u32,
     connections: u32,
-    durability: &'static str,
     events: u64,
     seconds: f64,
     events_per_s: f64,
     server_cpu_s_per_million_events: f64,
-    server_cpu_s_per_million_events_loading: f64,
     batch_p50_ms: f64,
     batch_p99_ms: f64,
     memory_bytes_per_key: f64,
     disk_bytes_per_key: f64,
 }
 
+/// The properties of events that were made up.
+#[derive(Serialize)]
+struct MadeUpEvents {
+    distribution: BenchDistribution,
+    keys_per_event: usize,
+    durability: &'static str,
+    server_cpu_s_per_million_events_loading: f64,
+}
+
 pub(super) fn run(args: &EventsBenchArgs) -> Result<Exit, CommandError> {
-    features::require(BuildFeature::Arrow)?;
     let mut out = Output::new(args.json.json);
     let interrupt = Interrupt::watch(None);
-    for drawn in &args.distribution {
-        let measured = measure(args, *drawn, &interrupt)?;
+    let of_file = args.file.as_deref().map(BenchInput::File);
+    let made_up = args.distribution.iter().map(|drawn| BenchInput::MadeUp(*drawn));
+    let inputs: Vec<BenchInput<'_>> = of_file.map_or_else(|| made_up.collect(), |file| vec![file]);
+    for input in inputs {
+        let measured = match input {
+            BenchInput::File(file) => measure_file(args, file, &interrupt)?,
+            BenchInput::MadeUp(drawn) => measure_made_up(args, drawn, &interrupt)?,
+        };
         if interrupt.raised() {
             return Ok(Exit::Interrupted);
         }
@@ -141,11 +169,18 @@ pub(super) fn run(args: &EventsBenchArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Fine)
 }
 
-fn measure(
+/// The source of the events that are sent.
+enum BenchInput<'a> {
+    File(&'a Path),
+    MadeUp(BenchDistribution),
+}
+
+fn measure_made_up(
     args: &EventsBenchArgs,
     drawn: BenchDistribution,
     interrupt: &Interrupt,
 ) -> Result<EventsMeasurement, CommandError> {
+    features::require(BuildFeature::Arrow)?;
     let parent = tempfile::tempdir().map_err(CommandError::new)?;
     let data = parent.path().join("data");
     configure(args, &data)?;
@@ -157,7 +192,8 @@ fn measure(
     let next = AtomicUsize::new(0);
     let batches = of_a_kind.div_ceil(u64::from(args.batch));
     let progress = Progress::new("events", Some(of_a_kind));
-    send(args, &server, interrupt, "observe", &|_| {
+    let route = BatchRoute { path: "/v1/batch/observe", media_type: server::ARROW_MEDIA_TYPE };
+    send(args, &server, interrupt, &route, &|_| {
         let first = next.fetch_add(1, Ordering::Relaxed) as u64;
         (first < batches).then(|| {
             let numbers = first * u64::from(args.batch)..((first + 1) * u64::from(args.batch)).min(of_a_kind);
@@ -170,43 +206,95 @@ fn measure(
     settle(&server)?;
     let loaded = cpu(pid)?;
     let made = batches_of(args, drawn, of_a_kind)?;
+    let path = if args.decide { "/v1/batch/decide" } else { "/v1/batch/observe" };
+    let route = BatchRoute { path, media_type: server::ARROW_MEDIA_TYPE };
+    let measured = measure(args, &server, interrupt, &route, (&made, made.len()))?;
+    let made_up = MadeUpEvents {
+        distribution: drawn,
+        keys_per_event: KEYS,
+        durability: "1s",
+        server_cpu_s_per_million_events_loading: loaded.saturating_sub(started).as_secs_f64() * 1e6
+            / of_a_kind.max(1) as f64,
+    };
+    Ok(EventsMeasurement { made_up: Some(made_up), ..measured })
+}
+
+fn measure_file(
+    args: &EventsBenchArgs,
+    file: &Path,
+    interrupt: &Interrupt,
+) -> Result<EventsMeasurement, CommandError> {
+    let text = super::read(file)?;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return Err(CommandError::new(format_args!("{}: no event in it", file.display())));
+    }
+    let batches = lines.chunks(args.batch as usize);
+    let made: EncodedBatches =
+        batches.map(|lines| (lines.len(), Arc::new(lines.join("\n").into_bytes()))).collect();
+    let parent = tempfile::tempdir().map_err(CommandError::new)?;
+    let data = parent.path().join("data");
+    let directory = Directory::create(&data, args.preset.as_slice())?;
+    if let Some(config) = &args.config {
+        fs::write(directory.config_path(), super::read(config)?).map_err(CommandError::new)?;
+    }
+    let server = ServerProcess::start(&data)?;
+    let route = BatchRoute { path: "/v1/decide/batch", media_type: "application/x-ndjson" };
+    let (events, mut sent, mut batches) = (args.events, 0, 0);
+    while sent < events {
+        sent += made[batches % made.len()].0 as u64;
+        batches += 1;
+    }
+    let measured = measure(args, &server, interrupt, &route, (&made, batches))?;
+    Ok(EventsMeasurement { input: file.display().to_string(), ..measured })
+}
+
+/// Sends so many batches, from the first again where there are not as many, and waits until all that they left is written.
+fn measure(
+    args: &EventsBenchArgs,
+    server: &ServerProcess,
+    interrupt: &Interrupt,
+    route: &BatchRoute,
+    (made, count): (&EncodedBatches, usize),
+) -> Result<EventsMeasurement, CommandError> {
     let next = AtomicUsize::new(0);
-    let asked = if args.decide { "decide" } else { "observe" };
+    let pid = server.child.id();
     let before = cpu(pid)?;
     let watch = Instant::now();
-    let mut took = send(args, &server, interrupt, asked, &|_| {
-        made.get(next.fetch_add(1, Ordering::Relaxed)).map(|(_, body)| Ok(Arc::clone(body)))
+    let progress = Progress::new("batches", Some(count as u64));
+    let mut took = send(args, server, interrupt, route, &|_| {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        progress.add(1);
+        (number < count).then(|| Ok(Arc::clone(&made[number % made.len()].1)))
     })?;
+    drop(progress);
     let wall = watch.elapsed();
-    settle(&server)?;
+    settle(server)?;
     let spent = cpu(pid)?.saturating_sub(before);
+    let events: u64 = (0..took.len()).map(|number| made[number % made.len()].0 as u64).sum();
     took.sort_unstable();
     let at = |share: f64| {
         let rank = (took.len() as f64 * share) as usize;
         took.get(rank.min(took.len().saturating_sub(1))).map_or(0.0, |took| took.as_secs_f64() * 1e3)
     };
-    let events: u64 = made.iter().map(|(rows, _)| *rows as u64).sum();
-    let keys = metric(&server, "tollhouse_ledger_keys")?;
+    let keys = metric(server, "tollhouse_ledger_keys")?;
     let per_key = |bytes: f64| bytes / keys.max(1.0);
     Ok(EventsMeasurement {
         bench: "events",
-        asked,
-        distribution: drawn,
+        asked: if args.decide { "decide" } else { "observe" },
+        input: "made up".to_owned(),
+        made_up: None,
         distinct_keys: keys as u64,
-        keys_per_event: KEYS,
         batch: args.batch,
         connections: args.connections,
-        durability: "1s",
         events,
         seconds: wall.as_secs_f64(),
         events_per_s: per_second(events, wall),
         server_cpu_s_per_million_events: spent.as_secs_f64() * 1e6 / events.max(1) as f64,
-        server_cpu_s_per_million_events_loading: loaded.saturating_sub(started).as_secs_f64() * 1e6
-            / of_a_kind.max(1) as f64,
         batch_p50_ms: at(0.50),
         batch_p99_ms: at(0.99),
-        memory_bytes_per_key: per_key(memory_at_rest(&server)?),
-        disk_bytes_per_key: per_key(metric(&server, "tollhouse_ledger_disk_bytes")?),
+        memory_bytes_per_key: per_key(memory_at_rest(server)?),
+        disk_bytes_per_key: per_key(metric(server, "tollhouse_ledger_disk_bytes")?),
     })
 }
 
@@ -291,6 +379,12 @@ fn encode(_: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, CommandError> {
     Err(plan::MissingFeature(plan::BuildFeature::Arrow).into())
 }
 
+/// The route to which batches are sent, and their media type.
+struct BatchRoute {
+    path: &'static str,
+    media_type: &'static str,
+}
+
 /// The source of what a connection sends next.
 type NextBatch<'a> = &'a (dyn Fn(u32) -> Option<Result<Arc<Vec<u8>>, CommandError>> + Sync);
 
@@ -299,10 +393,10 @@ fn send(
     args: &EventsBenchArgs,
     server: &ServerProcess,
     interrupt: &Interrupt,
-    asked: &str,
+    route: &BatchRoute,
     next: NextBatch<'_>,
 ) -> Result<Vec<Duration>, CommandError> {
-    let url = format!("{}/v1/batch/{asked}", server.address);
+    let url = format!("{}{}", server.address, route.path);
     let one = |connection: u32| -> Result<Vec<Duration>, CommandError> {
         let agent = agent();
         let mut took = Vec::new();
@@ -312,7 +406,7 @@ fn send(
             let started = Instant::now();
             let mut answer = agent
                 .post(&url)
-                .header("content-type", server::ARROW_MEDIA_TYPE)
+                .header("content-type", route.media_type)
                 .send(body.as_slice())
                 .map_err(CommandError::new)?;
             let read =
@@ -398,6 +492,9 @@ mod tests {
     #[test]
     fn batches_have_as_many_events_as_are_asked_for() {
         let args = EventsBenchArgs {
+            file: None,
+            preset: None,
+            config: None,
             keys: 1200,
             events: 25,
             batch: 10,

@@ -12,7 +12,7 @@ mod ledger;
 mod limits;
 mod overload;
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -283,6 +283,10 @@ fn replay(args: &BenchInputArgs) -> Result<CommandMeasurement, CommandError> {
 
 fn open(path: &Path) -> Result<File, CommandError> {
     File::open(path).map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
+}
+
+fn read(path: &Path) -> Result<String, CommandError> {
+    fs::read_to_string(path).map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
 }
 
 /// Connections at which latency is measured.
