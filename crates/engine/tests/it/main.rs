@@ -21,6 +21,7 @@ mod last_values;
 mod limits;
 mod limits_laws;
 mod lookup_tables;
+mod mail_reputation;
 mod models;
 mod network_databases;
 mod numbers;
