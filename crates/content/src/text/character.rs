@@ -1,4 +1,4 @@
-//! What is asked of every character of a text, answered by one look.
+//! Properties of characters, answered by one look.
 //!
 //! Scripts, look-alikes and decompositions lie in tables of thousands of ranges, and a text asks several of them for each of its
 //! characters. The answers for 256 characters in a row are found when the first of them is met, and kept.

@@ -22,15 +22,15 @@ struct StreamMessage {
     is_spam: bool,
 }
 
-/// What became of an actor's messages.
+/// The tally of an actor's messages.
 #[derive(Clone, Copy, Debug, Default)]
 struct ActorTally {
     messages: u32,
-    /// Refused by the envelope alone.
+    /// Messages refused by the envelope alone.
     refused: u32,
-    /// Of clients that were trusted when the envelope came.
+    /// Messages of clients that were trusted when the envelope came.
     trusted: u32,
-    /// Refused with their body.
+    /// Messages refused with their body.
     refused_later: u32,
 }
 
