@@ -62,7 +62,7 @@ pub use metrics::EngineMetrics;
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;
 pub use pipeline::keys::{KEYS_MAX, PreparedEvent};
-pub use pipeline::reputation::{ExplainedReputation, ReputationReason};
+pub use pipeline::reputation::{ExplainedReputation, PastScore, ReputationReason};
 pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};

@@ -226,6 +226,10 @@ pub(crate) fn reputations(out: &mut Output, reputations: &[ReputationJson]) -> R
         out.line(format_args!(
             "{BOLD}reputation {name}{BOLD:#} is {BOLD}{grade}{BOLD:#}, {score:+.1}  {DIM}evidence {evidence:.1}{DIM:#}"
         ))?;
+        if !reputation.history.is_empty() {
+            let past = reputation.history.iter().map(|past| format!("{:+.1} {} ago", past.score, past.ago.0));
+            out.line(format_args!("{DIM}  {}{DIM:#}", past.collect::<Vec<_>>().join(", ")))?;
+        }
         let mut table = TextTable::default();
         for reason in &reputation.reasons {
             table.row([

@@ -4,7 +4,7 @@
 //! half-life weigh whole, those before it half, and so on. From the same cuts the score of one, two and three half-lives ago is
 //! computed, from which a grade has its hysteresis: no node needs to remember a grade.
 
-use event::{Kind, Shingle, TableIndex};
+use event::{Kind, Shingle, Span, TableIndex};
 use plan::{
     EvidenceSource, Grade, HALF_LIVES, PartMeasure, Pipeline, ReputationPart, ReputationPlan, SCORE_MAX,
 };
@@ -29,8 +29,19 @@ pub struct ExplainedReputation {
     pub grade: Grade,
     /// The weight of what outcomes said.
     pub evidence: f64,
+    /// The scores of one, two and three half-lives ago, as far as counts are kept; none where nothing has ages.
+    pub history: Vec<PastScore>,
     /// The parts that say anything, in the order of the configuration, and what is inherited and included.
     pub reasons: Vec<ReputationReason>,
+}
+
+/// The score that a reputation had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PastScore {
+    /// The time since then.
+    pub ago: Span,
+    /// The score, by what is inherited and included now.
+    pub score: f64,
 }
 
 /// A part of a reputation's score, as it is for one key.
@@ -251,12 +262,28 @@ fn explained(
         score: assessment.score,
         grade: assessment.grade,
         evidence: assessment.evidence,
+        history: history(plan, amounts, relations),
         reasons: reasons(pipeline, plan, amounts, relations),
     }
 }
 
+/// The scores of past half-lives that counts tell of.
+fn history(plan: &ReputationPlan, amounts: &[PartAmount], relations: &Relations) -> Vec<PastScore> {
+    let windows = plan.parts.iter().filter_map(|part| match &part.measure {
+        PartMeasure::Counter { windows, .. } | PartMeasure::Distinct { windows, .. } => Some(&windows.spans),
+        PartMeasure::Decayed { .. } => None,
+    });
+    let longest = windows.max_by_key(|spans| spans.len()).map_or(&[][..], Vec::as_slice);
+    let past = longest.iter().zip(1..longest.len());
+    past.map(|(span, ago)| PastScore {
+        ago: *span,
+        score: bounded(plan, scores(plan, amounts, relations, ago).1),
+    })
+    .collect()
+}
+
 /// The places of windows among those of the readings that a pipeline's kinds and distinct counts have now.
-pub(crate) fn place_of(pipeline: &Pipeline) -> impl Fn(Kind, event::Span) -> Option<usize> + '_ {
+pub(crate) fn place_of(pipeline: &Pipeline) -> impl Fn(Kind, Span) -> Option<usize> + '_ {
     |kind, window| {
         let counted = pipeline.kinds.iter().map(|plan| (plan.kind, &plan.windows));
         let distinct = pipeline.distincts.iter().map(|plan| (plan.kind, &plan.windows));
@@ -383,13 +410,13 @@ pub(crate) struct KnownReadings<'a, W> {
     pub(crate) place: W,
 }
 
-impl<W: Fn(Kind, event::Span) -> Option<usize>> KnownReadings<'_, W> {
+impl<W: Fn(Kind, Span) -> Option<usize>> KnownReadings<'_, W> {
     fn reading(&self, kind: Kind, key: Shingle) -> Option<&Reading> {
         let found = self.readings.iter().find(|(other, shingle, _)| (*other, *shingle) == (kind, key));
         found.map(|(.., reading)| reading).filter(|reading| reading.quality != Quality::Missing)
     }
 
-    fn sums(&self, kind: Kind, key: Shingle, windows: &[event::Span], column: usize) -> Option<PartAmount> {
+    fn sums(&self, kind: Kind, key: Shingle, windows: &[Span], column: usize) -> Option<PartAmount> {
         let reading = self.reading(kind, key)?;
         let places = windows.iter().map(|window| (self.place)(kind, *window)).collect::<Option<Vec<_>>>()?;
         Some(PartAmount::of_sums(places.into_iter().map(|place| reading.sum(place, column))))
@@ -404,7 +431,7 @@ pub(crate) fn number_of(pipeline: &Pipeline, part: &ReputationPart) -> Kind {
     }
 }
 
-impl<W: Fn(Kind, event::Span) -> Option<usize>> ReadingLookup for KnownReadings<'_, W> {
+impl<W: Fn(Kind, Span) -> Option<usize>> ReadingLookup for KnownReadings<'_, W> {
     fn keys(&self, plan: &ReputationPlan, most: usize) -> SmallVec<[Shingle; 8]> {
         let mut keys = SmallVec::new();
         let own = self.pipeline.kinds[plan.of].kind;

@@ -275,7 +275,8 @@ fn before_item(between: &str, indent: usize) -> String {
 
 fn inline(table: &mut InlineTable) {
     // Comments and several lines are possible in it: such a table has a layout of its own.
-    if table.to_string().contains(['#', '\n']) {
+    let own = Value::InlineTable(table.clone()).decorated("", "").to_string();
+    if own.contains(['#', '\n']) {
         return;
     }
     let last = table.len().saturating_sub(1);
@@ -368,6 +369,16 @@ mod tests {
             "[[set]]\nname = 's'\ntype = 'string'\nvalues = [\n    'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa',  # one\n    \
              'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb',\n    'ccccccccccccccccccccccccccccc',\n    # last\n]\n\n[[rule]]\nname = 'A'\n\
              when = '''\nfrom.seen('1h') > 1000 && !mail.has_list_headers\n|| subject.seen('1d') > 500 && subject.first_age() < duration('1d')\n'''\n",
+        );
+    }
+
+    #[test]
+    fn tables_in_a_list_are_laid_out_wherever_they_stand() {
+        check(
+            "[[reputation]]\nname = 'r'\nof = 'ip'\nparts = [\n  {counter='complaint',weight=-5.0},\n  { counter = 'likes' , weight = 1.0 },\n\n\
+             {counter='shares',weight=0.5}, {counter='refusals',weight=-0.25} ]\n",
+            "[[reputation]]\nname = 'r'\nof = 'ip'\nparts = [\n    { counter = 'complaint', weight = -5.0 }, { counter = 'likes', weight = 1.0 },\n    \
+             { counter = 'shares', weight = 0.5 }, { counter = 'refusals', weight = -0.25 },\n]\n",
         );
     }
 

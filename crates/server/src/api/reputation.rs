@@ -19,8 +19,21 @@ pub struct ReputationJson {
     pub grade: String,
     /// The weight of what outcomes said.
     pub evidence: f64,
+    /// The scores of one, two and three half-lives ago, by what is inherited and included now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<PastScoreJson>,
     /// The reasons of the score.
     pub reasons: Vec<ReputationReasonJson>,
+}
+
+/// The score that a reputation had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PastScore)]
+pub struct PastScoreJson {
+    /// The time since then.
+    pub ago: Length,
+    /// The score.
+    pub score: f64,
 }
 
 /// A part of a reputation's score.
@@ -45,12 +58,15 @@ impl From<&engine::ExplainedReputation> for ReputationJson {
             amount: reason.amount,
             adds: reason.adds,
         });
+        let history =
+            reputation.history.iter().map(|past| PastScoreJson { ago: Length(past.ago), score: past.score });
         ReputationJson {
             name: reputation.name.clone(),
             shingle: reputation.shingle.to_string(),
             score: reputation.score,
             grade: reputation.grade.name().to_owned(),
             evidence: reputation.evidence,
+            history: history.collect(),
             reasons: reasons.collect(),
         }
     }
