@@ -50,10 +50,7 @@ impl CharProperties {
     pub(crate) fn of(c: char) -> CharProperties {
         let code = c as usize;
         match PROPERTIES.get(code / BLOCK) {
-            Some(block) => match block.get() {
-                Some(block) => block[code % BLOCK],
-                None => block.get_or_init(|| CharProperties::of_block(code / BLOCK))[code % BLOCK],
-            },
+            Some(block) => block.get_or_init(|| CharProperties::of_block(code / BLOCK))[code % BLOCK],
             None => CharProperties::find(c),
         }
     }
