@@ -17,6 +17,8 @@ use crate::compression::decompress;
 pub(super) const ENTRIES_MAX: usize = 4 << 20;
 /// Bytes of memory that an entry is counted as, beside its content.
 const ENTRY_BYTES: usize = 16;
+/// Most items of a list that are read one by one.
+const FEW_ITEMS: usize = 16;
 /// Nesting of a page's head above which it is not believed.
 const NESTING_MAX: usize = 8;
 
@@ -75,11 +77,15 @@ pub(super) fn decode(
     budget: &mut usize,
 ) -> Option<DecodedChunk> {
     let pages = Page::all(bytes)?;
-    if wanted.len() == 1
-        && kind != Type::List
-        && let Some(chunk) = decode_row(&pages, form, kind, (rows, wanted.start), budget)
-    {
-        return Some(chunk);
+    if wanted.len() == 1 {
+        let row = (rows, wanted.start);
+        let alone = match kind {
+            Type::List => decode_list_row(&pages, form, row, budget),
+            _ => decode_row(&pages, form, kind, row, budget),
+        };
+        if alone.is_some() {
+            return alone;
+        }
     }
     let is_part = wanted.start > 0 || wanted.end < rows;
     if is_part && let Some(page_rows) = Page::rows(&pages, kind, rows) {
@@ -199,6 +205,104 @@ fn decode_row(
         chunk.values.read_plain_at(rest, values_before, &mut chunk.arena)?;
     }
     Some(chunk)
+}
+
+/// Decodes one of so many rows of a column of lists, as [`decode_row`] does. `None` also where it has more than [`FEW_ITEMS`].
+fn decode_list_row(
+    pages: &[Page<'_>],
+    form: ColumnsFormat,
+    (rows, row): (usize, usize),
+    budget: &mut usize,
+) -> Option<DecodedChunk> {
+    let page_rows = Page::rows(pages, Type::List, rows)?;
+    let mut data = pages.iter().filter_map(|page| match page.head.kind {
+        PageKind::Data { entries, by_dictionary } => Some((page, entries, by_dictionary)),
+        PageKind::Dictionary { .. } => None,
+    });
+    let (page, entries, by_dictionary) = data.nth(row / page_rows)?;
+    let raw = page.raw(form, budget)?;
+    let mut rest = raw.as_slice();
+    let (repeats, levels) = (counted_bytes(&mut rest)?, counted_bytes(&mut rest)?);
+    let range = entries_of_row(repeats, entries, row % page_rows)?;
+    let mut chunk = DecodedChunk { values: DecodedValues::of(Type::List), ..DecodedChunk::default() };
+    let values_before = levels_of(levels, &range, &mut chunk.levels)?;
+    chunk.repeats = std::iter::once(0).chain(std::iter::repeat(1)).take(range.len()).collect();
+    let full = full(Type::List);
+    let items = chunk.levels.iter().filter(|level| **level == full).count();
+    if items > FEW_ITEMS {
+        return None;
+    }
+    let values = values_before..values_before + items;
+    if by_dictionary && items > 0 {
+        let dictionary = pages.first()?;
+        let PageKind::Dictionary { values: known } = dictionary.head.kind else { return None };
+        let plain = dictionary.raw(form, budget)?;
+        let (width, indices) = rest.split_first()?;
+        for value in values {
+            let (index, _) = number_at(indices, *width, value)?;
+            let index = usize::try_from(index).ok().filter(|index| *index < known)?;
+            chunk.values.read_plain_at(&plain, index, &mut chunk.arena)?;
+        }
+    } else {
+        for value in values {
+            chunk.values.read_plain_at(rest, value, &mut chunk.arena)?;
+        }
+    }
+    Some(chunk)
+}
+
+/// Takes the bytes that stand behind their length.
+fn counted_bytes<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let (length, behind) = rest.split_first_chunk::<4>()?;
+    let (bytes, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    *rest = behind;
+    Some(bytes)
+}
+
+/// The entries of a row among those of a page: a zero among repeats begins each row.
+fn entries_of_row(repeats: &[u8], entries: usize, row: usize) -> Option<Range<usize>> {
+    let (mut begun, mut at, mut first, mut end) = (0, 0, None, entries);
+    let read = runs(repeats, 1, entries, |repeat, times| {
+        if repeat == 0 {
+            match first {
+                // The next row.
+                Some(_) => {
+                    end = at;
+                    return None;
+                }
+                None if row < begun + times => {
+                    let begins = at + row - begun;
+                    first = Some(begins);
+                    if row + 1 < begun + times {
+                        end = begins + 1;
+                        return None;
+                    }
+                }
+                None => {}
+            }
+            begun += times;
+        }
+        at += times;
+        Some(())
+    });
+    // Of the last row all has to be read.
+    let range = first?..end;
+    (read.is_some() || end < entries).then_some(range)
+}
+
+/// Appends the levels of some entries, and returns the number of values before them.
+fn levels_of(levels: &[u8], range: &Range<usize>, out: &mut Vec<u8>) -> Option<usize> {
+    let full = full(Type::List);
+    let (mut at, mut before) = (0, 0);
+    runs(levels, 2, range.end, |level, times| {
+        let level = u8::try_from(level).ok().filter(|level| *level <= full)?;
+        let passed = range.start.saturating_sub(at).min(times);
+        before += if level == full { passed } else { 0 };
+        out.extend(std::iter::repeat_n(level, times - passed));
+        at += times;
+        Some(())
+    })?;
+    Some(before)
 }
 
 /// The first row that has this text, of a column of texts without a dictionary in which none is missing: pages are searched from
