@@ -242,6 +242,11 @@ impl Engine {
         value: &str,
         at: Time,
     ) -> Result<Vec<ExplainedReputation>, KeyStatisticsError> {
+        if let Some(reports) = pipeline.reports.as_ref().filter(|reports| reports.reporter.name == kind) {
+            let (_, shingle) = self.piece(&reports.reporter, value)?;
+            let assessed = self.assess_keys(pipeline, &reports.standing, &[shingle], at).await?;
+            return Ok(assessed.into_iter().map(|(_, reputation)| reputation).collect());
+        }
         let kind = pipeline.kinds.position(|plan| plan.name == kind);
         let is_of = |plan: &&ReputationPlan| Some(plan.of) == kind;
         let Some(of) = kind.filter(|_| pipeline.reputations.iter().any(|plan| is_of(&plan))) else {
@@ -262,7 +267,7 @@ impl Engine {
             .reputations
             .iter()
             .flat_map(|plan| {
-                let numbers = plan.parts.iter().map(|part| reputation::number_of(pipeline, part));
+                let numbers = plan.formula.parts.iter().map(|part| reputation::number_of(pipeline, part));
                 numbers.flat_map(|number| {
                     prepared.of_kind(plan.of).iter().map(move |key| Key { kind: number, ..*key })
                 })
@@ -279,8 +284,9 @@ impl Engine {
         let place = reputation::place_of(pipeline);
         let mut explained =
             reputation::explain_all(pipeline, &KnownReadings { pipeline, readings: &readings, place });
-        explained
-            .retain(|known| pipeline.reputations.iter().any(|plan| is_of(&plan) && plan.name == known.name));
+        explained.retain(|known| {
+            pipeline.reputations.iter().any(|plan| is_of(&plan) && plan.formula.name == known.name)
+        });
         Ok(explained)
     }
 

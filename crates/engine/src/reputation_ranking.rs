@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use event::{Key, Kind, Shingle, Span, Time};
-use plan::{PartMeasure, Pipeline, ReputationPlan};
-use stats::{Addition, CancellationCheck, Observation, ObserveRequest, Origin, Reading};
+use plan::{KindPlan, PartMeasure, Pipeline, ReputationFormula};
+use stats::{Addition, CancellationCheck, LedgerError, Observation, ObserveRequest, Origin, Reading};
 
 use crate::Engine;
 use crate::error::UnknownName;
@@ -51,15 +51,20 @@ impl Engine {
         is_over: CancellationCheck<'_>,
     ) -> Result<Vec<RankedReputation>, KeyStatisticsError> {
         let ReputationRanking { name, is_best, within, limit } = asked;
-        let plan = pipeline.reputations.iter().find(|plan| plan.name == name).ok_or_else(|| {
-            let help = plan::expected(name, pipeline.reputations.iter().map(|plan| plan.name.as_str()));
+        let of_events = pipeline.reputations.iter().map(|plan| (&plan.formula, &pipeline.kinds[plan.of]));
+        let of_reporters = pipeline.reports.iter().map(|reports| (&reports.standing, &reports.reporter));
+        let all: Vec<(&ReputationFormula, &KindPlan)> = of_events.chain(of_reporters).collect();
+        let (formula, kind) = *all.iter().find(|(formula, _)| formula.name == name).ok_or_else(|| {
+            let help = plan::expected(name, all.iter().map(|(formula, _)| formula.name.as_str()));
             UnknownName { what: "reputation", name: name.to_owned(), help }
         })?;
         let mut proposed: Vec<Shingle> = Vec::new();
         let mut is_rankable = false;
-        for part in &plan.parts {
+        for part in &formula.parts {
             let (counter, windows) = match &part.measure {
-                PartMeasure::Counter { counter, windows, .. } => (counter.get(), windows),
+                PartMeasure::Counter { counter, windows, .. } | PartMeasure::Report { counter, windows } => {
+                    (counter.get(), windows)
+                }
                 PartMeasure::Distinct { windows, .. } => (0, windows),
                 PartMeasure::Decayed { .. } => continue,
             };
@@ -72,11 +77,14 @@ impl Engine {
             proposed.extend(keys.into_iter().map(|(key, _)| key.shingle));
         }
         if !is_rankable {
-            return Err(KeyStatisticsError::NoCounters(plan.name.clone()));
+            return Err(KeyStatisticsError::NoCounters(formula.name.clone()));
         }
         proposed.sort_unstable();
         proposed.dedup();
-        let mut ranked = self.assess_proposed(pipeline, plan, &proposed, (now, within)).await?;
+        let assessed = self.assess_keys(pipeline, formula, &proposed, now).await?;
+        let lately = assessed.into_iter().filter(|(last, _)| last.is_some_and(|last| now - last <= within));
+        let ranked = lately.map(|(_, reputation)| RankedReputation { piece: None, reputation });
+        let mut ranked: Vec<RankedReputation> = ranked.collect();
         let rank = |ranked: &mut Vec<RankedReputation>| {
             ranked
                 .retain(|one| if is_best { one.reputation.score > 0.0 } else { one.reputation.score < 0.0 });
@@ -89,10 +97,10 @@ impl Engine {
         };
         rank(&mut ranked);
         let shingles: Vec<Shingle> = ranked.iter().map(|one| one.reputation.shingle).collect();
-        let pieces = self.pieces_of(pipeline, &pipeline.kinds[plan.of], &shingles)?;
+        let pieces = self.pieces_of(pipeline, kind, &shingles)?;
         for (one, piece) in ranked.iter_mut().zip(pieces) {
             let Some(piece) = piece else { continue };
-            let known = self.reputations(pipeline, &pipeline.kinds[plan.of].name, &piece, now).await?;
+            let known = self.reputations(pipeline, &kind.name, &piece, now).await?;
             let is_same =
                 |known: &ExplainedReputation| known.name == name && known.shingle == one.reputation.shingle;
             if let Some(known) = known.into_iter().find(is_same) {
@@ -104,15 +112,15 @@ impl Engine {
         Ok(ranked)
     }
 
-    /// The reputations of keys by themselves, of those of which something was counted lately.
-    async fn assess_proposed(
+    /// The reputations of keys by themselves, and when something was last counted of each.
+    pub(crate) async fn assess_keys(
         &self,
         pipeline: &Pipeline,
-        plan: &ReputationPlan,
+        formula: &ReputationFormula,
         proposed: &[Shingle],
-        (now, within): (Time, Span),
-    ) -> Result<Vec<RankedReputation>, KeyStatisticsError> {
-        let mut numbers: Vec<Kind> = plan.parts.iter().map(|part| number_of(pipeline, part)).collect();
+        now: Time,
+    ) -> Result<Vec<(Option<Time>, ExplainedReputation)>, LedgerError> {
+        let mut numbers: Vec<Kind> = formula.parts.iter().map(|part| number_of(pipeline, part)).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let request = |shingle: &Shingle| {
@@ -123,20 +131,17 @@ impl Engine {
         };
         let requests: Vec<ObserveRequest> = proposed.iter().map(request).collect();
         let outcomes = self.ledger.observe(&requests).await?;
-        let mut ranked = Vec::new();
+        let mut assessed = Vec::new();
         for (at, shingle) in proposed.iter().enumerate() {
             let readings = numbers.iter().zip(outcomes.readings(at).iter());
             let readings: Vec<(Kind, Shingle, Reading)> =
                 readings.map(|(kind, reading)| (*kind, *shingle, reading.to_reading())).collect();
             let last = readings.iter().filter_map(|(.., reading)| reading.last).max();
-            if last.is_none_or(|last| now - last > within) {
-                continue;
-            }
             let lookup =
                 KnownReadings { pipeline, readings: &readings, place: reputation::place_of(pipeline) };
-            let reputation = reputation::explain_one(pipeline, plan, &lookup, *shingle);
-            ranked.extend(reputation.map(|reputation| RankedReputation { piece: None, reputation }));
+            let reputation = reputation::explain_one(pipeline, formula, &lookup, *shingle);
+            assessed.extend(reputation.map(|reputation| (last, reputation)));
         }
-        Ok(ranked)
+        Ok(assessed)
     }
 }

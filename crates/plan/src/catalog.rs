@@ -10,7 +10,7 @@ use crate::ONCE;
 use crate::config::{Config, ConfigOrigin, ConfigProblems, ConfigView, SourceKind};
 use crate::limit::{LIMITS, LimitPlan};
 use crate::pipeline::draft::PipelineDraft;
-use crate::pipeline::reports::ReportsPlan;
+use crate::pipeline::reports::REPORTER;
 
 /// Gives the sketches that presets ask for less where the ledger has little memory: all of theirs together take at most a
 /// quarter of it.
@@ -99,6 +99,9 @@ pub(super) fn catalog(
         for distinct in &draft.pipeline.distincts {
             parts.entry((space, distinct.kind)).or_default().windows.extend(&distinct.windows);
         }
+        if let Some(reports) = &draft.pipeline.reports {
+            parts.entry((space, REPORTER)).or_default().windows.extend(&reports.reporter.windows);
+        }
     }
     for all in parts.values_mut() {
         merge(&mut all.windows, &[]);
@@ -174,9 +177,10 @@ pub(super) fn catalog(
                 add(label.kind, &label.name, &label.name, (measure, None), start);
             }
         }
-        if draft.pipeline.reports.is_some() {
-            // Constants, which fit.
-            for (kind, name, measure) in ReportsPlan::measures().into_iter().flatten() {
+        if let Some(reports) = &mut draft.pipeline.reports {
+            reports.reporter.windows = parts[&(space, REPORTER)].windows.clone().into();
+            // Each window was looked at when it was asked for, and there are few.
+            for (kind, name, measure) in reports.measures().into_iter().flatten() {
                 add(kind, "reports", name, (measure, None), start);
             }
         }

@@ -59,8 +59,8 @@ pub use pipeline::reports::WITHDRAWN;
 pub use pipeline::reports::{CLASS_TAG_BITS, FeedbackKind, REPORT, REPORTER, reporter};
 pub use pipeline::reports::{FeedbackClass, FeedbackSide, ReportsPlan};
 pub use pipeline::reputation::{
-    EvidenceSource, Grade, GradeThresholds, HALF_LIVES, PartMeasure, PartWindows, ReputationPart,
-    ReputationPlan, SCORE_MAX,
+    EvidenceSource, Grade, GradeThresholds, HALF_LIVES, PartMeasure, PartWindows, ReputationFormula,
+    ReputationPart, ReputationPlan, SCORE_MAX,
 };
 pub use pipeline::tables::TablePlan;
 pub use pipeline::value_addition::ValueAddition;

@@ -357,11 +357,13 @@ fn lost(
         | ReadingSource::LastAge { kind } => is_lost(*kind),
         ReadingSource::Reputation { reputation, .. } => {
             let plan = &pipeline.reputations[*reputation];
-            plan.parts.iter().any(|part| match &part.measure {
+            plan.formula.parts.iter().any(|part| match &part.measure {
                 PartMeasure::Counter { kind, .. } | PartMeasure::Decayed { kind, .. } => {
                     is_lost(*kind) || has_no_value(*kind)
                 }
                 PartMeasure::Distinct { distinct, .. } => is_lost(pipeline.distincts[*distinct].per),
+                // No event has a reporter.
+                PartMeasure::Report { .. } => true,
             })
         }
         // Limits are not counted anew.

@@ -40,11 +40,12 @@ use crate::error::{DecisionLookupError, UnknownName};
 use crate::metrics::label;
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
+use crate::pipeline::reputation;
 use crate::pipeline::trainer::TrainingFeedback;
 use crate::{Engine, PreparedEvent};
 use plan::{
-    FeedbackClass, FeedbackKind, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, ValueAddition, WITHDRAWN,
-    reporter,
+    FeedbackClass, FeedbackKind, Grade, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, ValueAddition,
+    WITHDRAWN, reporter,
 };
 
 pub use signed_id::ID_FIELD;
@@ -480,13 +481,9 @@ impl<'a> PendingVote<'a> {
     }
 
     fn standing(&self) -> ReporterStanding {
-        match self.by {
-            Some(_) => self
-                .known
-                .last()
-                .map_or(ReporterStanding::New, |reading| ReporterStanding::of(self.plan, reading)),
-            None => ReporterStanding::Operator,
-        }
+        let Some(by) = self.by else { return ReporterStanding::Operator };
+        let grade = self.known.last().map(|reading| reputation::standing(&self.plan.standing, by, reading));
+        ReporterStanding::Reporter(grade.unwrap_or(Grade::Unknown))
     }
 
     /// Adds all that the report changes; `None` if another of the same reporter on the same event came first.
@@ -499,7 +496,7 @@ impl<'a> PendingVote<'a> {
         let side = self.class.and_then(|class| class.side);
         let limited = match (self.class, self.known.last()) {
             (Some(_), Some(reading)) if self.by.is_some() => {
-                standing::votes_today(reading, side) >= self.plan.per_day(side)
+                standing::votes_today(self.plan, reading, side) >= self.plan.per_day(side)
             }
             _ => false,
         };

@@ -4,7 +4,7 @@ use event::{Key, Shingle};
 use stats::{CounterAmounts, Reading};
 
 use super::greatest;
-use plan::{FeedbackClass, FeedbackSide, ReportsPlan};
+use plan::{FeedbackClass, FeedbackSide, Grade, ReportsPlan};
 
 // Places among the counters of a reporter.
 const REPORTS: u8 = 0;
@@ -13,9 +13,6 @@ const LIMITED: u8 = 2;
 const AGREED: u8 = 3;
 const CONTRADICTED: u8 = 4;
 const REVERSED: u8 = 5;
-/// Windows of its readings, in order: a day and all that is kept.
-const DAY: usize = 0;
-const ALL: usize = 1;
 
 /// Reporters of a thing and side that are remembered.
 const NAMED: usize = 8;
@@ -25,12 +22,8 @@ const NAMED: usize = 8;
 pub enum ReporterStanding {
     /// The node's operator, who named no reporter.
     Operator,
-    /// Little is known: the weight is that of `new`.
-    New,
-    /// Others mostly agreed: the weight is that of `trusted`.
-    Trusted,
-    /// Others mostly contradicted: what is said counts nothing.
-    Distrusted,
+    /// The grade of a reporter's reputation. What a bad one says counts nothing.
+    Reporter(Grade),
 }
 
 impl ReporterStanding {
@@ -38,46 +31,28 @@ impl ReporterStanding {
     pub fn name(self) -> &'static str {
         match self {
             ReporterStanding::Operator => "operator",
-            ReporterStanding::New => "new",
-            ReporterStanding::Trusted => "trusted",
-            ReporterStanding::Distrusted => "distrusted",
-        }
-    }
-
-    /// The standing by a reporter's reading: the expected share of agreement is Laplace's rule of succession, and a
-    /// withdrawn vote counts as contradicted by the reporter.
-    pub(super) fn of(plan: &ReportsPlan, reading: &Reading) -> ReporterStanding {
-        let count = |counter: u8| reading.sum(ALL, usize::from(counter));
-        let agreed = count(AGREED);
-        let against = count(CONTRADICTED).saturating_add(count(REVERSED));
-        let share = (agreed as f64 + 1.0) / (agreed as f64 + against as f64 + 2.0);
-        if against >= plan.distrusted_after && share < 0.5 {
-            ReporterStanding::Distrusted
-        } else if agreed >= plan.trusted_after && share >= 0.9 {
-            ReporterStanding::Trusted
-        } else {
-            ReporterStanding::New
+            ReporterStanding::Reporter(grade) => grade.name(),
         }
     }
 
     pub(super) fn weight(self, plan: &ReportsPlan) -> u8 {
         match self {
             ReporterStanding::Operator => 1,
-            ReporterStanding::New => plan.new,
-            ReporterStanding::Trusted => plan.trusted,
-            ReporterStanding::Distrusted => 0,
+            ReporterStanding::Reporter(Grade::Bad) => 0,
+            ReporterStanding::Reporter(Grade::Suspicious | Grade::Unknown | Grade::Known) => plan.new,
+            ReporterStanding::Reporter(Grade::Trusted) => plan.trusted,
         }
     }
 
     /// Returns true if others are judged by agreeing.
     pub(super) fn counts(self) -> bool {
-        self != ReporterStanding::Distrusted
+        self != ReporterStanding::Reporter(Grade::Bad)
     }
 
     /// Returns true if others are judged by disagreeing, too. Not everybody may do that: a crowd of new names could talk down
     /// whoever reports its mail.
     pub(super) fn decides(self) -> bool {
-        matches!(self, ReporterStanding::Operator | ReporterStanding::Trusted)
+        matches!(self, ReporterStanding::Operator | ReporterStanding::Reporter(Grade::Trusted))
     }
 }
 
@@ -95,8 +70,9 @@ pub(super) fn judged(agreed: bool) -> CounterAmounts {
 }
 
 /// Returns the number of times that a reporter has said something of this sort in the last day.
-pub(super) fn votes_today(reading: &Reading, side: Option<FeedbackSide>) -> u64 {
-    reading.sum(DAY, usize::from(if side.is_some() { REPORTS } else { OTHERS }))
+pub(super) fn votes_today(plan: &ReportsPlan, reading: &Reading, side: Option<FeedbackSide>) -> u64 {
+    let counter = usize::from(if side.is_some() { REPORTS } else { OTHERS });
+    plan.day.map_or(0, |day| reading.sum(day.get(), counter))
 }
 
 /// The keys that keep the voters on a thing: this reporter's own vote, then for its side and the other the number of

@@ -6,7 +6,8 @@
 
 use event::{Kind, Shingle, Span, TableIndex};
 use plan::{
-    EvidenceSource, Grade, HALF_LIVES, PartMeasure, Pipeline, ReputationPart, ReputationPlan, SCORE_MAX,
+    EvidenceSource, Grade, HALF_LIVES, PartMeasure, Pipeline, REPORTER, ReputationFormula, ReputationPart,
+    ReputationPlan, SCORE_MAX,
 };
 use smallvec::SmallVec;
 use stats::{Quality, Reading, ReadingView, Readings};
@@ -104,10 +105,16 @@ impl PartAmount {
 /// The scores of other reputations that a key is given.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Relations {
-    /// The score that it begins with.
-    pub(crate) inherited: f64,
-    /// Scores of what belongs to it, and the weight of each.
-    pub(crate) included: SmallVec<[(f64, f64); 4]>,
+    /// The reputation that it inherits from, and the score that it begins with.
+    pub(crate) inherits: Option<(TableIndex<ReputationPlan>, f64)>,
+    /// Reputations of what belongs to it, their scores, and the weight of each.
+    pub(crate) includes: SmallVec<[(TableIndex<ReputationPlan>, f64, f64); 4]>,
+}
+
+impl Relations {
+    fn inherited(&self) -> f64 {
+        self.inherits.map_or(0.0, |(_, score)| score)
+    }
 }
 
 /// Evidence for a key and against it.
@@ -138,41 +145,47 @@ impl Balance {
 
 /// The evidence as of so many half-lives ago: of outcomes, and of outcomes and verdicts.
 fn balances(
-    plan: &ReputationPlan,
+    formula: &ReputationFormula,
     amounts: &[PartAmount],
     relations: &Relations,
     ago: usize,
 ) -> (Balance, Balance) {
     let (mut outcomes, mut verdicts) = (Balance::default(), Balance::default());
-    for (part, amount) in plan.parts.iter().zip(amounts) {
+    for (part, amount) in formula.parts.iter().zip(amounts) {
         let evidence = part.weight * amount.as_of(ago);
         match part.source {
             EvidenceSource::Outcome => outcomes.add(evidence),
             EvidenceSource::Verdict => verdicts.add(evidence),
         }
     }
-    for (score, weight) in &relations.included {
+    for (_, score, weight) in &relations.includes {
         outcomes.add(weight * score / SCORE_MAX);
     }
     (outcomes, Balance { good: outcomes.good + verdicts.good, bad: outcomes.bad + verdicts.bad })
 }
 
 /// The score without and with what verdicts said, as of so many half-lives ago.
-fn scores(plan: &ReputationPlan, amounts: &[PartAmount], relations: &Relations, ago: usize) -> (f64, f64) {
-    let (outcomes, all) = balances(plan, amounts, relations, ago);
-    let of_outcomes = outcomes.score(plan.prior, relations.inherited);
-    let moved = all.score(plan.prior, relations.inherited) - of_outcomes;
-    (of_outcomes, of_outcomes + moved.clamp(-plan.verdict_max, plan.verdict_max))
+fn scores(
+    formula: &ReputationFormula,
+    amounts: &[PartAmount],
+    relations: &Relations,
+    ago: usize,
+) -> (f64, f64) {
+    let (outcomes, all) = balances(formula, amounts, relations, ago);
+    let inherited = relations.inherited();
+    let of_outcomes = outcomes.score(formula.prior, inherited);
+    let moved = all.score(formula.prior, inherited) - of_outcomes;
+    (of_outcomes, of_outcomes + moved.clamp(-formula.verdict_max, formula.verdict_max))
 }
 
 /// Brings a score within its bounds, to a thousandth.
-fn bounded(plan: &ReputationPlan, score: f64) -> f64 {
-    (score.clamp(plan.floor, plan.ceiling) * 1000.0).round() / 1000.0 + 0.0
+fn bounded(formula: &ReputationFormula, score: f64) -> f64 {
+    (score.clamp(formula.floor, formula.ceiling) * 1000.0).round() / 1000.0 + 0.0
 }
 
 /// Returns the reputation that amounts make. Pure: the same amounts give the same, wherever they were read.
 pub(crate) fn assess(
-    plan: &ReputationPlan,
+    formula: &ReputationFormula,
     key: Shingle,
     amounts: &[PartAmount],
     relations: &Relations,
@@ -180,11 +193,11 @@ pub(crate) fn assess(
     let mut grade = Grade::Unknown;
     let (mut of_outcomes, mut score) = (0.0, 0.0);
     for ago in (0..HALF_LIVES).rev() {
-        let (outcomes, all) = scores(plan, amounts, relations, ago);
-        (of_outcomes, score) = (bounded(plan, outcomes), bounded(plan, all));
-        grade = plan.grades.next(grade, score);
+        let (outcomes, all) = scores(formula, amounts, relations, ago);
+        (of_outcomes, score) = (bounded(formula, outcomes), bounded(formula, all));
+        grade = formula.grades.next(grade, score);
     }
-    let evidence = balances(plan, amounts, relations, 0).0.weight();
+    let evidence = balances(formula, amounts, relations, 0).0.weight();
     Assessment { key, score, of_outcomes, grade, evidence }
 }
 
@@ -200,21 +213,29 @@ pub(crate) trait ReadingLookup {
 /// The worst key of each reputation of a pipeline.
 pub(crate) type Assessments = SmallVec<[Option<Assessment>; 4]>;
 
+/// Returns the amounts that the parts of a reputation have counted of a key; `None` where one could not be read.
+fn amounts_of(
+    formula: &ReputationFormula,
+    lookup: &impl ReadingLookup,
+    key: Shingle,
+) -> Option<SmallVec<[PartAmount; 8]>> {
+    formula.parts.iter().map(|part| lookup.amount(part, key)).collect()
+}
+
 /// Assesses the keys of all reputations, and hands on each.
 fn assess_each(
     pipeline: &Pipeline,
     lookup: &impl ReadingLookup,
-    mut each: impl FnMut(&ReputationPlan, &[PartAmount], &Relations, &Assessment),
+    mut each: impl FnMut(&ReputationFormula, &[PartAmount], &Relations, &Assessment),
 ) -> Assessments {
     let mut worst = Assessments::from_elem(None, pipeline.reputations.len());
     for index in &pipeline.reputation_order {
         let plan = &pipeline.reputations[*index];
         let relations = relations(plan, &worst);
         let assessed = lookup.keys(plan, KEYS_MAX).into_iter().filter_map(|key| {
-            let amounts = plan.parts.iter().map(|part| lookup.amount(part, key));
-            let amounts = amounts.collect::<Option<SmallVec<[PartAmount; 8]>>>()?;
-            let assessment = assess(plan, key, &amounts, &relations);
-            each(plan, &amounts, &relations, &assessment);
+            let amounts = amounts_of(&plan.formula, lookup, key)?;
+            let assessment = assess(&plan.formula, key, &amounts, &relations);
+            each(&plan.formula, &amounts, &relations, &assessment);
             Some(assessment)
         });
         worst[index.get()] = assessed.min_by(|one, other| one.score.total_cmp(&other.score));
@@ -230,8 +251,8 @@ pub(crate) fn assess_all(pipeline: &Pipeline, lookup: &impl ReadingLookup) -> As
 /// Assesses the keys of all reputations, and tells the reasons of each key.
 pub(crate) fn explain_all(pipeline: &Pipeline, lookup: &impl ReadingLookup) -> Vec<ExplainedReputation> {
     let mut all = Vec::new();
-    assess_each(pipeline, lookup, |plan, amounts, relations, assessment| {
-        all.push(explained(pipeline, plan, amounts, relations, assessment));
+    assess_each(pipeline, lookup, |formula, amounts, relations, assessment| {
+        all.push(explained(pipeline, formula, amounts, relations, assessment));
     });
     all
 }
@@ -239,45 +260,60 @@ pub(crate) fn explain_all(pipeline: &Pipeline, lookup: &impl ReadingLookup) -> V
 /// Assesses one key by itself, without what it is given of other reputations.
 pub(crate) fn explain_one(
     pipeline: &Pipeline,
-    plan: &ReputationPlan,
+    formula: &ReputationFormula,
     lookup: &impl ReadingLookup,
     key: Shingle,
 ) -> Option<ExplainedReputation> {
-    let amounts = plan.parts.iter().map(|part| lookup.amount(part, key));
-    let amounts = amounts.collect::<Option<SmallVec<[PartAmount; 8]>>>()?;
-    let relations = relations(plan, &[]);
-    Some(explained(pipeline, plan, &amounts, &relations, &assess(plan, key, &amounts, &relations)))
+    let amounts = amounts_of(formula, lookup, key)?;
+    let relations = Relations::default();
+    let assessment = assess(formula, key, &amounts, &relations);
+    Some(explained(pipeline, formula, &amounts, &relations, &assessment))
 }
 
 fn explained(
     pipeline: &Pipeline,
-    plan: &ReputationPlan,
+    formula: &ReputationFormula,
     amounts: &[PartAmount],
     relations: &Relations,
     assessment: &Assessment,
 ) -> ExplainedReputation {
     ExplainedReputation {
-        name: plan.name.clone(),
+        name: formula.name.clone(),
         shingle: assessment.key,
         score: assessment.score,
         grade: assessment.grade,
         evidence: assessment.evidence,
-        history: history(plan, amounts, relations),
-        reasons: reasons(pipeline, plan, amounts, relations),
+        history: history(formula, amounts, relations),
+        reasons: reasons(pipeline, formula, amounts, relations),
     }
 }
 
+/// The grade of a reporter.
+pub(crate) fn standing(formula: &ReputationFormula, reporter: Shingle, reading: &Reading) -> Grade {
+    let amount = |part: &ReputationPart| match &part.measure {
+        PartMeasure::Report { counter, windows } => {
+            let sums = windows.places.iter().map(|window| reading.sum(window.get(), counter.get()));
+            PartAmount::of_sums(sums)
+        }
+        measure => unreachable!("a standing of {measure:?}"),
+    };
+    let amounts: SmallVec<[PartAmount; 8]> = formula.parts.iter().map(amount).collect();
+    assess(formula, reporter, &amounts, &Relations::default()).grade
+}
+
 /// The scores of past half-lives that counts tell of.
-fn history(plan: &ReputationPlan, amounts: &[PartAmount], relations: &Relations) -> Vec<PastScore> {
-    let windows = plan.parts.iter().filter_map(|part| match &part.measure {
-        PartMeasure::Counter { windows, .. } | PartMeasure::Distinct { windows, .. } => Some(&windows.spans),
+fn history(formula: &ReputationFormula, amounts: &[PartAmount], relations: &Relations) -> Vec<PastScore> {
+    let windows = formula.parts.iter().filter_map(|part| match &part.measure {
+        PartMeasure::Counter { windows, .. }
+        | PartMeasure::Distinct { windows, .. }
+        | PartMeasure::Report { windows, .. } => Some(&windows.spans),
         PartMeasure::Decayed { .. } => None,
     });
     let longest = windows.max_by_key(|spans| spans.len()).map_or(&[][..], Vec::as_slice);
     let past = longest.iter().zip(1..longest.len());
     past.map(|(span, ago)| PastScore {
         ago: *span,
-        score: bounded(plan, scores(plan, amounts, relations, ago).1),
+        score: bounded(formula, scores(formula, amounts, relations, ago).1),
     })
     .collect()
 }
@@ -285,7 +321,7 @@ fn history(plan: &ReputationPlan, amounts: &[PartAmount], relations: &Relations)
 /// The places of windows among those of the readings that a pipeline's kinds and distinct counts have now.
 pub(crate) fn place_of(pipeline: &Pipeline) -> impl Fn(Kind, Span) -> Option<usize> + '_ {
     |kind, window| {
-        let counted = pipeline.kinds.iter().map(|plan| (plan.kind, &plan.windows));
+        let counted = pipeline.kinds_and_reporters().map(|plan| (plan.kind, &plan.windows));
         let distinct = pipeline.distincts.iter().map(|plan| (plan.kind, &plan.windows));
         let (_, windows) = counted.chain(distinct).find(|(number, _)| *number == kind)?;
         windows.iter().position(|known| *known == window)
@@ -297,29 +333,30 @@ fn relations(plan: &ReputationPlan, assessed: &[Option<Assessment>]) -> Relation
     let score = |of: &TableIndex<ReputationPlan>| {
         assessed.get(of.get()).copied().flatten().map(|assessment| assessment.of_outcomes)
     };
-    Relations {
-        inherited: plan.inherits.and_then(|(from, discount)| Some(score(&from)? * discount)).unwrap_or(0.0),
-        included: plan.includes.iter().map(|(of, weight)| (score(of).unwrap_or(0.0), *weight)).collect(),
-    }
+    let inherits =
+        plan.inherits.map(|(from, discount)| (from, score(&from).map_or(0.0, |score| score * discount)));
+    let includes =
+        plan.includes.iter().map(|(of, weight)| (*of, score(of).unwrap_or(0.0), *weight)).collect();
+    Relations { inherits, includes }
 }
 
 fn reasons(
     pipeline: &Pipeline,
-    plan: &ReputationPlan,
+    formula: &ReputationFormula,
     amounts: &[PartAmount],
     relations: &Relations,
 ) -> Vec<ReputationReason> {
-    let (outcomes, all) = balances(plan, amounts, relations, 0);
-    let (of_outcomes, score) = scores(plan, amounts, relations, 0);
-    let points = |evidence: f64| SCORE_MAX * evidence / (outcomes.weight() + plan.prior);
+    let (outcomes, all) = balances(formula, amounts, relations, 0);
+    let (of_outcomes, score) = scores(formula, amounts, relations, 0);
+    let points = |evidence: f64| SCORE_MAX * evidence / (outcomes.weight() + formula.prior);
     // What verdicts move is shared out by how much each of them says.
     let of_verdicts = all.weight() - outcomes.weight();
     let share = |evidence: f64| {
         if of_verdicts > 0.0 { (score - of_outcomes) * evidence.abs() / of_verdicts } else { 0.0 }
     };
-    let name = |of: TableIndex<ReputationPlan>| pipeline.reputations[of].name.clone();
+    let name = |of: TableIndex<ReputationPlan>| pipeline.reputations[of].formula.name.clone();
     let mut reasons = Vec::new();
-    for (part, amount) in plan.parts.iter().zip(amounts) {
+    for (part, amount) in formula.parts.iter().zip(amounts) {
         let amount = amount.as_of(0);
         let evidence = part.weight * amount;
         let adds = match part.source {
@@ -328,13 +365,12 @@ fn reasons(
         };
         reasons.push(ReputationReason { part: part.name.clone(), source: part.source.name(), amount, adds });
     }
-    for ((of, _), (score, weight)) in plan.includes.iter().zip(&relations.included) {
+    for (of, score, weight) in &relations.includes {
         let adds = points(weight * score / SCORE_MAX);
         reasons.push(ReputationReason { part: name(*of), source: "included", amount: *score, adds });
     }
-    if let Some((from, _)) = plan.inherits {
-        let adds = plan.prior * relations.inherited / (outcomes.weight() + plan.prior);
-        let amount = relations.inherited;
+    if let Some((from, amount)) = relations.inherits {
+        let adds = formula.prior * amount / (outcomes.weight() + formula.prior);
         reasons.push(ReputationReason { part: name(from), source: "inherited", amount, adds });
     }
     reasons.retain(|reason| reason.amount != 0.0);
@@ -394,6 +430,8 @@ impl ReadingLookup for EventReadings<'_> {
                 let reading = present(self.of_pairs.part(range).iter().nth(at)?)?;
                 Some(PartAmount::of_sums(windows.places.iter().map(|window| reading.sum(window.get(), 0))))
             }
+            // No event has a reporter.
+            PartMeasure::Report { .. } => None,
         }
     }
 }
@@ -428,6 +466,7 @@ pub(crate) fn number_of(pipeline: &Pipeline, part: &ReputationPart) -> Kind {
     match &part.measure {
         PartMeasure::Counter { kind, .. } | PartMeasure::Decayed { kind, .. } => pipeline.kinds[*kind].kind,
         PartMeasure::Distinct { distinct, .. } => pipeline.distincts[*distinct].kind,
+        PartMeasure::Report { .. } => REPORTER,
     }
 }
 
@@ -435,9 +474,10 @@ impl<W: Fn(Kind, Span) -> Option<usize>> ReadingLookup for KnownReadings<'_, W> 
     fn keys(&self, plan: &ReputationPlan, most: usize) -> SmallVec<[Shingle; 8]> {
         let mut keys = SmallVec::new();
         let own = self.pipeline.kinds[plan.of].kind;
-        let numbers: Vec<Kind> = match plan.parts.is_empty() {
+        let parts = &plan.formula.parts;
+        let numbers: Vec<Kind> = match parts.is_empty() {
             true => vec![own],
-            false => plan.parts.iter().map(|part| number_of(self.pipeline, part)).collect(),
+            false => parts.iter().map(|part| number_of(self.pipeline, part)).collect(),
         };
         for (kind, shingle, _) in self.readings {
             if keys.len() < most && numbers.contains(kind) && !keys.contains(shingle) {
@@ -450,7 +490,7 @@ impl<W: Fn(Kind, Span) -> Option<usize>> ReadingLookup for KnownReadings<'_, W> 
     fn amount(&self, part: &ReputationPart, key: Shingle) -> Option<PartAmount> {
         let number = number_of(self.pipeline, part);
         match &part.measure {
-            PartMeasure::Counter { counter, windows, .. } => {
+            PartMeasure::Counter { counter, windows, .. } | PartMeasure::Report { counter, windows } => {
                 self.sums(number, key, &windows.spans, counter.get())
             }
             PartMeasure::Distinct { windows, .. } => self.sums(number, key, &windows.spans, 0),

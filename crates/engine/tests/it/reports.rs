@@ -5,10 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport};
-use engine::{Decision, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
+use engine::{
+    Decision, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding,
+    ReputationRanking,
+};
 use event::{Event, Span, Time};
 use journal::{JournalArchive, RecordId, export};
-use plan::{Config, Overrides, Plan};
+use plan::{Config, Grade, Overrides, Plan};
 use proptest::prelude::*;
 
 use crate::pipeline::{NOW, decide_at};
@@ -123,7 +126,7 @@ fn the_last_word_of_each_reporter_stands() {
     let first = forum.say(id, "spam", "ann");
     assert_eq!(
         (first.keys, first.weight, first.duplicate, first.standing),
-        (2, 1, false, ReporterStanding::New)
+        (2, 1, false, ReporterStanding::Reporter(Grade::Unknown))
     );
     assert!(forum.say(id, "spam", " ANN ").duplicate, "the same reporter");
     assert!(!forum.say(id, "spam", "bob").duplicate);
@@ -281,9 +284,8 @@ fn what_was_learned_is_learned_anew() {
 
 #[test]
 fn reporters_gain_trust_by_agreeing_and_lose_it_by_being_contradicted() {
-    let forum = Forum::new("trusted_after = 3\ndistrusted_after = 2");
-    // Eight, as the share must be expected to be nine tenths.
-    for number in 0..8 {
+    let forum = Forum::new("");
+    for number in 0..10 {
         let id = forum.post("a@example.org", &format!("offer {number}")).id;
         forum.say(id, "spam", "ann");
         assert_eq!(forum.reporter("ann", "agreed"), number, "nobody has confirmed it yet");
@@ -301,13 +303,13 @@ fn reporters_gain_trust_by_agreeing_and_lose_it_by_being_contradicted() {
     }
     let id = forum.post("c@example.org", "another").id;
     let trusted = forum.say(id, "spam", "ann");
-    assert_eq!((trusted.standing, trusted.weight), (ReporterStanding::Trusted, 2));
+    assert_eq!((trusted.standing, trusted.weight), (ReporterStanding::Reporter(Grade::Trusted), 2));
     assert_eq!(forum.counts("c@example.org"), [1, 2, 0, 0]);
     forum.say(id, "none", "ann");
     assert_eq!(forum.counts("c@example.org"), [1, 0, 0, 0], "as much is taken back as was added");
 
     // A crowd of new names takes nothing from anybody; the operator's word does.
-    for number in 0..2 {
+    for number in 0..3 {
         let id = forum.post("d@example.org", &format!("wanted {number}")).id;
         forum.say(id, "spam", "liar");
         forum.say(id, "ham", "new");
@@ -320,8 +322,62 @@ fn reporters_gain_trust_by_agreeing_and_lose_it_by_being_contradicted() {
     }
     let id = forum.post("e@example.org", "fine").id;
     let said = forum.say(id, "spam", "liar");
-    assert_eq!((said.standing, said.weight, said.keys), (ReporterStanding::Distrusted, 0, 0));
+    assert_eq!((said.standing, said.weight, said.keys), (ReporterStanding::Reporter(Grade::Bad), 0, 0));
     assert_eq!(forum.counts("e@example.org"), [1, 0, 0, 0]);
+}
+
+/// A reputation of reporters, with these settings.
+fn standing(settings: &str) -> String {
+    format!(
+        "[[reputation]]\nname = \"standing\"\nof = \"reporter\"\nhalf_life = \"10d\"\n{settings}\n\
+         parts = [{{ counter = \"agreed\", weight = 10.0 }}, {{ counter = \"contradicted\", weight = -10.0 }}]\n"
+    )
+}
+
+#[test]
+fn the_standing_of_reporters_is_a_reputation() {
+    let forum = Forum::new(&standing("grades = { trusted = 60.0, bad = -60.0 }"));
+    let pipeline = Arc::clone(&forum.engine.plan().pipelines[0]);
+    let reputation = |by: &str, at: Time| {
+        let told = pollster::block_on(forum.engine.timeline(&pipeline, "reporter", by, at)).unwrap();
+        let [reputation] = <[_; 1]>::try_from(told.reputations).unwrap();
+        reputation
+    };
+    let unknown = reputation("ann", NOW);
+    assert_eq!((unknown.name.as_str(), unknown.score, unknown.grade), ("standing", 0.0, Grade::Unknown));
+    for number in 0..2 {
+        let id = forum.post("a@example.org", &format!("offer {number}")).id;
+        forum.say(id, "spam", "Ann");
+        forum.say(id, "ham", "liar");
+        say(&forum.engine, id, "spam", None, NOW);
+    }
+    let told = |by: &str| {
+        let reputation = reputation(by, NOW);
+        let reasons = reputation.reasons.into_iter().map(|reason| (reason.part, reason.amount));
+        (reputation.score, reputation.grade, reasons.collect::<Vec<_>>())
+    };
+    // 20 of evidence beside the prior of 10.
+    assert_eq!(told("ann"), (66.667, Grade::Trusted, vec![("reporter.agreed".to_owned(), 2.0)]));
+    assert_eq!(told("liar"), (-66.667, Grade::Bad, vec![("reporter.contradicted".to_owned(), 2.0)]));
+    let id = forum.post("b@example.org", "another").id;
+    let said = forum.say(id, "spam", "ann");
+    assert_eq!((said.standing, said.weight), (ReporterStanding::Reporter(Grade::Trusted), 2));
+    let said = forum.say(id, "ham", "liar");
+    assert_eq!((said.standing, said.weight), (ReporterStanding::Reporter(Grade::Bad), 0));
+    // What was agreed and contradicted is forgotten by halves, and with it the standing.
+    let later = NOW + Span::days(25);
+    assert_eq!(reputation("ann", later).reasons[0].amount, 0.5);
+    let said = say(&forum.engine, id, "ham", Some("liar"), later);
+    assert!(said.duplicate, "{said:?}");
+    assert_eq!(said.standing, ReporterStanding::Reporter(Grade::Suspicious));
+
+    let asked = |is_best| ReputationRanking { name: "standing", is_best, within: Span::days(1), limit: 9 };
+    let ranked = |is_best| {
+        let ranked =
+            pollster::block_on(forum.engine.rank_reputations(&pipeline, asked(is_best), NOW, &|| false));
+        ranked.unwrap().into_iter().map(|one| one.reputation.score).collect::<Vec<_>>()
+    };
+    assert_eq!((ranked(true), ranked(false)), (vec![66.667], vec![-66.667]));
 }
 
 #[test]
@@ -403,7 +459,9 @@ proptest! {
     fn only_the_last_words_count(
         words in proptest::collection::vec((0usize..3, 0usize..4, 0usize..5, 0i64..5_000, 0u8..12), 1..40),
     ) {
-        let settings = "weight_new = 3\ntrusted_after = 100000\ndistrusted_after = 100000";
+        // Nobody is ever trusted, or bad.
+        let settings = format!("weight_new = 3\n{}", standing("prior = 1e6"));
+        let settings = settings.as_str();
         let parent = tempfile::tempdir().unwrap();
         let mut path = parent.path().join("data");
         let mut directory = Directory::create(&path, &[]).unwrap();
@@ -484,6 +542,33 @@ fn settings_are_checked() {
     check("[reports]\nalike = [\"nothing\"]", "there is no kind `nothing`");
     check("[reports]\nweight_trusted = 8", "`weight_trusted` cannot be 8");
     check("[feedback]\nnone = [\"read\"]", "`none` is reserved: it takes feedback back");
+    let standing = |settings: &str| {
+        format!("[[reputation]]\nname = \"standing\"\nof = \"reporter\"\nhalf_life = \"10d\"\n{settings}")
+    };
+    check(&standing("parts = [{ counter = \"seen\", weight = 1.0 }]"), "reporters have no counter `seen`");
+    check(&standing("parts = [{ distinct = \"x\", weight = 1.0 }]"), "`distinct` does nothing for reporters");
+    check(
+        &standing("parts = [{ counter = \"agreed\", weight = 1.0, source = \"verdict\" }]"),
+        "`source` does nothing for reporters",
+    );
+    check(
+        &standing("includes = [{ reputation = \"author\", weight = 1.0 }]"),
+        "`includes` does nothing for reporters",
+    );
+    let agreed = "parts = [{ counter = \"agreed\", weight = 1.0 }]";
+    check(&standing(agreed).replace("10d", "91d"), "`half_life` is 91d, and 90d are kept");
+    check(&format!("{}\n{}", standing(agreed), standing(agreed)), "reputation `standing` is defined twice");
+    check(
+        &format!("{}\n{}", standing(agreed), standing(agreed).replace("\"standing\"", "\"second\"")),
+        "reporters have the reputation `standing` already",
+    );
+    check(
+        &format!(
+            "{}\n[[rule]]\nname = \"X\"\nwhen = \"reputation('standing') < 0.0\"\nscore = 1.0",
+            standing(agreed)
+        ),
+        "`standing` is the reputation of reporters, and no event has one",
+    );
     check("[report_addresses]\nspam = [\"nowhere\"]", "`nowhere` is no address");
     check("[report_addresses]\nspma = [\"spam@example.org\"]", "[feedback] has no class `spma`");
     check("[report_addresses]\nspam = [\"a@b.c\", \"A@b.c\"]", "`A@b.c` is there twice");

@@ -597,8 +597,9 @@ impl<'a> PipelineDraft<'a> {
         let readings = readings
             .map(|(slot, source)| ReadingColumn { slot, source: source.compile(&self.pipeline) })
             .collect();
-        let Pipeline { kinds, distincts, reputations, .. } = &mut self.pipeline;
+        let Pipeline { kinds, distincts, reputations, reports, .. } = &mut self.pipeline;
         reputations.iter_mut().for_each(|plan| plan.compile_windows(kinds, distincts));
+        reports.iter_mut().for_each(|reports| reports.compile_windows());
         Pipeline { readings, ..self.pipeline }
     }
 }

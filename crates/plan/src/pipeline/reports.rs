@@ -2,12 +2,15 @@
 
 use content::address::MailAddress;
 use content::web::domain::domain_to_ascii;
-use event::{Kind, Slot, Span, Table};
+use event::{Kind, Slot, Span, Table, TableIndex};
 use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};
 
 use super::KindPlan;
 use super::draft::PipelineDraft;
 use super::key_fields::KeyFields;
+use super::reputation::{
+    EvidenceSource, GradeThresholds, HALF_LIVES, PartMeasure, PartWindows, ReputationFormula, ReputationPart,
+};
 use crate::config::{ConfigProblems, ConfigView, expected};
 
 /// Kind of reporters, whose statistics say how much they are believed. Configured kinds are numbered below.
@@ -15,7 +18,7 @@ pub const REPORTER: Kind = Kind(stats::Catalog::KINDS - 1);
 /// Kind of what reporters said last.
 pub const REPORT: Kind = Kind(stats::Catalog::KINDS - 2);
 /// The name of the kind of reporters.
-const REPORTER_NAME: &str = "reporter";
+pub(super) const REPORTER_NAME: &str = "reporter";
 /// The class that takes back what was said.
 pub const WITHDRAWN: &str = "none";
 /// Counters of a reporter's key, in order.
@@ -97,15 +100,26 @@ pub struct ReportsPlan {
     senders: Vec<String>,
     per_day: u64,
     others_per_day: u64,
-    /// The weight of who has not reported before.
+    /// The place of a day among the windows of a reporter's reading.
+    pub day: Option<TableIndex<Span>>,
+    /// The weight of a vote by who is neither trusted nor bad.
     pub new: u8,
-    /// The weight of who is trusted.
+    /// The weight of a vote by who is trusted.
     pub trusted: u8,
-    /// The number of confirmed reports after which a reporter is trusted.
-    pub trusted_after: u64,
-    /// The number of contradicted reports after which a reporter is not trusted.
-    pub distrusted_after: u64,
+    /// The reputation of reporters, by which their votes weigh.
+    pub standing: ReputationFormula,
+    /// Whether the configuration says what it is.
+    is_standing_configured: bool,
 }
+
+/// The parts of a reporter's standing where the configuration has none: counters and weights.
+const STANDING: [(&str, f64); 3] = [("agreed", 1.0), ("contradicted", -3.0), ("reversed", -3.0)];
+/// Its half-life.
+const STANDING_HALF_LIFE: Span = Span::days(30);
+/// Its prior and grades: ten agreements make somebody trusted, three contradictions bad.
+const STANDING_PRIOR: f64 = 90.0;
+const STANDING_GRADES: GradeThresholds =
+    GradeThresholds { trusted: 10.0, known: 5.0, suspicious: -5.0, bad: -9.0, hysteresis: 1.0 };
 
 impl ReportsPlan {
     /// Returns the number of reports of one reporter that count in a day.
@@ -155,11 +169,51 @@ impl ReportsPlan {
         })
     }
 
+    /// The time for which standing and feedback are kept.
+    pub(super) const KEEP: Span = KEEP;
+
+    /// Returns the standing of reporters, if the configuration says what it is.
+    pub(super) fn configured_standing(&self) -> Option<&ReputationFormula> {
+        self.is_standing_configured.then_some(&self.standing)
+    }
+
+    /// Has the configuration say what the standing of reporters is.
+    pub(super) fn set_standing(&mut self, standing: ReputationFormula) {
+        (self.standing, self.is_standing_configured) = (standing, true);
+    }
+
+    /// Returns the part of a standing that a counter is, over these windows.
+    pub(super) fn part(
+        &mut self,
+        counter: TableIndex<String>,
+        spans: Vec<Span>,
+        weight: f64,
+    ) -> ReputationPart {
+        let name = format!("{REPORTER_NAME}.{}", self.reporter.counters[counter]);
+        let windows = PartWindows::among(&mut self.reporter.windows, spans);
+        let measure = PartMeasure::Report { counter, windows };
+        ReputationPart { name, measure, weight, source: EvidenceSource::Outcome }
+    }
+
+    /// Says why the counters of reporters cannot be read over a window.
+    pub(super) fn is_readable(window: Span) -> Result<(), String> {
+        layout(vec![window]).map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Names windows by their places among those of readings.
+    pub(super) fn compile_windows(&mut self) {
+        let windows = &self.reporter.windows;
+        self.day = windows.position(|window| *window == Span::days(1));
+        for part in &mut self.standing.parts {
+            if let PartMeasure::Report { windows: of_part, .. } = &mut part.measure {
+                of_part.compile(windows);
+            }
+        }
+    }
+
     /// Returns the measures that are kept: kind, name of the kind, and how.
-    pub(crate) fn measures() -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
-        let counters = REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect();
-        let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];
-        let standing = Layout::new(counters, &tiers, windows(), None)?;
+    pub(crate) fn measures(&self) -> Result<[(Kind, &'static str, Measure); 2], LayoutError> {
+        let standing = layout(self.reporter.windows.as_slice().to_vec())?;
         let words = AggregateLayout::new(vec![AggregateColumn::Count, AggregateColumn::Max], KEEP)?;
         Ok([
             (REPORTER, REPORTER_NAME, Measure::Windows(standing)),
@@ -168,8 +222,11 @@ impl ReportsPlan {
     }
 }
 
-fn windows() -> Vec<Span> {
-    vec![Span::days(1), KEEP]
+/// The layout of the counters of reporters.
+fn layout(windows: Vec<Span>) -> Result<Layout, LayoutError> {
+    let counters = REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect();
+    let tiers = [Tier { width: Span::hours(1), buckets: 24 }, Tier { width: Span::days(1), buckets: 90 }];
+    Layout::new(counters, &tiers, windows, None)
 }
 
 fn reporters() -> KindPlan {
@@ -180,7 +237,7 @@ fn reporters() -> KindPlan {
         when: None,
         counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
         taken: Vec::new(),
-        windows: windows().into(),
+        windows: vec![Span::days(1), KEEP].into(),
         series: Table::default(),
         aggregate: Table::default(),
         amounts: Vec::new(),
@@ -305,7 +362,7 @@ impl PipelineDraft<'_> {
         });
         let senders = senders.collect();
         let weight = |key: &str| u8::try_from(number(key)).unwrap_or(1);
-        self.pipeline.reports = Some(ReportsPlan {
+        let mut reports = ReportsPlan {
             classes,
             first,
             alike,
@@ -314,11 +371,20 @@ impl PipelineDraft<'_> {
             senders,
             per_day: number("per_day"),
             others_per_day: number("others_per_day"),
+            day: None,
             new: weight("weight_new"),
             trusted: weight("weight_trusted"),
-            trusted_after: number("trusted_after"),
-            distrusted_after: number("distrusted_after"),
-        });
+            standing: ReputationFormula::none(REPORTER_NAME, STANDING_PRIOR, STANDING_GRADES),
+            is_standing_configured: false,
+        };
+        for (counter, weight) in STANDING {
+            let spans = (1..).map(|times| STANDING_HALF_LIFE.times(times));
+            let spans = spans.take(HALF_LIVES).take_while(|span| *span <= KEEP).collect();
+            let counter = reports.reporter.counters.position(|name| name == counter);
+            let part = counter.map(|counter| reports.part(counter, spans, weight));
+            reports.standing.parts.extend(part);
+        }
+        self.pipeline.reports = Some(reports);
     }
 }
 

@@ -9,6 +9,7 @@ use judge::ReputationValue;
 use stats::AggregateColumn;
 
 use super::draft::PipelineDraft;
+use super::reports::{REPORTER_COUNTERS, REPORTER_NAME, ReportsPlan};
 use super::scope::{PlanScope, scope_error};
 use super::statistic::DraftMeasure;
 use super::{DistinctPlan, EffectPlan, KindPlan, Pipeline, ReadingSource};
@@ -28,13 +29,11 @@ const WEIGHT_MAX: f64 = 1e6;
 /// The share of a score that is inherited unless another is given.
 const DISCOUNT: f64 = 0.5;
 
-/// A reputation.
+/// What a score and a grade are computed from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReputationPlan {
-    /// Its name.
+pub struct ReputationFormula {
+    /// The reputation's name.
     pub name: String,
-    /// The kind whose keys have it.
-    pub of: TableIndex<KindPlan>,
     /// The parts of its score.
     pub parts: Vec<ReputationPart>,
     /// The weight of knowing nothing.
@@ -47,6 +46,15 @@ pub struct ReputationPlan {
     pub verdict_max: f64,
     /// The scores at which grades begin.
     pub grades: GradeThresholds,
+}
+
+/// A reputation of the keys of events.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReputationPlan {
+    /// The formula of its score.
+    pub formula: ReputationFormula,
+    /// The kind whose keys have it.
+    pub of: TableIndex<KindPlan>,
     /// The reputation that a key begins with, and the share of its score.
     pub inherits: Option<(TableIndex<ReputationPlan>, f64)>,
     /// The reputations of what belongs to a key, and the weight of each.
@@ -98,6 +106,13 @@ pub enum PartMeasure {
         /// The decayed sum among the values of the track.
         column: TableIndex<AggregateColumn>,
     },
+    /// A counter of reporters over the same windows.
+    Report {
+        /// The counter.
+        counter: TableIndex<String>,
+        /// The windows.
+        windows: PartWindows,
+    },
 }
 
 /// The windows of a part.
@@ -110,7 +125,17 @@ pub struct PartWindows {
 }
 
 impl PartWindows {
-    fn compile(&mut self, windows: &event::Table<Span>) {
+    /// Adds windows to those of a reading where they are missing there.
+    pub(super) fn among(windows: &mut event::Table<Span>, spans: Vec<Span>) -> PartWindows {
+        for span in &spans {
+            if windows.position(|known| known == span).is_none() {
+                windows.push(*span);
+            }
+        }
+        PartWindows { spans, places: Vec::new() }
+    }
+
+    pub(super) fn compile(&mut self, windows: &event::Table<Span>) {
         let place = |span: &Span| windows.position(|known| known == span);
         self.places = self.spans.iter().filter_map(place).collect();
     }
@@ -249,11 +274,15 @@ impl<'a> PipelineDraft<'a> {
         }
         for view in views {
             let Some(name) = view.str("name") else { continue };
-            if self.pipeline.reputations.iter().any(|other| other.name == name) {
+            let standing = self.pipeline.reports.as_ref().and_then(ReportsPlan::configured_standing);
+            let formulas = self.pipeline.reputations.iter().map(|plan| &plan.formula);
+            if formulas.chain(standing).any(|other| other.name == name) {
                 problems.add(view.origin("name"), format!("reputation `{name}` is defined twice"), None);
-                continue;
+            } else if self.pipeline.reports.is_some() && view.str("of") == Some(REPORTER_NAME) {
+                self.standing(name, &view, problems);
+            } else {
+                self.reputation(name, view, builder, problems);
             }
-            self.reputation(name, view, builder, problems);
         }
         self.relations(problems);
     }
@@ -268,16 +297,7 @@ impl<'a> PipelineDraft<'a> {
         let of = view.str("of").and_then(|of| self.kind(of, view.origin("of"), problems));
         let Some(of) = of else { return };
         let (mut parts, mut sources) = (Vec::new(), Vec::new());
-        let tables = view.tables("parts");
-        if tables.len() > PARTS_MAX {
-            let help = format!("at most {PARTS_MAX} are possible");
-            problems.add(view.origin("parts"), format!("`{name}` has {} parts", tables.len()), Some(help));
-        }
-        if tables.is_empty() && view.tables("includes").is_empty() {
-            let help = "add `parts = [{ counter = ..., weight = ... }]`, or `includes`".to_owned();
-            problems.add(view.origin("name"), format!("`{name}` is made of nothing"), Some(help));
-        }
-        for table in tables.into_iter().take(PARTS_MAX) {
+        for table in part_tables(name, &view, problems) {
             let Some(part) = self.part(of, &view, table, builder, problems) else { continue };
             parts.push(part);
             let source = match table.str("source") {
@@ -287,13 +307,7 @@ impl<'a> PipelineDraft<'a> {
             };
             sources.push((source, table.origin("source")));
         }
-        let number = |key: &str, default: f64| view.float(key).unwrap_or(default);
-        let prior = bounded(&view, "prior", number("prior", 10.0), f64::MIN_POSITIVE, WEIGHT_MAX, problems);
-        let floor = bounded(&view, "floor", number("floor", -SCORE_MAX), -SCORE_MAX, 0.0, problems);
-        let ceiling = bounded(&view, "ceiling", number("ceiling", SCORE_MAX), 0.0, SCORE_MAX, problems);
-        let most = number("verdict_weight_max", 15.0);
-        let verdict_max = bounded(&view, "verdict_weight_max", most, 0.0, SCORE_MAX, problems);
-        let grades = GradeThresholds::compile(view.table("grades"), problems);
+        let formula = ReputationFormula::compile(name, parts, &view, problems);
         let mut column = |value: ReputationValue, kind: Type, doc: &str| {
             let doc = format!(
                 "{doc} of the reputation `{name}`, from before the event; of the event's keys the worst"
@@ -308,14 +322,8 @@ impl<'a> PipelineDraft<'a> {
         let evidence = column(ReputationValue::Evidence, Type::Float, "Weight of the evidence");
         let (Some(score), Some(grade), Some(evidence)) = (score, grade, evidence) else { return };
         let reputation = self.pipeline.reputations.push(ReputationPlan {
-            name: name.to_owned(),
+            formula,
             of,
-            parts,
-            prior,
-            floor,
-            ceiling,
-            verdict_max,
-            grades,
             inherits: None,
             includes: Vec::new(),
             score,
@@ -352,11 +360,7 @@ impl<'a> PipelineDraft<'a> {
             problems.add(part.origin(""), message, Some(help));
             return None;
         };
-        let weight = part.float("weight")?;
-        if !(weight.is_finite() && weight != 0.0 && weight.abs() <= WEIGHT_MAX) {
-            let help = format!("expected a number from -{WEIGHT_MAX} to {WEIGHT_MAX} that is not 0");
-            problems.add(part.origin("weight"), format!("`weight` is {weight}"), Some(help));
-        }
+        let weight = weight_of(&part, problems)?;
         let name = part.str(what)?;
         let source = EvidenceSource::Outcome;
         if what == "distinct" {
@@ -384,13 +388,7 @@ impl<'a> PipelineDraft<'a> {
                 measure.check().map_err(|error| error.to_string())
             };
             let spans = self.half_lives(view, tier.span(), part.origin(what), fits, problems)?;
-            let windows = &mut self.pipeline.distincts[distinct].windows;
-            for span in &spans {
-                if windows.position(|known| known == span).is_none() {
-                    windows.push(*span);
-                }
-            }
-            let windows = PartWindows { spans, places: Vec::new() };
+            let windows = PartWindows::among(&mut self.pipeline.distincts[distinct].windows, spans);
             let measure = PartMeasure::Distinct { distinct, windows };
             return Some(ReputationPart { name: format!("distinct('{name}')"), measure, weight, source });
         }
@@ -421,15 +419,57 @@ impl<'a> PipelineDraft<'a> {
             measure.map_or(Ok(()), |measure| measure.map(|_| ()).map_err(|error| error.to_string()))
         };
         let spans = self.half_lives(view, longest?, part.origin(what), fits, problems)?;
-        let windows = &mut self.pipeline.kinds[kind].windows;
-        for span in &spans {
-            if windows.position(|known| known == span).is_none() {
-                windows.push(*span);
-            }
-        }
-        let windows = PartWindows { spans, places: Vec::new() };
+        let windows = PartWindows::among(&mut self.pipeline.kinds[kind].windows, spans);
         let measure = PartMeasure::Counter { kind, counter, windows };
         Some(ReputationPart { name: format!("{kind_name}.{name}"), measure, weight, source })
+    }
+
+    /// The reputation of reporters.
+    fn standing(&mut self, name: &str, view: &ConfigView<'a>, problems: &mut ConfigProblems) {
+        for key in ["inherits", "includes", "verdict_weight_max"].into_iter().filter(|key| view.is_given(key))
+        {
+            let help =
+                "leave it out: the standing of reporters is made of what they reported alone".to_owned();
+            problems.add(view.origin(key), format!("`{key}` does nothing for reporters"), Some(help));
+        }
+        let standing = self.pipeline.reports.as_ref().and_then(ReportsPlan::configured_standing);
+        if let Some(first) = standing {
+            let message = format!("reporters have the reputation `{}` already", first.name);
+            problems.add(view.origin("of"), message, Some("let there be one".to_owned()));
+        }
+        let mut parts = Vec::new();
+        for part in part_tables(name, view, problems) {
+            let others = ["distinct", "decayed", "kind", "source"];
+            if let Some(key) = others.into_iter().find(|key| part.is_given(key)) {
+                let help = format!("parts of it are `counter` and `weight`; {}", counters_of_reporters());
+                problems.add(part.origin(key), format!("`{key}` does nothing for reporters"), Some(help));
+            }
+            let Some(counter_name) = part.str("counter") else {
+                let help = format!("name one `counter`; {}", counters_of_reporters());
+                problems.add(part.origin(""), "the part has nothing that it counts", Some(help));
+                continue;
+            };
+            let Some(weight) = weight_of(&part, problems) else { continue };
+            let reports = self.pipeline.reports.as_ref();
+            let counter =
+                reports.and_then(|reports| reports.reporter.counters.position(|known| known == counter_name));
+            let Some(counter) = counter else {
+                let message = format!("reporters have no counter `{counter_name}`");
+                problems.add(part.origin("counter"), message, Some(counters_of_reporters()));
+                continue;
+            };
+            let fits = |_: &PipelineDraft<'_>, window| ReportsPlan::is_readable(window);
+            let Some(spans) =
+                self.half_lives(view, ReportsPlan::KEEP, part.origin("counter"), fits, problems)
+            else {
+                continue;
+            };
+            parts.push((counter, spans, weight));
+        }
+        let Some(reports) = &mut self.pipeline.reports else { return };
+        let parts = parts.into_iter().map(|(counter, spans, weight)| reports.part(counter, spans, weight));
+        let parts = parts.collect();
+        reports.set_standing(ReputationFormula::compile(name, parts, view, problems));
     }
 
     /// Refuses a part whose keys are not those of the reputation, in every event.
@@ -499,13 +539,14 @@ impl<'a> PipelineDraft<'a> {
 
     /// Resolves the reputations that others inherit from or include.
     fn relations(&mut self, problems: &mut ConfigProblems) {
-        let names: Vec<String> = self.pipeline.reputations.iter().map(|plan| plan.name.clone()).collect();
+        let names: Vec<String> =
+            self.pipeline.reputations.iter().map(|plan| plan.formula.name.clone()).collect();
         let find = |reputations: &event::Table<ReputationPlan>,
                     view: &ConfigView<'_>,
                     key: &str,
                     problems: &mut ConfigProblems| {
             let name = view.str(key)?;
-            let found = reputations.position(|plan| plan.name == name);
+            let found = reputations.position(|plan| plan.formula.name == name);
             if found.is_none() {
                 let help = expected(name, names.iter().map(String::as_str));
                 problems.add(view.origin(key), format!("there is no reputation `{name}`"), Some(help));
@@ -550,7 +591,7 @@ impl<'a> PipelineDraft<'a> {
             order.push(next.0);
         }
         for (index, plan) in reputations.entries().filter(|(index, _)| !order.contains(index)) {
-            let message = format!("reputation `{}` depends on itself", plan.name);
+            let message = format!("reputation `{}` depends on itself", plan.formula.name);
             let help = "let `inherits` and `includes` lead one way".to_owned();
             problems.add(self.reputations[index.get()].view.origin("name"), message, Some(help));
         }
@@ -562,13 +603,15 @@ impl<'a> PipelineDraft<'a> {
         let reputations = &self.pipeline.reputations;
         for (index, plan) in reputations.entries() {
             let inherited = plan.inherits.map(|(from, discount)| {
-                (-reputations[from].floor * discount, reputations[from].ceiling * discount)
+                let from = &reputations[from].formula;
+                (-from.floor * discount, from.ceiling * discount)
             });
             let (below, above) = inherited.unwrap_or((0.0, 0.0));
-            let reaches = |threshold: f64, inherited: f64| inherited + plan.verdict_max >= threshold;
-            if reaches(-plan.grades.bad, below) || reaches(plan.grades.trusted, above) {
+            let formula = &plan.formula;
+            let reaches = |threshold: f64, inherited: f64| inherited + formula.verdict_max >= threshold;
+            if reaches(-formula.grades.bad, below) || reaches(formula.grades.trusted, above) {
                 let message =
-                    format!("verdicts alone could make the reputation `{}` bad or trusted", plan.name);
+                    format!("verdicts alone could make the reputation `{}` bad or trusted", formula.name);
                 let help = "let `verdict_weight_max`, and what can be inherited, together stay below the grades `bad` and \
                             `trusted`: give less, or a smaller `discount`";
                 let origin = self.reputations[index.get()].view.origin("verdict_weight_max");
@@ -582,7 +625,7 @@ impl<'a> PipelineDraft<'a> {
         let Pipeline { kinds, effects, reputations, .. } = &mut self.pipeline;
         let effects: Vec<EffectPlan> = effects.iter().flatten().copied().collect();
         for (plan, draft) in reputations.iter_mut().zip(&self.reputations) {
-            for (part, (given, origin)) in plan.parts.iter_mut().zip(&draft.sources) {
+            for (part, (given, origin)) in plan.formula.parts.iter_mut().zip(&draft.sources) {
                 let (is_settled, is_effect) = match &part.measure {
                     PartMeasure::Counter { kind, counter, .. } => {
                         let number = counter.get();
@@ -595,7 +638,7 @@ impl<'a> PipelineDraft<'a> {
                         (settled, effect)
                     }
                     PartMeasure::Decayed { kind, .. } => (false, !kinds[*kind].takes_events),
-                    PartMeasure::Distinct { .. } => (false, false),
+                    PartMeasure::Distinct { .. } | PartMeasure::Report { .. } => (false, false),
                 };
                 part.source = match given {
                     Some(EvidenceSource::Outcome) if is_settled => {
@@ -621,14 +664,68 @@ impl ReputationPlan {
         kinds: &event::Table<KindPlan>,
         distincts: &event::Table<DistinctPlan>,
     ) {
-        for part in &mut self.parts {
+        for part in &mut self.formula.parts {
             match &mut part.measure {
                 PartMeasure::Counter { kind, windows, .. } => windows.compile(&kinds[*kind].windows),
                 PartMeasure::Distinct { distinct, windows } => windows.compile(&distincts[*distinct].windows),
-                PartMeasure::Decayed { .. } => {}
+                PartMeasure::Decayed { .. } | PartMeasure::Report { .. } => {}
             }
         }
     }
+}
+
+impl ReputationFormula {
+    /// A reputation that is made of nothing yet.
+    pub(super) fn none(name: &str, prior: f64, grades: GradeThresholds) -> ReputationFormula {
+        let (floor, ceiling) = (-SCORE_MAX, SCORE_MAX);
+        let name = name.to_owned();
+        ReputationFormula { name, parts: Vec::new(), prior, floor, ceiling, verdict_max: 0.0, grades }
+    }
+
+    fn compile(
+        name: &str,
+        parts: Vec<ReputationPart>,
+        view: &ConfigView<'_>,
+        problems: &mut ConfigProblems,
+    ) -> ReputationFormula {
+        let number = |key: &str, default: f64| view.float(key).unwrap_or(default);
+        let prior = bounded(view, "prior", number("prior", 10.0), f64::MIN_POSITIVE, WEIGHT_MAX, problems);
+        let floor = bounded(view, "floor", number("floor", -SCORE_MAX), -SCORE_MAX, 0.0, problems);
+        let ceiling = bounded(view, "ceiling", number("ceiling", SCORE_MAX), 0.0, SCORE_MAX, problems);
+        let most = number("verdict_weight_max", 15.0);
+        let verdict_max = bounded(view, "verdict_weight_max", most, 0.0, SCORE_MAX, problems);
+        let grades = GradeThresholds::compile(view.table("grades"), problems);
+        ReputationFormula { name: name.to_owned(), parts, prior, floor, ceiling, verdict_max, grades }
+    }
+}
+
+/// The parts of a reputation, as they are written.
+fn part_tables<'a>(name: &str, view: &ConfigView<'a>, problems: &mut ConfigProblems) -> Vec<ConfigView<'a>> {
+    let mut tables = view.tables("parts");
+    if tables.len() > PARTS_MAX {
+        let help = format!("at most {PARTS_MAX} are possible");
+        problems.add(view.origin("parts"), format!("`{name}` has {} parts", tables.len()), Some(help));
+        tables.truncate(PARTS_MAX);
+    }
+    if tables.is_empty() && view.tables("includes").is_empty() {
+        let help = "add `parts = [{ counter = ..., weight = ... }]`, or `includes`".to_owned();
+        problems.add(view.origin("name"), format!("`{name}` is made of nothing"), Some(help));
+    }
+    tables
+}
+
+fn weight_of(part: &ConfigView<'_>, problems: &mut ConfigProblems) -> Option<f64> {
+    let weight = part.float("weight")?;
+    if !(weight.is_finite() && weight != 0.0 && weight.abs() <= WEIGHT_MAX) {
+        let help = format!("expected a number from -{WEIGHT_MAX} to {WEIGHT_MAX} that is not 0");
+        problems.add(part.origin("weight"), format!("`weight` is {weight}"), Some(help));
+    }
+    Some(weight)
+}
+
+/// The advice that names the counters of reporters.
+fn counters_of_reporters() -> String {
+    format!("counters of reporters are {}", REPORTER_COUNTERS.join(", "))
 }
 
 /// A number, told of and brought into bounds where it is beyond them.

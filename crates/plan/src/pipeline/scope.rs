@@ -433,8 +433,13 @@ impl PlanScope<'_, '_, '_> {
     /// The index of a reputation.
     fn reputation(&self, name: &str) -> Result<TableIndex<ReputationPlan>, ScopeError> {
         let reputations = &self.draft.pipeline.reputations;
-        reputations.position(|plan| plan.name == name).ok_or_else(|| {
-            let help = expected(name, reputations.iter().map(|plan| plan.name.as_str()));
+        reputations.position(|plan| plan.formula.name == name).ok_or_else(|| {
+            let reports = self.draft.pipeline.reports.as_ref();
+            if reports.is_some_and(|reports| reports.standing.name == name) {
+                let message = format!("`{name}` is the reputation of reporters, and no event has one");
+                return ScopeError::Unavailable(message);
+            }
+            let help = expected(name, reputations.iter().map(|plan| plan.formula.name.as_str()));
             ScopeError::Unavailable(format!("there is no reputation `{name}`: {help}"))
         })
     }

@@ -49,7 +49,7 @@ fn reporters_have_one_word_each_and_take_it_back() {
             server.post("/v1/feedback", &[JSON], &body)
         };
         let said = say("complaint", "bob@example.net").json();
-        assert_eq!((&said["standing"], &said["weight"]), (&json!("new"), &json!(1)), "{said}");
+        assert_eq!((&said["standing"], &said["weight"]), (&json!("unknown"), &json!(1)), "{said}");
         assert_eq!((&said["limited"], said.get("replaced")), (&json!(false), None), "{said}");
         say("complaint", "cid@example.net");
         assert_eq!(complaints(server), 2);
@@ -68,7 +68,7 @@ fn reporters_have_one_word_each_and_take_it_back() {
             let url = format!("/v1/learn?class={class}&by=dan");
             server.post(&url, &[MAIL, "Tollhouse-Event-Id: m9"], MESSAGE).json()
         };
-        assert_eq!(learn("complaint")["standing"], "new");
+        assert_eq!(learn("complaint")["standing"], "unknown");
         assert_eq!(learn("none")["replaced"], "complaint");
         assert_eq!(complaints(server), 0);
     });

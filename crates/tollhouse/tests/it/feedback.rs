@@ -44,7 +44,10 @@ fn labels_are_said_one_by_one_and_by_files() {
     );
     let ran = run(["feedback", "--server", &server.url, "--json", "-f", "-"], &lines).expect(1);
     let told = ran.json();
-    assert_eq!((told.len(), &told[0]["standing"], &told[1]["duplicate"]), (2, &json!("new"), &json!(true)));
+    assert_eq!(
+        (told.len(), &told[0]["standing"], &told[1]["duplicate"]),
+        (2, &json!("unknown"), &json!(true))
+    );
     assert!(ran.stderr.contains("line 3: there is no decision 0000000000000"), "{}", ran.stderr);
     run(["feedback", "--server", &server.url, &ids[3], "ham", "--by", "bob"], "").expect(0);
     assert_eq!(server.end(Signal::TERM), Some(0));

@@ -1,11 +1,11 @@
-use event::{Slot, Table};
+use event::Table;
 use plan::GradeThresholds;
 use proptest::prelude::*;
 
 use super::*;
 
 /// A reputation of parts of these weights and sources.
-fn reputation(parts: &[(f64, EvidenceSource)]) -> ReputationPlan {
+fn reputation(parts: &[(f64, EvidenceSource)]) -> ReputationFormula {
     let measure = PartMeasure::Decayed {
         kind: Table::<plan::KindPlan, ()>::default().push(()),
         column: Table::<stats::AggregateColumn, ()>::default().push(()),
@@ -16,27 +16,23 @@ fn reputation(parts: &[(f64, EvidenceSource)]) -> ReputationPlan {
         weight: *weight,
         source: *source,
     };
-    ReputationPlan {
+    ReputationFormula {
         name: String::new(),
-        of: Table::<plan::KindPlan, ()>::default().push(()),
         parts: parts.iter().map(part).collect(),
         prior: 10.0,
         floor: -100.0,
         ceiling: 100.0,
         verdict_max: 15.0,
         grades: GradeThresholds::default(),
-        inherits: None,
-        includes: Vec::new(),
-        score: Slot(0),
-        grade: Slot(1),
-        evidence: Slot(2),
     }
 }
 
 use EvidenceSource::{Outcome, Verdict};
 
-fn of(plan: &ReputationPlan, amounts: &[PartAmount], inherited: f64) -> Assessment {
-    assess(plan, Shingle(7), amounts, &Relations { inherited, ..Relations::default() })
+fn of(formula: &ReputationFormula, amounts: &[PartAmount], inherited: f64) -> Assessment {
+    let from = Table::<ReputationPlan, ()>::default().push(());
+    let relations = Relations { inherits: Some((from, inherited)), ..Relations::default() };
+    assess(formula, Shingle(7), amounts, &relations)
 }
 
 fn lately(amount: f64) -> PartAmount {
@@ -45,9 +41,9 @@ fn lately(amount: f64) -> PartAmount {
 
 #[test]
 fn a_key_of_which_nothing_is_known_is_unknown_and_evidence_moves_it() {
-    let plan = reputation(&[(1.0, Outcome), (-5.0, Outcome)]);
+    let formula = reputation(&[(1.0, Outcome), (-5.0, Outcome)]);
     let check = |good: f64, bad: f64, expected: (f64, Grade)| {
-        let assessment = of(&plan, &[lately(good), lately(bad)], 0.0);
+        let assessment = of(&formula, &[lately(good), lately(bad)], 0.0);
         assert_eq!((assessment.score, assessment.grade), expected, "{good} good, {bad} bad");
     };
     check(0.0, 0.0, (0.0, Grade::Unknown));
@@ -58,7 +54,7 @@ fn a_key_of_which_nothing_is_known_is_unknown_and_evidence_moves_it() {
     check(0.0, 6.0, (-75.0, Grade::Bad));
     // Much that speaks both ways is unknown, and not forgotten.
     check(500.0, 100.0, (0.0, Grade::Unknown));
-    assert_eq!(of(&plan, &[lately(500.0), lately(100.0)], 0.0).evidence, 1000.0);
+    assert_eq!(of(&formula, &[lately(500.0), lately(100.0)], 0.0).evidence, 1000.0);
 }
 
 #[test]
@@ -81,9 +77,9 @@ fn what_was_counted_weighs_half_after_each_half_life() {
 
 #[test]
 fn a_grade_is_kept_while_the_score_leaves_it_slowly() {
-    let plan = reputation(&[(-5.0, Outcome)]);
+    let formula = reputation(&[(-5.0, Outcome)]);
     let check = |ages: [f64; HALF_LIVES], expected: Grade| {
-        assert_eq!(of(&plan, &[PartAmount::ByAge(ages)], 0.0).grade, expected, "{ages:?}");
+        assert_eq!(of(&formula, &[PartAmount::ByAge(ages)], 0.0).grade, expected, "{ages:?}");
     };
     // Just as much as half of what made it bad.
     check([0.0, 9.0, 0.0, 0.0], Grade::Bad);
@@ -94,19 +90,19 @@ fn a_grade_is_kept_while_the_score_leaves_it_slowly() {
 
 #[test]
 fn verdicts_move_a_score_by_their_bound_and_are_not_handed_on() {
-    let plan = reputation(&[(1.0, Outcome), (-1.0, Verdict)]);
-    let refused = of(&plan, &[lately(0.0), lately(1e9)], 0.0);
+    let formula = reputation(&[(1.0, Outcome), (-1.0, Verdict)]);
+    let refused = of(&formula, &[lately(0.0), lately(1e9)], 0.0);
     assert_eq!((refused.score, refused.of_outcomes, refused.grade), (-15.0, 0.0, Grade::Unknown));
     assert_eq!(refused.evidence, 0.0);
-    let liked = of(&plan, &[lately(40.0), lately(1e9)], 0.0);
+    let liked = of(&formula, &[lately(40.0), lately(1e9)], 0.0);
     assert_eq!((liked.score, liked.of_outcomes, liked.grade), (65.0, 80.0, Grade::Known));
 }
 
 #[test]
 fn what_is_inherited_gives_way_to_what_is_known() {
-    let plan = reputation(&[(1.0, Outcome)]);
+    let formula = reputation(&[(1.0, Outcome)]);
     let check = |good: f64, expected: f64| {
-        assert_eq!(of(&plan, &[lately(good)], -40.0).score, expected, "{good} good");
+        assert_eq!(of(&formula, &[lately(good)], -40.0).score, expected, "{good} good");
     };
     check(0.0, -40.0);
     check(10.0, 30.0);
@@ -144,14 +140,14 @@ proptest! {
     ) {
         let weights: Vec<_> = parts.iter().map(|(part, _)| *part).collect();
         let (floor, ceiling) = (-f64::from(floor), f64::from(ceiling));
-        let plan = ReputationPlan { floor, ceiling, ..reputation(&weights) };
+        let formula = ReputationFormula { floor, ceiling, ..reputation(&weights) };
         let amounts: Vec<PartAmount> = parts.iter().map(|(_, ages)| amount(ages)).collect();
         let inherited = f64::from(inherited);
-        let before = of(&plan, &amounts, inherited);
+        let before = of(&formula, &amounts, inherited);
         prop_assert!((floor..=ceiling).contains(&before.score), "{before:?}");
         prop_assert!((floor..=ceiling).contains(&before.of_outcomes), "{before:?}");
         // Both are rounded to a thousandth.
-        prop_assert!((before.score - before.of_outcomes).abs() <= plan.verdict_max + 0.0011, "{before:?}");
+        prop_assert!((before.score - before.of_outcomes).abs() <= formula.verdict_max + 0.0011, "{before:?}");
 
         // More of one part moves the score its way, or leaves it, to the thousandth to which it is rounded.
         let at = more.index(parts.len());
@@ -159,7 +155,7 @@ proptest! {
         ages[age] += added;
         let mut amounts = amounts;
         amounts[at] = amount(&ages);
-        let after = of(&plan, &amounts, inherited);
+        let after = of(&formula, &amounts, inherited);
         if weights[at].0 > 0.0 {
             prop_assert!(after.score >= before.score - 0.0011, "{before:?} then {after:?}");
         } else {

@@ -138,25 +138,13 @@ pub(super) const REPORTS: Section = Section {
             "weight_new",
             SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("1"),
-            "Weight of a new reporter's vote",
+            "Weight of a vote by a reporter who is neither `trusted` nor `bad`; one who is `bad` has none",
         ),
         setting(
             "weight_trusted",
             SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("2"),
-            "Weight of a trusted reporter's vote",
-        ),
-        setting(
-            "trusted_after",
-            SettingType::Integer(1, 1_000_000_000),
-            Some("10"),
-            "Agreements of others within 90 days, with hardly a contradiction, that make a reporter trusted: (agreed + 1) / (agreed + contradicted + reversed + 2) is at least 0.9",
-        ),
-        setting(
-            "distrusted_after",
-            SettingType::Integer(1, 1_000_000_000),
-            Some("3"),
-            "Contradictions by others and own reversals within 90 days after which a reporter's votes count nothing, if that share is below 0.5",
+            "Weight of a vote by a reporter whose standing is `trusted`",
         ),
     ],
 };

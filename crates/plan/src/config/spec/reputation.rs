@@ -72,7 +72,7 @@ pub(super) const REPUTATION: Section = Section {
         required(
             "of",
             SettingType::Name,
-            "Kind whose keys have it; of several keys in an event the worst counts",
+            "Kind whose keys have it; of several keys in an event the worst counts. `reporter`: the standing of those who give [feedback](../guides/feedback.md#how-much-a-report-counts)",
         ),
         setting(
             "parts",
