@@ -166,6 +166,23 @@ fn benchmarks_print_objects() {
 }
 
 #[test]
+fn only_events_that_were_decided_are_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let measure = |lines: &str| {
+        let file = directory.path().join("events.ndjson");
+        std::fs::write(&file, lines).unwrap();
+        let path = file.to_str().unwrap().to_owned();
+        let args = ["bench", "events", "--decide", "--preset", "comments", "--events", "4", "--json", &path];
+        run(args, "")
+    };
+    let good = "{\"user\": \"ann\", \"text\": \"thank you\"}\n";
+    let [measured] = measure(&good.repeat(2)).expect(0).json().try_into().unwrap();
+    assert_eq!((&measured["asked"], &measured["events"]), (&"decide".into(), &4.into()), "{measured}");
+    let refused = measure(&format!("{good}nonsense\n{good}")).expect(2);
+    assert!(refused.stderr.contains("this line was not decided: nonsense"), "{}", refused.stderr);
+}
+
+#[test]
 fn the_ledger_is_measured_under_every_workload() {
     let measure = ["--keys", "5000", "--seconds", "1", "--memory", "64", "--json"];
     let objects = run(["bench", "ledger"].into_iter().chain(measure), "").expect(0).json();

@@ -22,6 +22,7 @@ use engine::Directory;
 use plan::preset::Preset;
 use plan::{BuildFeature, Config, Overrides, Plan};
 use serde::Serialize;
+use server::api::BatchError;
 use stats::random::Random;
 use stats::workload::{KeyDistribution, KeySource};
 use ureq::Agent;
@@ -239,7 +240,7 @@ fn measure_file(
         fs::write(directory.config_path(), super::read(config)?).map_err(CommandError::new)?;
     }
     let server = ServerProcess::start(&data)?;
-    let route = BatchRoute { path: "/v1/decide/batch", media_type: "application/x-ndjson" };
+    let route = BatchRoute { path: "/v1/decide/batch", media_type: LINES };
     let (events, mut sent, mut batches) = (args.events, 0, 0);
     while sent < events {
         sent += made[batches % made.len()].0 as u64;
@@ -379,6 +380,11 @@ fn encode(_: &[[u64; KEYS]]) -> Result<Arc<Vec<u8>>, CommandError> {
     Err(plan::MissingFeature(plan::BuildFeature::Arrow).into())
 }
 
+/// The media type of events that are a line each.
+const LINES: &str = "application/x-ndjson";
+/// Characters of an event that an error shows.
+const SHOWN: usize = 120;
+
 /// The route to which batches are sent, and their media type.
 struct BatchRoute {
     path: &'static str,
@@ -415,6 +421,9 @@ fn send(
                 return Err(CommandError::new(String::from_utf8_lossy(&read)));
             }
             took.push(started.elapsed());
+            if route.media_type == LINES {
+                refuse_errors(&body, &read)?;
+            }
         }
         Ok(took)
     };
@@ -427,6 +436,23 @@ fn send(
         }
         Ok(all)
     })
+}
+
+/// Refuses a batch of which a line was not decided: a benchmark of errors would look like a fast one of events.
+fn refuse_errors(sent: &[u8], answered: &[u8]) -> Result<(), CommandError> {
+    // A decision begins with its id.
+    let wrong = answered.split(|byte| *byte == b'\n').enumerate().find_map(|(number, line)| {
+        let line: BatchError =
+            line.starts_with(b"{\"line\":").then(|| serde_json::from_slice(line).ok())??;
+        Some((number, line.error))
+    });
+    let Some((number, problem)) = wrong else { return Ok(()) };
+    let event = sent.split(|byte| *byte == b'\n').nth(number).unwrap_or_default();
+    let shown: String = String::from_utf8_lossy(event).chars().take(SHOWN).collect();
+    Err(CommandError::new(format_args!(
+        "this line was not decided: {shown}\n  {}: {}",
+        problem.title, problem.detail
+    )))
 }
 
 fn agent() -> Agent {
