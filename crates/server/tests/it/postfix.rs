@@ -205,6 +205,9 @@ fn tollhouse(parent: &Path) -> Running {
         ("listener.unix.protocol", "milter"),
         ("listener.unix.listen", &socket),
         ("listener.unix.mode", "0666"),
+        ("listener.early.protocol", "milter"),
+        ("listener.early.listen", "127.0.0.1:0"),
+        ("listener.early.envelope_first", "true"),
         ("listener.policy.protocol", "policy"),
         ("listener.policy.listen", "127.0.0.1:0"),
     ];
@@ -218,16 +221,19 @@ fn postfix_does_what_is_decided() {
     }
     let parent = tempfile::tempdir().unwrap();
     let server = tollhouse(parent.path());
-    let [tcp, unix, policy] = [free_port(), free_port(), free_port()];
+    let [tcp, unix, early, policy] = [free_port(), free_port(), free_port(), free_port()];
     let milter =
         format!("-o smtpd_milters=inet:{} -o milter_default_action=tempfail", server.listener("tcp"));
+    let first =
+        format!("-o smtpd_milters=inet:{} -o milter_default_action=tempfail", server.listener("early"));
     let socket = parent.path().join("milter.sock");
     let local = format!("-o smtpd_milters=unix:{} -o milter_default_action=accept", socket.display());
     let asked = format!(
         "-o smtpd_recipient_restrictions=check_policy_service,inet:{},permit",
         server.listener("policy")
     );
-    let postfix = Postfix::start(&[(tcp, milter.as_str()), (unix, local.as_str()), (policy, asked.as_str())]);
+    let ports = [(tcp, &milter), (unix, &local), (early, &first), (policy, &asked)];
+    let postfix = Postfix::start(&ports.map(|(port, settings)| (port, settings.as_str())));
 
     // Many messages on one connection, over either kind of socket.
     for port in [tcp, unix] {
@@ -288,7 +294,19 @@ fn postfix_does_what_is_decided() {
         );
     }
 
-    // Before the message comes.
+    // Before the message comes, by a milter: the answer to DATA, after which the next message is taken.
+    let mut smtp = Smtp::connect(early);
+    let refused = smtp.send("reject@example.org", "hello", "");
+    assert!(refused.starts_with("550 5.7.1 Message refused, reference 1"), "{refused}");
+    assert_eq!(smtp.send("throttle@example.org", "hello", ""), "451 4.7.1 Not now, please try again later");
+    assert_eq!(smtp.sent, 0, "neither was sent");
+    assert!(smtp.send("tag@example.org", "hello", "X-Mark: early-tag\r\n").starts_with("250 "));
+    assert!(postfix.delivered("X-Mark: early-tag").contains("\nX-Spam-Flag: YES\n"));
+    let refused = smtp.send("ann@example.org", "please reject", "");
+    assert!(refused.starts_with("550 5.7.1 Message refused, reference 1"), "{refused}");
+    assert_eq!(smtp.sent, 2, "what the message says is judged with it");
+
+    // And by policy delegation.
     let mut smtp = Smtp::connect(policy);
     let refused = smtp.send("reject@example.org", "hello", "");
     assert!(refused.contains("5.7.1") && refused.contains("Message refused, reference 1"), "{refused}");
