@@ -108,7 +108,7 @@ pub struct ReportsPlan {
     pub trusted: u8,
     /// The reputation of reporters, by which their votes weigh.
     pub standing: ReputationFormula,
-    /// Whether the configuration says what it is.
+    /// True if the configuration says what it is.
     is_standing_configured: bool,
 }
 

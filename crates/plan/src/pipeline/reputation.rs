@@ -29,7 +29,7 @@ const WEIGHT_MAX: f64 = 1e6;
 /// The share of a score that is inherited unless another is given.
 const DISCOUNT: f64 = 0.5;
 
-/// What a score and a grade are computed from.
+/// The computation of a score and a grade.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReputationFormula {
     /// The reputation's name.
