@@ -17,6 +17,7 @@ mod explanation;
 pub mod feedback;
 mod key_timeline;
 pub mod limit;
+mod lines;
 mod maintenance;
 mod metrics;
 mod opening;
@@ -57,6 +58,7 @@ pub use explanation::{
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use judge::Severity;
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
+pub use lines::PromisedLine;
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::EngineMetrics;
 pub use pipeline::classifiers::ExplainedToken;
@@ -121,6 +123,7 @@ pub struct Engine {
     /// Held while a snapshot is made.
     snapshot: Mutex<()>,
     trainer: pipeline::trainer::Trainer,
+    lines: lines::PromisedLines,
     ids: IdSource,
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
@@ -174,6 +177,11 @@ impl Engine {
     /// Returns the metrics that only this kind of ledger has.
     pub fn figures(&self) -> Vec<stats::LedgerMetric> {
         self.ledger.figures()
+    }
+
+    /// Returns the lines of the bands of a pipeline that promise a share of false positives.
+    pub fn promised_lines(&self, pipeline: &Pipeline) -> Vec<PromisedLine> {
+        self.lines.of(pipeline)
     }
 
     /// Returns the journal, if there is one.

@@ -21,6 +21,9 @@ pub enum MaintenanceError {
     /// The ban list could not be written.
     #[error("labels could not be written: {0}")]
     BanList(std::io::Error),
+    /// The judged scores could not be written.
+    #[error(transparent)]
+    Scores(#[from] DirectoryError),
 }
 
 /// Reasons for data that is not on disk.
@@ -32,6 +35,9 @@ pub enum SyncError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The data directory.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
 }
 
 /// Reasons for a failed snapshot.
@@ -89,6 +95,7 @@ impl Engine {
                  {crowded_out} that ended first had to make room; let labels end earlier"
             )
         });
+        self.lines.save()?;
         self.health.set("labels-full", Impact::Degraded, full);
         self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
         Ok(self.ledger.maintain(horizon)?)
@@ -138,8 +145,10 @@ impl Engine {
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
+        let lines = self.lines.save();
         self.ledger.close()?;
-        Ok(journal?)
+        journal?;
+        Ok(lines?)
     }
 }
 

@@ -20,6 +20,14 @@ pub(crate) struct ActionLabel {
     pub(crate) action: String,
 }
 
+/// The action that was decided on an event, and the side of the judgement of it afterwards: `good` or `bad`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct JudgementLabel {
+    pub(crate) pipeline: String,
+    pub(crate) action: String,
+    pub(crate) side: &'static str,
+}
+
 /// A rule of a pipeline that fired, and whether it is enforced.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct RuleLabel {
@@ -78,6 +86,7 @@ pub struct EngineMetrics {
     pub(crate) journal_failures: Counter,
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
+    pub(crate) feedback_judged: Family<JudgementLabel, Counter>,
 }
 
 impl EngineMetrics {
@@ -129,6 +138,11 @@ impl EngineMetrics {
             "tollhouse_limits_taken",
             "Takes from limits, by what came of them",
             self.limits_taken.clone(),
+        );
+        registry.register(
+            "tollhouse_feedback_judged",
+            "Decisions that somebody who is believed has judged, by action and side: the share of `good` ones that were acted on is the rate of false positives",
+            self.feedback_judged.clone(),
         );
         let unlogged = self.journal_failures.clone();
         registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);

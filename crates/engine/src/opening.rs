@@ -15,6 +15,7 @@ use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
 use crate::directory::{Directory, Missing, NumberAllotment};
 use crate::error::EngineOpenError;
+use crate::lines::PromisedLines;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
@@ -89,6 +90,7 @@ impl Engine {
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
         let posted = limit::read_exceptions(&directory.limits_path());
         let posted = directory::or_put_aside(posted, &mut aside)?;
+        let scores = directory::or_put_aside(directory.stored_scores(), &mut aside)?;
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
@@ -109,6 +111,7 @@ impl Engine {
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
+            lines: PromisedLines::new(directory, scores),
             ids,
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
@@ -150,6 +153,7 @@ impl Engine {
             directory: None,
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
+            lines: PromisedLines::default(),
             ids: IdSource::default(),
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),

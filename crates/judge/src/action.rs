@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use event::{Facts, Slot, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::did_you_mean;
@@ -114,9 +115,31 @@ pub struct Band {
     pub action: Action,
 }
 
+/// A promise of a band: the share of good events that may reach it. The score at which it then begins is in a column of the
+/// row, and where that has none, the band begins at [`Band::at`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BandPromise {
+    /// The action of the band.
+    pub action: Action,
+    /// The promised share of good events, above 0 and below 1.
+    pub false_positives: f64,
+    /// The column of the score from which the promise holds.
+    pub line: Slot,
+}
+
 /// The bands of a pipeline, from the lowest to the highest. Below the lowest, events are accepted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bands(Vec<Band>);
+pub struct Bands {
+    bands: Vec<Band>,
+    promises: Vec<BandPromise>,
+}
+
+/// The bands as they begin for one event, ascending.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BandsInForce {
+    bands: [Band; Bands::COUNT_MAX],
+    count: usize,
+}
 
 /// Reasons to refuse bands.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,33 +204,63 @@ impl Bands {
             }
             before.push(band);
         }
-        Ok(Bands(before))
+        Ok(Bands { bands: before, promises: Vec::new() })
     }
 
+    /// Returns the bands with promises, of actions that they ask for.
+    pub fn with_promises(self, promises: Vec<BandPromise>) -> Bands {
+        Bands { promises, ..self }
+    }
+
+    /// The bands, ascending, as they begin where no promise holds.
+    pub fn as_slice(&self) -> &[Band] {
+        &self.bands
+    }
+
+    /// The promises of the bands that have one.
+    pub fn promises(&self) -> &[BandPromise] {
+        &self.promises
+    }
+
+    /// Returns the bands as they begin for an event. One that asks for more never begins below one that asks for less.
+    pub fn in_force(&self, row: &Facts) -> BandsInForce {
+        let mut in_force = BandsInForce::default();
+        let mut lowest = f64::NEG_INFINITY;
+        for (place, band) in in_force.bands.iter_mut().zip(&self.bands) {
+            let promise = self.promises.iter().find(|promise| promise.action == band.action);
+            let line = promise.and_then(|promise| match row.get(promise.line) {
+                Some(Value::Float(line)) => Some(*line),
+                _ => None,
+            });
+            lowest = line.unwrap_or(band.at).max(lowest);
+            *place = Band { at: lowest, action: band.action };
+        }
+        in_force.count = self.bands.len().min(Bands::COUNT_MAX);
+        in_force
+    }
+}
+
+impl Default for BandsInForce {
+    fn default() -> BandsInForce {
+        BandsInForce { bands: [Band { at: 0.0, action: Action::Accept }; Bands::COUNT_MAX], count: 0 }
+    }
+}
+
+impl BandsInForce {
     /// The bands, ascending.
     pub fn as_slice(&self) -> &[Band] {
-        &self.0
-    }
-
-    /// Returns the action that a score asks for.
-    pub fn action(&self, score: f64) -> Action {
-        self.action_unless(score, |_| false)
+        &self.bands[..self.count]
     }
 
     /// Returns the action that a score asks for where some actions are lifted: then a lower band's.
-    pub(crate) fn action_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Action {
-        let mut bands = self.0.iter().rev().filter(|band| !lifted(band.action));
+    pub fn action(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Action {
+        let mut bands = self.as_slice().iter().rev().filter(|band| !lifted(band.action));
         bands.find(|band| band.at <= score).map_or(Action::Accept, |band| band.action)
     }
 
-    /// The next band above a score, if there is one.
-    pub fn next(&self, score: f64) -> Option<NextBand> {
-        self.next_unless(score, |_| false)
-    }
-
     /// Returns the next band above a score, of the actions that are not lifted.
-    pub(crate) fn next_unless(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<NextBand> {
-        let band = self.0.iter().find(|band| band.at > score && !lifted(band.action))?;
+    pub fn next(&self, score: f64, lifted: impl Fn(Action) -> bool) -> Option<NextBand> {
+        let band = self.as_slice().iter().find(|band| band.at > score && !lifted(band.action))?;
         Some(NextBand { action: band.action, distance: rounded((band.at - score).min(f64::MAX)) })
     }
 }
@@ -257,14 +310,46 @@ mod tests {
     #[test]
     fn a_band_begins_at_its_score() {
         let bands = Bands::new(vec![band(4.0, Action::Tag), band(8.0, Action::Reject)]).unwrap();
+        let in_force = bands.in_force(&Facts::default());
+        assert_eq!(in_force.as_slice(), bands.as_slice());
         let check = |score: f64, action: Action, next: Option<(Action, f64)>| {
-            assert_eq!(bands.action(score), action, "{score}");
-            assert_eq!(bands.next(score).map(|next| (next.action, next.distance)), next, "{score}");
+            assert_eq!(in_force.action(score, |_| false), action, "{score}");
+            let found = in_force.next(score, |_| false);
+            assert_eq!(found.map(|next| (next.action, next.distance)), next, "{score}");
         };
         check(-1.0, Action::Accept, Some((Action::Tag, 5.0)));
         check(4.0, Action::Tag, Some((Action::Reject, 4.0)));
         check(8.0, Action::Reject, None);
         check(f64::MIN, Action::Accept, Some((Action::Tag, f64::MAX)));
-        assert_eq!(Bands::default().action(f64::MAX), Action::Accept);
+        assert_eq!(BandsInForce::default().action(f64::MAX, |_| false), Action::Accept);
+    }
+
+    #[test]
+    fn a_promise_moves_its_band() {
+        let mut builder = event::SchemaBuilder::default();
+        let mut column = |name: &str| {
+            let column = event::Column {
+                name: name.to_owned(),
+                kind: event::Type::Float,
+                doc: String::new(),
+                journalled: true,
+            };
+            builder.add(column).unwrap()
+        };
+        let (tag, reject) = (column("line.tag"), column("line.reject"));
+        let promise = |action, line| BandPromise { action, false_positives: 0.01, line };
+        let bands = Bands::new(vec![band(4.0, Action::Tag), band(8.0, Action::Reject)]).unwrap();
+        let bands = bands.with_promises(vec![promise(Action::Tag, tag), promise(Action::Reject, reject)]);
+        let schema = builder.finish();
+        let begin = |lines: &[(Slot, f64)]| {
+            let mut row = schema.empty_row();
+            lines.iter().for_each(|(slot, line)| row.set(*slot, *line));
+            let in_force = bands.in_force(&row);
+            [in_force.as_slice()[0].at, in_force.as_slice()[1].at]
+        };
+        assert_eq!(begin(&[]), [4.0, 8.0], "the defaults");
+        assert_eq!(begin(&[(tag, -3.5)]), [-3.5, 8.0]);
+        assert_eq!(begin(&[(tag, 1.0), (reject, 5.25)]), [1.0, 5.25]);
+        assert_eq!(begin(&[(tag, 9.5)]), [9.5, 9.5], "who is refused would have been tagged");
     }
 }

@@ -14,6 +14,7 @@ mod bound_model;
 mod bounds;
 mod check;
 mod condition;
+mod conformal;
 mod decimal;
 mod definition;
 mod diagnostic;
@@ -42,10 +43,13 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Band, Bands, BandsError, Mode, NextBand, UnknownKeyword};
+pub use action::{
+    Action, Band, BandPromise, Bands, BandsError, BandsInForce, Mode, NextBand, UnknownKeyword,
+};
 pub use bound_model::BoundModel;
 pub use check::{KIND_METHODS, TEXT_FUNCTIONS, VALUE_METHODS, compile, compile_expression, reading};
 pub use condition::{ColumnRead, Condition, ScoreShare};
+pub use conformal::ScoreWindow;
 pub use decimal::{DECIMALS_MAX, decimal_text, decimal_units, decimal_value, nearest_units, whole_units};
 pub use definition::{Constant, DefinitionProblem, LibrarySource};
 pub use diagnostic::{Diagnostic, Severity};

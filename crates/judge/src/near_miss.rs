@@ -2,7 +2,7 @@
 
 use event::{Facts, TableIndex, Value};
 
-use crate::action::{Action, Mode};
+use crate::action::{Action, BandsInForce, Mode};
 use crate::expr::{EvalEnv, ResultView, RuleResults};
 use crate::rule::{Rule, RuleGroup, RuleSet};
 use crate::score::rounded;
@@ -71,7 +71,7 @@ impl RuleSet {
             }
             let (values, detail) = detail(rule, row);
             let adds = rule.adds(EvalEnv::new(row, &results));
-            let (score, action) = self.had_it_fired(index, adds, verdict);
+            let (score, action) = self.had_it_fired(index, adds, verdict, self.bands.in_force(row));
             NearMiss { rule: index, parts, detail, values, score, action }
         };
         close.into_iter().map(miss).collect()
@@ -126,7 +126,13 @@ impl RuleSet {
         results
     }
 
-    fn had_it_fired(&self, index: TableIndex<Rule>, adds: f64, verdict: &Verdict) -> (f64, Action) {
+    fn had_it_fired(
+        &self,
+        index: TableIndex<Rule>,
+        adds: f64,
+        verdict: &Verdict,
+        bands: BandsInForce,
+    ) -> (f64, Action) {
         let rule = &self.rules[index];
         if rule.mode != Mode::Enforce {
             return (verdict.score, verdict.action);
@@ -145,7 +151,7 @@ impl RuleSet {
                 rounded(without + adds).clamp(*floor, *cap) - rounded(without).clamp(*floor, *cap)
             }
         };
-        let mut outcome = Evaluation::of(fired, rounded(verdict.score + added));
+        let mut outcome = Evaluation::of(fired, rounded(verdict.score + added), bands);
         self.act(&mut outcome);
         (outcome.score(), outcome.action())
     }

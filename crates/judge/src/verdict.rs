@@ -5,7 +5,7 @@ use std::fmt::Write;
 use event::{Facts, Span, Table, TableIndex, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::action::{Action, Mode, NextBand};
+use crate::action::{Action, BandsInForce, Mode, NextBand};
 use crate::condition::ColumnRead;
 use crate::effect::Effect;
 use crate::expr::{EvalEnv, ResultView, RuleResults};
@@ -68,14 +68,15 @@ pub struct Evaluation {
     /// The addition of each rule that has fired.
     added: Vec<f64>,
     score: f64,
+    bands: BandsInForce,
     action: Option<Action>,
     lifted: u16,
 }
 
 impl Evaluation {
     /// An evaluation with these enforced rules, ascending, and a score; the action is still to be found.
-    pub(crate) fn of(fired: Vec<TableIndex<Rule>>, score: f64) -> Evaluation {
-        Evaluation { fired, score, ..Evaluation::default() }
+    pub(crate) fn of(fired: Vec<TableIndex<Rule>>, score: f64, bands: BandsInForce) -> Evaluation {
+        Evaluation { fired, score, bands, ..Evaluation::default() }
     }
 
     /// The enforced rules that fired, in the order of the set.
@@ -96,6 +97,11 @@ impl Evaluation {
     /// See [`Verdict::action`].
     pub fn action(&self) -> Action {
         self.action.unwrap_or(Action::Accept)
+    }
+
+    /// The bands that the score was held against.
+    pub fn bands(&self) -> &BandsInForce {
+        &self.bands
     }
 }
 
@@ -159,6 +165,7 @@ impl RuleSet {
         fired.sort_unstable();
         shadow.sort_unstable();
         outcome.score = rounded(score);
+        outcome.bands = self.bands.in_force(row);
         self.act(outcome);
     }
 
@@ -179,7 +186,7 @@ impl RuleSet {
                 _ => None,
             })
         });
-        let by_score = || self.bands.action_unless(outcome.score, |action| lifted & bit(action) != 0);
+        let by_score = || outcome.bands.action(outcome.score, |action| lifted & bit(action) != 0);
         outcome.action = Some(set.unwrap_or_else(by_score));
     }
 
@@ -214,7 +221,7 @@ impl RuleSet {
             action: outcome.action(),
             reasons: reasons(&outcome.fired),
             shadow: reasons(&outcome.shadow),
-            next: self.bands.next_unless(outcome.score, lifted),
+            next: outcome.bands.next(outcome.score, lifted),
             effects,
         }
     }

@@ -25,12 +25,17 @@ use crate::ordered_pool::map_ordered;
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The messages to read, and the way to read them.
+/// The messages to read.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct MessageOptions {
+pub(crate) struct MessageFiles {
     /// Message files, directories (recursive, by name), mailboxes, or - for standard input
     #[arg(required = true, value_name = "FILE|DIR|MBOX|-")]
-    pub(crate) files: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+/// The way to read messages.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct MessageOptions {
     /// Let each message arrive at its own time, not now; one without a time arrives with the message before it
     #[arg(long)]
     pub(crate) message_time: bool,
@@ -66,7 +71,7 @@ impl ThreadsOption {
     }
 }
 
-impl MessageOptions {
+impl MessageFiles {
     /// The messages.
     pub(crate) fn messages(&self) -> InputMessageIter {
         InputMessageIter::new(self.files.clone())
@@ -80,7 +85,7 @@ impl MessageOptions {
 
 /// The messages, each with the time at which it is taken to arrive; `None` is now.
 pub(crate) fn timed(
-    messages: InputMessageIter,
+    messages: impl Iterator<Item = Result<InputMessage, UnreadableInput>>,
     message_time: bool,
 ) -> impl Iterator<Item = Result<(InputMessage, Option<Time>), UnreadableInput>> {
     let mut last = None;
@@ -112,6 +117,7 @@ pub(crate) fn message_pipeline(
 /// Sends each message to a server, in order, and hands over the answers. What cannot be read, or is refused, is said
 /// and counted: the answer is how much that was, or that the user stopped it.
 pub(crate) fn each_answer<T>(
+    messages: impl Iterator<Item = Result<InputMessage, UnreadableInput>>,
     options: &MessageOptions,
     progress: &Progress,
     ask: impl Fn(&InputMessage, Option<Time>) -> Result<T, CallError>,
@@ -119,7 +125,7 @@ pub(crate) fn each_answer<T>(
 ) -> Result<(Exit, u64), CommandError> {
     let interrupt = Interrupt::watch(None);
     let mut bad = 0;
-    for read in timed(options.messages(), options.message_time) {
+    for read in timed(messages, options.message_time) {
         if interrupt.raised() {
             return Ok((Exit::Interrupted, bad));
         }
@@ -166,7 +172,7 @@ pub(crate) struct PreparedMessage<T> {
 pub(crate) fn each_message<T: Send>(
     local: &LocalEngine,
     pipeline: &Arc<Pipeline>,
-    messages: InputMessageIter,
+    messages: impl Iterator<Item = Result<InputMessage, UnreadableInput>> + Send,
     options: &MessageOptions,
     progress: &Progress,
     also: impl Fn(&InputMessage) -> T + Sync,

@@ -31,13 +31,15 @@ use std::collections::BTreeMap;
 use event::{Key, Secret, Shingle, Time};
 use futures_util::future::join_all;
 use journal::{DecisionRow, JournalError, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
+use judge::Action;
 use stats::{
     Addition, AggregateColumn, CounterAmounts, DedupeMark, LedgerError, Observation, ObserveRequest, Origin,
     Reading,
 };
 
 use crate::error::{DecisionLookupError, UnknownName};
-use crate::metrics::label;
+use crate::lines;
+use crate::metrics::{JudgementLabel, label};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
 use crate::pipeline::reputation;
@@ -272,6 +274,8 @@ impl Engine {
         let name = format!("decision\0{id}");
         let subject = FeedbackSubject { pipeline, name, keys: &keys, tokens: &tokens, time: now, now };
         let (outcome, reports) = self.vote(&subject, said).await?;
+        self.hold_score(&subject, said, &outcome, row.verdict.score);
+        self.count_judgement(pipeline, said, &outcome, row.verdict.action);
         let record =
             |report| (self.ids.next(now), now, Record::Report(ReportRecord { decision: id, ..report }));
         let records: Vec<_> = reports.into_iter().map(record).collect();
@@ -290,6 +294,11 @@ impl Engine {
         said: impl Into<FeedbackInput<'_>>,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let said = said.into();
+        let (score, prepared) = match prepared.row.pipeline.rules.bands().promises() {
+            [] => (None, prepared),
+            // Before anything is learned of it.
+            _ => self.score_of(prepared).await.map(|(score, prepared)| (Some(score), prepared))?,
+        };
         let row = &prepared.row;
         let subject = FeedbackSubject {
             pipeline: &row.pipeline,
@@ -299,7 +308,46 @@ impl Engine {
             time: row.time,
             now: row.arrival,
         };
-        Ok(self.vote(&subject, said).await?.0)
+        let (outcome, _) = self.vote(&subject, said).await?;
+        score.inspect(|score| self.hold_score(&subject, said, &outcome, *score));
+        Ok(outcome)
+    }
+
+    fn count_judgement(
+        &self,
+        pipeline: &Pipeline,
+        said: FeedbackInput<'_>,
+        outcome: &FeedbackOutcome,
+        action: Action,
+    ) {
+        let class = find_class(pipeline, said.class).ok().and_then(|(_, class)| class);
+        let side = class.filter(|class| class.sort == FeedbackKind::Judgement).and_then(|class| class.side);
+        if let Some(side) = side
+            && outcome.is_decisive()
+        {
+            let label = JudgementLabel {
+                pipeline: pipeline.name.clone(),
+                action: action.to_string(),
+                side: side.name(),
+            };
+            self.metrics.feedback_judged.get_or_create(&label).inc();
+        }
+    }
+
+    /// Keeps the score of an event that somebody judged who is believed whatever others say.
+    fn hold_score(
+        &self,
+        subject: &FeedbackSubject<'_>,
+        said: FeedbackInput<'_>,
+        outcome: &FeedbackOutcome,
+        score: f64,
+    ) {
+        if let Ok((_, class)) = find_class(subject.pipeline, said.class)
+            && outcome.is_decisive()
+        {
+            let name = lines::event_name(&self.secret, &subject.name);
+            self.lines.add(subject.pipeline, name, class, score);
+        }
     }
 
     async fn vote(
@@ -370,6 +418,11 @@ impl Engine {
 }
 
 impl FeedbackOutcome {
+    /// Returns true if it was said for the first time by somebody who is believed whatever others say.
+    fn is_decisive(&self) -> bool {
+        self.standing.decides() && !self.limited && !self.duplicate
+    }
+
     /// Joins the outcomes of taking back a judgement and a signal.
     fn and(self, signal: FeedbackOutcome) -> FeedbackOutcome {
         FeedbackOutcome {

@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use content::budget::Cancellation;
-use event::{Event, Time};
+use event::{Event, Facts, Time};
 use futures_util::future::join;
 use journal::{PendingDecision, RecordId};
-use judge::{Action, Evaluation, Reason, Verdict};
+use judge::{Action, BandsInForce, Evaluation, Reason, Verdict};
 use plan::{FailureMode, Pipeline};
 use stats::{LedgerError, ObserveRequest};
 
@@ -62,6 +62,8 @@ pub struct Decision {
     pub unlogged: bool,
     /// Score, action and reasons.
     pub verdict: Verdict,
+    /// The bands that the score was held against.
+    pub bands: BandsInForce,
 }
 
 impl Engine {
@@ -126,6 +128,7 @@ impl Engine {
             tracing::error!(%error, "statistics are unavailable");
         }
         ranges::fill(&self.ban_list, observed.prepared_mut());
+        self.lines.fill(observed.prepared_mut());
         observed
     }
 
@@ -189,6 +192,7 @@ impl Engine {
                 uncounted: observed.failed,
                 unlogged: false,
                 verdict,
+                bands: row.pipeline.rules.bands().in_force(&row.facts),
             };
             self.compare(&observed, &decision);
             decision
@@ -275,6 +279,7 @@ impl Engine {
             uncounted: true,
             unlogged: true,
             verdict,
+            bands: pipeline.rules.bands().in_force(&Facts::default()),
         }
     }
 
@@ -292,6 +297,19 @@ impl Engine {
         Ok(verdict)
     }
 
+    /// Returns the score that an event would have, with the event itself.
+    pub(crate) async fn score_of(
+        &self,
+        prepared: PreparedEvent,
+    ) -> Result<(f64, PreparedEvent), LedgerError> {
+        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
+        score::score(&mut observed);
+        let mut outcome = Evaluation::default();
+        let PreparedEvent { row, .. } = observed.event(0).prepared;
+        row.pipeline.rules.evaluate(&row.facts, &mut outcome);
+        Ok((outcome.score(), observed.into_first()))
+    }
+
     pub(crate) async fn observe_one(
         &self,
         prepared: PreparedEvent,
@@ -303,6 +321,7 @@ impl Engine {
         let limits = (what == ObserveMode::Nothing).then_some(&limits);
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
         ranges::fill(&self.ban_list, observed.prepared_mut());
+        self.lines.fill(observed.prepared_mut());
         Ok(observed)
     }
 }

@@ -59,6 +59,11 @@ impl ObservedBatch {
         &mut self.prepared
     }
 
+    /// Returns the first event.
+    pub(crate) fn into_first(mut self) -> PreparedEvent {
+        self.prepared.swap_remove(0)
+    }
+
     /// Takes each event as one that was counted before.
     #[cfg(test)]
     pub(crate) fn set_duplicates(&mut self) {

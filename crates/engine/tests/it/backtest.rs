@@ -77,13 +77,14 @@ fn other_bands_change_what_they_should() {
     // 1 is where the preset has 4.
     let text = "preset = \"mail\"\n[[band]]\nat = 1.0\naction = \"tag\"\n[[rule]]\nname = \"NEW\"\nwhen = \"mail.size > 0\"\nmode = \"shadow\"\nscore = 1.0\n";
     let report = judged.report(text, BacktestQuery { caught: vec![Action::Tag], ..BacktestQuery::default() });
-    let bands = pipeline(text).rules.bands().clone();
+    let bands = pipeline(text).rules.bands().in_force(&event::Facts::default());
     let mut counts = ConfusionMatrix::default();
     let mut changed = 0;
     for (decision, label) in judged.decisions.iter().zip(&judged.labels) {
         let verdict = &decision.verdict;
         // What a rule has set stays, whatever the bands.
-        let after = if tables::is_set(verdict) { verdict.action } else { bands.action(verdict.score) };
+        let after =
+            if tables::is_set(verdict) { verdict.action } else { bands.action(verdict.score, |_| false) };
         changed += u64::from(after != verdict.action);
         let cell = match (label, after == Action::Tag) {
             (Some("spam"), true) => &mut counts.true_positives,

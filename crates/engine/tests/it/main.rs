@@ -29,6 +29,7 @@ mod patterns;
 mod phrases;
 mod pipeline;
 mod ports;
+mod promises;
 mod reload;
 mod reports;
 mod reputation;

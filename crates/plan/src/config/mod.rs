@@ -37,7 +37,7 @@ pub use problem::{expected, nearest};
 use reader::{ConfigReader, not_in_a_directory};
 pub(crate) use reference::settings_reference;
 pub use spec::WEIGHT_MAX;
-pub(crate) use spec::{SPACE_MAX, file_mode};
+pub(crate) use spec::{SPACE_MAX, file_mode, parse_percentage};
 use tree::TomlValue;
 pub(crate) use view::ConfigView;
 

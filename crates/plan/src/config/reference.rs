@@ -63,6 +63,7 @@ fn shape_doc(shape: &SettingType) -> String {
         SettingType::Size(max) => format!("size such as `64MiB`, up to {}", spec::print_size(*max)),
         SettingType::Socket => "address and port".into(),
         SettingType::Endpoint => "address and port, or `unix:PATH`".into(),
+        SettingType::Percentage => "percentage".into(),
         SettingType::FileMode => "octal digits".into(),
         SettingType::Network => "address or network".into(),
         SettingType::Sightings => {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use event::SchemaBuilder;
+use event::{Column, SchemaBuilder, Type};
 use judge::{
-    Band, Bands, Constant, DefinitionProblem, Effect, GroupSource, Library, LibrarySource, Mode, RuleProblem,
-    RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, Set, SetType,
+    Band, BandPromise, Bands, Constant, DefinitionProblem, Effect, GroupSource, Library, LibrarySource, Mode,
+    RuleProblem, RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, ScoreWindow, Set, SetType,
+    Severity,
 };
 use sha2::{Digest, Sha256};
 use stats::NumberedSection;
@@ -14,10 +15,13 @@ use stats::NumberedSection;
 use super::candidate::Candidate;
 use super::draft::PipelineDraft;
 use super::model::ModelPlan;
+use super::reports::{FeedbackClass, FeedbackSide};
 use super::scope::{PlanScope, report};
 use super::tables::TablePlan;
 use super::{EffectPlan, LabelPlan, Pipeline};
-use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside};
+use crate::config::{
+    ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside, parse_percentage,
+};
 use crate::limit::LimitPlan;
 use crate::{RuleTestResult, entries};
 
@@ -227,7 +231,7 @@ impl PipelineDraft<'_> {
         let source = RuleSetSource {
             rules: rules.iter().map(rule_source).collect(),
             groups: groups.iter().map(group).collect(),
-            bands: self.bands(problems),
+            bands: self.bands(builder, problems),
             library: self.library.clone(),
         };
         let compiled = RuleSet::compile(source, &mut PlanScope { draft: self, builder });
@@ -304,7 +308,7 @@ impl PipelineDraft<'_> {
         own.map_or(model.mode, mode)
     }
 
-    fn bands(&self, problems: &mut ConfigProblems) -> Bands {
+    fn bands(&self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) -> Bands {
         let views = self.document.list("band");
         let band = |view: &ConfigView<'_>| {
             Some(Band { at: view.float("at")?, action: view.str("action")?.parse().ok()? })
@@ -314,7 +318,50 @@ impl PipelineDraft<'_> {
         bands.sort_by(|a, b| a.at.total_cmp(&b.at));
         let origin = views.first().map_or(self.document.top().origin("band"), |view| view.origin("at"));
         let bands = Bands::new(bands).map_err(|error| problems.add(origin, error.to_string(), None)).ok();
-        bands.unwrap_or_default()
+        let promises = views.iter().filter_map(|view| self.promise(view, builder, problems)).collect();
+        bands.map(|bands| bands.with_promises(promises)).unwrap_or_default()
+    }
+
+    /// The promise of a band, with a column for where it lets the band begin. A candidate is held against the lines of the
+    /// rules in force, as it is judged on their row.
+    fn promise(
+        &self,
+        view: &ConfigView<'_>,
+        builder: &mut SchemaBuilder,
+        problems: &mut ConfigProblems,
+    ) -> Option<BandPromise> {
+        let (text, action) = (view.str("false_positives")?, view.str("action")?);
+        let false_positives = parse_percentage(text)?;
+        if ScoreWindow::needed(false_positives) > ScoreWindow::LENGTH_MAX {
+            let help = format!(
+                "{} good events would have to be known, and {} are kept: promise 0.01 % or more",
+                ScoreWindow::needed(false_positives),
+                ScoreWindow::LENGTH_MAX
+            );
+            problems.add(view.origin("false_positives"), format!("`{text}` cannot be promised"), Some(help));
+            return None;
+        }
+        let name = format!("line.{action}");
+        let line = match builder.schema().slot(&name) {
+            Some(line) if self.frozen => line,
+            _ if self.frozen => return None,
+            _ => {
+                let doc = format!(
+                    "Score from which `{action}` is asked for, so that at most the promised share of good events reaches it; \
+                     missing where too few are known"
+                );
+                let column = Column { name, kind: Type::Float, doc, journalled: true };
+                let added = builder.add(column).map_err(|error| format!("`line.{action}`: {error}"));
+                added.map_err(|message| problems.add(view.origin("action"), message, None)).ok()?
+            }
+        };
+        let good = |class: &FeedbackClass| class.side == Some(FeedbackSide::Good);
+        if !self.pipeline.reports.iter().flat_map(|reports| &reports.classes).any(good) {
+            let help = "name the classes that call an event good in `[reports] good = [...]`".to_owned();
+            let message = "nobody can say which events are good, so the band begins at its `at`";
+            problems.push(Severity::Warning, view.origin("false_positives"), message.to_owned(), Some(help));
+        }
+        Some(BandPromise { action: action.parse().ok()?, false_positives, line })
     }
 
     fn report_rule(

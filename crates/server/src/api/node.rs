@@ -74,8 +74,9 @@ pub struct PipelineJson {
     pub feedback: Vec<String>,
 }
 
-impl From<&plan::Pipeline> for PipelineJson {
-    fn from(pipeline: &plan::Pipeline) -> PipelineJson {
+impl PipelineJson {
+    /// Describes a pipeline, whose bands that promise something have these lines.
+    pub fn new(pipeline: &plan::Pipeline, lines: &[engine::PromisedLine]) -> PipelineJson {
         let kinds = pipeline.kinds.iter().map(|plan| KindJson {
             name: plan.name.clone(),
             number: plan.kind.0,
@@ -107,7 +108,14 @@ impl From<&plan::Pipeline> for PipelineJson {
                     precision: plan.precision,
                 })
                 .collect(),
-            bands: bands.map(|band| BandJson { at: band.at, action: band.action }).collect(),
+            bands: bands
+                .map(|band| match lines.iter().find(|line| line.action == band.action) {
+                    None => BandJson { at: band.at, action: band.action, promise: None },
+                    Some(line) => {
+                        BandJson { at: line.at, action: band.action, promise: Some(PromiseJson::from(line)) }
+                    }
+                })
+                .collect(),
             rules: rules.collect(),
             feedback: pipeline.feedback.keys().cloned().collect(),
         }
@@ -173,11 +181,38 @@ pub struct DistinctJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Band)]
 pub struct BandJson {
-    /// The lowest score of the band.
+    /// The lowest score of the band, as it is now.
     pub at: f64,
     /// The action that is asked for.
     #[schema(schema_with = action_schema)]
     pub action: Action,
+    /// The promise of the band, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promise: Option<PromiseJson>,
+}
+
+/// A band's promise that at most a share of good events reaches it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Promise)]
+pub struct PromiseJson {
+    /// The promised share of good events.
+    pub false_positives: f64,
+    /// True if enough good events are known to hold it; else the band begins at its configured score.
+    pub held: bool,
+    /// Events judged good that are known, at most 9,999, the latest.
+    pub good: usize,
+    /// Events judged good that the promise needs.
+    pub needed: usize,
+    /// The share of the latest events judged bad that reach the band.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<f64>,
+}
+
+impl From<&engine::PromisedLine> for PromiseJson {
+    fn from(line: &engine::PromisedLine) -> PromiseJson {
+        let engine::PromisedLine { false_positives, line, good, needed, recall, .. } = *line;
+        PromiseJson { false_positives, held: line.is_some(), good, needed, recall }
+    }
 }
 
 /// A rule.

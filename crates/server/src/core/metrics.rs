@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use engine::Engine;
@@ -64,6 +65,13 @@ struct VersionLabel {
     pipeline: String,
     role: String,
     version: String,
+}
+
+/// A band of a pipeline.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BandLabel {
+    pipeline: String,
+    action: String,
 }
 
 /// The kind of fault of a node.
@@ -267,6 +275,38 @@ impl fmt::Debug for EngineCollector {
     }
 }
 
+impl EngineCollector {
+    /// The bands that promise something.
+    fn encode_bands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Measured = Family<BandLabel, Gauge<f64, AtomicU64>>;
+        let [scores, promised, held, good, recall]: [Measured; 5] = Default::default();
+        for pipeline in &self.0.plan().pipelines {
+            for line in self.0.promised_lines(pipeline) {
+                let label = BandLabel { pipeline: pipeline.name.clone(), action: line.action.to_string() };
+                scores.get_or_create(&label).set(line.at);
+                promised.get_or_create(&label).set(line.false_positives);
+                held.get_or_create(&label).set(f64::from(u8::from(line.line.is_some())));
+                good.get_or_create(&label).set(line.good as f64);
+                if let Some(share) = line.recall {
+                    recall.get_or_create(&label).set(share);
+                }
+            }
+        }
+        let gauges = [
+            ("score", "Score at which a band with a promise begins", scores),
+            ("promised_ratio", "Promised share of good events that reach the band", promised),
+            ("promise_held", "1 if enough good events are known to hold the promise", held),
+            ("good_events", "Events judged good that the band's score is drawn from", good),
+            ("recall_ratio", "Share of the latest events judged bad that reach the band", recall),
+        ];
+        for (name, help, family) in gauges {
+            let name = format!("tollhouse_band_{name}");
+            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let ledger = self.0.census();
@@ -340,6 +380,7 @@ impl Collector for EngineCollector {
                 versions.get_or_create(&label).set(1);
             }
         }
+        self.encode_bands(&mut encoder)?;
         let conditions = Family::<ConditionLabel, Gauge>::default();
         for condition in self.0.health().list() {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);

@@ -200,6 +200,7 @@ impl From<SyncError> for HttpFailure {
         match error {
             SyncError::Ledger(error) => error.into(),
             SyncError::Journal(error) => error.into(),
+            SyncError::Directory(error) => internal(&error),
         }
     }
 }

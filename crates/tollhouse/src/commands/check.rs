@@ -10,7 +10,9 @@ use crate::client::ApiClient;
 use crate::console::{Output, Progress, colour, cut, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::InputMessage;
-use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
+use crate::message_reader::{
+    MessageFiles, MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline,
+};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions, preset_named};
 use crate::tally::VerdictTally;
 
@@ -29,6 +31,8 @@ before it left. An unreadable file is reported and skipped; the exit code is the
 name service, as of today: the key that signed old mail may be gone. Without --data (or
 TOLLHOUSE_DATA), --config and --server an engine in memory judges by --preset and keeps nothing.")]
 pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    files: MessageFiles,
     #[command(flatten)]
     messages: MessageOptions,
     /// Preset of an engine in memory [default: mail]
@@ -71,7 +75,7 @@ fn local(args: &CheckArgs, out: &mut Output, tally: &mut VerdictTally) -> Result
         local.look_up()?;
     }
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
-    let progress = args.messages.progress();
+    let progress = args.files.progress();
     let take = |ready: PreparedMessage<()>| {
         // One by one: what hangs on a message's verdict is counted before the next is judged.
         for decision in pollster::block_on(local.engine().decide(vec![ready.prepared])) {
@@ -79,7 +83,7 @@ fn local(args: &CheckArgs, out: &mut Output, tally: &mut VerdictTally) -> Result
         }
         Ok(())
     };
-    let messages = args.messages.messages();
+    let messages = args.files.messages();
     let (exit, unreadable) =
         each_message(&local, &pipeline, messages, &args.messages, &progress, |_| (), take)?;
     tally.bad = unreadable;
@@ -96,9 +100,9 @@ fn remote(
     let MessageOptions { envelope, pipeline, .. } = &args.messages;
     let ask =
         |message: &InputMessage, time| client.decide_message(pipeline.as_deref(), message, time, *envelope);
-    let progress = args.messages.progress();
+    let progress = args.files.progress();
     let take = |name: &str, decision: DecisionJson| show(out, &progress, tally, name, &decision);
-    let (exit, bad) = each_answer(&args.messages, &progress, ask, take)?;
+    let (exit, bad) = each_answer(args.files.messages(), &args.messages, &progress, ask, take)?;
     tally.bad = bad;
     Ok(exit)
 }

@@ -1,14 +1,16 @@
 //! `tollhouse learn`: says of messages what they are.
 
+use std::path::PathBuf;
+
 use data_encoding::HEXLOWER;
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
 
 use crate::client::ApiClient;
-use crate::console::{Output, say};
+use crate::console::{Output, Progress, say};
 use crate::exit::{CommandError, Exit};
-use crate::input::messages::InputMessage;
+use crate::input::messages::{InputMessage, InterleavedMessageIter, count_files};
 use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 
@@ -16,18 +18,30 @@ use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  tollhouse learn --class spam --data ./data spam/
-  tollhouse learn --class ham --data ./data --message-time wanted.mbox
+  tollhouse learn --data ./data --spam ~/Maildir/.Junk --ham ~/Maildir/cur
+  tollhouse learn --data ./data --message-time --spam spam.mbox --ham wanted.mbox archive/
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
+
+With --spam and --ham the messages of both are learned by turns, so that neither class comes in a
+block: that is the best way to begin.
 
 The class counts for the message's keys (sender, links, text, ...), and classifiers learn its words.
 A message counts once in a class; learned as another class it leaves the first. `--class forget` and
 `--class none` undo it. For a message that was decided here, feedback on the decision's id is more
 exact.")]
 pub(crate) struct LearnArgs {
+    /// Message files, directories (recursive, by name), mailboxes, or - for standard input
+    #[arg(required_unless_present_any = ["spam", "ham"], value_name = "FILE|DIR|MBOX|-")]
+    files: Vec<PathBuf>,
     /// Class of the messages: one of the pipeline's feedback classes, such as spam or ham; none takes feedback back
-    #[arg(long, value_name = "CLASS")]
-    class: String,
+    #[arg(long, value_name = "CLASS", required_unless_present_any = ["spam", "ham"])]
+    class: Option<String>,
+    /// Files, directories and mailboxes of messages to learn as `spam`
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
+    spam: Vec<PathBuf>,
+    /// Files, directories and mailboxes of messages to learn as `ham`
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
+    ham: Vec<PathBuf>,
     #[command(flatten)]
     messages: MessageOptions,
     #[command(flatten)]
@@ -36,6 +50,33 @@ pub(crate) struct LearnArgs {
     server: ServerOptions,
     #[command(flatten)]
     json: JsonOption,
+}
+
+/// The classes to learn, each with its messages.
+struct LearnSets(Vec<(String, Vec<PathBuf>)>);
+
+impl LearnSets {
+    fn of(args: &LearnArgs) -> LearnSets {
+        let named = [("spam", &args.spam), ("ham", &args.ham)];
+        let named = named.into_iter().filter(|(_, paths)| !paths.is_empty());
+        let named = named.map(|(class, paths)| (class.to_owned(), paths.clone()));
+        let given = args.class.iter().map(|class| (class.clone(), args.files.clone()));
+        LearnSets(given.chain(named).collect())
+    }
+
+    fn messages(&self) -> InterleavedMessageIter {
+        InterleavedMessageIter::new(self.0.iter().map(|(_, paths)| paths.clone()).collect())
+    }
+
+    fn progress(&self) -> Progress {
+        let paths: Vec<PathBuf> = self.0.iter().flat_map(|(_, paths)| paths.iter().cloned()).collect();
+        Progress::new("messages", count_files(&paths))
+    }
+
+    /// The class of a message.
+    fn class(&self, message: &InputMessage) -> &str {
+        self.0.get(message.set).map_or("", |(class, _)| class)
+    }
 }
 
 /// A line of `--json`.
@@ -64,46 +105,57 @@ impl LearnTally {
 pub(crate) fn run(args: LearnArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let mut learned = LearnTally::default();
+    let sets = LearnSets::of(&args);
     let exit = match args.server.client()? {
-        Some(client) => remote(&args, &client, &mut out, &mut learned)?,
-        None => local(&args, &mut out, &mut learned)?,
+        Some(client) => remote(&args, &sets, &client, &mut out, &mut learned)?,
+        None => local(&args, &sets, &mut out, &mut learned)?,
     };
     out.flush()?;
     let LearnTally { messages, duplicates } = learned;
-    say(format_args!("{messages} messages learned as {}, {duplicates} of them known before", args.class));
+    let classes: Vec<&str> = sets.0.iter().map(|(class, _)| class.as_str()).collect();
+    let classes = classes.join(" and ");
+    say(format_args!("{messages} messages learned as {classes}, {duplicates} of them known before"));
     Ok(exit)
 }
 
-fn local(args: &LearnArgs, out: &mut Output, learned: &mut LearnTally) -> Result<Exit, CommandError> {
+fn local(
+    args: &LearnArgs,
+    sets: &LearnSets,
+    out: &mut Output,
+    learned: &mut LearnTally,
+) -> Result<Exit, CommandError> {
     let local = args.engine.open(ASK_THE_SERVER)?;
     let pipeline = message_pipeline(&local, args.messages.pipeline.as_deref())?;
     // The name by which the server knows a message without one, too.
-    let digest =
-        |message: &InputMessage| -> String { HEXLOWER.encode(&Sha256::digest(message.stored.message())) };
-    let progress = args.messages.progress();
-    let take = |ready: PreparedMessage<String>| {
-        let outcome = pollster::block_on(local.engine().learn(ready.prepared, &ready.also, &args.class))?;
-        let said = FeedbackOutcomeJson::new(ready.also, args.class.clone(), outcome);
+    let named = |message: &InputMessage| {
+        (HEXLOWER.encode(&Sha256::digest(message.stored.message())), sets.class(message))
+    };
+    let progress = sets.progress();
+    let take = |ready: PreparedMessage<(String, &str)>| {
+        let (id, class) = ready.also;
+        let outcome = pollster::block_on(local.engine().learn(ready.prepared, &id, class))?;
+        let said = FeedbackOutcomeJson::new(id, class.to_owned(), outcome);
         progress.suspend(|| learned.add(out, &ready.name, &said))
     };
-    let messages = args.messages.messages();
-    let (exit, _) = each_message(&local, &pipeline, messages, &args.messages, &progress, digest, take)?;
+    let messages = sets.messages();
+    let (exit, _) = each_message(&local, &pipeline, messages, &args.messages, &progress, named, take)?;
     local.close()?;
     Ok(exit)
 }
 
 fn remote(
     args: &LearnArgs,
+    sets: &LearnSets,
     client: &ApiClient,
     out: &mut Output,
     learned: &mut LearnTally,
 ) -> Result<Exit, CommandError> {
     let MessageOptions { envelope, pipeline, .. } = &args.messages;
     let ask = |message: &InputMessage, time| {
-        client.learn_message(&args.class, pipeline.as_deref(), message, time, *envelope)
+        client.learn_message(sets.class(message), pipeline.as_deref(), message, time, *envelope)
     };
-    let progress = args.messages.progress();
+    let progress = sets.progress();
     let take = |name: &str, said: FeedbackOutcomeJson| progress.suspend(|| learned.add(out, name, &said));
-    let (exit, _) = each_answer(&args.messages, &progress, ask, take)?;
+    let (exit, _) = each_answer(sets.messages(), &args.messages, &progress, ask, take)?;
     Ok(exit)
 }

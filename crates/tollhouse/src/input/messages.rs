@@ -17,6 +17,8 @@ pub(crate) struct InputMessage {
     pub(crate) name: String,
     /// Its bytes.
     pub(crate) stored: StoredMessage,
+    /// The number of its set, where several are read by turns.
+    pub(crate) set: usize,
 }
 
 /// The source of the envelope of stored mail.
@@ -132,7 +134,7 @@ impl InputMessageIter {
             Ok(Some(StoredMessage::bare(bytes)))
         })();
         match read {
-            Ok(stored) => Ok(stored.map(|stored| InputMessage { name, stored })),
+            Ok(stored) => Ok(stored.map(|stored| InputMessage { name, stored, set: 0 })),
             Err(error) => Err(UnreadableInput { name, error }),
         }
     }
@@ -150,7 +152,7 @@ impl Iterator for InputMessageIter {
                         let only = open.count == 1 && open.mbox.peek().is_none();
                         let name =
                             if only { open.name.clone() } else { format!("{}#{}", open.name, open.count) };
-                        return Some(Ok(InputMessage { name, stored }));
+                        return Some(Ok(InputMessage { name, stored, set: 0 }));
                     }
                     Some(Err(error)) => {
                         let name = open.name.clone();
@@ -172,6 +174,64 @@ impl Iterator for InputMessageIter {
             }
         }
     }
+}
+
+/// Sets of messages, read by turns: of each as large a share is read at any time.
+pub(crate) struct InterleavedMessageIter {
+    sets: Vec<MessageSet>,
+}
+
+/// A set that is being read.
+struct MessageSet {
+    messages: InputMessageIter,
+    number: usize,
+    bytes: u64,
+    read: u64,
+}
+
+impl InterleavedMessageIter {
+    /// The messages of sets of files, directories and mailboxes.
+    pub(crate) fn new(sets: Vec<Vec<PathBuf>>) -> InterleavedMessageIter {
+        let of = |(number, paths): (usize, Vec<PathBuf>)| MessageSet {
+            number,
+            bytes: paths.iter().map(|path| bytes_below(path)).fold(1, u64::saturating_add),
+            read: 0,
+            messages: InputMessageIter::new(paths),
+        };
+        InterleavedMessageIter { sets: sets.into_iter().enumerate().map(of).collect() }
+    }
+}
+
+impl Iterator for InterleavedMessageIter {
+    type Item = Result<InputMessage, UnreadableInput>;
+
+    fn next(&mut self) -> Option<Result<InputMessage, UnreadableInput>> {
+        let share = |set: &MessageSet| set.read as f64 / set.bytes as f64;
+        loop {
+            let order = |a: &&mut MessageSet, b: &&mut MessageSet| share(a).total_cmp(&share(b));
+            let set = self.sets.iter_mut().min_by(order)?;
+            match set.messages.next() {
+                Some(Ok(message)) => {
+                    set.read += message.stored.bytes.len() as u64;
+                    return Some(Ok(InputMessage { set: set.number, ..message }));
+                }
+                Some(unreadable) => return Some(unreadable),
+                None => {
+                    let number = set.number;
+                    self.sets.retain(|set| set.number != number);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the bytes of a file, or of all files below a directory; what cannot be looked at is told where it is read.
+fn bytes_below(path: &Path) -> u64 {
+    let Ok(metadata) = fs::metadata(path) else { return 0 };
+    if !metadata.is_dir() {
+        return metadata.len();
+    }
+    listing(path).unwrap_or_default().iter().map(|path| bytes_below(path)).fold(0, u64::saturating_add)
 }
 
 /// Returns the content of a directory, by name: directories and regular files. Links to directories are not followed, so no
@@ -251,6 +311,23 @@ mod tests {
                 shown("b/2.eml"),
                 shown("one.mbox"),
                 format!("unreadable {}", shown("none")),
+            ]
+        );
+        let sets =
+            vec![vec![path("b")], vec![path("a.mbox"), path("one.mbox")], vec![path("none")], Vec::new()];
+        let turns = InterleavedMessageIter::new(sets).map(|read| match read {
+            Ok(message) => (message.set, message.name),
+            Err(unreadable) => (9, unreadable.name),
+        });
+        assert_eq!(
+            turns.collect::<Vec<_>>(),
+            [
+                (0, shown("b/10.eml")),
+                (1, shown("a.mbox#1")),
+                (9, shown("none")),
+                (1, shown("a.mbox#2")),
+                (0, shown("b/2.eml")),
+                (1, shown("one.mbox")),
             ]
         );
         assert_eq!(count_files(&[path("b")]), Some(2));

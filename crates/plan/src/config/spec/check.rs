@@ -2,7 +2,7 @@
 
 use event::Span;
 
-use super::value::{fact_value, file_mode, parse_size, print_size, time};
+use super::value::{fact_value, file_mode, parse_percentage, parse_size, print_size, time};
 use super::{SECTIONS, Section, SectionForm, SettingSpec, SettingType, section};
 use crate::config::endpoint::Endpoint;
 use crate::config::problem::{ConfigOrigin, ConfigProblems, SourceKind, expected};
@@ -301,6 +301,10 @@ fn fit(value: &TomlValue, shape: SettingType) -> Result<(), String> {
         SettingType::Endpoint => (
             text.is_some_and(|text| text.parse::<Endpoint>().is_ok()),
             "expected an address and a port such as \"127.0.0.1:11332\", or a path such as \"unix:/run/tollhouse/milter.sock\"".to_owned(),
+        ),
+        SettingType::Percentage => (
+            text.is_some_and(|text| parse_percentage(text).is_some()),
+            "expected a percentage such as \"0.5 %\", above 0 and at most 50".to_owned(),
         ),
         SettingType::FileMode => (
             text.is_some_and(|text| file_mode(text).is_some()),

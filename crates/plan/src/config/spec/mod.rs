@@ -16,8 +16,8 @@ pub(super) use check::{OverlayKind, check, check_applies, check_complete, check_
 pub use feedback::WEIGHT_MAX;
 pub(crate) use input::SPACE_MAX;
 pub(super) use input::{CANDIDATE, INPUTS};
-pub(crate) use value::file_mode;
 pub(super) use value::{fact_value, parse_size, print_size, time};
+pub(crate) use value::{file_mode, parse_percentage};
 
 /// The shape that a value must have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +48,8 @@ pub(super) enum SettingType {
     Socket,
     /// Address and port, or `unix:` and the path of a socket.
     Endpoint,
+    /// A share such as `0.5 %`, above 0 and up to half.
+    Percentage,
     /// A file's permissions as octal digits, such as `0660`.
     FileMode,
     /// An address, or a network in CIDR notation.

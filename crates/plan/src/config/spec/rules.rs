@@ -206,7 +206,17 @@ pub(super) const BAND: Section = Section {
     node: false,
     doc: "The action from a score on. Below the lowest band events are accepted.",
     settings: &[
-        required("at", SettingType::Float, "Lowest score of the band"),
+        required(
+            "at",
+            SettingType::Float,
+            "Lowest score of the band; with `false_positives`, as long as too few good events are known",
+        ),
+        setting(
+            "false_positives",
+            SettingType::Percentage,
+            None,
+            "Share of good events that may reach the band, such as `0.5 %`: it then begins where the scores of the latest events that were judged good say so",
+        ),
         required("action", SettingType::Choice(ACTIONS), "Action that the caller is asked to take"),
     ],
 };

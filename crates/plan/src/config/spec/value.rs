@@ -37,6 +37,14 @@ pub(crate) fn file_mode(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= 0o777)
 }
 
+/// The share that a percentage such as `0.5 %` is.
+pub(crate) fn parse_percentage(text: &str) -> Option<f64> {
+    let number = text.strip_suffix('%')?.trim_end();
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let share = number.parse::<f64>().ok().filter(|_| is_plain)? / 100.0;
+    (share > 0.0 && share <= 0.5).then_some(share)
+}
+
 /// The form that [`parse_size`] reads, for a whole number of the largest fitting unit.
 pub(in crate::config) fn print_size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -110,7 +110,7 @@ fn decided(plan: &ListenerPlan<MailPlan>, decision: &Decision) -> MailAnswer {
 
 /// The status as SpamAssassin writes it, for filters that read it: `Yes, score=5.2 required=4.0 tests=A,B`.
 fn status(plan: &ListenerPlan<MailPlan>, decision: &Decision, is_spam: bool) -> String {
-    let bands = decision.pipeline.rules.bands().as_slice();
+    let bands = decision.bands.as_slice();
     let required = bands.iter().find(|band| plan.settings.replies.of(band.action) != MailReply::Pass);
     let verdict = &decision.verdict;
     let mut text = if is_spam { "Yes".to_owned() } else { "No".to_owned() };

@@ -3,7 +3,7 @@
 use engine::Decision;
 use event::Value;
 use judge::{Action, Band};
-use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply, Pipeline};
+use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply};
 
 /// Score and threshold as they are printed. Clients compare the two themselves, so they always agree with what was
 /// decided: a score that rounding would lift to the threshold stays below it, and where an effect of a rule decided
@@ -90,11 +90,6 @@ pub(crate) fn reply(plan: &ListenerPlan<MailPlan>, action: Action) -> MailReply 
 /// Returns whether a message that could not be decided on is to come again, where the listener fails closed.
 pub(crate) fn defers(plan: &ListenerPlan<MailPlan>) -> bool {
     plan.settings.acting == MailEnforcement::Enforce
-}
-
-/// The bands of a pipeline.
-pub(crate) fn bands(pipeline: &Pipeline) -> &[Band] {
-    pipeline.rules.bands().as_slice()
 }
 
 /// The start of the first band that asks for one of these actions.

@@ -81,7 +81,7 @@ impl RspamdResult {
         message_id: Option<String>,
     ) -> RspamdResult {
         let verdict = &decision.verdict;
-        let bands = score::bands(&decision.pipeline);
+        let bands = decision.bands.as_slice();
         let symbol = |symbol: score::FiredSymbol<'_>| RspamdSymbol {
             name: symbol.name.to_owned(),
             score: symbol.score,

@@ -99,7 +99,7 @@ impl SpamdResult {
             MailReply::Defer => return None,
             _ => true,
         };
-        let threshold = score::begins(score::bands(&decision.pipeline), |action| {
+        let threshold = score::begins(decision.bands.as_slice(), |action| {
             !matches!(score::reply(plan, action), MailReply::Pass | MailReply::Defer)
         });
         let row = |symbol: FiredSymbol<'_>| {

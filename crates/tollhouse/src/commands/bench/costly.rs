@@ -15,7 +15,7 @@ use super::{Stopwatch, in_memory};
 use crate::clock;
 use crate::console::{DIM, Output, Progress};
 use crate::exit::{CommandError, Exit};
-use crate::input::messages::EnvelopeOption;
+use crate::input::messages::{EnvelopeOption, InputMessageIter};
 use crate::message_reader::{MessageOptions, PreparedMessage, ThreadsOption, each_message, message_pipeline};
 use crate::options::{JsonOption, LocalEngine};
 
@@ -150,7 +150,6 @@ fn learn(
         return Ok(0);
     }
     let options = MessageOptions {
-        files: paths.to_vec(),
         message_time: false,
         envelope: EnvelopeOption::Headers,
         pipeline: None,
@@ -162,7 +161,15 @@ fn learn(
         learned += 1;
         Ok(())
     };
-    each_message(local, pipeline, options.messages(), &options, &Progress::hidden(), |_| (), take)?;
+    each_message(
+        local,
+        pipeline,
+        InputMessageIter::new(paths.to_vec()),
+        &options,
+        &Progress::hidden(),
+        |_| (),
+        take,
+    )?;
     Ok(learned)
 }
 

@@ -214,7 +214,6 @@ fn check(args: &BenchInputArgs) -> Result<CommandMeasurement, CommandError> {
     let local = in_memory("mail")?;
     let pipeline = message_pipeline(&local, None)?;
     let options = MessageOptions {
-        files: Vec::new(),
         message_time: true,
         envelope: EnvelopeOption::Headers,
         pipeline: None,

@@ -15,7 +15,7 @@ use self::peer::{PeerFilter, PeerKind, PeerSeverity, PeerSymbol, PeerVerdict};
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, cut, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::InputMessage;
-use crate::message_reader::{MessageOptions, PreparedMessage, each_message, message_pipeline};
+use crate::message_reader::{MessageFiles, MessageOptions, PreparedMessage, each_message, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, preset_named};
 use crate::tally::per_second;
 
@@ -38,6 +38,8 @@ pub(crate) struct CompareArgs {
     /// Address of the filter: a URL, or host and port
     #[arg(value_name = "ADDRESS")]
     address: String,
+    #[command(flatten)]
+    files: MessageFiles,
     #[command(flatten)]
     messages: MessageOptions,
     /// Number of messages to show, of those on which the filters differ most
@@ -113,7 +115,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit, CommandError> {
     let local = args.engine.open_or_ephemeral(args.preset, "mail", instead)?;
     let options = MessageOptions { message_time: true, ..args.messages.clone() };
     let pipeline = message_pipeline(&local, options.pipeline.as_deref())?;
-    let progress = options.progress();
+    let progress = args.files.progress();
     let mut compared = CompareTally { kind: Some(args.kind), ..CompareTally::default() };
     let mut missed_in_a_row = 0;
     let ask = |message: &InputMessage| peer.ask(message.stored.message(), &options.envelope.of(message));
@@ -144,7 +146,7 @@ pub(crate) fn run(args: CompareArgs) -> Result<Exit, CommandError> {
         compared.add(pair, args.examples);
         Ok(())
     };
-    let (exit, _) = each_message(&local, &pipeline, options.messages(), &options, &progress, ask, take)?;
+    let (exit, _) = each_message(&local, &pipeline, args.files.messages(), &options, &progress, ask, take)?;
     drop(progress);
     local.close()?;
     let seconds = started.elapsed();

@@ -19,7 +19,9 @@ use crate::client::ApiClient;
 use crate::console::{Output, Progress, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::InputMessage;
-use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
+use crate::message_reader::{
+    MessageFiles, MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline,
+};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 
 /// Learn the stored mail that SpamAssassin learned, by a backup of `sa-learn --backup`
@@ -37,6 +39,8 @@ pub(crate) struct BayesImportArgs {
     /// Backup that `sa-learn --backup` wrote; - is standard input
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
+    #[command(flatten)]
+    files: MessageFiles,
     #[command(flatten)]
     messages: MessageOptions,
     #[command(flatten)]
@@ -155,7 +159,7 @@ pub(super) fn run(args: BayesImportArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let backup = BayesBackup::read(&args.backup)?;
     let mut tally = BayesTally::default();
-    let progress = args.messages.progress();
+    let progress = args.files.progress();
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &backup, &client, &mut out, &progress, &mut tally)?,
         None => local(&args, &backup, &mut out, &progress, &mut tally)?,
@@ -204,7 +208,7 @@ fn local(
         let said = FeedbackOutcomeJson::new(id, class.to_owned(), outcome);
         progress.suspend(|| tally.add(out, &ready.name, Some(&said)))
     };
-    let messages = args.messages.messages();
+    let messages = args.files.messages();
     let (exit, _) = each_message(&local, &pipeline, messages, &args.messages, progress, known, take)?;
     local.close()?;
     Ok(exit)
@@ -226,6 +230,6 @@ fn remote(
     let take = |name: &str, said: Option<FeedbackOutcomeJson>| {
         progress.suspend(|| tally.add(out, name, said.as_ref()))
     };
-    let (exit, _) = each_answer(&args.messages, progress, ask, take)?;
+    let (exit, _) = each_answer(args.files.messages(), &args.messages, progress, ask, take)?;
     Ok(exit)
 }

@@ -18,7 +18,7 @@ use crate::commands::config::checked;
 use crate::commands::replay::{self, BATCH, ReplayFormat, each_batch};
 use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, YELLOW, cut, say};
 use crate::exit::{CommandError, Exit};
-use crate::input::messages::{EnvelopeOption, InputMessageIter};
+use crate::input::messages::{EnvelopeOption, InputMessageIter, count_files};
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
 use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
@@ -211,15 +211,16 @@ fn of_corpus(
     let (exit, unreadable, pipeline, of) = match (&args.mbox, &args.log) {
         (Some(path), _) => {
             let pipeline = message_pipeline(local, name)?;
+            let files = vec![path.clone()];
             let options = MessageOptions {
-                files: vec![path.clone()],
                 message_time: true,
                 envelope: EnvelopeOption::Headers,
                 pipeline: args.pipeline.clone(),
                 threads: args.threads,
             };
-            let (progress, mut of) = (options.progress(), FiredRules::default());
-            let messages = InputMessageIter::new(options.files.clone());
+            let progress = Progress::new("messages", count_files(&files));
+            let mut of = FiredRules::default();
+            let messages = InputMessageIter::new(files);
             let (exit, bad) = each_message(
                 local,
                 &pipeline,

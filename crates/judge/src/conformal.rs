@@ -1,0 +1,182 @@
+//! Scores of judged events, and the line above which at most a promised share of the good ones will lie.
+//!
+//! Of `n` past good scores and the next one any order is as likely as another, as long as nothing changes between them. So the
+//! next lies above the `k`-th smallest of them with a probability of at most `1 - k / (n + 1)`, and with
+//! `k = ⌈(n + 1)(1 - α)⌉` of at most `α`, whatever the distribution of scores (split conformal prediction: Vovk, Gammerman and
+//! Shafer, *Algorithmic Learning in a Random World*, 2005; Papadopoulos et al., "Inductive Confidence Machines for
+//! Regression", 2002). It holds if each event was judged before anything was learned from it.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::score::rounded;
+
+/// The latest scores of events that were judged to be of one class, at most [`ScoreWindow::LENGTH_MAX`].
+///
+/// Adding one costs a search and a move of at most 80 KB, some microseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScoreWindow {
+    /// Events in the order in which they came; those that were taken back lack in `score_of`.
+    order: VecDeque<u64>,
+    score_of: HashMap<u64, f64>,
+    /// All scores, ascending.
+    ascending: Vec<f64>,
+}
+
+impl ScoreWindow {
+    /// Most scores: with these, shares down to 0.01 % can be promised.
+    pub const LENGTH_MAX: usize = 9_999;
+
+    /// Adds the score of an event, known by a hash of its name. The first score of an event stands: later ones may be by what
+    /// was learned from it. One that is no number is let go.
+    pub fn add(&mut self, event: u64, score: f64) {
+        if !score.is_finite() || self.score_of.contains_key(&event) {
+            return;
+        }
+        while self.score_of.len() >= ScoreWindow::LENGTH_MAX {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.take(oldest);
+        }
+        self.order.push_back(event);
+        self.score_of.insert(event, score);
+        let place = self.ascending.partition_point(|other| *other < score);
+        self.ascending.insert(place, score);
+    }
+
+    /// Removes the score of an event that is judged otherwise now; returns the score.
+    pub fn remove(&mut self, event: u64) -> Option<f64> {
+        let score = self.take(event)?;
+        self.order.retain(|other| *other != event);
+        Some(score)
+    }
+
+    fn take(&mut self, event: u64) -> Option<f64> {
+        let score = self.score_of.remove(&event)?;
+        let place = self.ascending.partition_point(|other| *other < score);
+        self.ascending.remove(place);
+        Some(score)
+    }
+
+    /// The number of scores.
+    pub fn len(&self) -> usize {
+        self.ascending.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ascending.is_empty()
+    }
+
+    /// The number of scores from which a share can be promised: `⌈1 / share⌉ - 1`.
+    pub fn needed(share: f64) -> usize {
+        // A share of a tenth is a little more than a tenth to a machine.
+        ((1.0 / share - 1e-6).ceil() - 1.0).max(1.0) as usize
+    }
+
+    /// Returns the score that at most this share of the next events of the class will reach: the least one above the
+    /// `⌈(n + 1)(1 - share)⌉`-th smallest, as many events have the very same score. `None` if there are too few for so small
+    /// a share.
+    pub fn line(&self, share: f64) -> Option<f64> {
+        let rank = ((self.len() as f64 + 1.0) * (1.0 - share) - 1e-6).ceil().max(1.0) as usize;
+        let score = *self.ascending.get(rank - 1)?;
+        // Scores are rounded to a millionth, as far as floats have that.
+        Some(rounded(score + 1e-6).max(score.next_up()))
+    }
+
+    /// Returns the share of the scores that reach a line; `None` without any.
+    pub fn share_from(&self, line: f64) -> Option<f64> {
+        let below = self.ascending.partition_point(|score| *score < line);
+        (!self.is_empty()).then(|| (self.len() - below) as f64 / self.len() as f64)
+    }
+
+    /// The events with their scores, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, f64)> {
+        self.order.iter().filter_map(|event| Some((*event, *self.score_of.get(event)?)))
+    }
+}
+
+impl FromIterator<(u64, f64)> for ScoreWindow {
+    fn from_iter<T: IntoIterator<Item = (u64, f64)>>(scores: T) -> ScoreWindow {
+        let mut window = ScoreWindow::default();
+        scores.into_iter().for_each(|(event, score)| window.add(event, score));
+        window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_line_needs_enough_good_events() {
+        for (share, needed) in
+            [(0.5, 1), (0.1, 9), (0.01, 99), (0.005, 199), (0.001, 999), (0.0002, 4999), (0.0001, 9999)]
+        {
+            assert_eq!(ScoreWindow::needed(share), needed, "{share}");
+            let mut window: ScoreWindow = (1..needed as u64).map(|event| (event, event as f64)).collect();
+            assert_eq!(window.line(share), None, "{share}");
+            window.add(0, 1e6);
+            assert_eq!(window.line(share), Some(1e6 + 1e-6), "{share}: above the greatest of just enough");
+        }
+    }
+
+    #[test]
+    fn events_count_once_and_can_be_taken_back() {
+        let mut window: ScoreWindow = [(1, 3.0), (2, -1.0), (1, 9.0), (3, f64::NAN)].into_iter().collect();
+        assert_eq!(window.iter().collect::<Vec<_>>(), [(1, 3.0), (2, -1.0)]);
+        assert_eq!((window.share_from(3.0), window.share_from(3.5)), (Some(0.5), Some(0.0)));
+        assert_eq!((window.remove(1), window.remove(1)), (Some(3.0), None));
+        assert_eq!((window.len(), window.line(0.5)), (1, Some(-0.999_999)));
+        assert_eq!(ScoreWindow::default().share_from(0.0), None);
+    }
+
+    #[test]
+    fn the_promise_is_kept_on_what_comes_next() {
+        // Scores with a long tail, each held against the line of those before it.
+        let mut state = 7u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        };
+        let (mut window, mut above, mut held) = (ScoreWindow::default(), 0u32, 0u32);
+        for event in 0..100_000 {
+            let score = uniform().ln().powi(2);
+            if let Some(line) = window.line(0.005) {
+                held += 1;
+                above += u32::from(score >= line);
+            }
+            window.add(event, score);
+        }
+        let share = f64::from(above) / f64::from(held);
+        assert!(held > 99_000 && (0.0044..0.0055).contains(&share), "{share} of {held}");
+        // As many have the very same score, none of them is above the line.
+        let same: ScoreWindow = (0..1000).map(|event| (event, 1.5)).collect();
+        assert!(same.line(0.01).is_some_and(|line| line > 1.5 && same.share_from(line) == Some(0.0)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_window_is_what_a_list_would_be(steps in prop::collection::vec((0u64..40, -5i8..5, any::<bool>()), 0..200)) {
+            let (mut window, mut list): (ScoreWindow, Vec<(u64, f64)>) = Default::default();
+            for (event, score, removes) in steps {
+                if removes {
+                    window.remove(event);
+                    list.retain(|(other, _)| *other != event);
+                } else {
+                    window.add(event, score.into());
+                    if list.iter().all(|(other, _)| *other != event) {
+                        list.push((event, score.into()));
+                    }
+                }
+                let mut sorted: Vec<f64> = list.iter().map(|(_, score)| *score).collect();
+                sorted.sort_by(f64::total_cmp);
+                prop_assert_eq!(&window.ascending, &sorted);
+                prop_assert_eq!(window.iter().collect::<Vec<_>>(), list.clone());
+                prop_assert_eq!(window.iter().collect::<ScoreWindow>(), window.clone());
+            }
+        }
+    }
+}
