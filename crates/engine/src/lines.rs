@@ -30,7 +30,7 @@ struct JudgedScores {
     bad: ScoreWindow,
 }
 
-/// The same, as they are in the file: events by the hash of their names, oldest first.
+/// The judged scores as they are in the file: events by the hash of their names, oldest first.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct StoredScores {
     pipelines: BTreeMap<String, StoredWindows>,
