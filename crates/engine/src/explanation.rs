@@ -111,6 +111,8 @@ pub struct ExplainedClassifier {
     pub name: String,
     /// The probability that it gives now.
     pub probability: f64,
+    /// The log-odds that its linear model adds now.
+    pub linear: Option<f64>,
     /// The tokens that move it most, the one that does most first.
     pub tokens: Vec<ExplainedToken>,
     /// The sum of what all other tokens add to the log-odds.
@@ -186,8 +188,10 @@ impl Engine {
             shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
             let others =
                 shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
-            let (name, probability) = (plan.name.clone(), known.judgement.probability());
-            explained.push(ExplainedClassifier { name, probability, tokens: shares, others });
+            let linear = self.learners.log_odds(&tokens);
+            let judgement = known.judgement.plus(linear.unwrap_or(0.0));
+            let (name, probability) = (plan.name.clone(), judgement.probability());
+            explained.push(ExplainedClassifier { name, probability, linear, tokens: shares, others });
         }
         explained
     }

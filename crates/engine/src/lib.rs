@@ -16,6 +16,7 @@ mod error;
 mod explanation;
 pub mod feedback;
 mod key_timeline;
+mod learners;
 pub mod limit;
 mod lines;
 mod maintenance;
@@ -124,6 +125,7 @@ pub struct Engine {
     snapshot: Mutex<()>,
     trainer: pipeline::trainer::Trainer,
     lines: lines::PromisedLines,
+    learners: learners::LinearLearners,
     ids: IdSource,
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,

@@ -96,6 +96,7 @@ impl Engine {
             )
         });
         self.lines.save()?;
+        self.learners.maintain()?;
         self.health.set("labels-full", Impact::Degraded, full);
         self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
         Ok(self.ledger.maintain(horizon)?)
@@ -123,6 +124,8 @@ impl Engine {
         let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
         let name = name.ok_or(SnapshotError::Busy)?;
         let ledger = self.ledger.embedded().ok_or(SnapshotError::NotHere)?;
+        self.lines.save()?;
+        self.learners.save()?;
         let go_on = || if is_over() { Err(SnapshotError::Ended) } else { Ok(()) };
         directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
         Ok(name)
@@ -145,7 +148,7 @@ impl Engine {
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
-        let lines = self.lines.save();
+        let lines = self.lines.save().and_then(|()| self.learners.save());
         self.ledger.close()?;
         journal?;
         Ok(lines?)

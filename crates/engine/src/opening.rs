@@ -15,6 +15,7 @@ use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
 use crate::directory::{Directory, Missing, NumberAllotment};
 use crate::error::EngineOpenError;
+use crate::learners::LinearLearners;
 use crate::lines::PromisedLines;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
@@ -91,6 +92,7 @@ impl Engine {
         let posted = limit::read_exceptions(&directory.limits_path());
         let posted = directory::or_put_aside(posted, &mut aside)?;
         let scores = directory::or_put_aside(directory.stored_scores(), &mut aside)?;
+        let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
@@ -112,6 +114,7 @@ impl Engine {
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
             lines: PromisedLines::new(directory, scores),
+            learners: LinearLearners::new(directory, learners),
             ids,
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
@@ -154,6 +157,7 @@ impl Engine {
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
             lines: PromisedLines::default(),
+            learners: LinearLearners::default(),
             ids: IdSource::default(),
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),

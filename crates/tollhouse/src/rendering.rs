@@ -212,6 +212,13 @@ pub(crate) fn classifiers(out: &mut Output, explained: &ExplanationJson) -> Resu
             TableCell::text("others", DIM),
         ];
         table.row(others);
+        if let Some(linear) = classifier.linear {
+            let linear = [
+                TableCell::number(format_args!("  {linear:+.4}"), PLAIN),
+                TableCell::text("linear model", DIM),
+            ];
+            table.row(linear);
+        }
         out.line(table)?;
         out.line("")?;
     }

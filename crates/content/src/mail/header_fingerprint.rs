@@ -386,13 +386,9 @@ fn ip(word: &str) -> Option<IpAddr> {
 
 /// Returns who handed the message on before the client did: names, networks, programs.
 fn relays(header: &MailHeader<'_>, client: Option<IpAddr>) -> Vec<String> {
-    let texts: Vec<String> =
-        header.all("Received").take(FIELDS_MAX).map(|field| unfolded(&field.text())).collect();
+    let texts = received(header);
     let hops: Vec<Option<ReceivedField<'_>>> = texts.iter().map(|text| ReceivedField::read(text)).collect();
-    let is_clients = |hop: &Option<ReceivedField<'_>>| {
-        hop.as_ref().is_some_and(|hop| hop.ip.is_some() && hop.ip == client)
-    };
-    let first = hops.iter().position(is_clients).map_or(0, |at| at + 1);
+    let first = received_here(header, client);
     let mut marks = FingerprintMarks(Vec::new());
     if !hops.is_empty() {
         marks.add("hops", &(hops.len() - first).min(9).to_string());
@@ -427,6 +423,17 @@ fn relays(header: &MailHeader<'_>, client: Option<IpAddr>) -> Vec<String> {
         }
     }
     marks.0
+}
+
+/// The number of `Received` fields that were added here: down to the one that names the client.
+pub(super) fn received_here(header: &MailHeader<'_>, client: Option<IpAddr>) -> usize {
+    let is_clients =
+        |text: &String| ReceivedField::read(text).is_some_and(|hop| hop.ip.is_some() && hop.ip == client);
+    received(header).iter().position(is_clients).map_or(0, |at| at + 1)
+}
+
+fn received(header: &MailHeader<'_>) -> Vec<String> {
+    header.all("Received").take(FIELDS_MAX).map(|field| unfolded(&field.text())).collect()
 }
 
 /// A `Received` field with its folding undone, cut.

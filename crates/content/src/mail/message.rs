@@ -25,11 +25,11 @@ pub use crate::field::{ITEM_BYTES_MAX, ITEMS_MAX, LINKS_MAX};
 use crate::field::{ObfuscationTally, UniqueList, VisibleText, cut, set_list};
 use crate::mail::attachment::Attachments;
 pub use crate::mail::columns::{EnvelopeColumns, MESSAGE_BYTES_MAX, MailColumns};
-use crate::mail::header_fingerprint;
 use crate::mail::mime::{
     self, Defect, Defects, HeaderField, MailHeader, MimePart, PartRole, TransferEncoding,
 };
 use crate::mail::test_pattern::TestPattern;
+use crate::mail::{header_fingerprint, source};
 use crate::network::{PrefixLengths, is_public, network};
 use crate::text;
 use crate::web::link::{self, Link, TextReference};
@@ -272,6 +272,10 @@ fn header_features(
         _ => None,
     };
     header_fingerprint::fill(header, client, columns, facts);
+    let start = source::header_start(header, client);
+    if !start.is_empty() {
+        facts.set(columns.header_start, start);
+    }
 
     let subject = header.get("Subject").map(|field| cut(&field.unstructured())).unwrap_or_default();
     facts.set(columns.has_subject, !subject.is_empty());
@@ -402,6 +406,7 @@ struct MailBody {
     has_html: bool,
     base64_text: bool,
     test_pattern: Option<TestPattern>,
+    source_start: String,
 }
 
 impl MailBody {
@@ -424,6 +429,7 @@ impl MailBody {
                 body.charset.or_else(|| part.charset.as_deref().map(|charset| cut(charset).to_lowercase()));
             let source = part.text(&decoded);
             body.test_pattern = body.test_pattern.max(TestPattern::find(&source));
+            source::add_text(&mut body.source_start, &source);
             if part.role == PartRole::Html {
                 body.has_html = true;
                 body.seen.add_page(&source, budget);
@@ -451,6 +457,9 @@ impl MailBody {
         facts.set(columns.subject_disguised, shown.is_obfuscated());
         self.seen.fill(&shown, budget, &columns.body, facts);
 
+        if !self.source_start.is_empty() {
+            facts.set(columns.source_start, self.source_start);
+        }
         if let Some(charset) = &self.charset {
             set_text(facts, columns.charset, charset);
         }

@@ -8,5 +8,6 @@ mod header_fingerprint;
 pub mod message;
 pub(crate) mod mime;
 pub mod multimap;
+mod source;
 pub mod spamassassin;
 pub mod test_pattern;

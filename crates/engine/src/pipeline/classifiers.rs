@@ -8,6 +8,7 @@ use content::text::tokenizer::{TOKENS_MAX, VIEWS, tokens};
 use event::{Facts, Key, Secret, Shingle, TableIndex, Time, Value};
 use stats::{Addition, Evidence, Observation, ObserveRequest, Quality, ReadingView};
 
+use judge::{FeatureBuilder, FeatureSet};
 use plan::{ClassifierPlan, KindPlan, Pipeline, TrainingLabel};
 
 /// The worth of one unit of a stored weight: a narrow cell holds weights up to 128.
@@ -45,6 +46,8 @@ pub(crate) struct TokenKeys {
     tokens: Vec<Key>,
     /// The number of tokens of each view.
     counts: [usize; VIEWS],
+    /// The runs of bytes for its linear model.
+    pub(crate) features: FeatureSet,
     owner: Option<Shingle>,
 }
 
@@ -68,6 +71,12 @@ impl TokenKeys {
             // As good as any choice: which ones these are nobody can foresee who does not know the secret.
             shingles.truncate(most);
         }
+        let mut runs = FeatureBuilder::default();
+        for (fact, slot) in &plan.runs {
+            // What a fact is called, and not its place: that changes with the configuration.
+            let Shingle(source) = secret.shingle(fact.as_bytes());
+            runs.add_runs(source, value(fact, *slot).and_then(Value::as_str).unwrap_or_default());
+        }
         let mut name = b"event".to_vec();
         views.iter().flatten().for_each(|shingle| name.extend_from_slice(&shingle.0.to_le_bytes()));
         let key = |shingle: Shingle| {
@@ -79,6 +88,7 @@ impl TokenKeys {
             event: key(secret.shingle(&name)),
             tokens: views.iter().flatten().map(|shingle| key(*shingle)).collect(),
             counts: views.map(|shingles| shingles.len()),
+            features: runs.finish(),
             owner,
         }
     }
@@ -235,6 +245,15 @@ impl ClassifierReading {
         }
     }
 
+    /// Returns how many events were learned of a label.
+    pub(crate) fn count(&self, label: TrainingLabel) -> i64 {
+        match label {
+            TrainingLabel::Bad => self.all.bad,
+            TrainingLabel::Good => self.all.good,
+            TrainingLabel::Forget => 0,
+        }
+    }
+
     /// Returns true if the event was taught anything.
     pub(crate) fn is_taught(&self) -> bool {
         self.taught() != TrainingLabel::Forget
@@ -255,6 +274,16 @@ impl ClassifierReading {
 
 fn learned(Evidence { bad, good, weight }: Evidence) -> TokenEvidence {
     TokenEvidence { bad: bad as f64, good: good as f64, weight: weight as f64 * UNIT }
+}
+
+/// Adds what the linear model says to what is known in a row.
+pub(crate) fn add_linear(plan: &ClassifierPlan, odds: f64, facts: &mut Facts) {
+    let columns = &plan.columns;
+    let Some(Value::Float(score)) = facts.get(columns.score) else { return };
+    let known = ClassifierScore { score: *score, ..ClassifierScore::default() }.plus(odds);
+    facts.set(columns.score, known.score);
+    facts.set(columns.probability, known.probability());
+    columns.linear.iter().for_each(|linear| facts.set(*linear, odds));
 }
 
 /// Puts what is known into a row.

@@ -128,6 +128,7 @@ impl Engine {
             tracing::error!(%error, "statistics are unavailable");
         }
         ranges::fill(&self.ban_list, observed.prepared_mut());
+        self.learners.fill(observed.prepared_mut());
         self.lines.fill(observed.prepared_mut());
         observed
     }
@@ -321,6 +322,7 @@ impl Engine {
         let limits = (what == ObserveMode::Nothing).then_some(&limits);
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
         ranges::fill(&self.ban_list, observed.prepared_mut());
+        self.learners.fill(observed.prepared_mut());
         self.lines.fill(observed.prepared_mut());
         Ok(observed)
     }

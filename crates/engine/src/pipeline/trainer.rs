@@ -189,8 +189,12 @@ impl Engine {
         let Some(known) = ClassifierReading::of(tokens, outcomes.readings(0).iter()).filter(may) else {
             return Ok(0);
         };
-        let Some(request) = tokens.training_request(&known, lesson, time) else { return Ok(0) };
+        let Some(request) = tokens.training_request(&known, lesson, time) else {
+            self.learners.catch_up(tokens, lesson, known.count(lesson));
+            return Ok(0);
+        };
         self.ledger.observe(std::slice::from_ref::<ObserveRequest>(&request)).await?;
+        self.learners.teach(tokens, known.taught(), lesson);
         Ok(tokens.len())
     }
 

@@ -18,6 +18,7 @@ mod flood;
 mod honest;
 mod journal;
 mod last_values;
+mod learners;
 mod limits;
 mod limits_laws;
 mod lookup_tables;

@@ -19,6 +19,7 @@ fn made(path: &Path) {
     let directory = Directory::create(path, &[]).unwrap();
     fs::write(directory.config_path(), CONFIG).unwrap();
     disk::replace(&directory.limits_path(), &disk::seal(b"[]")).unwrap();
+    disk::replace(&path.join("learners.bin"), &disk::seal(b"")).unwrap();
     let scores = br#"{"pipelines":{"web":{"good":[[1,2.5],[2,-1.0]],"bad":[]}}}"#;
     disk::replace(&path.join("scores.json"), &disk::seal(scores)).unwrap();
     let mut plan = plan();
@@ -121,8 +122,15 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             assert!(names(&found, name) || !is_noticed, "{what} of {name} is gone: {found:?}");
             let engine = opened.unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
             if is_gone
-                && ["labels.ndjson", "limits.json", "scores.json", "state.json", "tollhouse.toml"]
-                    .contains(&name)
+                && [
+                    "labels.ndjson",
+                    "learners.bin",
+                    "limits.json",
+                    "scores.json",
+                    "state.json",
+                    "tollhouse.toml",
+                ]
+                .contains(&name)
             {
                 let told =
                     engine.health().list().into_iter().find(|it| it.name == "settings-damaged").unwrap();

@@ -19,6 +19,8 @@ pub struct ClassifierPlan {
     pub name: String,
     /// The facts whose tokens it learns, and how each is cut.
     pub of: Vec<(String, Slot, Tokenization)>,
+    /// The facts of whose bytes the linear model learns runs.
+    pub runs: Vec<(String, Slot)>,
     /// The kind each of whose keys has a classifier of its own.
     pub per: Option<TableIndex<KindPlan>>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
@@ -55,6 +57,8 @@ pub struct ClassifierColumns {
     pub known: Slot,
     pub bad: Slot,
     pub good: Slot,
+    /// Of a classifier with a linear model.
+    pub linear: Option<Slot>,
 }
 
 /// The label that a classifier is given for an event.
@@ -94,9 +98,23 @@ impl PipelineDraft<'_> {
                     of.push((name.to_owned(), fact(builder.schema(), name, origin, problems), cut));
                 }
             }
+            let runs: Vec<(String, Slot)> = view
+                .strings("runs")
+                .into_iter()
+                .map(|(name, origin)| (name.to_owned(), fact(builder.schema(), name, origin, problems)))
+                .collect();
+            if view.is_given("per") && !runs.is_empty() {
+                let help =
+                    "leave out `runs`, or `per`: a model of each key would take 4 MB for each".to_owned();
+                problems.add(
+                    view.origin("runs"),
+                    "a classifier for each key has no linear model",
+                    Some(help),
+                );
+            }
             let per = view.str("per").and_then(|per| self.counted_kind(per, &view, problems));
             let classes = ["bad", "good", "forget"].map(|key| self.classes(&view, key, problems));
-            let Some(columns) = columns(name, &view, builder, problems) else { continue };
+            let Some(columns) = columns(name, &view, !runs.is_empty(), builder, problems) else { continue };
             let keep = view.span("keep").unwrap_or(Span::days(180));
             let auto = auto(&view, problems);
             let name = name.to_owned();
@@ -104,6 +122,7 @@ impl PipelineDraft<'_> {
                 kind,
                 name,
                 of,
+                runs,
                 per,
                 classes,
                 keep,
@@ -148,7 +167,7 @@ impl PipelineDraft<'_> {
     pub(crate) fn partial_rules(&mut self) {
         let models: Vec<Slot> = self.pipeline.models.iter().flat_map(super::ModelPlan::slots).collect();
         for classifier in &mut self.pipeline.classifiers {
-            let own = classifier.columns.all();
+            let own: Vec<Slot> = classifier.columns.all().collect();
             let is_partial = |slot: Slot| own.contains(&slot) || models.contains(&slot);
             if let Some(auto) = &mut classifier.auto {
                 let rules = self.pipeline.rules.rules().iter();
@@ -162,14 +181,17 @@ impl PipelineDraft<'_> {
 }
 
 impl ClassifierColumns {
-    pub fn all(&self) -> [Slot; 6] {
-        [self.probability, self.score, self.tokens, self.known, self.bad, self.good]
+    /// Returns all of them.
+    pub fn all(&self) -> impl Iterator<Item = Slot> {
+        let always = [self.probability, self.score, self.tokens, self.known, self.bad, self.good];
+        always.into_iter().chain(self.linear)
     }
 }
 
 fn columns(
     name: &str,
     view: &ConfigView<'_>,
+    is_linear: bool,
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,
 ) -> Option<ClassifierColumns> {
@@ -189,6 +211,14 @@ fn columns(
         known: add("known", Type::Integer, "Number of its tokens that were learned before")?,
         bad: add("bad", Type::Integer, "Events that were learned as bad")?,
         good: add("good", Type::Integer, "Events that were learned as good")?,
+        linear: match is_linear {
+            true => Some(add(
+                "linear",
+                Type::Float,
+                "Part of the log-odds that the linear model adds, between -3 and 3",
+            )?),
+            false => None,
+        },
     })
 }
 

@@ -241,6 +241,9 @@ pub struct ClassifierOutputJson {
     pub probability: f64,
     /// The tokens that move it most, first the one that does most.
     pub tokens: Vec<TokenEvidenceJson>,
+    /// The log-odds that its linear model adds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linear: Option<f64>,
     /// The amount that all other tokens add to the log-odds.
     pub others: f64,
 }
@@ -271,6 +274,7 @@ impl From<&engine::ExplainedClassifier> for ClassifierOutputJson {
             name: classifier.name.clone(),
             probability: classifier.probability,
             tokens: tokens.collect(),
+            linear: classifier.linear,
             others: classifier.others,
         }
     }

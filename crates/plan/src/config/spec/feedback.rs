@@ -24,6 +24,12 @@ pub(super) const CLASSIFIER: Section = Section {
             "Further facts, of which it learns words, and items of lists as they are",
         ),
         setting(
+            "runs",
+            SettingType::List(&SettingType::Name),
+            Some("[]"),
+            "Texts of which a linear model learns runs of four bytes as they stand, beside the counts: `NAME.linear`, a part of `NAME.score`",
+        ),
+        setting(
             "bad",
             SettingType::List(&SettingType::Name),
             Some("[\"spam\"]"),

@@ -1,0 +1,168 @@
+//! The linear model of a classifier: what it learns, and what is left of it after a crash.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use engine::{Decision, Directory, Engine};
+use event::{Event, Value};
+use plan::{Config, Overrides, Plan};
+
+use crate::pipeline::{NOW, decide_at};
+
+const CONFIGURATION: &str = r#"
+name = "forum"
+[[field]]
+name = "post.text"
+type = "string"
+[[kind]]
+name = "text"
+of = "post.text"
+[[statistic]]
+name = "counts"
+keys = ["text"]
+counts = ["seen", "spam", "ham"]
+windows = ["1d x 14"]
+[feedback]
+spam = ["spam"]
+ham = ["ham"]
+forget = []
+[reports]
+bad = ["spam"]
+good = ["ham"]
+[[classifier]]
+name = "learned"
+of = ["post.text"]
+runs = ["post.text"]
+forget = ["forget"]
+[ledger]
+durability = "sync"
+"#;
+
+fn open(path: &Path) -> Engine {
+    let config = Config::from_text("forum.toml", CONFIGURATION, &Overrides::default());
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    Engine::open(&Directory::open(path).unwrap(), plan).unwrap()
+}
+
+fn post(text: &str) -> Event {
+    let mut event = Event::default();
+    event.push("post.text", text);
+    event
+}
+
+/// Learns a text; returns how many tokens changed.
+fn learn(engine: &Engine, text: &str, class: &str) -> usize {
+    let prepared = engine.prepare(&Arc::clone(&engine.plan().pipelines[0]), post(text), NOW);
+    pollster::block_on(engine.learn(prepared, text, class)).unwrap().tokens
+}
+
+fn text(is_spam: bool, number: usize) -> String {
+    let own = if is_spam { ["cheap pills", "casino bonus"] } else { ["patch review", "meeting notes"] };
+    format!("{} number {} at {}", own[number % 2], number * 7919, number % 13)
+}
+
+/// What a decision says of a text: log-odds in all, those of the linear model, and the probability.
+fn judged(engine: &Engine, text: &str) -> (Option<f64>, Option<f64>, Option<f64>, Decision) {
+    let decision = decide_at(engine, post(text), NOW);
+    let facts = engine.explain(decision.id).unwrap().facts;
+    let float = |name: &str| {
+        facts.iter().find(|(other, _)| other == name).and_then(|(_, value)| match value {
+            Value::Float(float) => Some(*float),
+            _ => None,
+        })
+    };
+    (float("learned.score"), float("learned.linear"), float("learned.probability"), decision)
+}
+
+fn linear(engine: &Engine, text: &str) -> Option<f64> {
+    judged(engine, text).1
+}
+
+#[test]
+fn the_linear_model_learns_beside_the_counts() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    let (score, linear_part, probability, _) = judged(&engine, "cheap pills");
+    assert_eq!((score, linear_part, probability), (Some(0.0), None, Some(0.5)), "nothing is known");
+    for number in 0..30 {
+        learn(&engine, &text(true, number), "spam");
+        learn(&engine, &text(false, number), "ham");
+    }
+    let (score, linear_part, probability, spam) = judged(&engine, &text(true, 100));
+    let (score, linear_part) = (score.unwrap(), linear_part.unwrap());
+    assert!(linear_part > 1.0 && linear_part <= 3.0 && score > linear_part, "{score} {linear_part}");
+    assert!((probability.unwrap() - 1.0 / (1.0 + (-score).exp())).abs() < 1e-9);
+    assert!(linear(&engine, &text(false, 100)).unwrap() < -1.0);
+    let explained = engine.explain(spam.id).unwrap();
+    assert_eq!(explained.classifiers[0].linear, Some(linear_part));
+
+    // Feedback on a decision teaches by the row; forgetting takes it back.
+    let odd = "a text of which nobody has ever heard";
+    let before = linear(&engine, odd).unwrap();
+    let decision = judged(&engine, odd).3;
+    for (class, wanted) in [("spam", 1.0), ("ham", -1.0)] {
+        pollster::block_on(engine.feedback(decision.id, class, NOW)).unwrap();
+        let now = linear(&engine, odd).unwrap();
+        assert!(now * wanted > 1.0, "{class}: {now}");
+    }
+    pollster::block_on(engine.feedback(decision.id, "forget", NOW)).unwrap();
+    assert!((linear(&engine, odd).unwrap() - before).abs() < 1.0, "forgetting is not exact");
+
+    // It is there after the end, and in a copy.
+    let known = linear(&engine, &text(true, 100));
+    let copied = engine.snapshot(NOW, &|| false).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    for path in [&path, &path.join("snapshots").join(copied)] {
+        assert_eq!(linear(&open(path), &text(true, 100)), known);
+    }
+}
+
+#[test]
+fn what_a_crash_took_is_learned_again_when_it_is_taught_again() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let lessons = |engine: &Engine, numbers: std::ops::Range<usize>| -> usize {
+        let both = numbers.flat_map(|number| [(text(true, number), "spam"), (text(false, number), "ham")]);
+        both.map(|(text, class)| learn(engine, &text, class)).sum()
+    };
+    let engine = open(&path);
+    assert!(lessons(&engine, 0..20) > 0);
+    // A minute of housekeeping.
+    (0..6).for_each(|_| engine.maintain(Some(NOW)).unwrap());
+    let kept = linear(&engine, &text(true, 100)).unwrap();
+    assert!(lessons(&engine, 20..40) > 0);
+    let whole = linear(&engine, &text(true, 100)).unwrap();
+    // What was written is what a killed process leaves; ledger and journal are synced.
+    let killed = parent.path().join("killed");
+    copy(&path, &killed);
+    drop(engine);
+    let engine = open(&killed);
+    assert_eq!(linear(&engine, &text(true, 100)), Some(kept));
+    assert_eq!(lessons(&engine, 0..40), 0, "the counts know all of it");
+    assert_eq!(linear(&engine, &text(true, 100)), Some(whole), "and the model does now, in the same order");
+    assert_eq!(lessons(&engine, 0..40), 0);
+    assert_eq!(linear(&engine, &text(true, 100)), Some(whole), "none of it twice");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => _ = std::fs::copy(entry.path(), target).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_classifier_for_each_key_has_no_linear_model() {
+    let text = CONFIGURATION.replace("runs = ", "per = \"text\"\nruns = ");
+    let config = Config::from_text("forum.toml", &text, &Overrides::default());
+    let told = Plan::compile(&config).err().unwrap().to_string();
+    assert!(told.contains("a classifier for each key has no linear model"), "{told}");
+}

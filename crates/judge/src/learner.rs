@@ -1,0 +1,546 @@
+//! A linear model that learns online: hashed runs of four bytes, and a relaxed, bounded support vector machine.
+//!
+//! ```text
+//! texts ─► FeatureSet ─► f = Σ w / √n ─► log-odds
+//!                 └─ label ─► y·f < 1: a step, and the same step for 50 past examples of each class
+//! ```
+//!
+//! Runs of four bytes as they stand, hashed to 2²⁰ weights and normalised by the root of their number, tell spam from ham at
+//! least as well as words do (Goodman, Heckerman and Rounthwaite, "Stopping spam", 2005; Sculley and Wachman, "Relaxed Online
+//! SVMs for Spam Filtering", SIGIR 2007). An example that is violated (y·f < 1) gets the dual weight that repairs it,
+//! `a' = clip(a + 1 - y·f, 0, 1)`, and the weights move by `(a' - a)·y/√n`. The bound of 1 keeps wrong labels from
+//! doing much: without it a few per cent of them ruin the model.
+//!
+//! Who learns one class and then the other would teach a plain online learner nothing but the last. So the learner keeps
+//! 1,500 examples of each class, as hashes without any text, and repeats the step for some of both after each mistake:
+//! neither order nor imbalance then matters much.
+//!
+//! A learner takes 4 MB, and some 9 MB more for its examples. Judging an event of 3,000 features takes some 10 µs; a mistake costs a
+//! hundred times that.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// The number of weights.
+const WEIGHTS: usize = 1 << WEIGHT_BITS;
+const WEIGHT_BITS: u32 = 20;
+/// Examples of a class that are kept.
+const EXAMPLES_MAX: usize = 1_500;
+/// Examples of each class that are learned again after a mistake.
+const REPLAYED: usize = 50;
+/// Most of an example's dual weight, and the margin.
+const BOUND: f32 = 1.0;
+const MARGIN: f32 = 1.0;
+/// Most features of an event.
+const FEATURES_MAX: usize = 8_192;
+/// Log-odds of a whole unit of the model's value: at its margin an event of the class is sure.
+const ODDS: f64 = 6.0;
+/// The value beyond which nothing is added: one that is sure says no more than this.
+const VALUE_MAX: f64 = 0.5;
+/// The start of a stored learner.
+const MAGIC: &[u8; 8] = b"thlearn1";
+
+/// The features of an event: different hashes, ascending.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FeatureSet(Box<[u32]>);
+
+/// Gathers the features of an event.
+#[derive(Debug, Default)]
+pub struct FeatureBuilder {
+    found: Vec<u32>,
+}
+
+impl FeatureBuilder {
+    /// Adds the runs of four bytes of a text. Those of different sources are different features.
+    pub fn add_runs(&mut self, source: u64, text: &str) {
+        let seed = source.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let runs = text.as_bytes().windows(4).map(|run| {
+            let run = u32::from_le_bytes([run[0], run[1], run[2], run[3]]);
+            // Finalizer of SplitMix64 (Steele, Lea and Flood 2014).
+            let mut hash = u64::from(run).wrapping_add(seed);
+            hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            (hash >> (64 - WEIGHT_BITS)) as u32
+        });
+        self.found.extend(runs.take(2 * FEATURES_MAX));
+    }
+
+    /// Returns the features that were added, and forgets them.
+    pub fn finish(&mut self) -> FeatureSet {
+        self.found.sort_unstable();
+        self.found.dedup();
+        // Which ones are left out does not matter: hashes are spread evenly.
+        self.found.truncate(FEATURES_MAX);
+        let features = FeatureSet(self.found.as_slice().into());
+        self.found.clear();
+        features
+    }
+}
+
+impl FeatureSet {
+    /// The number of features.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn norm(&self) -> f32 {
+        1.0 / (self.len().max(1) as f32).sqrt()
+    }
+}
+
+/// The label of an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExampleLabel {
+    /// It is good.
+    Good,
+    /// It is bad.
+    Bad,
+}
+
+impl ExampleLabel {
+    const ALL: [ExampleLabel; 2] = [ExampleLabel::Good, ExampleLabel::Bad];
+
+    fn sign(self) -> f32 {
+        match self {
+            ExampleLabel::Good => -1.0,
+            ExampleLabel::Bad => 1.0,
+        }
+    }
+}
+
+/// An event that was learned.
+#[derive(Clone, Debug, PartialEq)]
+struct Example {
+    event: u64,
+    weight: f32,
+    features: FeatureSet,
+}
+
+/// A stored learner that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no stored learner, or one that is cut off")]
+pub struct LearnerFormatError;
+
+/// A model that many threads may ask while one learns.
+#[derive(Debug)]
+pub struct LinearLearner {
+    /// The bits of floats. Whoever judges while they change sees some before and some after.
+    weights: Box<[AtomicU32]>,
+    /// The number of events that were learned of each class and not forgotten. Changed by who holds the trainer.
+    learned: [AtomicU64; 2],
+    trainer: Mutex<Reservoir>,
+}
+
+/// The examples of each class.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Reservoir {
+    examples: [Vec<Example>; 2],
+    /// State of the generator that picks examples: the same lessons give the same model.
+    random: u64,
+}
+
+impl Reservoir {
+    fn below(&mut self, bound: usize) -> usize {
+        // Multiplier and increment of Knuth's MMIX.
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(self.random) * bound as u128) >> 64) as usize
+    }
+}
+
+impl Default for LinearLearner {
+    fn default() -> LinearLearner {
+        LinearLearner {
+            weights: (0..WEIGHTS).map(|_| AtomicU32::new(0)).collect(),
+            learned: Default::default(),
+            trainer: Mutex::new(Reservoir { random: 1, ..Reservoir::default() }),
+        }
+    }
+}
+
+impl LinearLearner {
+    /// The log-odds that an event is bad, between -3 and 3; `None` as long as one class is unknown.
+    pub fn log_odds(&self, features: &FeatureSet) -> Option<f64> {
+        if features.is_empty() || self.learned().contains(&0) {
+            return None;
+        }
+        Some(f64::from(self.value(features)).clamp(-VALUE_MAX, VALUE_MAX) * ODDS)
+    }
+
+    fn value(&self, features: &FeatureSet) -> f32 {
+        let weight = |feature: &u32| f32::from_bits(self.weights[*feature as usize].load(Ordering::Relaxed));
+        features.0.iter().map(weight).sum::<f32>() * features.norm()
+    }
+
+    /// Moves the value of an event by so much. Only ever called by who holds the trainer.
+    fn shift(&self, features: &FeatureSet, by: f32) {
+        let each = by * features.norm();
+        for feature in &features.0 {
+            let place = &self.weights[*feature as usize];
+            let weight = f32::from_bits(place.load(Ordering::Relaxed)) + each;
+            place.store(weight.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Repairs a violated example; returns its dual weight then.
+    fn repair(&self, features: &FeatureSet, label: ExampleLabel, weight: f32) -> f32 {
+        let margin = label.sign() * self.value(features);
+        if margin >= MARGIN && weight <= 0.0 {
+            return weight;
+        }
+        let repaired = (weight + 1.0 - margin).clamp(0.0, BOUND);
+        self.shift(features, (repaired - weight) * label.sign());
+        repaired
+    }
+
+    /// Learns that an event, known by a hash of its name, is of a class. The caller forgets first what it taught before.
+    pub fn learn(&self, event: u64, features: FeatureSet, label: ExampleLabel) {
+        if features.is_empty() {
+            return;
+        }
+        let mut trainer = self.trainer.lock();
+        let is_mistake = label.sign() * self.value(&features) < MARGIN;
+        let weight = if is_mistake { self.repair(&features, label, 0.0) } else { 0.0 };
+        let example = Example { event, weight, features };
+        let class = label as usize;
+        self.learned[class].fetch_add(1, Ordering::Relaxed);
+        if trainer.examples[class].len() < EXAMPLES_MAX {
+            trainer.examples[class].push(example);
+        } else {
+            let place = trainer.below(EXAMPLES_MAX);
+            trainer.examples[class][place] = example;
+        }
+        for number in 0..if is_mistake { 2 * REPLAYED } else { 0 } {
+            let label = ExampleLabel::ALL[number % 2];
+            let count = trainer.examples[label as usize].len();
+            if count == 0 {
+                continue;
+            }
+            let place = trainer.below(count);
+            let example = &mut trainer.examples[label as usize][place];
+            example.weight = self.repair(&example.features, label, example.weight);
+        }
+    }
+
+    /// Forgets what an event has taught: as far as its example is kept what that added, else a step that leaves the model
+    /// undecided on the event, which is not exact.
+    pub fn forget(&self, event: u64, features: &FeatureSet, label: ExampleLabel) {
+        let mut trainer = self.trainer.lock();
+        let class = label as usize;
+        let left = self.learned[class].load(Ordering::Relaxed).saturating_sub(1);
+        self.learned[class].store(left, Ordering::Relaxed);
+        let examples = &mut trainer.examples[class];
+        let taken = match examples.iter().position(|example| example.event == event) {
+            Some(place) => examples.swap_remove(place).weight,
+            None => (label.sign() * self.value(features)).clamp(0.0, BOUND),
+        };
+        self.shift(features, -taken * label.sign());
+    }
+
+    /// Returns whether an event is among the examples of a class that are kept.
+    pub fn holds(&self, event: u64, label: ExampleLabel) -> bool {
+        self.trainer.lock().examples[label as usize].iter().any(|example| example.event == event)
+    }
+
+    /// Events that were learned of each class, good ones first.
+    pub fn learned(&self) -> [u64; 2] {
+        [0, 1].map(|class: usize| self.learned[class].load(Ordering::Relaxed))
+    }
+
+    /// The bytes of the learner: 4 MB, and 2 to 6 KB for each example.
+    pub fn encode(&self) -> Vec<u8> {
+        let trainer = self.trainer.lock();
+        let mut bytes = Vec::with_capacity(8 * WEIGHTS);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&trainer.random.to_le_bytes());
+        for weight in &self.weights {
+            bytes.extend_from_slice(&weight.load(Ordering::Relaxed).to_le_bytes());
+        }
+        for (examples, learned) in trainer.examples.iter().zip(self.learned()) {
+            bytes.extend_from_slice(&learned.to_le_bytes());
+            put_varint(&mut bytes, examples.len() as u64);
+            for Example { event, weight, features } in examples {
+                bytes.extend_from_slice(&event.to_le_bytes());
+                bytes.extend_from_slice(&weight.to_le_bytes());
+                put_varint(&mut bytes, features.len() as u64);
+                let mut before = 0;
+                for feature in &features.0 {
+                    put_varint(&mut bytes, u64::from(feature - before));
+                    before = *feature;
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Reads what [`LinearLearner::encode`] has written. Whatever the bytes, it takes no more memory than some times their
+    /// number.
+    ///
+    /// # Errors
+    /// If they are no learner.
+    pub fn decode(bytes: &[u8]) -> Result<LinearLearner, LearnerFormatError> {
+        let mut reader = ByteReader(bytes);
+        if reader.take::<8>()? != *MAGIC {
+            return Err(LearnerFormatError);
+        }
+        let random = u64::from_le_bytes(reader.take()?);
+        let weights = reader.bytes(4 * WEIGHTS)?.as_chunks::<4>().0.iter();
+        let weights: Box<[AtomicU32]> = weights
+            .map(|bytes| {
+                let weight = f32::from_le_bytes(*bytes);
+                if weight.is_finite() {
+                    Ok(AtomicU32::new(weight.to_bits()))
+                } else {
+                    Err(LearnerFormatError)
+                }
+            })
+            .collect::<Result<_, _>>()?;
+        let mut trainer = Reservoir { random, ..Reservoir::default() };
+        let mut learned: [AtomicU64; 2] = Default::default();
+        for class in 0..2 {
+            learned[class] = AtomicU64::new(u64::from_le_bytes(reader.take()?));
+            let count = reader.varint(EXAMPLES_MAX as u64)?;
+            for _ in 0..count {
+                let event = u64::from_le_bytes(reader.take()?);
+                let weight = f32::from_le_bytes(reader.take()?);
+                if !(0.0..=BOUND).contains(&weight) {
+                    return Err(LearnerFormatError);
+                }
+                let mut features = Vec::new();
+                let mut before = 0;
+                for number in 0..reader.varint(FEATURES_MAX as u64)? {
+                    let step = reader.varint(WEIGHTS as u64)? as u32;
+                    before += step;
+                    if before as usize >= WEIGHTS || step == 0 && number > 0 {
+                        return Err(LearnerFormatError);
+                    }
+                    features.push(before);
+                }
+                trainer.examples[class].push(Example {
+                    event,
+                    weight,
+                    features: FeatureSet(features.into()),
+                });
+            }
+        }
+        if !reader.0.is_empty() {
+            return Err(LearnerFormatError);
+        }
+        Ok(LinearLearner { weights, learned, trainer: Mutex::new(trainer) })
+    }
+}
+
+impl PartialEq for LinearLearner {
+    fn eq(&self, other: &LinearLearner) -> bool {
+        let weights = |learner: &LinearLearner| -> Vec<u32> {
+            learner.weights.iter().map(|weight| weight.load(Ordering::Relaxed)).collect()
+        };
+        // One after the other: never both locks at once.
+        let trainer = self.trainer.lock().clone();
+        trainer == *other.trainer.lock()
+            && self.learned() == other.learned()
+            && weights(self) == weights(other)
+    }
+}
+
+fn put_varint(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+struct ByteReader<'a>(&'a [u8]);
+
+impl<'a> ByteReader<'a> {
+    fn bytes(&mut self, count: usize) -> Result<&'a [u8], LearnerFormatError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(LearnerFormatError)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], LearnerFormatError> {
+        self.bytes(N)?.try_into().map_err(|_| LearnerFormatError)
+    }
+
+    /// A number of at most so much.
+    fn varint(&mut self, most: u64) -> Result<u64, LearnerFormatError> {
+        let mut number = 0u64;
+        for shift in (0..35).step_by(7) {
+            let [byte] = self.take()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return if number <= most { Ok(number) } else { Err(LearnerFormatError) };
+            }
+        }
+        Err(LearnerFormatError)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn features(text: &str) -> FeatureSet {
+        let mut builder = FeatureBuilder::default();
+        builder.add_runs(1, text);
+        builder.finish()
+    }
+
+    /// A text of either class: words of its own among those that both have.
+    fn text(label: ExampleLabel, number: usize) -> String {
+        let own = match label {
+            ExampleLabel::Bad => ["pills", "cheap", "winner", "casino"],
+            ExampleLabel::Good => ["meeting", "patch", "review", "thanks"],
+        };
+        format!(
+            "{} number {} of the {} at {}",
+            own[number % 4],
+            number * 7919,
+            own[(number / 3) % 4],
+            number % 11
+        )
+    }
+
+    fn mistakes(learner: &LinearLearner) -> usize {
+        let judged = (5_000..5_200).flat_map(|number| ExampleLabel::ALL.map(|label| (label, number)));
+        let is_wrong = |(label, number): &(ExampleLabel, usize)| {
+            let odds = learner.log_odds(&features(&text(*label, *number)));
+            odds.is_none_or(|odds| odds * f64::from(label.sign()) <= 0.0)
+        };
+        judged.filter(is_wrong).count()
+    }
+
+    fn learn(learner: &LinearLearner, lessons: impl IntoIterator<Item = (ExampleLabel, usize)>) {
+        for (label, number) in lessons {
+            learner.learn(number as u64 * 2 + label as u64, features(&text(label, number)), label);
+        }
+    }
+
+    #[test]
+    fn features_are_different_runs_of_bytes() {
+        assert_eq!(features("abc").len(), 0);
+        assert_eq!(features("abcdabcd").len(), 4, "abcd, bcda, cdab, dabc");
+        assert_eq!(features("Abcd").len(), 1);
+        assert_ne!(features("Abcd"), features("abcd"));
+        let mut builder = FeatureBuilder::default();
+        builder.add_runs(1, "abcd");
+        builder.add_runs(2, "abcd");
+        assert_eq!(builder.finish().len(), 2, "where it stands matters");
+        assert_eq!(builder.finish(), FeatureSet::default());
+        let long: String =
+            (0..9_000u32).map(|number| format!("{:x} ", number.wrapping_mul(2_654_435_761))).collect();
+        assert_eq!(features(&long).len(), FEATURES_MAX);
+    }
+
+    #[test]
+    fn whatever_the_order_it_learns_the_same() {
+        let both = |numbers: std::ops::Range<usize>| {
+            numbers.flat_map(|number| ExampleLabel::ALL.map(|label| (label, number)))
+        };
+        let one =
+            |label: ExampleLabel, numbers: std::ops::Range<usize>| numbers.map(move |number| (label, number));
+        let turns = LinearLearner::default();
+        learn(&turns, both(0..300));
+        assert_eq!((turns.learned(), mistakes(&turns)), ([300, 300], 0));
+        for [first, second] in
+            [[ExampleLabel::Good, ExampleLabel::Bad], [ExampleLabel::Bad, ExampleLabel::Good]]
+        {
+            let blocks = LinearLearner::default();
+            learn(&blocks, one(first, 0..300).chain(one(second, 0..300)));
+            assert_eq!(mistakes(&blocks), 0, "{first:?} first");
+            // A hundred times as many of one class.
+            let uneven = LinearLearner::default();
+            learn(&uneven, one(first, 0..1_000).chain(one(second, 0..10)));
+            assert!(mistakes(&uneven) < 20, "{first:?} often: {}", mistakes(&uneven));
+        }
+    }
+
+    #[test]
+    fn one_class_says_nothing_and_wrong_labels_little() {
+        let learner = LinearLearner::default();
+        learn(&learner, (0..50).map(|number| (ExampleLabel::Bad, number)));
+        assert_eq!(learner.log_odds(&features("cheap pills")), None);
+        learn(&learner, (0..50).map(|number| (ExampleLabel::Good, number)));
+        assert!(learner.log_odds(&features("cheap pills")).is_some_and(|odds| odds > 0.0));
+        assert_eq!(learner.log_odds(&features("")), None);
+        let other = |label| if label == ExampleLabel::Bad { ExampleLabel::Good } else { ExampleLabel::Bad };
+        for number in 100..500usize {
+            for label in ExampleLabel::ALL {
+                let told = if number % 20 == 0 { other(label) } else { label };
+                learner.learn(number as u64, features(&text(label, number)), told);
+            }
+        }
+        assert!(mistakes(&learner) < 10, "of 400 with 5 % of the labels wrong: {}", mistakes(&learner));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone() {
+        let learner = LinearLearner::default();
+        learn(&learner, [(ExampleLabel::Good, 1), (ExampleLabel::Bad, 1)]);
+        let (before, odd) = (learner.encode(), features("a lottery that nobody knows"));
+        learner.learn(77, odd.clone(), ExampleLabel::Bad);
+        assert!(learner.log_odds(&odd).is_some_and(|odds| odds > 1.0));
+        learner.forget(77, &odd, ExampleLabel::Bad);
+        assert!(learner.log_odds(&odd).is_some_and(|odds| odds.abs() < 1.0));
+        assert_eq!((learner.learned(), learner.encode().len()), ([1, 1], before.len()));
+        // An example that is kept no more: the model is left undecided on it.
+        let known = features(&text(ExampleLabel::Bad, 1));
+        learner.forget(4_711, &known, ExampleLabel::Bad);
+        assert!(learner.value(&known).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_stored_learner_goes_on_where_it_was() {
+        let learner = LinearLearner::default();
+        learn(&learner, (0..200).flat_map(|number| ExampleLabel::ALL.map(|label| (label, number))));
+        let bytes = learner.encode();
+        let read = LinearLearner::decode(&bytes).unwrap();
+        assert!(read == learner);
+        for learner in [&learner, &read] {
+            learn(learner, (200..300).map(|number| (ExampleLabel::Bad, number)));
+        }
+        assert!(read == learner, "also what it picks next");
+        for length in [0, 7, 8, 100, 4 << 20, bytes.len() - 1] {
+            assert!(LinearLearner::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        assert!(LinearLearner::decode(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_bytes_are_too_odd(tail in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut bytes = LinearLearner::default().encode();
+            bytes.truncate(16 + 4 * WEIGHTS);
+            bytes.extend_from_slice(&tail);
+            if let Ok(learner) = LinearLearner::decode(&bytes) {
+                prop_assert!(LinearLearner::decode(&learner.encode()).is_ok_and(|again| again == learner));
+            }
+        }
+
+        #[test]
+        fn weights_stay_finite(lessons in prop::collection::vec((0usize..30, any::<bool>(), any::<bool>()), 0..120)) {
+            let learner = LinearLearner::default();
+            for (number, is_bad, forgets) in lessons {
+                let label = if is_bad { ExampleLabel::Bad } else { ExampleLabel::Good };
+                let features = features(&text(ExampleLabel::Good, number));
+                match forgets {
+                    true => learner.forget(number as u64, &features, label),
+                    false => learner.learn(number as u64, features, label),
+                }
+            }
+            prop_assert!(LinearLearner::decode(&learner.encode()).is_ok());
+        }
+    }
+}
