@@ -303,8 +303,8 @@ impl LinearLearner {
             .collect::<Result<_, _>>()?;
         let mut trainer = Reservoir { random, ..Reservoir::default() };
         let mut learned: [AtomicU64; 2] = Default::default();
-        for class in 0..2 {
-            learned[class] = AtomicU64::new(u64::from_le_bytes(reader.take()?));
+        for (examples, learned) in trainer.examples.iter_mut().zip(&mut learned) {
+            *learned = AtomicU64::new(u64::from_le_bytes(reader.take()?));
             let count = reader.varint(EXAMPLES_MAX as u64)?;
             for _ in 0..count {
                 let event = u64::from_le_bytes(reader.take()?);
@@ -322,11 +322,7 @@ impl LinearLearner {
                     }
                     features.push(before);
                 }
-                trainer.examples[class].push(Example {
-                    event,
-                    weight,
-                    features: FeatureSet(features.into()),
-                });
+                examples.push(Example { event, weight, features: FeatureSet(features.into()) });
             }
         }
         if !reader.0.is_empty() {
