@@ -111,7 +111,7 @@ pub struct ExplainedClassifier {
     pub name: String,
     /// The probability that it gives now.
     pub probability: f64,
-    /// The log-odds that its linear model adds now.
+    /// The log-odds that its linear model gives now.
     pub linear: Option<f64>,
     /// The tokens that move it most, the one that does most first.
     pub tokens: Vec<ExplainedToken>,
@@ -189,8 +189,7 @@ impl Engine {
             let others =
                 shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
             let linear = self.learners.log_odds(&tokens);
-            let judgement = known.judgement.plus(linear.unwrap_or(0.0));
-            let (name, probability) = (plan.name.clone(), judgement.probability());
+            let (name, probability) = (plan.name.clone(), known.judgement.probability());
             explained.push(ExplainedClassifier { name, probability, linear, tokens: shares, others });
         }
         explained

@@ -18,10 +18,10 @@ use parking_lot::{Mutex, RwLock};
 use plan::TrainingLabel;
 
 use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
-use crate::pipeline::classifiers::{self, TokenKeys};
+use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys::PreparedEvent;
 
-/// Largest file that is read: some 40 learners.
+/// Largest file that is read: tens of learners.
 const BYTES_MAX: u64 = 1 << 30;
 /// Rounds of housekeeping between two writes.
 const ROUNDS: u32 = 6;
@@ -88,15 +88,14 @@ impl LinearLearners {
         }
     }
 
-    /// Adds what learners say to what the counts say of events.
+    /// Fills the columns of learners.
     pub(crate) fn fill(&self, prepared: &mut [PreparedEvent]) {
         for PreparedEvent { tokens, row, .. } in prepared {
             for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
-                let Some(tokens) = tokens.as_ref().filter(|tokens| !tokens.features.is_empty()) else {
-                    continue;
-                };
+                let Some(column) = plan.columns.linear else { continue };
+                let Some(tokens) = tokens else { continue };
                 if let Some(odds) = self.log_odds(tokens) {
-                    classifiers::add_linear(plan, odds, &mut row.facts);
+                    row.facts.set(column, odds);
                 }
             }
         }

@@ -88,11 +88,6 @@ impl ClassifierScore {
         shares
     }
 
-    /// Returns the score with so much more log-odds.
-    pub fn plus(self, odds: f64) -> ClassifierScore {
-        ClassifierScore { score: self.score + odds, ..self }
-    }
-
     /// The probability that it is bad.
     pub fn probability(&self) -> f64 {
         logistic(self.score)

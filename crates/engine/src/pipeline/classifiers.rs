@@ -276,16 +276,6 @@ fn learned(Evidence { bad, good, weight }: Evidence) -> TokenEvidence {
     TokenEvidence { bad: bad as f64, good: good as f64, weight: weight as f64 * UNIT }
 }
 
-/// Adds what the linear model says to what is known in a row.
-pub(crate) fn add_linear(plan: &ClassifierPlan, odds: f64, facts: &mut Facts) {
-    let columns = &plan.columns;
-    let Some(Value::Float(score)) = facts.get(columns.score) else { return };
-    let known = ClassifierScore { score: *score, ..ClassifierScore::default() }.plus(odds);
-    facts.set(columns.score, known.score);
-    facts.set(columns.probability, known.probability());
-    columns.linear.iter().for_each(|linear| facts.set(*linear, odds));
-}
-
 /// Puts what is known into a row.
 pub(crate) fn fill(plan: &ClassifierPlan, tokens: &TokenKeys, known: &ClassifierReading, facts: &mut Facts) {
     let columns = &plan.columns;

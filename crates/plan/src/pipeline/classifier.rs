@@ -57,7 +57,7 @@ pub struct ClassifierColumns {
     pub known: Slot,
     pub bad: Slot,
     pub good: Slot,
-    /// Of a classifier with a linear model.
+    /// The part of a linear model, if there is one.
     pub linear: Option<Slot>,
 }
 
@@ -215,7 +215,7 @@ fn columns(
             true => Some(add(
                 "linear",
                 Type::Float,
-                "Part of the log-odds that the linear model adds, between -3 and 3",
+                "Log-odds that the event is bad by the linear model, between -3 and 3",
             )?),
             false => None,
         },

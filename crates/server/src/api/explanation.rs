@@ -241,7 +241,7 @@ pub struct ClassifierOutputJson {
     pub probability: f64,
     /// The tokens that move it most, first the one that does most.
     pub tokens: Vec<TokenEvidenceJson>,
-    /// The log-odds that its linear model adds.
+    /// The log-odds that its linear model gives now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear: Option<f64>,
     /// The amount that all other tokens add to the log-odds.

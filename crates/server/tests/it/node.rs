@@ -127,6 +127,18 @@ fn the_node_says_what_it_runs_and_how_it_is() {
         );
         assert!(mail["rules"].as_array().unwrap().iter().all(|rule| rule["description"].is_string()));
         assert_eq!(mail["bands"][0]["action"], "tag");
+        let promise = &mail["bands"][0]["promise"];
+        let told = serde_json::json!({"false_positives": 0.005, "held": false, "good": 0, "needed": 199});
+        assert_eq!((promise, &mail["bands"][0]["at"]), (&told, &serde_json::json!(4.0)));
+        assert!(pipelines["pipelines"][1]["bands"][0].get("promise").is_none());
+        let page = server.get("/metrics").body;
+        for line in [
+            "tollhouse_band_score{pipeline=\"mail\",action=\"tag\"} 4.0",
+            "tollhouse_band_promised_ratio{pipeline=\"mail\",action=\"quarantine\"} 0.001",
+            "tollhouse_band_promise_held{pipeline=\"mail\",action=\"reject\"} 0.0",
+        ] {
+            assert!(page.contains(line), "{line}: {page}");
+        }
 
         for url in ["/healthz", "/readyz"] {
             assert_eq!(server.get(url).json()["status"], "ok");

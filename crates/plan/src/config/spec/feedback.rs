@@ -27,7 +27,7 @@ pub(super) const CLASSIFIER: Section = Section {
             "runs",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Texts of which a linear model learns runs of four bytes as they stand, beside the counts: `NAME.linear`, a part of `NAME.score`",
+            "Texts of which a linear model learns runs of four bytes as they stand, beside what is learned of tokens: `NAME.linear`",
         ),
         setting(
             "bad",
