@@ -37,7 +37,7 @@ const FEATURES_MAX: usize = 8_192;
 /// Log-odds of a whole unit of the model's value: at its margin an event of the class is sure.
 const ODDS: f64 = 6.0;
 /// The value beyond which nothing is added: one that is sure says no more than this.
-const VALUE_MAX: f64 = 0.5;
+const VALUE_MAX: f64 = 1.5;
 /// The start of a stored learner.
 const MAGIC: &[u8; 8] = b"thlearn1";
 
@@ -165,7 +165,7 @@ impl Default for LinearLearner {
 }
 
 impl LinearLearner {
-    /// The log-odds that an event is bad, between -3 and 3; `None` as long as one class is unknown.
+    /// The log-odds that an event is bad, between -9 and 9; `None` as long as one class is unknown.
     pub fn log_odds(&self, features: &FeatureSet) -> Option<f64> {
         if features.is_empty() || self.learned().contains(&0) {
             return None;

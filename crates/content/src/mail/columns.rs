@@ -39,7 +39,7 @@ event::columns! {
         shapes: List "mail.shapes" "Shapes of identifiers, dates, addresses and boundaries in well-known header fields",
         other_fields: String "mail.other_fields" "Header fields that few programs write, `name: value` a line, lower case; none that delivery, filters or lists add",
         relays: List "mail.relays" "Names, networks and programs of the servers before the client",
-        header_start: String "mail.header_start" "Beginning of the header as it stands, without fields that delivery, filters and mailboxes here have added: journalled, so that a classifier can learn it later",
+        header_start: String "mail.header_start" "Beginning of the header as it stands, behind the client, without fields that delivery, filters and mailboxes here have added: journalled, so that a classifier can learn it later",
         header_count: Integer "mail.header_count" "Number of header fields",
         received_count: Integer "mail.received_count" "Number of Received fields",
         has_subject: Bool "mail.has_subject" "Whether there is a Subject that is not empty",

@@ -272,7 +272,11 @@ fn header_features(
         _ => None,
     };
     header_fingerprint::fill(header, client, columns, facts);
-    let start = source::header_start(header, client);
+    let helo = match facts.get(envelope.helo) {
+        Some(Value::String(helo)) => Some(helo.to_string()),
+        _ => None,
+    };
+    let start = source::header_start(header, client, helo.as_deref());
     if !start.is_empty() {
         facts.set(columns.header_start, start);
     }

@@ -5,6 +5,7 @@
 //! wanted mail from unwanted on a site. What delivery, filters and mailboxes here have added is left out: it says what was
 //! already decided.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 
 use super::header_fingerprint::received_here;
@@ -66,9 +67,14 @@ const ADDED_STARTS: [&str; 17] = [
     "x-virus",
 ];
 
-/// The header's beginning as `name:value`, one field a line; `client` is who handed the message over, if that is known.
-pub(super) fn header_start(header: &MailHeader<'_>, client: Option<IpAddr>) -> String {
+/// The header's beginning as `name:value`, one field a line, behind a line of who handed the message over and as whom, if that is
+/// known: the field of the server here that would say so is left out.
+pub(super) fn header_start(header: &MailHeader<'_>, client: Option<IpAddr>, helo: Option<&str>) -> String {
     let mut start = String::new();
+    if let Some(client) = client {
+        // Writing to a string cannot fail.
+        let _ = writeln!(start, "client:{client} {}", truncate(helo.unwrap_or_default(), FIELD_BYTES_MAX));
+    }
     let mut received = received_here(header, client);
     for field in header.fields.iter().take(FIELDS_MAX) {
         if start.len() >= START_BYTES_MAX {
@@ -111,7 +117,7 @@ mod tests {
 
     fn start(raw: &str, client: Option<&str>) -> String {
         let (header, _) = MailHeader::read(raw.as_bytes(), &mut Defects::default());
-        header_start(&header, client.map(|client| client.parse().unwrap()))
+        header_start(&header, client.map(|client| client.parse().unwrap()), Some("mail.example.com"))
     }
 
     #[test]
@@ -123,7 +129,7 @@ mod tests {
         let kept = start(raw, Some("192.0.2.7"));
         assert_eq!(
             kept,
-            "Received:from pc (pc [198.51.100.4]) by relay\nList-Id:<list.example.com>\nTo:bob@example.org\n\
+            "client:192.0.2.7 mail.example.com\nReceived:from pc (pc [198.51.100.4]) by relay\nList-Id:<list.example.com>\nTo:bob@example.org\n\
              Subject:=?utf-8?q?caf=C3=A9?=\n"
         );
     }

@@ -215,7 +215,7 @@ fn columns(
             true => Some(add(
                 "linear",
                 Type::Float,
-                "Log-odds that the event is bad by the linear model, between -3 and 3",
+                "Log-odds that the event is bad by the linear model, between -9 and 9",
             )?),
             false => None,
         },
