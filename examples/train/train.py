@@ -20,7 +20,7 @@ from pandas.api import types
 # Columns that say what was decided or said, or when: a model that takes them learns its own answers.
 NOT_FACTS = {
     "id", "pipeline", "version", "rules_version", "preset", "preset_version", "models", "event_id", "time", "arrival",
-    "duplicate", "action", "score", "rules", "label", "label_time", "signal", "signal_time",
+    "duplicate", "action", "score", "probability", "rules", "label", "label_time", "signal", "signal_time",
 }
 # Judgements: only they are the truth. What else may stand as a label, such as `read`, was logged by a configuration whose
 # `[reports]` did not yet say that it is a signal of use.
@@ -51,7 +51,7 @@ def features(table, args):
         sys.exit(f"the table has no column {', '.join(unknown)}")
     numbers = []
     for name in table.columns:
-        if name in NOT_FACTS or name.startswith(("model.", "fact.")) or name in args.categorical + args.without:
+        if name in NOT_FACTS or name.startswith(("model.", "fact.", "line.", "calibration.")) or name in args.categorical + args.without:
             continue
         values = table[name].dropna()
         # Truths with gaps come as objects.

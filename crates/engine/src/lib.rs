@@ -12,13 +12,14 @@ pub mod batch;
 mod candidate;
 mod condition;
 mod directory;
+mod drift;
 mod error;
 mod explanation;
 pub mod feedback;
+mod judged_scores;
 mod key_timeline;
 mod learners;
 pub mod limit;
-mod lines;
 mod maintenance;
 mod metrics;
 mod opening;
@@ -52,14 +53,15 @@ pub use directory::exchange::{
 pub use directory::snapshot::RestoreError;
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
 pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotment};
+pub use drift::{CalibrationDrift, PromiseDrift};
 pub use error::{DecisionLookupError, EngineOpenError, NumberError, PieceError, UnknownName};
 pub use explanation::{
     ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use judge::Severity;
+pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
-pub use lines::PromisedLine;
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::EngineMetrics;
 pub use pipeline::classifiers::ExplainedToken;
@@ -124,7 +126,7 @@ pub struct Engine {
     /// Held while a snapshot is made.
     snapshot: Mutex<()>,
     trainer: pipeline::trainer::Trainer,
-    lines: lines::PromisedLines,
+    judged: judged_scores::JudgedScores,
     learners: learners::LinearLearners,
     ids: IdSource,
     batches: batch::BufferPool<Vec<ObserveRequest>>,
@@ -183,7 +185,12 @@ impl Engine {
 
     /// Returns the lines of the bands of a pipeline that promise a share of false positives.
     pub fn promised_lines(&self, pipeline: &Pipeline) -> Vec<PromisedLine> {
-        self.lines.of(pipeline)
+        self.judged.lines(pipeline)
+    }
+
+    /// Returns the curve from scores to probabilities of a pipeline.
+    pub fn calibration(&self, pipeline: &Pipeline) -> PipelineCalibration {
+        self.judged.calibration(pipeline)
     }
 
     /// Returns the journal, if there is one.

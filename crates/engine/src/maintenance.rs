@@ -95,9 +95,10 @@ impl Engine {
                  {crowded_out} that ended first had to make room; let labels end earlier"
             )
         });
-        self.lines.save()?;
+        self.judged.save()?;
         self.learners.maintain()?;
         self.health.set("labels-full", Impact::Degraded, full);
+        self.health.set("drift", Impact::Degraded, self.drift());
         self.health.set("ledger-directory", Impact::Degraded, directory_nearly_full(&self.ledger.census()));
         Ok(self.ledger.maintain(horizon)?)
     }
@@ -124,7 +125,7 @@ impl Engine {
         let name = std::iter::once(first.clone()).chain(names).find(|name| !parent.join(name).exists());
         let name = name.ok_or(SnapshotError::Busy)?;
         let ledger = self.ledger.embedded().ok_or(SnapshotError::NotHere)?;
-        self.lines.save()?;
+        self.judged.save()?;
         self.learners.save()?;
         let go_on = || if is_over() { Err(SnapshotError::Ended) } else { Ok(()) };
         directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
@@ -148,10 +149,24 @@ impl Engine {
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
-        let lines = self.lines.save().and_then(|()| self.learners.save());
+        let lines = self.judged.save().and_then(|()| self.learners.save());
         self.ledger.close()?;
         journal?;
         Ok(lines?)
+    }
+}
+
+impl Engine {
+    /// Returns the sentences for people about what does not come true any more of what pipelines promise and their probabilities.
+    fn drift(&self) -> Option<String> {
+        let mut warnings = Vec::new();
+        for pipeline in &self.plan().pipelines {
+            for line in self.promised_lines(pipeline) {
+                warnings.extend(line.drift.warning(&pipeline.name, line.action.name(), line.false_positives));
+            }
+            warnings.extend(self.calibration(pipeline).drift.warning(&pipeline.name));
+        }
+        (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 }
 

@@ -15,8 +15,8 @@ use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
 use crate::directory::{Directory, Missing, NumberAllotment};
 use crate::error::EngineOpenError;
+use crate::judged_scores::JudgedScores;
 use crate::learners::LinearLearners;
-use crate::lines::PromisedLines;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
@@ -113,7 +113,7 @@ impl Engine {
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
-            lines: PromisedLines::new(directory, scores),
+            judged: JudgedScores::new(directory, scores),
             learners: LinearLearners::new(directory, learners),
             ids,
             batches: batch::BufferPool::default(),
@@ -156,7 +156,7 @@ impl Engine {
             directory: None,
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
-            lines: PromisedLines::default(),
+            judged: JudgedScores::default(),
             learners: LinearLearners::default(),
             ids: IdSource::default(),
             batches: batch::BufferPool::default(),

@@ -152,7 +152,7 @@ impl<'b> RecordReader<'b> {
     /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
     pub(super) fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<DecisionOutcome> {
         self.content()?;
-        let (score, action) = (self.float()?, self.made::<Action>()?);
+        let (score, _probability, action) = (self.float()?, self.float()?, self.made::<Action>()?);
         for shadow in [false, true] {
             for _ in 0..self.varint()? {
                 fired(self.text()?, shadow);

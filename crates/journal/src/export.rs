@@ -319,7 +319,7 @@ enum ColumnSource {
 }
 
 fn table(outline: &ExportOutline) -> Vec<ExportColumn> {
-    let own: [(&str, Type, DecisionAccessor); 19] = [
+    let own: [(&str, Type, DecisionAccessor); 20] = [
         ("id", Type::String, |told| Some(told.id.to_string().into())),
         ("pipeline", Type::String, |told| Some(told.row.pipeline.as_str().into())),
         ("version", Type::String, |told| Some(told.row.version.as_str().into())),
@@ -333,6 +333,7 @@ fn table(outline: &ExportOutline) -> Vec<ExportColumn> {
         ("duplicate", Type::Bool, |told| Some(told.row.duplicate.into())),
         ("action", Type::String, |told| Some(told.row.verdict.action.name().into())),
         ("score", Type::Float, |told| Some(told.row.verdict.score.into())),
+        ("probability", Type::Float, |told| Some(told.row.verdict.probability.into())),
         ("rules", Type::List, |told| {
             let reasons = told.row.verdict.reasons.iter();
             Some(Value::List(reasons.map(|reason| reason.rule.as_str().into()).collect()))

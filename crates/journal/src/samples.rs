@@ -69,6 +69,7 @@ pub(super) fn row(values: Vec<Option<Value>>) -> DecisionRow {
         keys: vec![KeyReading { kind: Kind(700), shingle: Shingle(u64::MAX), reading }],
         verdict: Verdict {
             score: 2.5,
+            probability: 0.75,
             action: Action::Review,
             reasons: vec![reason("A", values.first().cloned().flatten()), reason("B", None)],
             shadow: vec![reason("C", values.last().cloned().flatten())],

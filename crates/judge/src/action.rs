@@ -6,6 +6,7 @@ use std::str::FromStr;
 use event::{Facts, Slot, Value};
 use serde::{Deserialize, Serialize};
 
+use crate::calibration::Calibration;
 use crate::diagnostic::did_you_mean;
 use crate::score::rounded;
 
@@ -132,6 +133,16 @@ pub struct BandPromise {
 pub struct Bands {
     bands: Vec<Band>,
     promises: Vec<BandPromise>,
+    calibration: Option<CalibrationColumns>,
+}
+
+/// The columns of a row that have the curve from its score to a probability.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CalibrationColumns {
+    /// The column of [`Calibration::slope`].
+    pub slope: Slot,
+    /// The column of [`Calibration::offset`].
+    pub offset: Slot,
 }
 
 /// The bands as they begin for one event, ascending.
@@ -139,6 +150,7 @@ pub struct Bands {
 pub struct BandsInForce {
     bands: [Band; Bands::COUNT_MAX],
     count: usize,
+    calibration: Calibration,
 }
 
 /// Reasons to refuse bands.
@@ -204,12 +216,27 @@ impl Bands {
             }
             before.push(band);
         }
-        Ok(Bands { bands: before, promises: Vec::new() })
+        Ok(Bands { bands: before, ..Bands::default() })
     }
 
     /// Returns the bands with promises, of actions that they ask for.
     pub fn with_promises(self, promises: Vec<BandPromise>) -> Bands {
         Bands { promises, ..self }
+    }
+
+    /// Returns the bands with the columns of a curve through judged scores.
+    pub fn with_calibration(self, columns: CalibrationColumns) -> Bands {
+        Bands { calibration: Some(columns), ..self }
+    }
+
+    /// The columns of the curve from scores to probabilities.
+    pub fn calibration(&self) -> Option<CalibrationColumns> {
+        self.calibration
+    }
+
+    /// Returns the curve that holds as long as too few events are judged: even odds where the lowest band begins.
+    pub fn assumed_calibration(&self) -> Calibration {
+        Calibration::assumed(self.bands.first().map_or(0.0, |band| band.at))
     }
 
     /// The bands, ascending, as they begin where no promise holds.
@@ -222,7 +249,7 @@ impl Bands {
         &self.promises
     }
 
-    /// Returns the bands as they begin for an event. One that asks for more never begins below one that asks for less.
+    /// Returns the bands and the probabilities as they are for an event. A band that asks for more never begins below one that asks for less.
     pub fn in_force(&self, row: &Facts) -> BandsInForce {
         let mut in_force = BandsInForce::default();
         let mut lowest = f64::NEG_INFINITY;
@@ -236,13 +263,25 @@ impl Bands {
             *place = Band { at: lowest, action: band.action };
         }
         in_force.count = self.bands.len().min(Bands::COUNT_MAX);
+        let float = |slot| match row.get(slot) {
+            Some(Value::Float(value)) => Some(*value),
+            _ => None,
+        };
+        let judged = self.calibration.and_then(|CalibrationColumns { slope, offset }| {
+            Some(Calibration { slope: float(slope)?, offset: float(offset)? })
+        });
+        in_force.calibration = judged.unwrap_or_else(|| self.assumed_calibration());
         in_force
     }
 }
 
 impl Default for BandsInForce {
     fn default() -> BandsInForce {
-        BandsInForce { bands: [Band { at: 0.0, action: Action::Accept }; Bands::COUNT_MAX], count: 0 }
+        BandsInForce {
+            bands: [Band { at: 0.0, action: Action::Accept }; Bands::COUNT_MAX],
+            count: 0,
+            calibration: Calibration::assumed(0.0),
+        }
     }
 }
 
@@ -250,6 +289,11 @@ impl BandsInForce {
     /// The bands, ascending.
     pub fn as_slice(&self) -> &[Band] {
         &self.bands[..self.count]
+    }
+
+    /// Returns the probability that an event of this score is bad.
+    pub fn probability(&self, score: f64) -> f64 {
+        self.calibration.probability(score)
     }
 
     /// Returns the action that a score asks for where some actions are lifted: then a lower band's.
@@ -351,5 +395,24 @@ mod tests {
         assert_eq!(begin(&[(tag, -3.5)]), [-3.5, 8.0]);
         assert_eq!(begin(&[(tag, 1.0), (reject, 5.25)]), [1.0, 5.25]);
         assert_eq!(begin(&[(tag, 9.5)]), [9.5, 9.5], "who is refused would have been tagged");
+    }
+
+    #[test]
+    fn a_probability_goes_by_the_curve_of_the_row() {
+        let mut builder = event::SchemaBuilder::default();
+        let mut column = |name: &str| {
+            let (name, doc) = (name.to_owned(), String::new());
+            builder.add(event::Column { name, kind: event::Type::Float, doc, journalled: true }).unwrap()
+        };
+        let columns = CalibrationColumns { slope: column("slope"), offset: column("offset") };
+        let bands = Bands::new(vec![band(4.0, Action::Tag)]).unwrap().with_calibration(columns);
+        let mut row = builder.finish().empty_row();
+        assert_eq!(bands.in_force(&row).probability(4.0), 0.5, "even where the lowest band begins");
+        row.set(columns.slope, 0.5);
+        assert_eq!(bands.in_force(&row).probability(4.0), 0.5, "half a curve is none");
+        row.set(columns.offset, -1.0);
+        let in_force = bands.in_force(&row);
+        assert_eq!((in_force.probability(2.0), in_force.probability(0.0)), (0.5, 0.268_941));
+        assert_eq!(Bands::default().in_force(&row).probability(0.0), 0.5, "without bands");
     }
 }

@@ -32,14 +32,19 @@ impl ScoreWindow {
         if !score.is_finite() || self.score_of.contains_key(&event) {
             return;
         }
-        while self.score_of.len() >= ScoreWindow::LENGTH_MAX {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.take(oldest);
-        }
+        self.keep_latest(ScoreWindow::LENGTH_MAX - 1);
         self.order.push_back(event);
         self.score_of.insert(event, score);
         let place = self.ascending.partition_point(|other| *other < score);
         self.ascending.insert(place, score);
+    }
+
+    /// Forgets the oldest scores, so that at most so many are left.
+    pub fn keep_latest(&mut self, length: usize) {
+        while self.score_of.len() > length {
+            let Some(oldest) = self.order.pop_front() else { break };
+            self.take(oldest);
+        }
     }
 
     /// Removes the score of an event that is judged otherwise now; returns the score.
@@ -54,6 +59,11 @@ impl ScoreWindow {
         let place = self.ascending.partition_point(|other| *other < score);
         self.ascending.remove(place);
         Some(score)
+    }
+
+    /// The scores, ascending.
+    pub fn ascending(&self) -> &[f64] {
+        &self.ascending
     }
 
     /// The number of scores.
@@ -129,6 +139,12 @@ mod tests {
         assert_eq!((window.remove(1), window.remove(1)), (Some(3.0), None));
         assert_eq!((window.len(), window.line(0.5)), (1, Some(-0.999_999)));
         assert_eq!(ScoreWindow::default().share_from(0.0), None);
+        let mut window: ScoreWindow = (0..10).map(|event| (event, 10.0 - event as f64)).collect();
+        window.remove(8);
+        window.keep_latest(3);
+        assert_eq!(window.iter().collect::<Vec<_>>(), [(6, 4.0), (7, 3.0), (9, 1.0)]);
+        window.keep_latest(9);
+        assert_eq!(window.ascending(), [1.0, 3.0, 4.0]);
     }
 
     #[test]

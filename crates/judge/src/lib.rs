@@ -12,6 +12,7 @@
 mod action;
 mod bound_model;
 mod bounds;
+mod calibration;
 mod check;
 mod condition;
 mod conformal;
@@ -34,6 +35,7 @@ mod place;
 mod rule;
 mod scope;
 mod score;
+mod score_fit;
 mod set;
 mod syntax;
 mod test_run;
@@ -45,9 +47,11 @@ mod verdict;
 mod tests;
 
 pub use action::{
-    Action, Band, BandPromise, Bands, BandsError, BandsInForce, Mode, NextBand, UnknownKeyword,
+    Action, Band, BandPromise, Bands, BandsError, BandsInForce, CalibrationColumns, Mode, NextBand,
+    UnknownKeyword,
 };
 pub use bound_model::BoundModel;
+pub use calibration::{Calibration, ClassScores};
 pub use check::{KIND_METHODS, TEXT_FUNCTIONS, VALUE_METHODS, compile, compile_expression, reading};
 pub use condition::{ColumnRead, Condition, ScoreShare};
 pub use conformal::ScoreWindow;
@@ -70,6 +74,7 @@ pub use scope::{
     AggregateFunction, BucketFunction, CounterSum, GRADES, LimitValue, NameCategory, ReadingRequest,
     ReputationValue, Scope, ScopeError, TextFunction,
 };
+pub use score_fit::{FitExample, FitTerms, fit_scores};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use test_run::TestRun;
 pub use verdict::{Consequence, Evaluation, Reason, Verdict, judge};

@@ -18,6 +18,9 @@ pub struct Verdict {
     /// The sum of the scores of the enforced rules that fired, those of a group within its bounds, rounded to a
     /// millionth; always finite.
     pub score: f64,
+    /// The probability that the event is bad, as far as its score tells: by the curve through the scores of judged events, or
+    /// where too few are judged by an assumed one ([`crate::Bands::assumed_calibration`]).
+    pub probability: f64,
     /// The action that is asked for: by the score, unless a rule's effect says otherwise.
     pub action: Action,
     /// The enforced rules that fired, the weightiest first, then by name.
@@ -190,6 +193,19 @@ impl RuleSet {
         outcome.action = Some(set.unwrap_or_else(by_score));
     }
 
+    /// Returns the enforced rules that fired and stand outside of groups, each with the share of its own score that it added.
+    /// Those without a score are left out.
+    pub fn shares<'a>(
+        &'a self,
+        outcome: &'a Evaluation,
+    ) -> impl Iterator<Item = (TableIndex<Rule>, f64)> + 'a {
+        outcome.fired.iter().filter_map(|index| {
+            let rule = &self.rules[*index];
+            let is_fit = rule.group.is_none() && rule.score != 0.0;
+            is_fit.then(|| (*index, outcome.added[index.get()] / rule.score))
+        })
+    }
+
     pub(crate) fn has_expired(&self, rule: &Rule, row: &Facts) -> bool {
         let (Some(expires), Some(time)) = (rule.expires, self.time) else { return false };
         matches!(row.get(time), Some(Value::Time(time)) if *time >= expires)
@@ -218,6 +234,7 @@ impl RuleSet {
         let lifted = |action| outcome.lifted & bit(action) != 0;
         Verdict {
             score: outcome.score,
+            probability: outcome.bands.probability(outcome.score),
             action: outcome.action(),
             reasons: reasons(&outcome.fired),
             shadow: reasons(&outcome.shadow),

@@ -19,7 +19,7 @@ use journal::{
     Block, DecisionHead, DecisionOutcome, DecisionRow, RecordId, RecordVisitor, SegmentError,
     VersionDescription,
 };
-use judge::{Action, Evaluation, Mode, Rule};
+use judge::{Action, Evaluation, FitExample, Mode, Rule};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
@@ -44,6 +44,8 @@ pub struct BacktestQuery {
     pub bad: Vec<String>,
     /// Actions that catch an event. Empty for all but `accept`.
     pub caught: Vec<Action>,
+    /// Whether events with a judgement are kept as examples to fit scores to.
+    pub keeps_examples: bool,
 }
 
 impl BacktestQuery {
@@ -97,10 +99,19 @@ struct RowComparison {
     after: RowVerdict,
 }
 
+/// A row as an example to fit scores to, of which nobody has said yet what it was.
+#[derive(Debug)]
+struct RowExample {
+    id: RecordId,
+    time: Time,
+    example: FitExample,
+}
+
 /// A block that was judged anew.
 #[derive(Debug, Default)]
 pub struct BlockJudgement {
     rows: Vec<RowComparison>,
+    examples: Vec<RowExample>,
     /// The enforced rules that fire on rows that change, where the rows do not tell.
     fired: HashMap<RecordId, Vec<String>>,
     /// Decision, class, when it was said, and the id of that.
@@ -182,6 +193,7 @@ struct PendingRow<'a> {
     id: RecordId,
     version: &'a LoggedVersion,
     before: RowVerdict,
+    time: Time,
     /// The ledger could not be had.
     failed: bool,
 }
@@ -192,7 +204,7 @@ struct RowCollector<'a> {
     /// The version that was asked for last, if anything is known of it.
     last: Option<(String, Option<&'a LoggedVersion>)>,
     /// The row whose facts are being read.
-    current: Option<(RecordId, &'a LoggedVersion, bool)>,
+    current: Option<(RecordId, Time, &'a LoggedVersion, bool)>,
     /// The number of times that each enforced and each shadow rule had fired.
     fired: HashMap<String, [u64; 2]>,
 }
@@ -225,7 +237,7 @@ impl<'a> RecordVisitor<'a> for RowCollector<'a> {
             self.bench.judgement.undescribed += 1;
             return None;
         };
-        self.current = Some((head.id, version, false));
+        self.current = Some((head.id, head.time, version, false));
         Some(self.bench.row())
     }
 
@@ -240,8 +252,9 @@ impl<'a> RecordVisitor<'a> for RowCollector<'a> {
     }
 
     fn decided(&mut self, DecisionOutcome { score, action }: DecisionOutcome) {
-        if let (Some((id, version, failed)), Some((name, _))) = (self.current.take(), &self.last) {
-            self.bench.keep(PendingRow { id, version, before: RowVerdict { score, action }, failed }, name);
+        if let (Some((id, time, version, failed)), Some((name, _))) = (self.current.take(), &self.last) {
+            let before = RowVerdict { score, action };
+            self.bench.keep(PendingRow { id, version, before, time, failed }, name);
         }
     }
 
@@ -320,6 +333,14 @@ impl<'a> RowBatch<'a> {
                 let mut after = RowVerdict { score: outcome.score(), action: outcome.action() };
                 if row.failed && pipeline.on_error == FailureMode::Closed {
                     after.action = Action::Throttle;
+                }
+                if backtest.question.keeps_examples && !row.failed {
+                    let mut example = FitExample { rest: outcome.score(), ..FitExample::default() };
+                    for (rule, share) in pipeline.rules.shares(outcome) {
+                        example.rest -= pipeline.rules.rules()[rule].score * share;
+                        example.shares.push((rule.get(), share as f32));
+                    }
+                    judgement.examples.push(RowExample { id: row.id, time: row.time, example });
                 }
                 judgement.rows.push(RowComparison { id: row.id, before: row.before, after });
             }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use event::{Table, Time};
 use journal::{JournalArchive, Record, RecordId};
-use judge::{Action, Mode, Rule};
+use judge::{Action, FitExample, Mode, Rule};
 use serde::Serialize;
 
-use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowVerdict};
+use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowExample, RowVerdict};
 use plan::Pipeline;
 
 /// Rows that are shown.
@@ -185,6 +185,7 @@ pub struct BacktestTally {
     hits_after: Table<Rule, u64>,
     versions: HashMap<String, u64>,
     undescribed: u64,
+    examples: Vec<(Time, FitExample)>,
     /// The largest changes, largest first.
     largest: Vec<LargestChange>,
 }
@@ -207,6 +208,7 @@ impl BacktestTally {
             hits_after,
             versions: HashMap::new(),
             undescribed: 0,
+            examples: Vec::new(),
             largest: Vec::new(),
         }
     }
@@ -228,6 +230,13 @@ impl BacktestTally {
             // The last word stands.
             if last.is_none_or(|(at, by, _)| (*at, *by) < (time, id)) {
                 self.labels.insert(decision, (time, id, class));
+            }
+        }
+        for RowExample { id, time, mut example } in judgement.examples {
+            let class = self.labels.get(&id).and_then(|(.., class)| class.as_deref());
+            if let Some(is_bad) = class.and_then(|class| self.question.is_bad(&self.pipeline, class)) {
+                example.is_bad = is_bad;
+                self.examples.push((time, example));
             }
         }
         for row in judgement.rows {
@@ -264,6 +273,13 @@ impl BacktestTally {
                 self.largest.truncate(EXAMPLES);
             }
         }
+    }
+
+    /// The events with a judgement, in the order of their times, if the query keeps them; rules are known by their places in the
+    /// set.
+    pub fn into_examples(mut self) -> Vec<FitExample> {
+        self.examples.sort_by_key(|(time, _)| *time);
+        self.examples.into_iter().map(|(_, example)| example).collect()
     }
 
     /// Tells it all; examples are looked up in the journal.

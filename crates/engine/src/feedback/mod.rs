@@ -38,7 +38,7 @@ use stats::{
 };
 
 use crate::error::{DecisionLookupError, UnknownName};
-use crate::lines;
+use crate::judged_scores::{JudgedScores, event_name};
 use crate::metrics::{JudgementLabel, label};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
@@ -294,10 +294,10 @@ impl Engine {
         said: impl Into<FeedbackInput<'_>>,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let said = said.into();
-        let (score, prepared) = match prepared.row.pipeline.rules.bands().promises() {
-            [] => (None, prepared),
+        let (score, prepared) = match JudgedScores::are_held(&prepared.row.pipeline) {
+            false => (None, prepared),
             // Before anything is learned of it.
-            _ => self.score_of(prepared).await.map(|(score, prepared)| (Some(score), prepared))?,
+            true => self.score_of(prepared).await.map(|(score, prepared)| (Some(score), prepared))?,
         };
         let row = &prepared.row;
         let subject = FeedbackSubject {
@@ -345,8 +345,8 @@ impl Engine {
         if let Ok((_, class)) = find_class(subject.pipeline, said.class)
             && outcome.is_decisive()
         {
-            let name = lines::event_name(&self.secret, &subject.name);
-            self.lines.add(subject.pipeline, name, class, score);
+            let name = event_name(&self.secret, &subject.name);
+            self.judged.add(subject.pipeline, name, class, score);
         }
     }
 

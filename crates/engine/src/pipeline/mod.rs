@@ -129,7 +129,7 @@ impl Engine {
         }
         ranges::fill(&self.ban_list, observed.prepared_mut());
         self.learners.fill(observed.prepared_mut());
-        self.lines.fill(observed.prepared_mut());
+        self.judged.fill(observed.prepared_mut());
         observed
     }
 
@@ -264,12 +264,15 @@ impl Engine {
     pub fn undecided(&self, pipeline: &Arc<Pipeline>, arrival: Time, why: &str) -> Decision {
         let mut verdict = Verdict {
             score: 0.0,
+            probability: 0.0,
             action: Action::Accept,
             reasons: Vec::new(),
             shadow: Vec::new(),
             next: None,
             effects: Vec::new(),
         };
+        let bands = pipeline.rules.bands().in_force(&Facts::default());
+        verdict.probability = bands.probability(verdict.score);
         fail(pipeline, &mut verdict, UNDECIDED, why);
         Decision {
             id: self.ids.next(arrival),
@@ -280,7 +283,7 @@ impl Engine {
             uncounted: true,
             unlogged: true,
             verdict,
-            bands: pipeline.rules.bands().in_force(&Facts::default()),
+            bands,
         }
     }
 
@@ -323,7 +326,7 @@ impl Engine {
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
         ranges::fill(&self.ban_list, observed.prepared_mut());
         self.learners.fill(observed.prepared_mut());
-        self.lines.fill(observed.prepared_mut());
+        self.judged.fill(observed.prepared_mut());
         Ok(observed)
     }
 }

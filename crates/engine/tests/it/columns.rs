@@ -321,7 +321,7 @@ fn damage_in_columns_is_said_and_the_rest_is_served() {
     fs::write(path, &later).unwrap();
     let refused = Journal::open(directory.path(), plan(), Durability::None, 7).err().unwrap().to_string();
     assert!(
-        refused.ends_with("format 5 is not that of this program, which is 4; use the release that wrote it"),
+        refused.ends_with("format 6 is not that of this program, which is 5; use the release that wrote it"),
         "{refused}"
     );
 }
@@ -495,6 +495,7 @@ fn columns_are_made_anew_where_they_would_mean_something_else() {
         let facts = Facts::from_values(vec![Some(Value::from("red")), None, Some(Value::Integer(7))]);
         let verdict = Verdict {
             score: 0.5,
+            probability: 0.25,
             action: Action::Accept,
             reasons: Vec::new(),
             shadow: Vec::new(),

@@ -191,6 +191,65 @@ fn the_promise_is_kept_in_a_stream() {
 }
 
 #[test]
+fn a_probability_goes_by_what_was_judged() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    let calibration = |engine: &Engine| engine.calibration(&Arc::clone(&engine.plan().pipelines[0]));
+    let first = post(&engine, 500.0);
+    assert_eq!(first.verdict.probability, 0.5, "even where the lowest band begins");
+    assert!(post(&engine, 10.0).verdict.probability < 1e-6 && !calibration(&engine).is_drawn);
+    // Of 30 good and 30 bad ones few overlap around 50 points.
+    let judged: Vec<(Decision, &str)> = (0..30)
+        .flat_map(|number| [(f64::from(20 + number), "ham"), (f64::from(45 + number), "spam")])
+        .map(|(points, class)| (post(&engine, points), class))
+        .collect();
+    judged.iter().for_each(|(decision, class)| say(&engine, decision, class, None));
+    let drawn = calibration(&engine);
+    assert_eq!((drawn.is_drawn, drawn.judged), (true, [30, 30]));
+    let probability = |engine: &Engine, points: f64| post(engine, points).verdict.probability;
+    assert!(probability(&engine, 25.0) < 0.1 && probability(&engine, 70.0) > 0.9, "{drawn:?}");
+    assert!((0.3..0.7).contains(&probability(&engine, 47.0)), "{drawn:?}");
+    // The row and the journal say what it was judged by; what was decided before stays as it was.
+    let decision = post(&engine, 47.0);
+    let explained = engine.explain(decision.id).unwrap();
+    let slope = explained.facts.iter().find(|(name, _)| name == "calibration.slope").unwrap();
+    assert_eq!(slope.1, drawn.curve.slope.into());
+    assert_eq!(explained.verdict.map(|verdict| verdict.probability), Some(decision.verdict.probability));
+    assert_eq!(engine.explain(first.id).unwrap().verdict.map(|verdict| verdict.probability), Some(0.5));
+    engine.close().unwrap();
+    drop(engine);
+    let again = calibration(&open(&path));
+    assert_eq!((again.is_drawn, again.judged), (true, [30, 30]));
+    assert!((again.curve.slope - drawn.curve.slope).abs() < 0.1, "{again:?} {drawn:?}");
+}
+
+#[test]
+fn a_promise_that_is_broken_is_said() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    let good = |points: f64| say(&engine, &post(&engine, points), "ham", None);
+    (0..400).for_each(|number| good(f64::from(number % 100) / 10.0 + 1.0));
+    let drift = |engine: &Engine| {
+        engine.maintain(Some(NOW)).unwrap();
+        engine
+            .health()
+            .list()
+            .into_iter()
+            .find(|condition| condition.name == "drift")
+            .map(|drift| drift.detail)
+    };
+    assert_eq!(drift(&engine), None);
+    // Good events that score higher each time than all before them.
+    (0..40).for_each(|number| good(f64::from(20 + number)));
+    let told = drift(&engine).unwrap();
+    assert!(told.contains("`tag` of `forum`") && told.contains("more than the 1 %"), "{told}");
+}
+
+#[test]
 fn a_promise_needs_somebody_who_says_what_is_good() {
     let check = |text: &str, wanted: &str| {
         let config = Config::from_text("forum.toml", text, &Overrides::default());

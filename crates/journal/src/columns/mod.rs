@@ -47,7 +47,7 @@ const ROWS_MAX: usize = 1 << 16;
 const ITEMS_MAX: usize = 1 << 16;
 
 /// The columns of every file, before those of facts.
-const OWN: [(&str, Type); 20] = [
+const OWN: [(&str, Type); 21] = [
     ("id", Type::String),
     ("what", Type::String),
     ("pipeline", Type::String),
@@ -62,6 +62,7 @@ const OWN: [(&str, Type); 20] = [
     ("duplicate", Type::Bool),
     ("action", Type::String),
     ("score", Type::Float),
+    ("probability", Type::Float),
     ("rules", Type::List),
     ("shadow_rules", Type::List),
     ("effects", Type::List),
@@ -84,12 +85,13 @@ mod own {
     pub(super) const DUPLICATE: usize = 11;
     pub(super) const ACTION: usize = 12;
     pub(super) const SCORE: usize = 13;
-    pub(super) const RULES: usize = 14;
-    pub(super) const SHADOW: usize = 15;
-    pub(super) const EFFECTS: usize = 16;
-    pub(super) const DECISION: usize = 17;
-    pub(super) const CLASS: usize = 18;
-    pub(super) const DETAIL: usize = 19;
+    pub(super) const PROBABILITY: usize = 14;
+    pub(super) const RULES: usize = 15;
+    pub(super) const SHADOW: usize = 16;
+    pub(super) const EFFECTS: usize = 17;
+    pub(super) const DECISION: usize = 18;
+    pub(super) const CLASS: usize = 19;
+    pub(super) const DETAIL: usize = 20;
 }
 
 /// The format in which bytes are stored.

@@ -471,6 +471,7 @@ impl ColumnarSegment {
         }
         into.put_content(detail.keys);
         into.extend_from_slice(&row[own::SCORE].float()?.to_le_bytes());
+        into.extend_from_slice(&row[own::PROBABILITY].float()?.to_le_bytes());
         into.put_made(&row[own::ACTION].text()?.parse::<Action>().ok()?);
         for (rules, (count, mut reasons)) in
             [&row[own::RULES], &row[own::SHADOW]].into_iter().zip(detail.reasons)

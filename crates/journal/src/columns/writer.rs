@@ -506,6 +506,7 @@ impl RowGroupBuilder {
         }
         let keys = reader.content()?;
         columns[own::SCORE].after(rows).float(reader.float()?);
+        columns[own::PROBABILITY].after(rows).float(reader.float()?);
         columns[own::ACTION].after(rows).text(reader.made::<Action>()?.name());
         for column in [own::RULES, own::SHADOW] {
             let count = reader.varint()?;

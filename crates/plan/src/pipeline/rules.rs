@@ -5,9 +5,9 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use event::{Column, SchemaBuilder, Type};
 use judge::{
-    Band, BandPromise, Bands, Constant, DefinitionProblem, Effect, GroupSource, Library, LibrarySource, Mode,
-    RuleProblem, RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, ScoreWindow, Set, SetType,
-    Severity,
+    Band, BandPromise, Bands, CalibrationColumns, Constant, DefinitionProblem, Effect, GroupSource, Library,
+    LibrarySource, Mode, RuleProblem, RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, ScoreWindow,
+    Set, SetType, Severity,
 };
 use sha2::{Digest, Sha256};
 use stats::NumberedSection;
@@ -319,7 +319,42 @@ impl PipelineDraft<'_> {
         let origin = views.first().map_or(self.document.top().origin("band"), |view| view.origin("at"));
         let bands = Bands::new(bands).map_err(|error| problems.add(origin, error.to_string(), None)).ok();
         let promises = views.iter().filter_map(|view| self.promise(view, builder, problems)).collect();
-        bands.map(|bands| bands.with_promises(promises)).unwrap_or_default()
+        let bands = bands.map(|bands| bands.with_promises(promises)).unwrap_or_default();
+        match self.calibration(builder, problems) {
+            Some(columns) => bands.with_calibration(columns),
+            None => bands,
+        }
+    }
+
+    /// The columns of the curve through judged scores, where somebody can say which events are good and which are bad.
+    fn calibration(
+        &self,
+        builder: &mut SchemaBuilder,
+        problems: &mut ConfigProblems,
+    ) -> Option<CalibrationColumns> {
+        let classes = || self.pipeline.reports.iter().flat_map(|reports| &reports.classes);
+        let has = |side| classes().any(|class: &FeedbackClass| class.side == Some(side));
+        if !has(FeedbackSide::Good) || !has(FeedbackSide::Bad) {
+            return None;
+        }
+        let mut column = |name: &str, doc: &str| match builder.schema().slot(name) {
+            Some(slot) if self.frozen => Some(slot),
+            _ if self.frozen => None,
+            _ => {
+                let column = Column {
+                    name: name.to_owned(),
+                    kind: Type::Float,
+                    doc: format!("{doc}; missing where too few events are judged"),
+                    journalled: true,
+                };
+                let added = builder.add(column).map_err(|error| format!("`{name}`: {error}"));
+                added.map_err(|message| problems.add(self.document.top().origin("band"), message, None)).ok()
+            }
+        };
+        let slope =
+            column("calibration.slope", "Log-odds of being bad for a point of score, by judged events");
+        let offset = column("calibration.offset", "Log-odds of being bad at a score of 0, by judged events");
+        Some(CalibrationColumns { slope: slope?, offset: offset? })
     }
 
     /// The promise of a band, with a column for where it lets the band begin. A candidate is held against the lines of the

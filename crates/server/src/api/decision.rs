@@ -30,6 +30,9 @@ pub struct DecisionJson {
     pub action: Action,
     /// The sum of the scores of the reasons.
     pub score: f64,
+    /// The probability that the event is bad, as far as its score tells: by the scores of judged events, or where too few
+    /// are judged by a curve that is even where the lowest band begins.
+    pub probability: f64,
     /// The next band above the score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextBandJson>,
@@ -112,6 +115,7 @@ impl From<&engine::Decision> for DecisionJson {
             time: Timestamp(decision.time),
             action: verdict.action,
             score: verdict.score,
+            probability: verdict.probability,
             next: verdict.next.map(NextBandJson::from),
             duplicate: decision.duplicate,
             uncounted: decision.uncounted,

@@ -39,6 +39,9 @@ pub struct ExplanationJson {
     /// The sum of the scores of the reasons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
+    /// The probability that the event is bad, as it was said then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
     /// The next band above the score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextBandJson>,
@@ -405,6 +408,7 @@ impl From<&engine::Explanation> for ExplanationJson {
             duplicate: explanation.duplicate,
             action: verdict.map(|verdict| verdict.action),
             score: verdict.map(|verdict| verdict.score),
+            probability: verdict.map(|verdict| verdict.probability),
             next: verdict.and_then(|verdict| verdict.next).map(NextBandJson::from),
             reasons: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.reasons)),
             shadow: verdict.map_or_else(Vec::new, |verdict| reasons(&verdict.shadow)),

@@ -68,6 +68,8 @@ pub struct PipelineJson {
     pub distincts: Vec<DistinctJson>,
     /// The bands of the score, ascending. Below the first is `accept`.
     pub bands: Vec<BandJson>,
+    /// The curve from its scores to probabilities.
+    pub calibration: CalibrationJson,
     /// Its rules.
     pub rules: Vec<RuleJson>,
     /// The classes of feedback that it takes.
@@ -75,8 +77,9 @@ pub struct PipelineJson {
 }
 
 impl PipelineJson {
-    /// Describes a pipeline, whose bands that promise something have these lines.
-    pub fn new(pipeline: &plan::Pipeline, lines: &[engine::PromisedLine]) -> PipelineJson {
+    /// Describes a pipeline of an engine.
+    pub fn new(pipeline: &plan::Pipeline, engine: &engine::Engine) -> PipelineJson {
+        let lines = engine.promised_lines(pipeline);
         let kinds = pipeline.kinds.iter().map(|plan| KindJson {
             name: plan.name.clone(),
             number: plan.kind.0,
@@ -116,6 +119,7 @@ impl PipelineJson {
                     }
                 })
                 .collect(),
+            calibration: CalibrationJson::from(engine.calibration(pipeline)),
             rules: rules.collect(),
             feedback: pipeline.feedback.keys().cloned().collect(),
         }
@@ -206,12 +210,48 @@ pub struct PromiseJson {
     /// The share of the latest events judged bad that reach the band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<f64>,
+    /// The share of the latest good events that reached the band, as it began before each of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<f64>,
 }
 
 impl From<&engine::PromisedLine> for PromiseJson {
     fn from(line: &engine::PromisedLine) -> PromiseJson {
-        let engine::PromisedLine { false_positives, line, good, needed, recall, .. } = *line;
-        PromiseJson { false_positives, held: line.is_some(), good, needed, recall }
+        let engine::PromisedLine { false_positives, line, good, needed, recall, drift, .. } = *line;
+        PromiseJson { false_positives, held: line.is_some(), good, needed, recall, reached: drift.share() }
+    }
+}
+
+/// The curve from scores to probabilities: log-odds = `slope` · score + `offset`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Calibration)]
+pub struct CalibrationJson {
+    /// The log-odds of a point of score.
+    pub slope: f64,
+    /// The log-odds at a score of 0.
+    pub offset: f64,
+    /// True if the curve was drawn through judged events; else it is even where the lowest band begins, with a slope of 1.
+    pub drawn: bool,
+    /// Events judged good that are known, at most 9,999, the latest.
+    pub good: usize,
+    /// Events judged bad, likewise.
+    pub bad: usize,
+    /// The mean squared error of the latest probabilities (Brier's score), each from before its event was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brier: Option<f64>,
+}
+
+impl From<engine::PipelineCalibration> for CalibrationJson {
+    fn from(calibration: engine::PipelineCalibration) -> CalibrationJson {
+        let engine::PipelineCalibration { curve, is_drawn, judged: [good, bad], drift } = calibration;
+        CalibrationJson {
+            slope: curve.slope,
+            offset: curve.offset,
+            drawn: is_drawn,
+            good,
+            bad,
+            brier: drift.brier(),
+        }
     }
 }
 

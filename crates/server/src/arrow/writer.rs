@@ -80,6 +80,8 @@ fn record((decisions, answer): BatchOutcome) -> Result<RecordBatch, arrow_schema
         add("id", Arc::new(ids(decisions)), false);
         let scores = decisions.iter().map(|decision| decision.verdict.score);
         add("score", Arc::new(Float64Array::from_iter_values(scores)), false);
+        let probabilities = decisions.iter().map(|decision| decision.verdict.probability);
+        add("probability", Arc::new(Float64Array::from_iter_values(probabilities)), false);
         add("action", Arc::new(actions(decisions)?), false);
         add("reasons", Arc::new(reasons(decisions)?), false);
     }

@@ -279,7 +279,7 @@ impl EngineCollector {
     /// The bands that promise something.
     fn encode_bands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Measured = Family<BandLabel, Gauge<f64, AtomicU64>>;
-        let [scores, promised, held, good, recall]: [Measured; 5] = Default::default();
+        let [scores, promised, held, good, recall, reached]: [Measured; 6] = Default::default();
         for pipeline in &self.0.plan().pipelines {
             for line in self.0.promised_lines(pipeline) {
                 let label = BandLabel { pipeline: pipeline.name.clone(), action: line.action.to_string() };
@@ -290,6 +290,9 @@ impl EngineCollector {
                 if let Some(share) = line.recall {
                     recall.get_or_create(&label).set(share);
                 }
+                if let Some(share) = line.drift.share() {
+                    reached.get_or_create(&label).set(share);
+                }
             }
         }
         let gauges = [
@@ -298,9 +301,47 @@ impl EngineCollector {
             ("promise_held", "1 if enough good events are known to hold the promise", held),
             ("good_events", "Events judged good that the band's score is drawn from", good),
             ("recall_ratio", "Share of the latest events judged bad that reach the band", recall),
+            (
+                "reached_ratio",
+                "Share of the latest good events that reached the band as it began before each of them",
+                reached,
+            ),
         ];
         for (name, help, family) in gauges {
             let name = format!("tollhouse_band_{name}");
+            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+        }
+        Ok(())
+    }
+
+    /// The curves from scores to probabilities that were drawn through judged events.
+    fn encode_calibrations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Measured = Family<PipelineLabel, Gauge<f64, AtomicU64>>;
+        let [slopes, offsets, bad, expected, squared]: [Measured; 5] = Default::default();
+        for pipeline in &self.0.plan().pipelines {
+            let calibration = self.0.calibration(pipeline);
+            if !calibration.is_drawn {
+                continue;
+            }
+            let label = PipelineLabel { pipeline: pipeline.name.clone() };
+            slopes.get_or_create(&label).set(calibration.curve.slope);
+            offsets.get_or_create(&label).set(calibration.curve.offset);
+            let drift = calibration.drift;
+            if let Some(brier) = drift.brier() {
+                bad.get_or_create(&label).set(drift.bad / drift.judged);
+                expected.get_or_create(&label).set(drift.expected / drift.judged);
+                squared.get_or_create(&label).set(brier);
+            }
+        }
+        let gauges = [
+            ("slope", "Log-odds of being bad for a point of score", slopes),
+            ("offset", "Log-odds of being bad at a score of 0", offsets),
+            ("bad_ratio", "Share of the latest judged events that were bad", bad),
+            ("expected_ratio", "That share as the probabilities let expect it", expected),
+            ("brier", "Mean squared error of the latest probabilities", squared),
+        ];
+        for (name, help, family) in gauges {
+            let name = format!("tollhouse_calibration_{name}");
             family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
         }
         Ok(())
@@ -381,6 +422,7 @@ impl Collector for EngineCollector {
             }
         }
         self.encode_bands(&mut encoder)?;
+        self.encode_calibrations(&mut encoder)?;
         let conditions = Family::<ConditionLabel, Gauge>::default();
         for condition in self.0.health().list() {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);

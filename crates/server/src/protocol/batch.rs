@@ -174,6 +174,7 @@ fn object(decisions: &Option<Vec<Decision>>, answer: &BatchAnswer, row: usize) -
     if let Some(decision) = decisions.as_ref().and_then(|decisions| decisions.get(row)) {
         object.insert("id".to_owned(), json!(decision.id.to_string()));
         object.insert("score".to_owned(), json!(decision.verdict.score));
+        object.insert("probability".to_owned(), json!(decision.verdict.probability));
         object.insert("action".to_owned(), json!(decision.verdict.action.to_string()));
         let reasons: Vec<&str> = decision.verdict.reasons.iter().map(|reason| reason.rule.as_str()).collect();
         object.insert("reasons".to_owned(), json!(reasons));

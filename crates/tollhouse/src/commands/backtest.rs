@@ -105,8 +105,13 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     let directory = args.engine.directory()?;
     let (plan, pipeline) = pipeline(&args, &directory)?;
     let archive = JournalArchive::open(&directory.journal_path())?;
-    let question =
-        BacktestQuery { from: args.from, to: args.to, bad: args.bad.clone(), caught: args.caught.clone() };
+    let question = BacktestQuery {
+        from: args.from,
+        to: args.to,
+        bad: args.bad.clone(),
+        caught: args.caught.clone(),
+        ..BacktestQuery::default()
+    };
     let threads = if args.replay { 1 } else { args.threads.count() };
     let started = Instant::now();
     let descriptions = archive.descriptions()?;

@@ -11,6 +11,7 @@ mod erase;
 mod explain;
 mod export;
 mod feedback;
+mod fit;
 mod follow;
 mod import;
 pub(crate) mod init;
@@ -74,6 +75,7 @@ enum CliCommand {
     Top(top::TopArgs),
     Export(export::ExportArgs),
     Backtest(backtest::BacktestArgs),
+    Fit(fit::FitArgs),
     Import(import::ImportArgs),
     Erase(erase::EraseArgs),
     Verify(verify::VerifyArgs),
@@ -108,6 +110,7 @@ impl Cli {
             CliCommand::Top(args) => top::run(args),
             CliCommand::Export(args) => export::run(args),
             CliCommand::Backtest(args) => backtest::run(args),
+            CliCommand::Fit(args) => fit::run(args),
             CliCommand::Import(args) => import::run(args),
             CliCommand::Erase(args) => erase::run(args),
             CliCommand::Verify(args) => verify::run(args),

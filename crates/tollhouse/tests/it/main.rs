@@ -14,6 +14,7 @@ mod documents;
 mod explain;
 mod features;
 mod feedback;
+mod fit;
 mod follow;
 mod full;
 mod import;

@@ -23,8 +23,7 @@ use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE}
 pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::PipelinesJson> {
     let plan = node.engine.plan();
     let pipelines = plan.pipelines.iter();
-    let pipelines =
-        pipelines.map(|pipeline| api::PipelineJson::new(pipeline, &node.engine.promised_lines(pipeline)));
+    let pipelines = pipelines.map(|pipeline| api::PipelineJson::new(pipeline, &node.engine));
     Json(api::PipelinesJson { pipelines: pipelines.collect() })
 }
 

@@ -1,0 +1,475 @@
+//! `tollhouse fit`: fits the scores of rules to judged events.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use data_encoding::HEXLOWER;
+use engine::Decision;
+use engine::backtest::{Backtest, BacktestQuery};
+use event::Time;
+use indicatif::HumanCount;
+use journal::JournalArchive;
+use judge::{FitExample, FitTerms, Mode, Rule, fit_scores};
+use plan::preset::Preset;
+use plan::{Config, Pipeline, Plan};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, help, printable, say};
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter, count_files};
+use crate::interrupt::Interrupt;
+use crate::losses::say_losses;
+use crate::message_reader::{ThreadsOption, message_pipeline};
+use crate::options::{EngineOptions, JsonOption, LocalEngine, preset_named, time};
+use crate::ordered_pool::map_ordered;
+
+/// Fit the scores of rules to judged events, and show what that is worth on later ones
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse fit --data ./data                                 By the judged decisions of the journal
+  tollhouse fit --data ./data --from 2026-05-01 --write fitted.toml
+  tollhouse fit --spam ~/Maildir/.Junk --ham ~/Maildir/cur    By folders, in memory, in order of time
+  tollhouse fit --spam spam.mbox --ham ham.mbox --config own.toml --fix LEARNED_SPAM
+
+A logistic regression: an event of score S is bad with even odds where the lowest band begins, and each
+point of score is a point of log-odds. Scores are drawn to those that the rules have, keep their sign,
+and rules of groups keep theirs. The fit to the earlier part is measured on the later one; what is
+written is fitted to all. Put it into tollhouse.toml, or post it. Changes nothing by itself.
+
+Folders are read into memory, and judged in the order of their times, each message before it is learned.")]
+pub(crate) struct FitArgs {
+    /// Files, directories and mailboxes of messages that are spam
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "ham", conflicts_with_all = ["data", "from", "to", "bad"])]
+    spam: Vec<PathBuf>,
+    /// Files, directories and mailboxes of messages that are wanted
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "spam")]
+    ham: Vec<PathBuf>,
+    /// Messages of a folder that come before it is said what one was
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    delay: usize,
+    /// Preset of the engine in memory that folders are judged in [default: mail]
+    #[arg(long, value_name = "NAME", value_parser = preset_named, requires = "spam")]
+    preset: Option<&'static Preset>,
+    /// Pipeline whose rules are fitted, by default the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Only decisions on events at this time or later
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Time>,
+    /// Only decisions on events before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Time>,
+    /// Judgement of bad events [default: what `[reports]` calls `bad`]
+    #[arg(long, value_name = "CLASS")]
+    bad: Vec<String>,
+    /// Rule whose score stays as it is
+    #[arg(long, value_name = "RULE")]
+    fix: Vec<String>,
+    /// Share of the events, the earlier ones, that the measured fit sees
+    #[arg(long, value_name = "SHARE", default_value_t = 0.6, value_parser = share)]
+    split: f64,
+    /// The number of missed bad events that a false positive is worth
+    #[arg(long, value_name = "N", default_value_t = FitTerms::default().false_positive, value_parser = positive)]
+    false_positive: f64,
+    /// Strength with which scores hold to those that they have: so many events that say the contrary
+    #[arg(long, value_name = "N", default_value_t = FitTerms::default().prior, value_parser = positive)]
+    prior: f64,
+    /// Largest score
+    #[arg(long, value_name = "SCORE", default_value_t = FitTerms::default().most, value_parser = positive)]
+    most: f64,
+    /// File to write the scores to, as rules of a configuration
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    #[command(flatten)]
+    threads: ThreadsOption,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+/// Most bytes of folders that are read.
+const BYTES_MAX: u64 = 4 << 30;
+/// Judged events of either class below which there is nothing to fit.
+const EVENTS_MIN: usize = 20;
+/// Least change of a score that is written.
+const CHANGE_MIN: f64 = 0.005;
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share) && *share > 0.0);
+    share.ok_or_else(|| "expected a number between 0 and 1, such as 0.6".to_owned())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".to_owned())
+}
+
+/// The judged events, and the rules that judged them.
+struct FitData {
+    pipeline: Arc<Pipeline>,
+    examples: Vec<FitExample>,
+    is_whole: bool,
+}
+
+/// A message of a folder.
+struct FolderMessage {
+    time: Time,
+    /// `spam` or `ham`.
+    class: &'static str,
+    message: InputMessage,
+}
+
+/// A rule in the report.
+#[derive(Serialize)]
+struct FittedRule<'a> {
+    name: &'a str,
+    score: f64,
+    /// By all events.
+    fitted: f64,
+    /// By the earlier ones.
+    earlier: f64,
+    /// Good events that it fired on.
+    good: u64,
+    /// Bad events that it fired on.
+    bad: u64,
+}
+
+/// The quality of an order of scores.
+#[derive(Clone, Copy, Serialize)]
+struct ScoreQuality {
+    good: usize,
+    bad: usize,
+    /// The area above the ROC curve.
+    one_minus_auc: f64,
+    /// The recall where so many good ones are lost: 0.1 % and 0.5 %.
+    recall_at_01: f64,
+    recall_at_05: f64,
+}
+
+/// The line of `--json`.
+#[derive(Serialize)]
+struct FitLine<'a> {
+    pipeline: &'a str,
+    events: usize,
+    bad: usize,
+    /// The later part, which no fit has seen, by the scores that are.
+    before: Option<ScoreQuality>,
+    /// The same by the fit to the earlier part.
+    after: Option<ScoreQuality>,
+    rules: Vec<FittedRule<'a>>,
+}
+
+pub(crate) fn run(args: FitArgs) -> Result<Exit, CommandError> {
+    let mut out = Output::new(args.json.json);
+    let data = if args.spam.is_empty() { of_journal(&args)? } else { of_folders(&args)? };
+    let Some(FitData { pipeline, mut examples, is_whole }) = data else { return Ok(Exit::Interrupted) };
+    let rules = pipeline.rules.rules();
+    for name in &args.fix {
+        if pipeline.rules.rule(name).is_none() {
+            return Err(CommandError::new(format_args!("`{}` has no rule `{name}`", pipeline.name)));
+        }
+    }
+    let scores: Vec<f64> = rules
+        .iter()
+        .map(|rule| {
+            let is_fitted =
+                rule.mode == Mode::Enforce && rule.group.is_none() && !args.fix.contains(&rule.name);
+            if is_fitted { rule.score } else { 0.0 }
+        })
+        .collect();
+    // What is not fitted is a part of the rest.
+    let own: Vec<f64> = rules.iter().map(|rule| rule.score).collect();
+    for example in &mut examples {
+        let (fitted, kept): (Vec<_>, Vec<_>) = example
+            .shares
+            .iter()
+            .copied()
+            .partition(|(rule, _)| scores.get(*rule).is_some_and(|score| *score != 0.0));
+        example.rest += kept.iter().map(|(rule, share)| own[*rule] * f64::from(*share)).sum::<f64>();
+        example.shares = fitted;
+    }
+    let bad = examples.iter().filter(|example| example.is_bad).count();
+    if bad.min(examples.len() - bad) < EVENTS_MIN {
+        let message = format!(
+            "{} good and {bad} bad events are judged, and {EVENTS_MIN} of each are needed",
+            examples.len() - bad
+        );
+        return Err(CommandError::new(message).help(
+            "say of decisions what they were with `tollhouse feedback`, or give folders by --spam and --ham"
+                .to_owned(),
+        ));
+    }
+    let even = pipeline.rules.bands().as_slice().first().map_or(0.0, |band| band.at);
+    let terms = FitTerms { even, false_positive: args.false_positive, prior: args.prior, most: args.most };
+    let cut = (examples.len() as f64 * args.split) as usize;
+    let (earlier, later) = examples.split_at(cut);
+    let measured = fit_scores(&scores, earlier, &terms);
+    let fitted = fit_scores(&scores, &examples, &terms);
+    let (before, after) = (quality(later, &scores), quality(later, &measured));
+    let mut fired = vec![[0u64; 2]; scores.len()];
+    for example in &examples {
+        example.shares.iter().for_each(|(rule, _)| fired[*rule][usize::from(example.is_bad)] += 1);
+    }
+    let all = rules.iter().zip(&scores).zip(measured.iter().zip(&fitted)).zip(&fired);
+    let mut report: Vec<FittedRule<'_>> = all
+        .filter(|(((_, score), _), [good, bad])| **score != 0.0 && good + bad > 0)
+        .map(|(((rule, score), (earlier, fitted)), [good, bad])| FittedRule {
+            name: &rule.name,
+            score: *score,
+            fitted: *fitted,
+            earlier: *earlier,
+            good: *good,
+            bad: *bad,
+        })
+        .collect();
+    report.sort_by(|one, other| {
+        (other.fitted - other.score)
+            .abs()
+            .total_cmp(&(one.fitted - one.score).abs())
+            .then_with(|| one.name.cmp(other.name))
+    });
+    if out.is_json() {
+        let (pipeline, events) = (pipeline.name.as_str(), examples.len());
+        out.json(&FitLine { pipeline, events, bad, before, after, rules: report })?;
+    } else {
+        show(&report, later.len(), before.zip(after), &mut out)?;
+    }
+    out.flush()?;
+    if let Some(path) = &args.write {
+        write(path, rules.iter().zip(scores.iter().zip(&fitted)), examples.len() - bad, bad)?;
+        say(format_args!(
+            "{} is written: put its rules into your configuration, or post them",
+            path.display()
+        ));
+    }
+    Ok(if is_whole { Exit::Fine } else { Exit::Found })
+}
+
+/// The judged decisions of a journal, by the rules of its configuration as it is now.
+fn of_journal(args: &FitArgs) -> Result<Option<FitData>, CommandError> {
+    let directory = args.engine.directory()?;
+    let path = args.engine.config.clone().unwrap_or_else(|| directory.config_path());
+    let plan = Plan::compile(&Config::load(&path, &args.engine.overrides()))?;
+    let pipeline = plan.pipeline(args.pipeline.as_deref()).map(Arc::clone).ok_or_else(|| {
+        let name = args.pipeline.as_deref().unwrap_or_default();
+        CommandError::new(format_args!("{} has no pipeline `{name}`", path.display()))
+    })?;
+    let archive = JournalArchive::open(&directory.journal_path())?;
+    let descriptions = archive.descriptions()?;
+    let question = BacktestQuery {
+        from: args.from,
+        to: args.to,
+        bad: args.bad.clone(),
+        keeps_examples: true,
+        ..BacktestQuery::default()
+    };
+    let backtest = Backtest::new(Arc::clone(&pipeline), question, &descriptions);
+    let interrupt = Interrupt::watch(None);
+    let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
+    let mut tally = backtest.tally();
+    let mut skipped = journal::SkippedData::default();
+    let judged = |block: Result<journal::Block, journal::JournalError>| {
+        block.and_then(|block| backtest.judge(&block).map_err(|error| block.error(error)))
+    };
+    let flow = map_ordered(args.threads.count(), archive.newest_first(), judged, |judgement| {
+        match skipped.pass(judgement) {
+            _ if interrupt.raised() => ControlFlow::Break(None),
+            Ok(judgement) => {
+                judgement.into_iter().for_each(|judgement| tally.add(judgement));
+                progress.set(tally.bytes(), bytes);
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(Some(CommandError::from(error))),
+        }
+    });
+    match flow {
+        ControlFlow::Continue(()) => {}
+        ControlFlow::Break(None) => return Ok(None),
+        ControlFlow::Break(Some(failure)) => return Err(failure),
+    }
+    let is_less = say_losses(&skipped, &archive.lacking()?);
+    Ok(Some(FitData { pipeline, examples: tally.into_examples(), is_whole: !is_less }))
+}
+
+/// The messages of two folders in the order of their times, each judged before it is learned.
+fn of_folders(args: &FitArgs) -> Result<Option<FitData>, CommandError> {
+    let config = match (&args.engine.config, args.preset) {
+        (Some(_), Some(_)) => return Err(CommandError::new("--preset and --config contradict each other")),
+        (Some(path), None) => Config::load(path, &args.engine.overrides()),
+        (None, preset) => {
+            Config::from_preset(preset.map_or("mail", |preset| preset.name), &args.engine.overrides())
+        }
+    };
+    let engine = engine::Engine::ephemeral(Plan::compile(&config)?).map_err(CommandError::new)?;
+    let local = LocalEngine::new(engine);
+    let pipeline = message_pipeline(&local, args.pipeline.as_deref())?;
+    let (messages, is_whole) = messages(args)?;
+    let progress = Progress::new("messages", Some(messages.len() as u64));
+    let (mut examples, mut waiting) = (Vec::with_capacity(messages.len()), VecDeque::new());
+    for FolderMessage { time, class, message } in messages {
+        if local.interrupt.raised() {
+            return Ok(None);
+        }
+        progress.add(1);
+        let prepare =
+            |arrival| local.prepare(&pipeline, message.event(EnvelopeOption::Headers.of(&message)), arrival);
+        for decision in pollster::block_on(local.engine().decide(vec![prepare(time)])) {
+            examples.push(example(&pipeline, &decision, class == "spam"));
+        }
+        let id = HEXLOWER.encode(&Sha256::digest(message.stored.message()));
+        waiting.push_back((prepare(time), id, class));
+        if waiting.len() > args.delay
+            && let Some((prepared, id, class)) = waiting.pop_front()
+        {
+            pollster::block_on(local.engine().learn(prepared, &id, class))?;
+        }
+    }
+    Ok(Some(FitData { pipeline, examples, is_whole }))
+}
+
+/// The messages of both folders in the order of their times; false if some could not be read.
+fn messages(args: &FitArgs) -> Result<(Vec<FolderMessage>, bool), CommandError> {
+    let paths: Vec<PathBuf> = args.ham.iter().chain(&args.spam).cloned().collect();
+    let progress = Progress::new("messages read", count_files(&paths));
+    let (mut messages, mut is_whole, mut bytes) = (Vec::new(), true, 0u64);
+    for (class, paths) in [("ham", &args.ham), ("spam", &args.spam)] {
+        let mut before = Time(0);
+        for read in InputMessageIter::new(paths.clone()) {
+            progress.add(1);
+            match read {
+                Ok(message) => {
+                    bytes += message.stored.bytes.len() as u64;
+                    if bytes > BYTES_MAX {
+                        return Err(CommandError::new("the folders have more than 4 GiB")
+                            .help("give a sample of them: some thousand messages are enough".to_owned()));
+                    }
+                    before = message.time().unwrap_or(before);
+                    messages.push(FolderMessage { time: before, class, message });
+                }
+                Err(unread) => {
+                    is_whole = false;
+                    progress.say(format_args!("{}: {}", printable(&unread.name), unread.error));
+                }
+            }
+        }
+    }
+    messages.sort_by_key(|message| message.time);
+    Ok((messages, is_whole))
+}
+
+/// A decision as an example.
+fn example(pipeline: &Pipeline, decision: &Decision, is_bad: bool) -> FitExample {
+    let mut example = FitExample { is_bad, rest: decision.verdict.score, shares: Vec::new() };
+    for reason in &decision.verdict.reasons {
+        let place = pipeline.rules.rules().iter().position(|rule: &Rule| rule.name == reason.rule);
+        let Some((place, rule)) = place.zip(pipeline.rules.rule(&reason.rule)) else { continue };
+        if rule.group.is_none() && rule.score != 0.0 {
+            example.rest -= reason.score;
+            example.shares.push((place, (reason.score / rule.score) as f32));
+        }
+    }
+    example
+}
+
+/// The quality of these scores on some events; `None` where a class lacks.
+fn quality(examples: &[FitExample], scores: &[f64]) -> Option<ScoreQuality> {
+    let class = |is_bad: bool| {
+        let of_class = examples.iter().filter(move |example| example.is_bad == is_bad);
+        let mut points: Vec<f64> = of_class.map(|example| example.score(scores)).collect();
+        points.sort_by(f64::total_cmp);
+        points
+    };
+    let (good, bad) = (class(false), class(true));
+    let (last, _) = (good.last()?, bad.last()?);
+    // Ties count half.
+    let below: f64 = bad
+        .iter()
+        .map(|score| {
+            let (under, upto) =
+                (good.partition_point(|it| it < score), good.partition_point(|it| it <= score));
+            (under + upto) as f64 / 2.0
+        })
+        .sum();
+    let recall = |share: f64| {
+        let lost = (good.len() as f64 * share) as usize;
+        let line = good.get(good.len() - 1 - lost.min(good.len() - 1)).unwrap_or(last);
+        let caught = bad.len() - bad.partition_point(|score| score <= line);
+        caught as f64 / bad.len() as f64
+    };
+    Some(ScoreQuality {
+        good: good.len(),
+        bad: bad.len(),
+        one_minus_auc: 1.0 - below / (good.len() as f64 * bad.len() as f64),
+        recall_at_01: recall(0.001),
+        recall_at_05: recall(0.005),
+    })
+}
+
+fn show(
+    rules: &[FittedRule<'_>],
+    later: usize,
+    measured: Option<(ScoreQuality, ScoreQuality)>,
+    out: &mut Output,
+) -> Result<(), CommandError> {
+    let mut table = TextTable::default();
+    table.row(["rule", "score", "fitted", "by the earlier", "good", "bad"].map(|head| match head {
+        "rule" => TableCell::text(head, DIM),
+        head => TableCell::number(head, DIM),
+    }));
+    for rule in rules {
+        table.row([
+            TableCell::text(rule.name, BOLD),
+            TableCell::number(format_args!("{:.2}", rule.score), DIM),
+            TableCell::number(format_args!("{:.2}", rule.fitted), BOLD),
+            TableCell::number(format_args!("{:.2}", rule.earlier), DIM),
+            TableCell::number(HumanCount(rule.good), DIM),
+            TableCell::number(HumanCount(rule.bad), DIM),
+        ]);
+    }
+    out.line(format_args!("{table}"))?;
+    let Some((before, after)) = measured else {
+        out.line(format_args!(
+            "The later {later} events have one class only: nothing can be measured on them."
+        ))?;
+        return Ok(());
+    };
+    out.line(format_args!(
+        "On the later {} good and {} bad events, by the fit to those before them:",
+        HumanCount(before.good as u64),
+        HumanCount(before.bad as u64)
+    ))?;
+    for (name, quality) in [("as they are", before), ("fitted", after)] {
+        out.line(format_args!(
+            "  {name:<12} 1 − AUC {:.3} %, recall {:.3} where .1 % of good ones are lost, {:.3} where .5 % are",
+            100.0 * quality.one_minus_auc,
+            quality.recall_at_01,
+            quality.recall_at_05
+        ))?;
+    }
+    if after.recall_at_01 < before.recall_at_01 {
+        help("the fit finds less than the scores that are: keep them, or give more events");
+    }
+    Ok(())
+}
+
+/// Writes the scores that changed as rules of a configuration.
+fn write<'a>(
+    path: &Path,
+    rules: impl Iterator<Item = (&'a Rule, (&'a f64, &'a f64))>,
+    good: usize,
+    bad: usize,
+) -> Result<(), CommandError> {
+    let mut text = format!("# Scores that `tollhouse fit` has fitted to {good} good and {bad} bad events.\n");
+    for (rule, (_, fitted)) in rules.filter(|(_, (score, fitted))| (*score - *fitted).abs() >= CHANGE_MIN) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n[[rule]]\nname = {:?}\nscore = {fitted:?}\n", rule.name);
+    }
+    disk::replace(path, text.as_bytes())
+        .map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
+}
