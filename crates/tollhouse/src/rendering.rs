@@ -28,8 +28,9 @@ pub(crate) fn verdict(out: &mut Output, explained: &ExplanationJson) -> Result<(
     match (explained.action, explained.score) {
         (Some(action), Some(score)) => {
             let style = colour(action).bold();
+            let bad = explained.probability.map(|bad| format!("  {} bad", percent(bad))).unwrap_or_default();
             out.line(format_args!(
-                "{style}{action}{style:#}  score {BOLD}{score:.1}{BOLD:#}  {}  {id}",
+                "{style}{action}{style:#}  score {BOLD}{score:.1}{BOLD:#}{bad}  {}  {id}",
                 explained.pipeline
             ))?;
         }
@@ -87,6 +88,17 @@ fn rules(
         }
     }
     Ok(())
+}
+
+/// A probability as people read it: the surer, the more digits, and never quite none or all.
+fn percent(probability: f64) -> String {
+    let sure = probability.min(1.0 - probability);
+    match probability * 100.0 {
+        percent if sure >= 0.05 => format!("{percent:.0} %"),
+        percent if sure >= 0.001 => format!("{percent:.1} %"),
+        percent if percent < 50.0 => "< 0.1 %".to_owned(),
+        _ => "> 99.9 %".to_owned(),
+    }
 }
 
 /// Prints the effects that rules asked for beside their scores.
@@ -499,6 +511,19 @@ mod tests {
     fn check(counts: &[(i64, u64)], range: (i64, i64), columns: usize, expected: Option<(&str, u64)>) {
         let drawn = spark(counts.iter().copied(), range, columns);
         assert_eq!(drawn.as_ref().map(|(line, peak)| (line.as_str(), *peak)), expected, "{counts:?}");
+    }
+
+    #[test]
+    fn probabilities_are_as_exact_as_they_are_sure() {
+        let check =
+            |probability: f64, expected: &str| assert_eq!(percent(probability), expected, "{probability}");
+        check(0.5, "50 %");
+        check(0.944, "94 %");
+        check(0.9876, "98.8 %");
+        check(0.012, "1.2 %");
+        check(0.999_5, "> 99.9 %");
+        check(1.0, "> 99.9 %");
+        check(0.0, "< 0.1 %");
     }
 
     #[test]
