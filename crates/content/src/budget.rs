@@ -80,6 +80,13 @@ impl Budget {
         self.take(steps) == steps && !self.is_empty()
     }
 
+    /// Returns whether so many steps are left, and spends none: for readers that do a thing whole or not at all, and are not cut
+    /// short by what they leave.
+    #[must_use]
+    pub fn has(&self, steps: u64) -> bool {
+        !self.cancellation.is_cancelled() && self.left.get() >= steps
+    }
+
     /// Spends what reading so many bytes costs, or as many of them as can be paid; returns how many those are.
     #[must_use]
     pub fn afford(&self, bytes: usize, steps_a_byte: u64) -> usize {
@@ -161,6 +168,7 @@ mod tests {
     fn what_is_spent_is_gone() {
         let budget = Budget::of_steps(100, &Cancellation::default());
         assert!(budget.spend(30) && !budget.is_short());
+        assert!(budget.has(70) && !budget.has(71) && !budget.is_short());
         assert_eq!(budget.afford(10, 5), 10);
         assert_eq!((budget.afford(10, 5), budget.is_short(), budget.spent()), (4, true, 100));
         assert!(!budget.spend(1));
@@ -188,7 +196,7 @@ mod tests {
         let budget = Budget::of_message(1_000, &cancellation);
         assert!(budget.spend(10));
         cancellation.clone().cancel();
-        assert!(!budget.spend(0) && budget.is_short());
+        assert!(!budget.has(0) && !budget.spend(0) && budget.is_short());
         assert_eq!(budget.cut_bytes(b"abc", 1), b"");
     }
 }

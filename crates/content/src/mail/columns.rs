@@ -84,6 +84,10 @@ event::columns! {
         image_pieces: List "mail.image_pieces" "Size and checksum of attached images without their metadata",
         attachment_links: List "mail.attachment_links" "Normalised URLs in attached pages, documents and invitations",
         attachment_link_domains: List "mail.attachment_link_domains" "Registrable domains of those",
+        qr_codes: Integer "mail.qr_codes" "Number of QR codes in images and in images of PDFs",
+        qr_links: List "mail.qr_links" "Normalised URLs in QR codes; they are among `mail.links`, too",
+        qr_link_domains: List "mail.qr_link_domains" "Registrable domains of those",
+        images_unread: Bool "mail.images_unread" "Whether images were not searched for QR codes: too large, too many",
         archive_names: List "mail.archive_names" "Names of the files in attached archives, lower case",
         archive_depth: Integer "mail.archive_depth" "Depth of archives around the innermost file that was read",
         archive_executable: Bool "mail.archive_executable" "Whether a file in an archive is a program by name or content",
@@ -107,6 +111,8 @@ event::columns! {
         page_attachment_builds: Bool "mail.page_attachment_builds" "Whether an attached page can build a file from its own text",
         calendar_method: String "mail.calendar_method" "What an invitation asks for, such as `request`",
         calendar_organizer: String "mail.calendar_organizer" "Address of the organizer of an invitation",
+        calendar_links: List "mail.calendar_links" "Normalised URLs in invitations; they are among `mail.links`, too",
+        calendar_link_domains: List "mail.calendar_link_domains" "Registrable domains of those",
     } with {
         body: TextColumns = body_columns, "The columns of what the visible text shows",
     }

@@ -10,7 +10,8 @@
 //! parsed, [`TEXT_BYTES_MAX`] bytes of visible text from [`SOURCE_BYTES_MAX`] bytes of encoded text,
 //! [`LINKS_MAX`] links, [`ITEMS_MAX`] items of other lists, [`ITEM_BYTES_MAX`] bytes a string. All work is charged to the
 //! message's [`Budget`]; what is left out when that ends is said by `mail.cut_short`. Attachments can use up half of
-//! it, and the sources of texts half of the rest: nothing that comes first hides all that follows.
+//! it, the sources of texts half of the rest, and pictures with QR codes half of what is left then: nothing that comes first
+//! hides all that follows.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -215,11 +216,18 @@ pub fn features(
         header_features(&skeleton.header, envelope, columns, facts, &mut skeleton.defects);
     }
     let half = budget.share(2);
-    Attachments::read(&skeleton.parts, &half, &mut skeleton.defects).fill(columns, facts);
+    let mut attachments = Attachments::read(&skeleton.parts, &half, &mut skeleton.defects);
     budget.rejoin(&half);
     let half = budget.share(2);
-    let body = MailBody::read(&skeleton.parts, &half, &mut skeleton.defects);
+    let mut body = MailBody::read(&skeleton.parts, &half, &mut skeleton.defects);
     budget.rejoin(&half);
+    let half = budget.share(2);
+    attachments.read_codes(&half);
+    budget.rejoin(&half);
+    for text in attachments.shown() {
+        body.seen.add_links(text, budget);
+    }
+    attachments.fill(columns, facts);
     body.fill(budget, columns, facts);
     facts.set(columns.cut_short, budget.is_short());
     let defects = skeleton.defects.names();

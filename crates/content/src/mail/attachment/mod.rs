@@ -4,13 +4,19 @@
 //! than by recursion, at most [`FILES_MAX`] files nested [`DEPTH_MAX`] deep, inflated to [`INFLATED_BYTES_MAX`]
 //! bytes together. No archive's statement about sizes is believed, and nothing is written anywhere. What is gone over
 //! is charged to the message's budget: bytes attached, bytes inflated, files, links.
+//!
+//! Pictures wait until all else of the message was read, as what is left of the budget decides how many are unpacked to look
+//! for QR codes in them.
 
 mod calendar;
 mod container;
 mod file_name;
 mod file_type;
+mod grey_image;
 mod office;
 mod pdf;
+mod png;
+mod qr_code;
 mod similarity;
 mod zip;
 
@@ -29,9 +35,10 @@ use crate::mail::columns::{MESSAGE_BYTES_MAX, MailColumns};
 use crate::mail::mime::{Defects, MimePart, PartRole};
 use crate::text::truncate;
 use crate::web::html::{self, PageLimits};
-use crate::web::link::{self, Link};
+use crate::web::link::{self, Link, TextReference};
 use file_name::FileName;
 use file_type::FileType;
+use grey_image::{PdfImage, UnreadImage};
 
 /// Most files that are looked at, those in others included.
 pub const FILES_MAX: usize = 1_000;
@@ -46,6 +53,11 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// The ratio above which a file is packed to do harm: it inflates to more than this many times its size, and to more than a
 /// megabyte.
 const RATIO_MAX: usize = 100;
+/// Most pictures that wait to be looked at, and most bytes of one.
+const IMAGES_MAX: usize = 64;
+const IMAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Smaller files are no picture of a code; those of logos and lines are not unpacked.
+const IMAGE_BYTES_MIN: usize = 100;
 /// Steps of a file: its name, its kind, its place in lists.
 const FILE_STEPS: u64 = 5_000;
 /// Steps of a byte that is decoded and summed up.
@@ -65,6 +77,28 @@ struct QueuedFile<'f> {
     media_type: &'f str,
     content: Cow<'f, [u8]>,
     depth: usize,
+}
+
+/// A picture that waits to be looked at.
+#[derive(Debug)]
+struct QueuedImage {
+    form: ImageForm,
+    data: Vec<u8>,
+}
+
+/// The form in which a picture is stored.
+#[derive(Clone, Copy, Debug)]
+enum ImageForm {
+    File(FileType),
+    Pdf(PdfImage),
+}
+
+/// The findings about QR codes.
+#[derive(Debug, Default)]
+struct QrCodeFindings {
+    count: usize,
+    links: Vec<String>,
+    link_domains: Vec<String>,
 }
 
 /// The findings about the attachments of a message.
@@ -89,6 +123,13 @@ pub(crate) struct Attachments {
     pdf: pdf::PdfFindings,
     page: HtmlFindings,
     invitation: calendar::CalendarInvitation,
+    calendar_links: Vec<String>,
+    calendar_link_domains: Vec<String>,
+    images_waiting: Vec<QueuedImage>,
+    images_unread: bool,
+    codes: QrCodeFindings,
+    /// Texts whose links are those of the message: what is in QR codes and invitations, which readers open as they are.
+    shown: Vec<String>,
     files: usize,
     inflatable: usize,
 }
@@ -202,6 +243,9 @@ impl Attachments {
             if !packs && budget.spend(STEPS_A_FILE_BYTE * file.content.len() as u64) {
                 self.alike(kind, &file.content);
             }
+            if kind.is_image() {
+                self.queue(ImageForm::File(kind), file.content.len(), || file.content.into_owned(), budget);
+            }
         }
     }
 
@@ -212,6 +256,55 @@ impl Attachments {
         } else {
             similarity::of_file(content).for_each(|piece| add(&mut self.pieces, &piece));
         }
+    }
+
+    /// Lets a picture wait.
+    fn queue(&mut self, form: ImageForm, bytes: usize, data: impl FnOnce() -> Vec<u8>, budget: &Budget) {
+        if bytes < IMAGE_BYTES_MIN {
+            return;
+        }
+        let is_full = self.images_waiting.len() == IMAGES_MAX || bytes > IMAGE_BYTES_MAX;
+        if is_full || !budget.spend(COPY_STEPS + bytes as u64 / 8) {
+            self.images_unread = true;
+            return;
+        }
+        self.images_waiting.push(QueuedImage { form, data: data() });
+    }
+
+    /// Looks for QR codes in the pictures, the smallest files first: of what the budget has, they give most.
+    pub(crate) fn read_codes(&mut self, budget: &Budget) {
+        let mut images = std::mem::take(&mut self.images_waiting);
+        images.sort_by_key(|image| image.data.len());
+        for QueuedImage { form, data } in images {
+            let image = match form {
+                ImageForm::File(kind) => grey_image::of_file(kind, &data, budget),
+                ImageForm::Pdf(image) => grey_image::of_pdf(image, &data, budget),
+            };
+            match image {
+                Ok(image) => qr_code::find(&image, budget, |text| {
+                    self.codes.count += 1;
+                    self.shown.push(truncate(&String::from_utf8_lossy(&text), ITEM_BYTES_MAX).to_owned());
+                }),
+                Err(unread) => self.images_unread |= unread == UnreadImage::TooLarge,
+            }
+        }
+        for text in &self.shown[self.shown.len() - self.codes.count..] {
+            link::find(budget.cut(text, link::STEPS_A_BYTE), |found| {
+                if let TextReference::Url(url) = found
+                    && budget.spend(LINK_STEPS)
+                    && let Some(link) = Link::parse(url)
+                {
+                    add(&mut self.codes.link_domains, link::registrable(&link.host).unwrap_or_default());
+                    add(&mut self.codes.links, &link.url);
+                }
+                true
+            });
+        }
+    }
+
+    /// Returns the texts whose links are those of the message.
+    pub(crate) fn shown(&self) -> &[String] {
+        &self.shown
     }
 
     fn name(&mut self, name: &str, depth: usize) -> FileName {
@@ -342,11 +435,16 @@ impl Attachments {
 
     fn pdf(&mut self, content: &[u8], budget: &Budget) {
         let mut links = Vec::new();
-        let found = pdf::read(content, &mut self.inflatable, budget, |link| {
+        let mut inflatable = self.inflatable;
+        let link = |link: &str| {
             if links.len() < ITEMS_MAX {
                 links.push(link.to_owned());
             }
+        };
+        let found = pdf::read(content, &mut inflatable, budget, link, |image, data| {
+            self.queue(ImageForm::Pdf(image), data.len(), || data.to_vec(), budget);
         });
+        self.inflatable = inflatable;
         self.pdf.script |= found.script;
         self.pdf.action |= found.action;
         self.pdf.launch |= found.launch;
@@ -373,7 +471,16 @@ impl Attachments {
         let mut links = Vec::new();
         let text = String::from_utf8_lossy(text);
         self.invitation = calendar::read(&text, |link| links.push(link.to_owned()), budget);
-        self.links(&links, budget);
+        for target in links {
+            if !self.link(&target, budget) {
+                break;
+            }
+            if let Some(link) = Link::parse(&target) {
+                add(&mut self.calendar_link_domains, link::registrable(&link.host).unwrap_or_default());
+                add(&mut self.calendar_links, &link.url);
+            }
+            add(&mut self.shown, &target);
+        }
     }
 
     fn links(&mut self, targets: &[String], budget: &Budget) {
@@ -428,6 +535,8 @@ impl Attachments {
             facts.set(slot, is);
         }
         facts.set(columns.archive_depth, self.packed.depth);
+        facts.set(columns.qr_codes, self.codes.count);
+        facts.set(columns.images_unread, self.images_unread);
         let mut set = |slot: Slot, list: Vec<String>| {
             if !list.is_empty() {
                 facts.set(slot, list);
@@ -442,6 +551,10 @@ impl Attachments {
         set(columns.archive_names, self.packed.names);
         set(columns.attachment_links, self.links);
         set(columns.attachment_link_domains, self.link_domains);
+        set(columns.qr_links, self.codes.links);
+        set(columns.qr_link_domains, self.codes.link_domains);
+        set(columns.calendar_links, self.calendar_links);
+        set(columns.calendar_link_domains, self.calendar_link_domains);
         if let Some(method) = self.invitation.method {
             facts.set(columns.calendar_method, truncate(&method, ITEM_BYTES_MAX));
         }
