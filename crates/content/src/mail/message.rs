@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use event::{Event, Facts, Time, Value};
 use mail_parser::{Addr, DateTime, HeaderValue, Host};
+use memchr::memmem;
 
 use crate::address::{MailAddress, NULL_SENDER};
 use crate::budget::Budget;
@@ -32,7 +33,7 @@ use crate::mail::mime::{
 use crate::mail::test_pattern::TestPattern;
 use crate::mail::{header_fingerprint, source};
 use crate::network::{PrefixLengths, is_public, network};
-use crate::text;
+use crate::text::{self, name};
 use crate::web::link::{self, Link, TextReference};
 
 /// Most leaf parts that are looked at.
@@ -50,7 +51,7 @@ pub const TEXT_BYTES_MAX: usize = text::TEXT_BYTES_MAX;
 /// Most envelope recipients; RFC 5321 asks servers to take 100, and few take more than 1,000.
 pub const RECIPIENTS_MAX: usize = 1_000;
 /// Steps of the fields that facts are made of, whatever stands in them.
-const HEADER_STEPS: u64 = 20_000;
+const HEADER_STEPS: u64 = 30_000;
 /// Steps of a byte of a text's source: its encoding, its charset, test patterns.
 const STEPS_A_SOURCE_BYTE: u64 = 8;
 
@@ -296,7 +297,11 @@ fn header_features(
     }
     facts.set(columns.subject_exclaims, subject.chars().filter(|c| matches!(c, '!' | '！' | '¡')).count());
     let refers = header.get("References").is_some() || header.get("In-Reply-To").is_some();
+    facts.set(columns.refers, refers);
     facts.set(columns.reply_without_references, is_reply(&subject) && !refers);
+    let first_id = |name: &str| first_message_id(&header.get(name)?.text());
+    let thread = ["References", "In-Reply-To", "Message-ID"].into_iter().find_map(first_id);
+    set_text(facts, columns.thread, &thread.unwrap_or_default());
 
     let date = header.get("Date").and_then(|field| date_of(&field.text()));
     facts.set(columns.has_date, date.is_some());
@@ -372,9 +377,23 @@ fn address_features(
         !differs
     });
     facts.set(columns.display_name_address_differ, differs);
+    let mut claimed = UniqueList::new(ITEMS_MAX);
+    name::find(&name, |name| {
+        if !name::is_own_domain(&name, organisation) {
+            claimed.add(name);
+        }
+    });
+    set_list(facts, columns.claimed_names, claimed.items);
     set_text(facts, columns.display_name, &name);
     set_text(facts, columns.from, &from.full);
     set_text(facts, columns.from_domain, &from.domain);
+}
+
+/// Returns the first identifier in a field.
+fn first_message_id(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('<')?;
+    let (id, _) = rest.split_once('>')?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 /// Prefixes by which mail programs mark replies, in the languages that are met most.
@@ -405,6 +424,21 @@ fn header_order(header: &MailHeader<'_>) -> String {
     order
 }
 
+/// Returns whether a text quotes a message, as mail programs do that.
+fn quotes(source: &str, is_page: bool) -> bool {
+    const LINES: [&str; 2] = ["\n>", "-----Original Message-----"];
+    const ELEMENTS: [&str; 6] = [
+        "<blockquote",
+        "<BLOCKQUOTE",
+        "gmail_quote",
+        "divRplyFwdMsg",
+        "appendonsend",
+        "-----Original Message-----",
+    ];
+    let marks: &[&str] = if is_page { &ELEMENTS } else { &LINES };
+    marks.iter().any(|mark| memmem::find(source.as_bytes(), mark.as_bytes()).is_some())
+}
+
 /// The content of the text parts.
 #[derive(Default)]
 struct MailBody {
@@ -413,6 +447,7 @@ struct MailBody {
     has_plain: bool,
     has_html: bool,
     base64_text: bool,
+    quotes: bool,
     test_pattern: Option<TestPattern>,
     source_start: String,
 }
@@ -437,6 +472,7 @@ impl MailBody {
                 body.charset.or_else(|| part.charset.as_deref().map(|charset| cut(charset).to_lowercase()));
             let source = part.text(&decoded);
             body.test_pattern = body.test_pattern.max(TestPattern::find(&source));
+            body.quotes |= quotes(&source, part.role == PartRole::Html);
             source::add_text(&mut body.source_start, &source);
             if part.role == PartRole::Html {
                 body.has_html = true;
@@ -452,7 +488,7 @@ impl MailBody {
         body
     }
 
-    /// Sets the facts, subject and shown name being set already.
+    /// Sets the facts, From, subject and shown name being set already.
     fn fill(self, budget: &Budget, columns: &MailColumns, facts: &mut Facts) {
         let mut shown = ObfuscationTally::default();
         let mut subject_emoji = 0;
@@ -463,6 +499,11 @@ impl MailBody {
         }
         facts.set(columns.subject_emoji, subject_emoji);
         facts.set(columns.subject_disguised, shown.is_obfuscated());
+        let mut names = self.seen.names();
+        if let Some(from) = facts.get(columns.from_domain).and_then(Value::as_str) {
+            names.retain(|name| !name::is_own_domain(name, link::organisation(from)));
+        }
+        set_list(facts, columns.page_names, names);
         self.seen.fill(&shown, budget, &columns.body, facts);
 
         if !self.source_start.is_empty() {
@@ -474,6 +515,7 @@ impl MailBody {
         facts.set(columns.has_html, self.has_html);
         facts.set(columns.html_only, self.has_html && !self.has_plain);
         facts.set(columns.base64_text, self.base64_text);
+        facts.set(columns.quotes, self.quotes);
         if let Some(pattern) = self.test_pattern {
             set_text(facts, columns.test_pattern, pattern.name());
         }

@@ -21,18 +21,20 @@ const PIXELS_MAX: usize = 4 * 1024 * 1024;
 /// Longest side of a picture.
 const SIDE_MAX: usize = 8_192;
 /// Most pixels that a picture keeps: a larger one is made smaller.
-const KEPT_PIXELS: usize = 640 * 1024;
+const KEPT_PIXELS: usize = 512 * 1024;
 
 /// Steps of a picture: what its reader allocates before it reads.
 const PICTURE_STEPS: u64 = 20_000;
 /// Steps of a byte of a picture's rows that is unpacked, and of a pixel that becomes grey.
-pub(super) const STEPS_A_ROW_BYTE: u64 = 3;
-const STEPS_A_GREY_PIXEL: u64 = 3;
-/// Steps of a byte of a JPEG or GIF file, of a JPEG's pixel each time that it is gone over, and of a table of its codes.
+pub(super) const STEPS_A_ROW_BYTE: u64 = 4;
+const STEPS_A_GREY_PIXEL: u64 = 1;
+/// Steps of a byte of a JPEG, of a pixel, once and each time that it is gone over, and of a table of its codes.
 const STEPS_A_JPEG_BYTE: u64 = 20;
-const STEPS_A_JPEG_PIXEL: u64 = 12;
+const STEPS_A_JPEG_PIXEL: u64 = 3;
+const STEPS_A_SCANNED_PIXEL: u64 = 3;
 const JPEG_TABLE_STEPS: u64 = 10_000;
-const STEPS_A_GIF_BYTE: u64 = 150;
+/// Steps of a byte of a GIF, and of a pixel.
+const STEPS_A_GIF_BYTE: u64 = 350;
 const STEPS_A_GIF_PIXEL: u64 = 6;
 
 /// A picture in shades of grey, row by row; 0 is black.
@@ -119,7 +121,7 @@ pub(super) fn is_readable(width: usize, height: usize) -> bool {
 }
 
 /// Fails if a picture is too large, or the budget has not what it costs: so much to unpack it, and its pixels to be looked at.
-/// Nothing is spent but a few steps.
+/// What it costs to make them grey is spent, if all of it is there.
 pub(super) fn afford(
     width: usize,
     height: usize,
@@ -137,7 +139,7 @@ pub(super) fn afford(
     if !budget.has(PICTURE_STEPS + unpacking + steps) {
         return Err(UnreadImage::TooLarge);
     }
-    pay(PICTURE_STEPS, budget)
+    pay(PICTURE_STEPS + pixels * STEPS_A_GREY_PIXEL, budget)
 }
 
 /// Spends steps if they are there, and fails if not, so that nothing else is cut short.
@@ -188,7 +190,7 @@ pub(super) fn of_pdf(image: PdfImage, data: &[u8], budget: &Budget) -> Result<Gr
     let samples = [4, 3, 1].into_iter().find(|samples| data.len() >= all(*samples)).unwrap_or(1);
     let row_bytes = row_bytes(samples);
     let bytes = data.len().min(all(samples)) as u64;
-    pay(bytes * STEPS_A_ROW_BYTE + (width * height) as u64 * STEPS_A_GREY_PIXEL, budget)?;
+    pay(bytes * STEPS_A_ROW_BYTE, budget)?;
     let mut rows = GreyRows::new(width, height);
     let mut filter = png::RowFilter::new(row_bytes, (samples * image.depth).div_ceil(8));
     let mut grey_row = vec![0; width];
@@ -221,13 +223,13 @@ fn jpeg(content: &[u8], budget: &Budget) -> Result<GreyImage, UnreadImage> {
     pay(content.len() as u64, budget)?;
     let (mut scans, mut tables) = (0, 0);
     for at in memchr::memchr_iter(0xFF, content) {
-        scans += usize::from(content.get(at + 1) == Some(&0xDA));
-        tables += usize::from(content.get(at + 1) == Some(&0xC4));
+        scans += u64::from(content.get(at + 1) == Some(&0xDA));
+        tables += u64::from(content.get(at + 1) == Some(&0xC4));
     }
-    if scans > SCANS_MAX {
+    if scans > SCANS_MAX as u64 {
         return Err(UnreadImage::TooLarge);
     }
-    let reading = content.len() as u64 * STEPS_A_JPEG_BYTE + tables as u64 * JPEG_TABLE_STEPS;
+    let reading = content.len() as u64 * STEPS_A_JPEG_BYTE + tables * JPEG_TABLE_STEPS;
     pay(reading, budget)?;
     let options = DecoderOptions::new_safe()
         .set_max_width(SIDE_MAX)
@@ -237,9 +239,9 @@ fn jpeg(content: &[u8], budget: &Budget) -> Result<GreyImage, UnreadImage> {
     let mut header = JpegDecoder::new_with_options(ZCursor::new(content), options);
     header.decode_headers().map_err(|_| UnreadImage::Unknown)?;
     let (width, height) = header.dimensions().ok_or(UnreadImage::Unknown)?;
-    let steps = (width * height * scans.max(1)) as u64 * STEPS_A_JPEG_PIXEL;
+    let steps = (width * height) as u64 * (STEPS_A_JPEG_PIXEL + STEPS_A_SCANNED_PIXEL * scans);
     afford(width, height, steps, budget)?;
-    pay(steps + (width * height) as u64 * STEPS_A_GREY_PIXEL, budget)?;
+    pay(steps, budget)?;
     // A frame that comes later can be no larger than what was paid for.
     let options = options.set_max_width(width).set_max_height(height);
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(content), options);
@@ -266,7 +268,7 @@ fn gif(content: &[u8], budget: &Budget) -> Result<GreyImage, UnreadImage> {
     let transparent = frame.transparent;
     let steps = (width * height) as u64 * STEPS_A_GIF_PIXEL;
     afford(width, height, steps, budget)?;
-    pay(steps + (width * height) as u64 * STEPS_A_GREY_PIXEL, budget)?;
+    pay(steps, budget)?;
     let mut shades = [255u8; 256];
     let palette = decoder.palette().map_err(|_| UnreadImage::Unknown)?;
     fill(&mut shades, palette.chunks_exact(3).map(|rgb| grey(rgb[0], rgb[1], rgb[2])));

