@@ -121,6 +121,14 @@ impl Budget {
         Budget::of_steps(steps, &self.cancellation)
     }
 
+    /// Takes all off but so many steps, and half where that is more, for a reader that comes before one whose cost is known.
+    #[must_use]
+    pub fn share_but(&self, kept: u64) -> Budget {
+        let kept = kept.min(self.left.get() / 2);
+        let steps = self.left.replace(kept) - kept;
+        Budget::of_steps(steps, &self.cancellation)
+    }
+
     /// Takes back what a share has left.
     pub fn rejoin(&self, share: &Budget) {
         self.left.set(self.left.get().saturating_add(share.left.take()));
@@ -188,6 +196,13 @@ mod tests {
         budget.rejoin(&share);
         assert_eq!((budget.spent(), budget.is_short()), (35, true));
         assert_eq!(budget.cut("\u{e9}\u{e9}", 30), "\u{e9}");
+        for (kept, left) in [(10, 10), (80, 50)] {
+            let budget = Budget::of_steps(100, &Cancellation::default());
+            let share = budget.share_but(kept);
+            assert!(
+                share.has(100 - left) && !share.has(101 - left) && budget.has(left) && !budget.has(left + 1)
+            );
+        }
     }
 
     #[test]

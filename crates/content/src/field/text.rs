@@ -20,6 +20,8 @@ use crate::web::link::{self, Link};
 pub(crate) const TEXT_START_BYTES: usize = 2_000;
 /// Steps of a byte of text: normalised, counted, looked through for what is hidden in it, folded.
 const STEPS_A_TEXT_BYTE: u64 = 50;
+/// Steps of facts beside those of each byte, about: of what is hidden, and of links in it.
+const FACTS_STEPS: u64 = 1_000_000;
 /// Steps of a text by which a page says whose it is, and of a link that may be its owner's.
 const NAMES_STEPS: u64 = 20_000;
 const LEAD_STEPS: u64 = 3_000;
@@ -100,6 +102,11 @@ impl VisibleText {
     pub(crate) fn names(&self) -> Vec<String> {
         let is_own = |name: &str| self.leads_to.iter().any(|domain| name::is_own_domain(name, domain));
         self.names.iter().filter(|name| !is_own(name)).cloned().collect()
+    }
+
+    /// Returns about what the facts will cost.
+    pub(crate) fn steps(&self) -> u64 {
+        FACTS_STEPS + (STEPS_A_TEXT_BYTE + STEPS_A_FOREIGN_BYTE) * self.text.len() as u64
     }
 
     /// Sets the facts. What is obfuscated beside the text, as in a subject, is counted with it.

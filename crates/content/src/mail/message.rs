@@ -10,8 +10,8 @@
 //! parsed, [`TEXT_BYTES_MAX`] bytes of visible text from [`SOURCE_BYTES_MAX`] bytes of encoded text,
 //! [`LINKS_MAX`] links, [`ITEMS_MAX`] items of other lists, [`ITEM_BYTES_MAX`] bytes a string. All work is charged to the
 //! message's [`Budget`]; what is left out when that ends is said by `mail.cut_short`. Attachments can use up half of
-//! it, the sources of texts half of the rest, and pictures with QR codes half of what is left then: nothing that comes first
-//! hides all that follows.
+//! it, the sources of texts half of the rest, and pictures what the facts of texts leave: nothing that comes first hides all
+//! that follows.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -222,9 +222,9 @@ pub fn features(
     let half = budget.share(2);
     let mut body = MailBody::read(&skeleton.parts, &half, &mut skeleton.defects);
     budget.rejoin(&half);
-    let half = budget.share(2);
-    attachments.read_codes(&half);
-    budget.rejoin(&half);
+    let rest = budget.share_but(body.seen.steps());
+    attachments.read_codes(&rest);
+    budget.rejoin(&rest);
     for text in attachments.shown() {
         body.seen.add_links(text, budget);
     }

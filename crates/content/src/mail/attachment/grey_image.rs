@@ -28,10 +28,10 @@ const PICTURE_STEPS: u64 = 20_000;
 /// Steps of a byte of a picture's rows that is unpacked, and of a pixel that becomes grey.
 pub(super) const STEPS_A_ROW_BYTE: u64 = 4;
 const STEPS_A_GREY_PIXEL: u64 = 1;
-/// Steps of a byte of a JPEG, of a pixel, once and each time that it is gone over, and of a table of its codes.
+/// Steps of a byte of a JPEG, of a pixel, for each of its samples and each time that it is gone over, and of a table of its codes.
 const STEPS_A_JPEG_BYTE: u64 = 20;
-const STEPS_A_JPEG_PIXEL: u64 = 3;
-const STEPS_A_SCANNED_PIXEL: u64 = 3;
+const STEPS_A_JPEG_SAMPLE: u64 = 3;
+const STEPS_A_SCANNED_PIXEL: u64 = 4;
 const JPEG_TABLE_STEPS: u64 = 10_000;
 /// Steps of a byte of a GIF, and of a pixel.
 const STEPS_A_GIF_BYTE: u64 = 350;
@@ -232,6 +232,7 @@ fn jpeg(content: &[u8], budget: &Budget) -> Result<GreyImage, UnreadImage> {
     let reading = content.len() as u64 * STEPS_A_JPEG_BYTE + tables * JPEG_TABLE_STEPS;
     pay(reading, budget)?;
     let options = DecoderOptions::new_safe()
+        .set_strict_mode(true)
         .set_max_width(SIDE_MAX)
         .set_max_height(SIDE_MAX)
         .jpeg_set_max_scans(SCANS_MAX)
@@ -239,7 +240,8 @@ fn jpeg(content: &[u8], budget: &Budget) -> Result<GreyImage, UnreadImage> {
     let mut header = JpegDecoder::new_with_options(ZCursor::new(content), options);
     header.decode_headers().map_err(|_| UnreadImage::Unknown)?;
     let (width, height) = header.dimensions().ok_or(UnreadImage::Unknown)?;
-    let steps = (width * height) as u64 * (STEPS_A_JPEG_PIXEL + STEPS_A_SCANNED_PIXEL * scans);
+    let samples = header.info().map_or(4, |info| u64::from(info.components));
+    let steps = (width * height) as u64 * (STEPS_A_JPEG_SAMPLE * samples + STEPS_A_SCANNED_PIXEL * scans);
     afford(width, height, steps, budget)?;
     pay(steps, budget)?;
     // A frame that comes later can be no larger than what was paid for.
