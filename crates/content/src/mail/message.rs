@@ -257,6 +257,23 @@ fn addresses(field: Option<&HeaderField<'_>>) -> Vec<(String, MailAddress)> {
     list.iter().filter_map(read).collect()
 }
 
+/// Returns what stands before the first address of a field and its name, as in `Bank team, _ <a@b.example>`: readers show it
+/// as a name.
+fn words_before_address(field: Option<&HeaderField<'_>>) -> String {
+    let Some(HeaderValue::Address(list)) = field.map(|field| field.parse(|stream| stream.parse_address()))
+    else {
+        return String::new();
+    };
+    let is_address = |text: &str| MailAddress::parse(text).is_some_and(|address| !address.domain.is_empty());
+    let words = list.iter().take(ITEMS_MAX).map_while(|addr| match (&addr.name, &addr.address) {
+        (_, Some(address)) if is_address(address) => None,
+        (Some(name), _) => Some(name.as_ref()),
+        (None, address) => Some(address.as_deref().unwrap_or_default()),
+    });
+    let words: Vec<&str> = words.filter(|words| !words.trim().is_empty()).collect();
+    words.join(", ")
+}
+
 /// Fields that RFC 5322, 3.6 allows once.
 const SINGLE_FIELDS: [&str; 7] = ["From", "Sender", "Reply-To", "Date", "Message-ID", "Subject", "To"];
 
@@ -356,7 +373,11 @@ fn address_features(
         facts.set(columns.recipients_in_to, in_to);
     }
     let reply_to = addresses(header.get("Reply-To")).into_iter().next();
-    let Some((name, from)) = addresses(header.get("From")).into_iter().next() else { return };
+    let Some((mut name, from)) = addresses(header.get("From")).into_iter().next() else { return };
+    let before = words_before_address(header.get("From"));
+    if !before.is_empty() {
+        name = cut(&format!("{before}, {name}"));
+    }
     let organisation = link::organisation(&from.domain);
     if let Some((_, reply_to)) = reply_to {
         facts.set(columns.from_reply_to_differ, link::organisation(&reply_to.domain) != organisation);
