@@ -410,3 +410,28 @@ fn every_rule_has_messages_that_fire_it_and_that_do_not() {
     }
     assert!(wrong.is_empty(), "{} of {} sections:\n{}", wrong.len(), sections.len(), wrong.join("\n"));
 }
+
+#[test]
+fn the_documented_marks_of_phishing_are_there() {
+    let document = include_str!("../../../../docs/guides/phishing.md");
+    let block = document.split_once("\n```toml\n").and_then(|(_, rest)| rest.split("\n```").next()).unwrap();
+    let parent = tempfile::tempdir().unwrap();
+    std::fs::write(parent.path().join("free-hosts.txt"), "pages.example\n").unwrap();
+    let path = parent.path().join("main.toml");
+    std::fs::write(&path, block).unwrap();
+    let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+    let pipeline = &plan.pipelines[0];
+    let preset = preset::find("mail").unwrap().text;
+    // What the table names in code: facts, rules in capitals, and lists.
+    let rows = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| mark"));
+    let named: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    assert!(named.len() > 40, "{named:?}");
+    for name in named {
+        let is_there = pipeline.schema.slot(name).is_some()
+            || pipeline.rules.rule(name).is_some()
+            || preset.contains(&format!("name = \"{name}\"\ntype = "))
+            || preset.contains(&format!("\n{name} = '''"));
+        assert!(is_there, "{name}");
+    }
+}
