@@ -80,6 +80,13 @@ impl Budget {
         self.take(steps) == steps && !self.is_empty()
     }
 
+    /// Returns whether so many steps are left, and spends none: for readers that do a thing whole or not at all, and are not cut
+    /// short by what they leave.
+    #[must_use]
+    pub fn has(&self, steps: u64) -> bool {
+        !self.cancellation.is_cancelled() && self.left.get() >= steps
+    }
+
     /// Spends what reading so many bytes costs, or as many of them as can be paid; returns how many those are.
     #[must_use]
     pub fn afford(&self, bytes: usize, steps_a_byte: u64) -> usize {
@@ -111,6 +118,14 @@ impl Budget {
     pub fn share(&self, one_in: u64) -> Budget {
         let steps = self.left.get() / one_in.max(1);
         self.left.set(self.left.get() - steps);
+        Budget::of_steps(steps, &self.cancellation)
+    }
+
+    /// Takes all off but so many steps, and half where that is more, for a reader that comes before one whose cost is known.
+    #[must_use]
+    pub fn share_but(&self, kept: u64) -> Budget {
+        let kept = kept.min(self.left.get() / 2);
+        let steps = self.left.replace(kept) - kept;
         Budget::of_steps(steps, &self.cancellation)
     }
 
@@ -161,6 +176,7 @@ mod tests {
     fn what_is_spent_is_gone() {
         let budget = Budget::of_steps(100, &Cancellation::default());
         assert!(budget.spend(30) && !budget.is_short());
+        assert!(budget.has(70) && !budget.has(71) && !budget.is_short());
         assert_eq!(budget.afford(10, 5), 10);
         assert_eq!((budget.afford(10, 5), budget.is_short(), budget.spent()), (4, true, 100));
         assert!(!budget.spend(1));
@@ -180,6 +196,13 @@ mod tests {
         budget.rejoin(&share);
         assert_eq!((budget.spent(), budget.is_short()), (35, true));
         assert_eq!(budget.cut("\u{e9}\u{e9}", 30), "\u{e9}");
+        for (kept, left) in [(10, 10), (80, 50)] {
+            let budget = Budget::of_steps(100, &Cancellation::default());
+            let share = budget.share_but(kept);
+            assert!(
+                share.has(100 - left) && !share.has(101 - left) && budget.has(left) && !budget.has(left + 1)
+            );
+        }
     }
 
     #[test]
@@ -188,7 +211,7 @@ mod tests {
         let budget = Budget::of_message(1_000, &cancellation);
         assert!(budget.spend(10));
         cancellation.clone().cancel();
-        assert!(!budget.spend(0) && budget.is_short());
+        assert!(!budget.has(0) && !budget.spend(0) && budget.is_short());
         assert_eq!(budget.cut_bytes(b"abc", 1), b"");
     }
 }

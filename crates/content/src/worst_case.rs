@@ -26,6 +26,8 @@ enum FamilyFrame {
     Page(&'static str),
     /// The units are an attached file of a name, behind these bytes.
     File(&'static str, &'static [u8]),
+    /// The units are the pixels of an attached grey picture of 512 pixels a row.
+    Picture,
     /// The units are the content that 500 entries of a ZIP archive share, deflated.
     Shared,
     /// The units are the pages of a message in this encoding, nested eight times.
@@ -38,6 +40,16 @@ const BASE64: &str = "Content-Transfer-Encoding: base64\n\n";
 const MIXED: &str = "Content-Type: multipart/mixed; boundary=b\n\n";
 const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03";
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+/// A picture of 512 by 512 pixels, up to its packed rows.
+const PNG_ROWS: &[u8] =
+    b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\0\0\0\x02\0\x08\0\0\0\0\0\0\0\0\x7f\xff\xff\xffIDAT\x78\x01";
+/// A progressive picture of 512 by 512 pixels, up to its first scan.
+const JPEG: &[u8] = b"\xff\xd8\xff\xdb\0\x43\0\
+    \x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\
+    \x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\
+    \xff\xc2\0\x0b\x08\x02\0\x02\0\x01\x01\x11\0\
+    \xff\xc4\0\x15\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\
+    \xff\xc4\0\x15\x10\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01";
 const TAR: &[u8] = b"a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
     0000644\x000000000\x000000000\x0000000000000\x0000000000000\x00000000\x000\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
     ustar";
@@ -361,8 +373,52 @@ pub const FAMILIES: &[WorstCaseFamily] = &[
         FamilyFrame::File("a.html", b"<html>"),
         &[b"<a href=http://a.example/b>", b"<li>", b"<", b"atob", b"<style>a{}</style>"],
     ),
-    family("JPEG images", FamilyFrame::File("a.jpg", b"\xff\xd8\xff\xe0\0\x02"), &[b"\xff\xe1\0\x02", b"\xff", b"\xff\xc0\0\0"]),
+    family(
+        "JPEG images",
+        FamilyFrame::File("a.jpg", b"\xff\xd8\xff\xe0\0\x02"),
+        &[
+            b"\xff\xe1\0\x02",
+            b"\xff",
+            b"\xff\xc0\0\0",
+            b"\xff\xc4\0\x14\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"\xff\xda",
+        ],
+    ),
+    family(
+        "JPEG scans",
+        FamilyFrame::File("a.jpg", JPEG),
+        &[
+            b"\xff\xda\0\x08\x01\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"\xff\xda\0\x08\x01\x01\0\x01\x3f\0\0\0",
+            b"\0",
+            b"\x55\xaa",
+            b"\xff\0",
+        ],
+    ),
     family("PNG images", FamilyFrame::File("a.png", PNG), &[b"\0\0\0\0IDAT\0\0\0\0", b"\0\0\0\0IHDR\0\0\0\0", b"\0"]),
+    family("PNG rows", FamilyFrame::File("a.png", PNG_ROWS), &[b"\0\0\0\xff\xff", b"\x02\x08\x20\x80\0", b"\x4a\x04\0", b"a"]),
+    family(
+        "GIF images",
+        FamilyFrame::File("a.gif", b"GIF89a\0\x02\0\x02\0\0\0,\0\0\0\0\0\x02\0\x02\0\x08"),
+        &[b"\x09\0\x01\x02\x04\x08\x10\x20\x40\x80", b"\x01\0", b"\x08abcdefgh", b"!\xff\0", b","],
+    ),
+    family(
+        "QR codes",
+        FamilyFrame::Picture,
+        &[
+            b"\0\xff\0\0\0\xff\0\xff\xff",
+            b"\0\xff\0\0\0\xff\0\xff",
+            b"\0\xff",
+            b"\0\0\xff\xff\0\0\0\0\0\0\xff\xff\0\0\xff\xff",
+            b"\x12\xfe\x37\x9a\x05\xc1\x66\xe8\x90\x2b\x71",
+            b"\0",
+        ],
+    ),
+    family(
+        "pictures in PDFs",
+        FamilyFrame::File("a.pdf", b"%PDF-1.4\n<</Subtype/Image/Width 512/Height 8000/BitsPerComponent 8>>stream\n"),
+        &[b"\0\xff\0\0\0\xff\0\xff\xff", b"/Image/Width 9/Height 9 stream endstream "],
+    ),
     family("programs", FamilyFrame::File("a.exe", b"MZ"), &[b"\0", b"a", b"\x81\x3b"]),
     family("scripts", FamilyFrame::File("a.js", b""), &[b"wscript", b"a", b" "]),
 ];
@@ -399,6 +455,7 @@ impl WorstCaseFamily {
             }
             // Binary, so that the reader gets the most for each byte.
             FamilyFrame::File(name, start) => file(name, &[start, &repeated(bytes)].concat()),
+            FamilyFrame::Picture => file("a.png", &picture(&repeated(bytes))),
             FamilyFrame::Shared => file("a.zip", &shared(&repeated(bytes))),
             FamilyFrame::Nested => {
                 let mut inner = [b"Content-Type: text/html\n\n".as_slice(), &repeated(bytes)].concat();
@@ -442,4 +499,17 @@ fn shared(data: &[u8]) -> Vec<u8> {
         &[0, 0],
     ];
     [local, directory, end.concat()].concat()
+}
+
+/// A PNG file of grey pixels, each row a block that is not packed.
+fn picture(pixels: &[u8]) -> Vec<u8> {
+    const WIDTH: usize = 512;
+    let height = (pixels.len() / WIDTH).max(1);
+    let length = |of: usize| u32::try_from(of).unwrap_or(u32::MAX).to_be_bytes();
+    let chunk = |kind: &[u8], data: &[u8]| [&length(data.len()), kind, data, &[0; 4]].concat();
+    let header = [&length(WIDTH)[..], &length(height), &[8, 0, 0, 0, 0]].concat();
+    let row = |row: &[u8]| [b"\0\x01\x02\xfe\xfd\0".as_slice(), row].concat();
+    let rows = pixels.chunks_exact(WIDTH).flat_map(row);
+    let packed: Vec<u8> = [0x78, 0x01].into_iter().chain(rows).chain(*b"\x01\0\0\xff\xff").collect();
+    [PNG, &chunk(b"IHDR", &header), &chunk(b"IDAT", &packed)].concat()
 }

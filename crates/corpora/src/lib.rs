@@ -1,4 +1,4 @@
-//! Test data of others: peers' test suites, real mail, real logs. Used by tests and benchmarks alone.
+//! Test data of others: peers' test suites, real mail, real logs, and QR codes. Used by tests and benchmarks alone.
 //!
 //! ```
 //! let Some(folder) = corpora::folder("mail/auth/spf") else { return };
@@ -45,4 +45,50 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+/// The modules of a QR code that says a text, row by row, dark ones true, and how many a side has; with the four light ones
+/// around it.
+///
+/// # Panics
+///
+/// Panics if the text is longer than a code holds.
+pub fn qr_modules(text: &str) -> (usize, Vec<bool>) {
+    let code = qrcode::QrCode::new(text).expect("a code holds the text");
+    let side = code.width() + 8;
+    let is_dark = |place: usize| {
+        let (x, y) = ((place % side).wrapping_sub(4), (place / side).wrapping_sub(4));
+        x < code.width() && y < code.width() && code[(x, y)] == qrcode::Color::Dark
+    };
+    (side, (0..side * side).map(is_dark).collect())
+}
+
+/// A PNG file of a QR code that says a text: grey, four pixels a module, not packed and without checksums, at which readers
+/// of mail do not look.
+///
+/// # Panics
+///
+/// Panics if the text is longer than a code holds, or the picture longer than a block that is not packed.
+pub fn qr_png(text: &str) -> Vec<u8> {
+    const SCALE: usize = 4;
+    let (side, dark) = qr_modules(text);
+    let pixels = side * SCALE;
+    let row_bytes = pixels.div_ceil(8);
+    let mut rows = Vec::new();
+    for y in 0..pixels {
+        rows.push(0);
+        let is_dark = |x: usize| x < pixels && dark[y / SCALE * side + x / SCALE];
+        let byte = |at: usize| (0..8).fold(0, |byte, bit| byte << 1 | u8::from(!is_dark(at * 8 + bit)));
+        rows.extend((0..row_bytes).map(byte));
+    }
+    let length = u16::try_from(rows.len()).expect("a block holds the picture").to_le_bytes();
+    let stored = [&[0x78, 0x01, 1], &length[..], &length.map(|byte| !byte), &rows].concat();
+    let size = u32::try_from(pixels).expect("a code has few modules").to_be_bytes();
+    let header = [&size[..], &size, &[1, 0, 0, 0, 0]].concat();
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (kind, data) in [(b"IHDR", &header), (b"IDAT", &stored), (b"IEND", &Vec::new())] {
+        let length = u32::try_from(data.len()).expect("a chunk is short").to_be_bytes();
+        file.extend([&length[..], kind, data, &[0; 4]].concat());
+    }
+    file
 }

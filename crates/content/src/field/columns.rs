@@ -92,6 +92,7 @@ event::columns! {
     /// The columns of what a page has beside what is seen of it.
     pub struct PageColumns {
         html_images: Integer "html_images" "Number of images that HTML parts show",
+        html_image_links: Integer "html_image_links" "Number of links around an image",
         html_external_images: Integer "html_external_images" "Number of images that are fetched when it is shown",
         html_pixels: Integer "html_pixels" "Number of such images of a pixel or less, which track reading",
         html_hidden_chars: Integer "html_hidden_chars" "Number of letters and digits that HTML hides from the reader, a preheader not counted",
@@ -108,6 +109,7 @@ event::columns! {
         html_base: Bool "html_base" "Whether an HTML part sets the base of its links",
         html_data_urls: Integer "html_data_urls" "Number of links and images with their content in the URL",
         html_form: Bool "html_form" "Whether an HTML part contains a form",
+        html_form_posts: Bool "html_form_posts" "Whether a form there is sent to another host",
     }
 }
 

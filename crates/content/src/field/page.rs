@@ -10,9 +10,11 @@ impl PageFeatures {
     /// Sets the facts.
     pub(crate) fn fill(&self, columns: &PageColumns, facts: &mut Facts) {
         facts.set(columns.html_images, self.images);
+        facts.set(columns.html_image_links, self.image_links);
         facts.set(columns.html_external_images, self.external_images);
         facts.set(columns.html_pixels, self.pixels);
         facts.set(columns.html_form, self.has_form);
+        facts.set(columns.html_form_posts, self.posts);
         facts.set(columns.html_password, self.has_password);
         facts.set(columns.html_script, self.has_script);
         facts.set(columns.html_frame, self.has_frame);

@@ -10,7 +10,8 @@
 //! parsed, [`TEXT_BYTES_MAX`] bytes of visible text from [`SOURCE_BYTES_MAX`] bytes of encoded text,
 //! [`LINKS_MAX`] links, [`ITEMS_MAX`] items of other lists, [`ITEM_BYTES_MAX`] bytes a string. All work is charged to the
 //! message's [`Budget`]; what is left out when that ends is said by `mail.cut_short`. Attachments can use up half of
-//! it, and the sources of texts half of the rest: nothing that comes first hides all that follows.
+//! it, the sources of texts half of the rest, and pictures what the facts of texts leave: nothing that comes first hides all
+//! that follows.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use event::{Event, Facts, Time, Value};
 use mail_parser::{Addr, DateTime, HeaderValue, Host};
+use memchr::memmem;
 
 use crate::address::{MailAddress, NULL_SENDER};
 use crate::budget::Budget;
@@ -31,7 +33,7 @@ use crate::mail::mime::{
 use crate::mail::test_pattern::TestPattern;
 use crate::mail::{header_fingerprint, source};
 use crate::network::{PrefixLengths, is_public, network};
-use crate::text;
+use crate::text::{self, name};
 use crate::web::link::{self, Link, TextReference};
 
 /// Most leaf parts that are looked at.
@@ -49,7 +51,7 @@ pub const TEXT_BYTES_MAX: usize = text::TEXT_BYTES_MAX;
 /// Most envelope recipients; RFC 5321 asks servers to take 100, and few take more than 1,000.
 pub const RECIPIENTS_MAX: usize = 1_000;
 /// Steps of the fields that facts are made of, whatever stands in them.
-const HEADER_STEPS: u64 = 20_000;
+const HEADER_STEPS: u64 = 30_000;
 /// Steps of a byte of a text's source: its encoding, its charset, test patterns.
 const STEPS_A_SOURCE_BYTE: u64 = 8;
 
@@ -215,11 +217,18 @@ pub fn features(
         header_features(&skeleton.header, envelope, columns, facts, &mut skeleton.defects);
     }
     let half = budget.share(2);
-    Attachments::read(&skeleton.parts, &half, &mut skeleton.defects).fill(columns, facts);
+    let mut attachments = Attachments::read(&skeleton.parts, &half, &mut skeleton.defects);
     budget.rejoin(&half);
     let half = budget.share(2);
-    let body = MailBody::read(&skeleton.parts, &half, &mut skeleton.defects);
+    let mut body = MailBody::read(&skeleton.parts, &half, &mut skeleton.defects);
     budget.rejoin(&half);
+    let rest = budget.share_but(body.seen.steps());
+    attachments.read_codes(&rest);
+    budget.rejoin(&rest);
+    for text in attachments.shown() {
+        body.seen.add_links(text, budget);
+    }
+    attachments.fill(columns, facts);
     body.fill(budget, columns, facts);
     facts.set(columns.cut_short, budget.is_short());
     let defects = skeleton.defects.names();
@@ -246,6 +255,23 @@ fn addresses(field: Option<&HeaderField<'_>>) -> Vec<(String, MailAddress)> {
         Some((addr.name.as_deref().map(cut).unwrap_or_default(), address))
     };
     list.iter().filter_map(read).collect()
+}
+
+/// Returns what stands before the first address of a field and its name, as in `Bank team, _ <a@b.example>`: readers show it
+/// as a name.
+fn words_before_address(field: Option<&HeaderField<'_>>) -> String {
+    let Some(HeaderValue::Address(list)) = field.map(|field| field.parse(|stream| stream.parse_address()))
+    else {
+        return String::new();
+    };
+    let is_address = |text: &str| MailAddress::parse(text).is_some_and(|address| !address.domain.is_empty());
+    let words = list.iter().take(ITEMS_MAX).map_while(|addr| match (&addr.name, &addr.address) {
+        (_, Some(address)) if is_address(address) => None,
+        (Some(name), _) => Some(name.as_ref()),
+        (None, address) => Some(address.as_deref().unwrap_or_default()),
+    });
+    let words: Vec<&str> = words.filter(|words| !words.trim().is_empty()).collect();
+    words.join(", ")
 }
 
 /// Fields that RFC 5322, 3.6 allows once.
@@ -292,7 +318,11 @@ fn header_features(
     }
     facts.set(columns.subject_exclaims, subject.chars().filter(|c| matches!(c, '!' | '！' | '¡')).count());
     let refers = header.get("References").is_some() || header.get("In-Reply-To").is_some();
+    facts.set(columns.refers, refers);
     facts.set(columns.reply_without_references, is_reply(&subject) && !refers);
+    let first_id = |name: &str| first_message_id(&header.get(name)?.text());
+    let thread = ["References", "In-Reply-To", "Message-ID"].into_iter().find_map(first_id);
+    set_text(facts, columns.thread, &thread.unwrap_or_default());
 
     let date = header.get("Date").and_then(|field| date_of(&field.text()));
     facts.set(columns.has_date, date.is_some());
@@ -347,7 +377,11 @@ fn address_features(
         facts.set(columns.recipients_in_to, in_to);
     }
     let reply_to = addresses(header.get("Reply-To")).into_iter().next();
-    let Some((name, from)) = addresses(header.get("From")).into_iter().next() else { return };
+    let Some((mut name, from)) = addresses(header.get("From")).into_iter().next() else { return };
+    let before = words_before_address(header.get("From"));
+    if !before.is_empty() {
+        name = cut(&format!("{before}, {name}"));
+    }
     let organisation = link::organisation(&from.domain);
     if let Some((_, reply_to)) = reply_to {
         facts.set(columns.from_reply_to_differ, link::organisation(&reply_to.domain) != organisation);
@@ -368,9 +402,23 @@ fn address_features(
         !differs
     });
     facts.set(columns.display_name_address_differ, differs);
+    let mut claimed = UniqueList::new(ITEMS_MAX);
+    name::find(&name, |name| {
+        if !name::is_own_domain(&name, organisation) {
+            claimed.add(name);
+        }
+    });
+    set_list(facts, columns.claimed_names, claimed.items);
     set_text(facts, columns.display_name, &name);
     set_text(facts, columns.from, &from.full);
     set_text(facts, columns.from_domain, &from.domain);
+}
+
+/// Returns the first identifier in a field.
+fn first_message_id(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('<')?;
+    let (id, _) = rest.split_once('>')?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 /// Prefixes by which mail programs mark replies, in the languages that are met most.
@@ -401,6 +449,21 @@ fn header_order(header: &MailHeader<'_>) -> String {
     order
 }
 
+/// Returns whether a text quotes a message, as mail programs do that.
+fn quotes(source: &str, is_page: bool) -> bool {
+    const LINES: [&str; 2] = ["\n>", "-----Original Message-----"];
+    const ELEMENTS: [&str; 6] = [
+        "<blockquote",
+        "<BLOCKQUOTE",
+        "gmail_quote",
+        "divRplyFwdMsg",
+        "appendonsend",
+        "-----Original Message-----",
+    ];
+    let marks: &[&str] = if is_page { &ELEMENTS } else { &LINES };
+    marks.iter().any(|mark| memmem::find(source.as_bytes(), mark.as_bytes()).is_some())
+}
+
 /// The content of the text parts.
 #[derive(Default)]
 struct MailBody {
@@ -409,6 +472,7 @@ struct MailBody {
     has_plain: bool,
     has_html: bool,
     base64_text: bool,
+    quotes: bool,
     test_pattern: Option<TestPattern>,
     source_start: String,
 }
@@ -433,6 +497,7 @@ impl MailBody {
                 body.charset.or_else(|| part.charset.as_deref().map(|charset| cut(charset).to_lowercase()));
             let source = part.text(&decoded);
             body.test_pattern = body.test_pattern.max(TestPattern::find(&source));
+            body.quotes |= quotes(&source, part.role == PartRole::Html);
             source::add_text(&mut body.source_start, &source);
             if part.role == PartRole::Html {
                 body.has_html = true;
@@ -448,7 +513,7 @@ impl MailBody {
         body
     }
 
-    /// Sets the facts, subject and shown name being set already.
+    /// Sets the facts, From, subject and shown name being set already.
     fn fill(self, budget: &Budget, columns: &MailColumns, facts: &mut Facts) {
         let mut shown = ObfuscationTally::default();
         let mut subject_emoji = 0;
@@ -459,6 +524,11 @@ impl MailBody {
         }
         facts.set(columns.subject_emoji, subject_emoji);
         facts.set(columns.subject_disguised, shown.is_obfuscated());
+        let mut names = self.seen.names();
+        if let Some(from) = facts.get(columns.from_domain).and_then(Value::as_str) {
+            names.retain(|name| !name::is_own_domain(name, link::organisation(from)));
+        }
+        set_list(facts, columns.page_names, names);
         self.seen.fill(&shown, budget, &columns.body, facts);
 
         if !self.source_start.is_empty() {
@@ -470,6 +540,7 @@ impl MailBody {
         facts.set(columns.has_html, self.has_html);
         facts.set(columns.html_only, self.has_html && !self.has_plain);
         facts.set(columns.base64_text, self.base64_text);
+        facts.set(columns.quotes, self.quotes);
         if let Some(pattern) = self.test_pattern {
             set_text(facts, columns.test_pattern, pattern.name());
         }

@@ -12,6 +12,7 @@ pub(crate) mod contact;
 pub mod fingerprint;
 pub(crate) mod han;
 pub mod language;
+pub(crate) mod name;
 pub mod obfuscation;
 pub mod phone;
 pub mod phrase;

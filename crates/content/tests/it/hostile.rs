@@ -157,6 +157,20 @@ proptest! {
     }
 
     #[test]
+    fn damaged_pictures_are_read(which in any::<prop::sample::Index>(), edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12), cut in any::<prop::sample::Index>()) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/picture");
+        let seeds = corpora::files(std::path::Path::new(folder));
+        let mut file = std::fs::read(&seeds[which.index(seeds.len())]).unwrap().split_off(1);
+        for (at, byte) in edits {
+            let at = at.index(file.len());
+            file[at] = byte;
+        }
+        file.truncate(cut.index(2 * file.len()).max(1));
+        let head = "Content-Type: application/octet-stream; name=a\nContent-Transfer-Encoding: binary\n\n";
+        check_bounds(&Mail::new().row(&[head.as_bytes(), &file].concat()));
+    }
+
+    #[test]
     fn damaged_lines_are_read(edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let mut line = br#"a.example 192.0.2.1 - u [17/May/2015:10:05:03 +0000] "GET /a?b=%41\x41 HTTP/1.1" 200 1 "-" "x""#.to_vec();
         for (at, byte) in edits {

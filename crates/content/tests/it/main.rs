@@ -5,5 +5,6 @@ mod cost;
 mod fields;
 mod files;
 mod hostile;
+mod phishing;
 mod story;
 mod words;

@@ -12,7 +12,7 @@ use event::{Span, Time, Value};
 use plan::{Config, Overrides, Pipeline, Plan, preset};
 
 use crate::corpora::SECRET;
-use judge::Mode;
+use judge::{Mode, Verdict};
 
 /// The arrival of the judged message: 2026-05-17T10:00:00Z.
 const NOW: Time = Time::from_seconds(1_779_012_000);
@@ -130,8 +130,8 @@ fn ranged(item: &str) -> Vec<String> {
     (first..=last).map(|number| format!("{before}{number}{after}")).collect()
 }
 
-/// A file's content: `zip NAME=CONTENT ; …`, the same encrypted or with another name in its directory, `exe`, `noise BYTES`, `cfb NAME TEXT` (a compound
-/// file), or text.
+/// A file's content: `zip NAME=CONTENT ; …`, the same encrypted or with another name in its directory, `exe`, `noise BYTES`, `qr TEXT`
+/// (a picture of a code), `cfb NAME TEXT` (a compound file), or text.
 fn file(content: &str) -> Vec<u8> {
     let (word, rest) = content.split_once(' ').unwrap_or((content, ""));
     match word {
@@ -151,6 +151,7 @@ fn file(content: &str) -> Vec<u8> {
             };
             (0..rest.parse().unwrap()).map(byte).collect()
         }
+        "qr" => corpora::qr_png(rest),
         "exe" => [b"MZ".as_slice(), &[0; 100]].concat(),
         "cfb" => {
             let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -221,8 +222,19 @@ fn unescaped(text: &str) -> String {
     plain
 }
 
-/// Returns true if the rule fires on a section's message, after what came before it.
-fn fires(engine: &Engine, rule: &str, section: &Section, case: usize) -> bool {
+/// Returns true if a verdict is as a section says.
+fn holds(expected: Expected, rule: &str, verdict: &Verdict) -> bool {
+    let fires = || verdict.reasons.iter().any(|reason| reason.rule == rule);
+    match expected {
+        Expected::Fires => fires(),
+        Expected::Not => !fires(),
+        Expected::Accepted => verdict.score < TAGGED,
+        Expected::Tagged => verdict.score >= TAGGED,
+    }
+}
+
+/// Judges a section's message, after what came before it.
+fn judged(engine: &Engine, section: &Section, case: usize) -> Verdict {
     let plan = engine.plan();
     let named =
         |name: &str| Arc::clone(plan.pipeline(Some(name)).unwrap_or_else(|| panic!("no pipeline {name}")));
@@ -286,8 +298,7 @@ fn fires(engine: &Engine, rule: &str, section: &Section, case: usize) -> bool {
         }
     }
     let prepared = prepare(&pipeline, section, 0, section.one("as").unwrap_or_default(), NOW);
-    let decision = pollster::block_on(engine.decide(vec![prepared])).remove(0);
-    decision.verdict.reasons.iter().any(|reason| reason.rule == rule)
+    pollster::block_on(engine.decide(vec![prepared])).remove(0).verdict
 }
 
 fn value_of(text: &str) -> Value {
@@ -315,8 +326,20 @@ fn engine(preset: &str, sections: &Section, parent: &std::path::Path) -> Engine 
     Engine::ephemeral_with(plan.unwrap_or_else(|problems| panic!("{problems}")), SECRET).unwrap()
 }
 
-/// The sections: rule, whether it is to fire, and what its message is like.
-fn sections() -> Vec<(String, bool, Section)> {
+/// The words behind a section's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    Fires,
+    Not,
+    Accepted,
+    Tagged,
+}
+
+/// The score from which the preset tags a message.
+const TAGGED: f64 = 4.0;
+
+/// The sections: the rule, or the name of a whole message, what is expected, and what the message is like.
+fn sections() -> Vec<(String, Expected, Section)> {
     let path = format!("{}/../../corpora/rules.txt", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut parts = text.split("\n== ");
@@ -326,17 +349,21 @@ fn sections() -> Vec<(String, bool, Section)> {
         .and_then(|part| part.strip_prefix("every message\n"))
         .expect("`== every message` comes first");
     let base = Section::read(base);
-    let mut sections: Vec<(String, bool, Section)> = Vec::new();
+    let mut sections: Vec<(String, Expected, Section)> = Vec::new();
     for part in parts {
         let (title, text) = part.split_once('\n').unwrap_or((part, ""));
         let (rule, word) = title.split_once(' ').unwrap_or_else(|| panic!("== {title}"));
         let is = match word {
-            "fires" => true,
-            "not" => false,
-            other => panic!("== {rule} {other}: expected `fires` or `not`"),
+            "fires" => Expected::Fires,
+            "not" => Expected::Not,
+            "accepted" => Expected::Accepted,
+            "tagged" => Expected::Tagged,
+            other => panic!("== {rule} {other}: expected `fires`, `not`, `accepted` or `tagged`"),
         };
         // What does not fire differs from what does by what it says.
-        let like = sections.iter().rfind(|(known, fires, _)| known == rule && *fires && !is);
+        let is_like =
+            |known: &str, of: Expected| known == rule && of == Expected::Fires && is == Expected::Not;
+        let like = sections.iter().rfind(|(known, of, _)| is_like(known, *of));
         let section = Section::read(text).over(like.map_or(&base, |(_, _, section)| section));
         sections.push((rule.to_owned(), is, section));
     }
@@ -355,14 +382,22 @@ fn every_rule_has_messages_that_fire_it_and_that_do_not() {
         PRESETS.iter().find(has).copied().unwrap_or_else(|| panic!("no preset has a rule {rule}"))
     };
     for (case, (rule, expected, section)) in sections.iter().enumerate() {
-        seen.entry(rule).or_default().insert(*expected);
-        let preset = home(rule);
+        let is_whole = matches!(expected, Expected::Accepted | Expected::Tagged);
+        if !is_whole {
+            seen.entry(rule).or_default().insert(*expected == Expected::Fires);
+        }
+        let preset = if is_whole { PRESETS[0] } else { home(rule) };
         let parent = tempfile::tempdir().unwrap();
         let has_past = ["before", "learn", "sent"].iter().any(|name| section.directives.contains_key(*name));
         // Who has no past may share an engine with others.
         let own = has_past.then(|| engine(preset, section, parent.path()));
-        if fires(own.as_ref().unwrap_or(&engines[preset]), rule, section, case) != *expected {
-            wrong.push(format!("{rule} {}", if *expected { "does not fire" } else { "fires" }));
+        // Whole messages are the first of their senders.
+        let own = own.or_else(|| is_whole.then(|| engine(preset, section, parent.path())));
+        let verdict = judged(own.as_ref().unwrap_or(&engines[preset]), section, case);
+        if !holds(*expected, rule, &verdict) {
+            let fired: Vec<String> =
+                verdict.reasons.iter().map(|reason| format!("{} {:+}", reason.rule, reason.score)).collect();
+            wrong.push(format!("{rule} is not {expected:?}: {:.2} {}", verdict.score, fired.join(", ")));
         }
     }
     for (preset, engine) in &engines {
@@ -374,4 +409,29 @@ fn every_rule_has_messages_that_fire_it_and_that_do_not() {
         }
     }
     assert!(wrong.is_empty(), "{} of {} sections:\n{}", wrong.len(), sections.len(), wrong.join("\n"));
+}
+
+#[test]
+fn the_documented_marks_of_phishing_are_there() {
+    let document = include_str!("../../../../docs/guides/phishing.md");
+    let block = document.split_once("\n```toml\n").and_then(|(_, rest)| rest.split("\n```").next()).unwrap();
+    let parent = tempfile::tempdir().unwrap();
+    std::fs::write(parent.path().join("free-hosts.txt"), "pages.example\n").unwrap();
+    let path = parent.path().join("main.toml");
+    std::fs::write(&path, block).unwrap();
+    let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
+    let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+    let pipeline = &plan.pipelines[0];
+    let preset = preset::find("mail").unwrap().text;
+    // What the table names in code: facts, rules in capitals, and lists.
+    let rows = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| mark"));
+    let named: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    assert!(named.len() > 40, "{named:?}");
+    for name in named {
+        let is_there = pipeline.schema.slot(name).is_some()
+            || pipeline.rules.rule(name).is_some()
+            || preset.contains(&format!("name = \"{name}\"\ntype = "))
+            || preset.contains(&format!("\n{name} = '''"));
+        assert!(is_there, "{name}");
+    }
 }

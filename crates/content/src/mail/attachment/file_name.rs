@@ -91,6 +91,11 @@ impl FileName {
         FileName { runs, is_double, is_obfuscated: is_turned || is_padded && runs, text: shown }
     }
 
+    /// Returns true if a browser opens the file as a page, whatever it begins with.
+    pub(crate) fn is_page(&self) -> bool {
+        matches!(self.ending(), "htm" | "html" | "shtml" | "xhtml")
+    }
+
     /// Returns the text behind the last dot.
     pub(crate) fn ending(&self) -> &str {
         self.text.trim_end_matches(['.', ' ']).rsplit_once('.').map_or("", |(_, ending)| ending.trim())
@@ -123,6 +128,7 @@ mod tests {
                 "{name:?}"
             );
         }
+        assert!(FileName::read("Fax.SHTML").is_page() && !FileName::read("html").is_page());
         assert_eq!(FileName::read("C:\\x\\A.Txt").ending(), "txt");
     }
 }

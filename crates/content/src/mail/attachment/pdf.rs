@@ -1,10 +1,12 @@
 //! PDF documents (ISO 32000-1): actions, scripts, files and links in them, by the names of dictionaries.
 //!
 //! Nothing is resolved: names are looked for wherever they can stand, outside streams and in streams that hold
-//! objects, which are inflated within the budget.
+//! objects, which are inflated within the budget. Pictures are handed on as they are packed, by what the dictionary before
+//! them says.
 
 use memchr::{memchr, memmem};
 
+use super::grey_image::PdfImage;
 use crate::budget::Budget;
 use crate::deflate::{DeflateFormat, inflate};
 
@@ -32,13 +34,16 @@ const OBJECTS_BYTES_MAX: usize = 2 * 1024 * 1024;
 const STEPS_A_BYTE: u64 = 10;
 /// Steps of a stream that is passed by.
 const STREAM_STEPS: u64 = 200;
+/// Steps of the dictionary of a picture.
+const IMAGE_STEPS: u64 = 1_000;
 
-/// Looks over a document; targets of links are given to `link`. `inflatable` is how many bytes may come out of streams.
+/// Looks over a document; targets of links are given to `link`, pictures to `image`. `inflatable` is how many bytes may come out of streams.
 pub(super) fn read(
     content: &[u8],
     inflatable: &mut usize,
     budget: &Budget,
     mut link: impl FnMut(&str),
+    mut image: impl FnMut(PdfImage, &[u8]),
 ) -> PdfFindings {
     let mut found = PdfFindings::default();
     let mut left = OBJECTS_BYTES_MAX.min(*inflatable);
@@ -57,10 +62,32 @@ pub(super) fn read(
             left -= objects.len();
             *inflatable = inflatable.saturating_sub(objects.len());
             names(budget.cut_bytes(&objects, STEPS_A_BYTE), &mut found, &mut link);
+        } else if memmem::find(dictionary, b"/Image").is_some() && budget.spend(IMAGE_STEPS) {
+            let data = stream[..length].strip_prefix(b"\r").unwrap_or(&stream[..length]);
+            image(image_of(dictionary), data.strip_prefix(b"\n").unwrap_or(data));
         }
         rest = stream.get(length + b"endstream".len()..).unwrap_or_default();
     }
     found
+}
+
+/// Reads what the last dictionary of a piece says of a picture.
+fn image_of(piece: &[u8]) -> PdfImage {
+    let dictionary = &piece[memmem::rfind(piece, b" obj").unwrap_or(0)..];
+    let number = |name: &[u8]| {
+        let behind = dictionary[memmem::find(dictionary, name)? + name.len()..].trim_ascii_start();
+        let digits = behind.iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
+        std::str::from_utf8(&behind[..digits]).ok()?.parse::<usize>().ok()
+    };
+    let has = |name: &[u8]| memmem::find(dictionary, name).is_some();
+    PdfImage {
+        width: number(b"/Width").unwrap_or(0),
+        height: number(b"/Height").unwrap_or(0),
+        depth: number(b"/BitsPerComponent").unwrap_or(1),
+        is_filtered: number(b"/Predictor").is_some_and(|predictor| predictor >= 10),
+        is_deflated: has(b"/FlateDecode"),
+        is_jpeg: has(b"/DCTDecode"),
+    }
 }
 
 /// Looks at each name in a piece of a document.
@@ -117,7 +144,8 @@ mod tests {
 
     fn check(content: &[u8], expected: PdfFindings, links: &[&str]) {
         let mut seen = Vec::new();
-        let found = read(content, &mut 1_000_000, &Budget::ample(), |link| seen.push(link.to_owned()));
+        let found =
+            read(content, &mut 1_000_000, &Budget::ample(), |link| seen.push(link.to_owned()), |_, _| {});
         assert_eq!((found, seen), (expected, links.iter().map(|link| (*link).to_owned()).collect()));
     }
 
@@ -142,5 +170,26 @@ mod tests {
         let packed = encoder.finish().unwrap();
         let document = [b"<</Type/ObjStm>>stream\r\n".as_slice(), &packed, b"\nendstream"].concat();
         check(&document, PdfFindings { launch: true, ..none }, &[]);
+    }
+
+    #[test]
+    fn pictures_are_handed_on() {
+        let document = b"1 0 obj<</Width 9>>endobj 2 0 obj\n<</Type/XObject/Subtype/Image/Width 30/Height 20\
+            /BitsPerComponent 8/ColorSpace 5 0 R/Filter/FlateDecode/DecodeParms<</Predictor 15/Columns 30>>\
+            /Length 4>>stream\r\n\rabc\nendstream endobj 3 0 obj<</Subtype /Image /Width 7 /Height 8\
+            /ImageMask true /Filter [/DCTDecode]>> stream\nxyz\nendstream 4 0 obj<<>>stream\nendstream";
+        let mut seen = Vec::new();
+        let image = |image: PdfImage, data: &[u8]| seen.push((image, data.to_vec()));
+        read(document, &mut 1_000_000, &Budget::ample(), |_| {}, image);
+        let deflated = PdfImage {
+            width: 30,
+            height: 20,
+            depth: 8,
+            is_filtered: true,
+            is_deflated: true,
+            is_jpeg: false,
+        };
+        let jpeg = PdfImage { width: 7, height: 8, depth: 1, is_jpeg: true, ..PdfImage::default() };
+        assert_eq!(seen, [(deflated, b"\rabc\n".to_vec()), (jpeg, b"xyz\n".to_vec())]);
     }
 }

@@ -126,6 +126,7 @@ pub(super) struct StartTag {
     pub(super) height: String,
     pub(super) kind: String,
     pub(super) content: String,
+    pub(super) alt: String,
     pub(super) has_image_ground: bool,
     pub(super) is_hidden: bool,
     pub(super) is_refresh: bool,
@@ -145,6 +146,7 @@ pub(super) enum HtmlAttribute {
     Height,
     Kind,
     Content,
+    Alt,
     Equivalent,
     Leads,
     #[default]
@@ -165,6 +167,7 @@ impl StartTag {
             &mut self.height,
             &mut self.kind,
             &mut self.content,
+            &mut self.alt,
         ] {
             text.clear();
         }
@@ -183,6 +186,7 @@ impl StartTag {
             (b"img", b"width") => HtmlAttribute::Width,
             (b"img", b"height") => HtmlAttribute::Height,
             (b"input", b"type") => HtmlAttribute::Kind,
+            (b"img", b"alt") => HtmlAttribute::Alt,
             (b"meta", b"content") => HtmlAttribute::Content,
             (b"meta", b"http-equiv") => HtmlAttribute::Equivalent,
             (b"a" | b"area" | b"base", b"href")
@@ -207,6 +211,7 @@ impl StartTag {
             HtmlAttribute::Height => &mut self.height,
             HtmlAttribute::Kind => &mut self.kind,
             HtmlAttribute::Content => &mut self.content,
+            HtmlAttribute::Alt => &mut self.alt,
             HtmlAttribute::ImageGround => {
                 self.has_image_ground |= !value.is_empty();
                 return;

@@ -28,6 +28,8 @@ pub(crate) use page_features::PageFeatures;
 
 /// Most bytes of an anchor's text that are kept.
 const ANCHOR_TEXT_BYTES_MAX: usize = 512;
+/// Most bytes of a title, or of what stands for an image.
+const TITLE_BYTES_MAX: usize = 256;
 /// Most bytes of a reference that are kept.
 const REFERENCE_BYTES_MAX: usize = 4_096;
 /// Most bytes of an attribute that are looked at, but for references.
@@ -55,6 +57,8 @@ pub(crate) struct PageReference {
     pub(crate) target: String,
     /// The text between `<a>` and `</a>`; empty for other elements.
     pub(crate) text: String,
+    /// True if a reader is shown what it leads to, and does not go there.
+    pub(crate) is_image: bool,
 }
 
 /// The content that was read of a page.
@@ -90,6 +94,8 @@ struct PageReader {
     deeper: usize,
     /// The reference whose text is being read; one past the kept ones where it was not kept.
     anchor: Option<usize>,
+    /// An image was met in it.
+    anchor_has_image: bool,
     /// Inside an element whose content is not text of the page.
     apart: RawTextState,
     /// The last visible character is one of a word, and something unseen came after it.
@@ -102,6 +108,7 @@ enum RawTextState {
     #[default]
     No,
     Style,
+    Title,
     Yes,
 }
 
@@ -172,6 +179,10 @@ impl HtmlPage {
                         self.reader.sheet_bytes += css.len();
                         self.reader.sheet.read(css);
                     }
+                    RawTextState::Title => {
+                        let title = &mut self.marks.title;
+                        title.push_str(truncate(&value, TITLE_BYTES_MAX.saturating_sub(title.len())));
+                    }
                     RawTextState::Yes => {}
                 }
             }
@@ -188,7 +199,8 @@ impl HtmlPage {
         let element = within(&around, name, &declared, self.reader.tag.target.is_some());
         match name.bytes() {
             b"style" => self.reader.apart = RawTextState::Style,
-            b"script" | b"title" | b"noembed" | b"noframes" => self.reader.apart = RawTextState::Yes,
+            b"title" => self.reader.apart = RawTextState::Title,
+            b"script" | b"noembed" | b"noframes" => self.reader.apart = RawTextState::Yes,
             b"p" | b"div" | b"td" => {}
             known => self.marks.unknown_elements += usize::from(!is_known(known)),
         }
@@ -214,6 +226,13 @@ impl HtmlPage {
         match name.bytes() {
             b"img" => {
                 marks.images += 1;
+                if self.reader.anchor.is_some() && !std::mem::replace(&mut self.reader.anchor_has_image, true)
+                {
+                    marks.image_links += 1;
+                }
+                if marks.first_alt.is_empty() {
+                    marks.first_alt.push_str(truncate(tag.alt.trim(), TITLE_BYTES_MAX));
+                }
                 let target = tag.target.as_deref().unwrap_or_default();
                 if is_remote(target) {
                     marks.external_images += 1;
@@ -250,6 +269,9 @@ impl HtmlPage {
             self.base = self.base.take().or_else(|| Url::parse(target.trim()).ok());
             return;
         }
+        if matches!(name.bytes(), b"form" | b"button" | b"input") {
+            self.marks.posts |= is_remote(&target);
+        }
         let is_kept = self.references.len() < self.limits.references;
         if let Some(base) = &self.base
             && is_kept
@@ -262,10 +284,12 @@ impl HtmlPage {
         self.marks.data_urls += usize::from(start.eq_ignore_ascii_case("data:"));
         if name.bytes() == b"a" {
             self.reader.anchor = Some(self.references.len());
+            self.reader.anchor_has_image = false;
             self.marks.hidden_links += usize::from(element.gone || element.size < SIZE_SEEN_MIN);
         }
         if is_kept {
-            self.references.push(PageReference { target, text: String::new() });
+            let is_image = name.bytes() == b"img";
+            self.references.push(PageReference { target, text: String::new(), is_image });
         }
     }
 
@@ -481,5 +505,16 @@ mod tests {
         assert!(hidden.marks.hidden.len() <= HIDDEN_BYTES_MAX);
         let page = read(&"<a href=x>text</a>".repeat(5_000), LIMITS, &Budget::ample());
         assert_eq!((page.references.len(), page.text.len()), (10, 1_000));
+    }
+
+    #[test]
+    fn pages_say_whose_they_are() {
+        let marks = |html: &str| read(html, LIMITS, &Budget::ample()).marks;
+        let page = marks("<title>Bank &amp; Co</title><img src=a><img alt=' Bank '><img alt=x><p title=y>z");
+        assert_eq!((page.title.as_str(), page.first_alt.as_str()), ("Bank & Co", "Bank"));
+        assert_eq!(marks("<a href=x><img src=a><img src=b></a><img src=c><a href=y>z</a>").image_links, 1);
+        assert!(marks("<form action=https://evil.example/><input>").posts);
+        assert!(!marks("<form action=/search><input></form><a href=https://a.example/>").posts);
+        assert!(marks("<form><button formaction='//evil.example/'>").posts);
     }
 }

@@ -10,7 +10,11 @@ pub(crate) struct PageFeatures {
     /// Images that are fetched when the page is shown, and those of them of at most a pixel a side.
     pub(crate) external_images: usize,
     pub(crate) pixels: usize,
+    /// Links around an image.
+    pub(crate) image_links: usize,
     pub(crate) has_form: bool,
+    /// True if a form is sent to another host.
+    pub(crate) posts: bool,
     pub(crate) has_password: bool,
     pub(crate) has_script: bool,
     pub(crate) has_frame: bool,
@@ -32,6 +36,9 @@ pub(crate) struct PageFeatures {
     pub(crate) split_words: usize,
     /// Elements that no standard knows.
     pub(crate) unknown_elements: usize,
+    /// The texts by which a page says whose it is: its title, and what stands for its first image.
+    pub(crate) title: String,
+    pub(crate) first_alt: String,
 }
 
 impl PageFeatures {
@@ -40,7 +47,9 @@ impl PageFeatures {
         self.images += other.images;
         self.external_images += other.external_images;
         self.pixels += other.pixels;
+        self.image_links += other.image_links;
         self.has_form |= other.has_form;
+        self.posts |= other.posts;
         self.has_password |= other.has_password;
         self.has_script |= other.has_script;
         self.has_frame |= other.has_frame;
