@@ -9,6 +9,7 @@ mod decide;
 mod envoy;
 mod feedback;
 mod forward;
+mod greylisting;
 mod grpc;
 mod harness;
 mod limits;

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use crate::harness::{MAIL, Running, capture, slow_message, with_listener};
+use crate::harness::{
+    MAIL, Running, SetClock, capture, configure, slow_message, start_by, switch_on, with_listener,
+};
 use crate::limits::unfinished;
 use crate::quotas::with_limits;
 
@@ -223,6 +225,38 @@ fn a_silent_listener_changes_nothing() {
             told(&at_once(server, &[postfix_opening(), message(" please reject", &[]), frame(b'Q', b"")]));
         assert_eq!((added(&told, "X-Spam"), told.last().map(String::as_str)), (Some(" Yes"), Some("a")));
     });
+}
+
+#[test]
+fn who_is_new_is_greylisted_before_the_message_comes() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = crate::harness::directory(&parent.path().join("data"));
+    switch_on(&directory, &["greylisting"]);
+    configure(&directory, "[[set]]\nname = \"greylist_exempt\"\nvalues = [\"203.0.113.9\"]\n");
+    let settings = [
+        ("listener.m.protocol", "milter"),
+        ("listener.m.listen", "127.0.0.1:0"),
+        ("listener.m.envelope_first", "true"),
+    ];
+    let clock = SetClock::default();
+    let server = start_by(&directory, &settings, |_| clock.clock());
+    let mut check = |seconds: i64, expected: &str| {
+        clock.set(seconds);
+        let mut opened = message(" hello", &[]);
+        // Where the answer to DATA is a refusal, a mail server sends no message.
+        if expected.starts_with('y') {
+            let end = frame(b'T', b"");
+            let at = opened.windows(end.len()).position(|bytes| bytes == end).unwrap();
+            opened.truncate(at + end.len());
+        }
+        let told = told(&at_once(&server, &[postfix_opening(), opened, frame(b'Q', b"")]));
+        assert!(told.last().is_some_and(|reply| reply.starts_with(expected)), "{seconds}: {told:?}");
+    };
+    check(0, "y451 4.7.1");
+    check(240, "y451 4.7.1");
+    check(301, "a");
+    check(302, "a");
+    server.stop();
 }
 
 #[test]
