@@ -228,6 +228,34 @@ fn a_silent_listener_changes_nothing() {
 }
 
 #[test]
+fn subjects_of_what_is_delivered_as_spam_get_a_tag() {
+    with_listener("milter", &[("listener.m.subject_tag", "[SPAM]")], |server| {
+        let subject = |opening: Vec<u8>, message: Vec<u8>| {
+            let told = told(&at_once(server, &[opening, message, frame(b'Q', b"")]));
+            let subject = told.into_iter().find(|reply| reply.contains("Subject\0"));
+            subject.map(|reply| reply.split_once("Subject\0").unwrap().1.trim_end_matches('\0').to_owned())
+        };
+        let check = |message: Vec<u8>, expected: Option<&str>| {
+            assert_eq!(subject(postfix_opening(), message).as_deref(), expected);
+        };
+        check(message(" please tag", &[]), Some(" [SPAM] please tag"));
+        let sound = [
+            ("To", " bob@example.net"),
+            ("Date", " Sun, 17 May 2026 09:59:00 +0000"),
+            ("Message-ID", " <1@example.org>"),
+        ];
+        check(message(" hello", &sound), None);
+        check(message(" please quarantine", &[]), None);
+        check(message(" please reject", &[]), None);
+        check(message("\n please tag", &[("Subject", "of another")]), Some(" [SPAM] please tag"));
+        // Where nothing can be held, it is delivered as spam; where nothing may be changed, it stays.
+        let held = message("please quarantine", &[]);
+        assert_eq!(subject(opening(6, 0x11, 0), held.clone()).as_deref(), Some("[SPAM] please quarantine"));
+        assert_eq!(subject(opening(6, 0x01, 0), held), None);
+    });
+}
+
+#[test]
 fn who_is_new_is_greylisted_before_the_message_comes() {
     let parent = tempfile::tempdir().unwrap();
     let directory = crate::harness::directory(&parent.path().join("data"));
