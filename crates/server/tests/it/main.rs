@@ -6,6 +6,7 @@ mod batch;
 mod clients;
 mod clock;
 mod decide;
+mod dovecot;
 mod envoy;
 mod feedback;
 mod forward;
