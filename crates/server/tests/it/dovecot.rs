@@ -275,6 +275,41 @@ fn mail_that_is_moved_is_reported() {
     });
 }
 
+/// The script by itself: it gives a token that is in no argument, and says by its exit code what came of it.
+#[test]
+fn reports_carry_a_token() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("skipped: tests with curl: it is not installed");
+        return;
+    }
+    let parent = tempfile::tempdir().unwrap();
+    let directory = obedient(&parent.path().join("data"));
+    let server = start(&directory, &[("server.tokens", "[\"a-token-of-some-length\"]")]);
+    let script = parent.path().join("tollhouse-report");
+    std::fs::copy(example("tollhouse-report"), &script).unwrap();
+    let check = |settings: &str, class: &str, user: &str, expected: i32| {
+        let settings = format!("url=http://{}\n{settings}\n", server.address);
+        std::fs::write(parent.path().join("tollhouse-report.conf"), &settings).unwrap();
+        let mut run = Command::new(&script);
+        let mut run = run.args([class, user]).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        run.stdin.take().unwrap().write_all(MESSAGE.as_bytes()).unwrap();
+        assert_eq!(run.wait().unwrap().code(), Some(expected), "{settings} {class} {user}");
+    };
+    check("token=a-token-of-some-length\npipeline=mail", "complaint", "bob@example.net", 0);
+    check("token=another-of-some-length", "complaint", "cid@example.net", 75);
+    check("", "complaint", "cid@example.net", 75);
+    check("token=a-token-of-some-length", "complaint", "", 75);
+    check("token=a-token-of-some-length", "no-such-class", "cid@example.net", 75);
+    check("token=a-token-of-some-length", "complaint", "dan@example.net\r\nTollhouse-Event-Id: 7", 0);
+    let token = "Authorization: Bearer a-token-of-some-length";
+    let said = |user: &str| {
+        let url = format!("/v1/timeline?kind=reporter&value={user}");
+        server.ask("GET", &url, &[token], b"").json()["windows"][1]["counts"]["reports"].as_u64().unwrap_or(0)
+    };
+    assert_eq!((said("bob@example.net"), said("cid@example.net")), (1, 0));
+    server.stop();
+}
+
 #[test]
 fn sieve_files_what_is_tagged() {
     with_dovecot(&[("listener.spamc.subject_tag", "[SPAM]")], |server, dovecot| {

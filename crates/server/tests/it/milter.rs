@@ -268,7 +268,7 @@ fn who_is_new_is_greylisted_before_the_message_comes() {
     ];
     let clock = SetClock::default();
     let server = start_by(&directory, &settings, |_| clock.clock());
-    let mut check = |seconds: i64, expected: &str| {
+    let check = |seconds: i64, expected: &str| {
         clock.set(seconds);
         let mut opened = message(" hello", &[]);
         // Where the answer to DATA is a refusal, a mail server sends no message.

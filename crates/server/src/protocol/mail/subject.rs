@@ -137,7 +137,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a subject is, it makes no other field and gets one tag.
+        /// A subject makes no other field and gets one tag, whatever it is.
         #[test]
         fn one_field_stays_one(value in prop::collection::vec(any::<u8>(), 0..300), tag in "[a-zé]{1,20}") {
             let Some(once) = tagged(&value, &tag) else { return Ok(()) };
