@@ -78,6 +78,9 @@ fn things(list: &DnsListPlan, (client, asked): (Slot, bool), facts: &Facts) -> V
             _ => Vec::new(),
         };
         for thing in found {
+            if !list.addresses && matches!(thing, DnsListSubject::Address(_)) {
+                continue;
+            }
             if things.len() < list.names_max && seen.insert(thing.clone()) {
                 things.push((thing, *slot == client));
             }
@@ -125,8 +128,10 @@ pub(crate) async fn ask(
             }
         }
         if has {
-            add(if is_client { &mut listed.ip } else { &mut listed.domains }, list.name.clone());
             add(&mut listed.listed, format!("{}:{}", list.name, thing.text()));
+        }
+        if has && !list.good {
+            add(if is_client { &mut listed.ip } else { &mut listed.domains }, list.name.clone());
         }
     }
     listed

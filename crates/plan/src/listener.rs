@@ -134,6 +134,8 @@ pub struct MailPlan {
     pub counts_all: bool,
     /// The mailbox that [`MailReply::Redirect`] delivers to.
     pub quarantine_to: Option<String>,
+    /// The tag before the subject of messages that are delivered as spam.
+    pub subject_tag: Option<String>,
     /// Text of a refusal, with `{id}` for the decision's id.
     pub reject_text: String,
     /// Text that asks to come again.
@@ -380,6 +382,10 @@ fn settings(
             replies: replies(view),
             counts_all: view.str("counts")? == "always",
             quarantine_to: view.str("quarantine_to").map(str::to_owned),
+            subject_tag: view
+                .str("subject_tag")
+                .map(|tag| tag.trim().to_owned())
+                .filter(|tag| !tag.is_empty()),
             reject_text: view.str("reject_text")?.to_owned(),
             defer_text: view.str("defer_text")?.to_owned(),
         })
@@ -436,6 +442,9 @@ fn replies(view: &ConfigView<'_>) -> Replies {
 /// Longest text that goes into an SMTP reply; lines have at most 512 bytes.
 const TEXT_BYTES_MAX: usize = 200;
 
+/// Longest tag before a subject.
+const TAG_CHARS_MAX: usize = 40;
+
 /// Checks that what goes into replies and envelopes is fit for them.
 fn check_texts(view: &ConfigView<'_>, problems: &mut ConfigProblems) {
     for (key, class) in [("reject_text", "5."), ("defer_text", "4.")] {
@@ -451,6 +460,16 @@ fn check_texts(view: &ConfigView<'_>, problems: &mut ConfigProblems) {
             );
             problems.add(view.origin(key), format!("`{key}` does not fit into a reply"), Some(help));
         }
+    }
+    if let Some(tag) = view.str("subject_tag")
+        && (tag.chars().count() > TAG_CHARS_MAX || tag.chars().any(char::is_control))
+    {
+        let help = format!("expected one line of at most {TAG_CHARS_MAX} characters, such as \"[SPAM]\"");
+        problems.add(
+            view.origin("subject_tag"),
+            "`subject_tag` does not fit into a subject".to_owned(),
+            Some(help),
+        );
     }
     if let Some(mailbox) = view.str("quarantine_to") {
         let plain = mailbox.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>,;\"".contains(&byte));

@@ -33,6 +33,30 @@ pub static ALL: &[Preset] = &[
     },
 ];
 
+/// Parts that presets leave out, and files switch on by `modules = ["..."]`.
+pub static MODULES: &[Preset] = &[
+    Preset {
+        name: "greylisting",
+        extends: None,
+        text: include_str!("../../../presets/modules/greylisting.toml"),
+    },
+    Preset {
+        name: "dns-lists",
+        extends: None,
+        text: include_str!("../../../presets/modules/dns-lists.toml"),
+    },
+    Preset {
+        name: "dns-list-barracuda",
+        extends: None,
+        text: include_str!("../../../presets/modules/dns-list-barracuda.toml"),
+    },
+];
+
+/// The module of this name.
+pub fn module(name: &str) -> Option<&'static Preset> {
+    MODULES.iter().find(|module| module.name == name)
+}
+
 /// The preset of this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)

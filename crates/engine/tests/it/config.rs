@@ -455,3 +455,30 @@ fn listeners_can_be_given_from_outside() {
     assert!(problems.contains("there is no setting `listener.m.listne`"), "{problems}");
     assert!(problems.contains("there is no setting `rule.X.score`"), "{problems}");
 }
+
+/// The blocks of settings in a page.
+fn settings(page: &str) -> Vec<&str> {
+    page.split("```").skip(1).step_by(2).filter_map(|block| block.strip_prefix("toml\n")).collect()
+}
+
+#[test]
+fn guides_switch_on_modules() {
+    let check = |text: &str| {
+        let plan = Plan::compile(&Config::from_text("guide", text, &Overrides::default()));
+        plan.unwrap_or_else(|problems| panic!("{text}\n{problems}")).pipelines.remove(0)
+    };
+    let greylisting = settings(include_str!("../../../../docs/guides/greylisting.md"));
+    let pipeline = check(&greylisting.concat());
+    assert_eq!((greylisting.len(), pipeline.name.as_str()), (3, "mail-incoming"));
+    assert_eq!(pipeline.rules.rule("GREYLISTED").unwrap().mode, judge::Mode::Shadow);
+    let authentication = settings(include_str!("../../../../docs/guides/authentication.md"));
+    let switched: Vec<&&str> =
+        authentication.iter().filter(|block| block.starts_with("preset = \"mail\"\nmodules = [")).collect();
+    let asked = |text: &str| check(text).lists.iter().filter(|list| !list.of.is_empty()).count();
+    assert_eq!(switched.iter().map(|text| asked(text)).collect::<Vec<_>>(), [8, 7]);
+    // Each list of the module has its weight and terms in the page.
+    let page = include_str!("../../../../docs/guides/authentication.md");
+    for list in &check("preset = \"mail\"\nmodules = [\"dns-lists\", \"dns-list-barracuda\"]\n").lists {
+        assert!(page.contains(&format!("`{}`", list.name)), "{}", list.name);
+    }
+}

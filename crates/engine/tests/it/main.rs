@@ -31,6 +31,7 @@ mod phrases;
 mod pipeline;
 mod ports;
 mod promises;
+mod recipients;
 mod reload;
 mod reports;
 mod reputation;

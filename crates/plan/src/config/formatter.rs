@@ -415,6 +415,47 @@ mod tests {
     }
 
     #[test]
+    fn modules_are_laid_out_and_fit_the_presets_of_incoming_mail() {
+        for module in preset::MODULES {
+            assert_eq!(
+                format(module.name, module.text).unwrap(),
+                module.text,
+                "`tollhouse rules fmt` lays it out"
+            );
+        }
+        let all: Vec<&str> = preset::MODULES.iter().map(|module| module.name).collect();
+        for preset in ["mail", "mail-incoming"] {
+            for modules in [&all[..], &all[..1], &all[1..2]] {
+                let text = format!("preset = {preset:?}\nmodules = {modules:?}\n");
+                let plan = Plan::compile(&Config::from_text("test", &text, &Overrides::default()));
+                plan.unwrap_or_else(|problems| panic!("{text}{problems}"));
+            }
+        }
+    }
+
+    #[test]
+    fn files_change_modules_as_they_change_presets() {
+        let text = "preset = 'mail'\nmodules = ['dns-lists']\n[[dnsbl]]\nname = 'psbl'\nof = []\n\
+                    [[dnsbl]]\nname = 'spamhaus_zen'\nzone = 'key.zen.dq.spamhaus.net'\n";
+        let plan = Plan::compile(&Config::from_text("test", text, &Overrides::default())).unwrap();
+        let list = |name: &str| plan.pipelines[0].lists.iter().find(|list| list.name == name).unwrap();
+        assert!(list("psbl").of.is_empty() && !list("spamcop").of.is_empty());
+        let zen = list("spamhaus_zen");
+        assert_eq!(
+            (zen.zone.as_str(), zen.meanings([127, 0, 0, 4].into())),
+            ("key.zen.dq.spamhaus.net", vec!["xbl"])
+        );
+        let wrong =
+            Config::from_text("t", "preset = 'mail'\nmodules = ['greylisted']\n", &Overrides::default());
+        let problems = wrong.problems().0.to_string();
+        assert!(
+            problems.contains("t:2:12") && problems.contains("there is no module `greylisted`"),
+            "{problems}"
+        );
+        assert!(problems.contains("did you mean `greylisting`?"), "{problems}");
+    }
+
+    #[test]
     fn the_order_of_keys_has_no_meaning() {
         let version = |text: &str| {
             let config = Config::from_text("test", text, &Overrides::default());

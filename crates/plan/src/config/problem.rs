@@ -22,6 +22,8 @@ pub struct ConfigSource {
 pub enum SourceKind {
     /// Built in.
     Default,
+    /// A module of presets.
+    Module,
     /// A preset of the binary.
     Preset,
     /// A file.
@@ -36,6 +38,7 @@ impl fmt::Display for SourceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SourceKind::Default => "default",
+            SourceKind::Module => "module",
             SourceKind::Preset => "preset",
             SourceKind::File => "file",
             SourceKind::Environment => "environment",
@@ -76,7 +79,7 @@ impl fmt::Display for ConfigOrigin {
         let (line, column) = self.line_column();
         match self.source.kind {
             SourceKind::Default => write!(f, "default"),
-            SourceKind::Preset | SourceKind::File => {
+            SourceKind::Preset | SourceKind::Module | SourceKind::File => {
                 write!(f, "{} {}:{line}:{column}", self.source.kind, self.source.name)
             }
             SourceKind::Environment | SourceKind::Flag => {

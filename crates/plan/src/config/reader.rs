@@ -12,7 +12,7 @@ use super::overrides::{Overrides, override_layers};
 use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind, expected};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 use super::{FileStamps, spec};
-use crate::preset;
+use crate::preset::{self, Preset};
 
 /// Largest configuration file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -227,7 +227,7 @@ const POSTED: &str = "posted rules";
 /// The name in errors of a text that was posted as a candidate.
 const CANDIDATE: &str = "candidate";
 
-/// Defaults, preset and file, and whether it is worth going on.
+/// Defaults, preset, modules and file, and whether it is worth going on.
 fn of_files(source: &Arc<ConfigSource>, main: bool, problems: &mut ConfigProblems) -> (TomlTable, bool) {
     let before = problems.list().len();
     let file = tree::parse(source, problems);
@@ -239,11 +239,7 @@ fn of_files(source: &Arc<ConfigSource>, main: bool, problems: &mut ConfigProblem
         match preset::find(name) {
             Some(preset) => {
                 for preset in preset.layers() {
-                    let (name, text) = (preset.name.to_owned(), preset.text.to_owned());
-                    let source = Arc::new(ConfigSource { kind: SourceKind::Preset, name, text });
-                    let layer = tree::parse(&source, problems);
-                    spec::check(&layer, false, problems);
-                    root.overlay(layer, &spec::identity);
+                    lay(&mut root, preset, SourceKind::Preset, problems);
                 }
             }
             None => {
@@ -253,8 +249,30 @@ fn of_files(source: &Arc<ConfigSource>, main: bool, problems: &mut ConfigProblem
             }
         }
     }
+    if let Some(TomlNode { value: TomlValue::List(modules), .. }) = file.get("modules") {
+        for TomlNode { value, origin } in modules {
+            let TomlValue::String(name) = value else { continue };
+            match preset::module(name) {
+                Some(module) => lay(&mut root, module, SourceKind::Module, problems),
+                None => {
+                    let names = preset::MODULES.iter().map(|module| module.name);
+                    let message = format!("there is no module `{name}`");
+                    problems.add(origin, message, Some(expected(name, names)));
+                    broken = true;
+                }
+            }
+        }
+    }
     root.overlay(file, &spec::identity);
     (root, broken)
+}
+
+/// Lays a preset, or a module of one, over what there is.
+fn lay(root: &mut TomlTable, preset: &Preset, kind: SourceKind, problems: &mut ConfigProblems) {
+    let (name, text) = (preset.name.to_owned(), preset.text.to_owned());
+    let layer = tree::parse(&Arc::new(ConfigSource { kind, name, text }), problems);
+    spec::check(&layer, false, problems);
+    root.overlay(layer, &spec::identity);
 }
 
 /// Returns the name of a pipeline that is given none: after its preset, and without one after nothing in particular.

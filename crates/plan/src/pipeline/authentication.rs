@@ -122,6 +122,12 @@ pub struct DnsListPlan {
     pub names_max: usize,
     /// The meanings of answers, each with the word for it; empty where every answer means the same.
     pub answers: Vec<(DnsListMeaning, String)>,
+    /// The answers by which the list refuses to serve, beside those that all lists use for it.
+    pub refusals: Vec<DnsListMeaning>,
+    /// True if it lists whom to trust.
+    pub good: bool,
+    /// True if it is asked for addresses, too.
+    pub addresses: bool,
 }
 
 impl DnsListPlan {
@@ -141,7 +147,9 @@ impl DnsListPlan {
     /// Returns true if an answer says that the list does not serve us, as `127.255.255.0/24` does for Spamhaus, and
     /// `127.0.0.1` for the URI lists.
     pub fn is_refusal(&self, answer: Ipv4Addr) -> bool {
-        answer == Ipv4Addr::LOCALHOST || answer.octets()[..3] == [127, 255, 255]
+        answer == Ipv4Addr::LOCALHOST
+            || answer.octets()[..3] == [127, 255, 255]
+            || self.refusals.iter().any(|refusal| refusal.has(answer))
     }
 }
 
@@ -207,6 +215,17 @@ impl PipelineDraft<'_> {
                     }
                 }
             }
+            let mut refusals = Vec::new();
+            for (text, origin) in view.strings("refusals") {
+                match DnsListMeaning::parse(text) {
+                    Some(refusal) => refusals.push(refusal),
+                    None => {
+                        let help =
+                            "expected an answer within 127.0.0.0/8, or a range, such as \"127.0.0.255\"";
+                        problems.add(origin, format!("`{text}` is no answer"), Some(help.to_owned()));
+                    }
+                }
+            }
             self.pipeline.lists.push(DnsListPlan {
                 name: name.to_owned(),
                 zone,
@@ -214,6 +233,9 @@ impl PipelineDraft<'_> {
                 whole_hosts: view.str("hosts") == Some("whole"),
                 names_max: view.integer("names_max").and_then(|max| usize::try_from(max).ok()).unwrap_or(1),
                 answers,
+                refusals,
+                good: view.bool("good").unwrap_or(false),
+                addresses: view.bool("addresses").unwrap_or(true),
             });
         }
     }
@@ -235,6 +257,9 @@ mod tests {
                 .iter()
                 .map(|text| (DnsListMeaning::parse(text).unwrap(), (*text).to_owned()))
                 .collect(),
+            refusals: vec![DnsListMeaning::parse("127.0.0.255").unwrap()],
+            good: false,
+            addresses: true,
         };
         let check = |answers: &[&str], answer: &str, expected: &[&str]| {
             assert_eq!(list(answers).meanings(answer.parse().unwrap()), expected, "{answers:?} {answer}");
@@ -252,6 +277,8 @@ mod tests {
         check(&bits, "127.0.0.72", &["&8", "&64"]);
         check(&bits, "127.0.0.64", &["&64"]);
         check(&bits, "127.0.0.2", &[]);
+        // A refusal of its own, whose bits would mean all that the list can say.
+        check(&bits, "127.0.0.255", &[]);
     }
 
     #[test]

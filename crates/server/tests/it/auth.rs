@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{MAIL, MESSAGE, Running, configure, directory, start};
+use crate::harness::{MAIL, MESSAGE, Running, configure, directory, start, switch_on};
 use crate::name_server::{NameServer, Say, reverse};
 
 /// A public address that nobody is asked about in earnest.
@@ -143,6 +143,81 @@ fn answers_become_facts() {
             assert!(metrics.contains(name), "{name}\n{metrics}");
         }
     });
+}
+
+#[test]
+fn well_known_lists_are_one_switch() {
+    let of_client =
+        |zone: &str, answer: [u8; 4]| (format!("44.33.22.11.{zone}"), Say::A(Ipv4Addr::from(answer)));
+    let of_domain =
+        |zone: &str, answer: [u8; 4]| (format!("example.org.{zone}"), Say::A(Ipv4Addr::from(answer)));
+    let asks = |answers: &[(String, Say)], modules: &[&str], expected: &Value, fired: &[&str]| {
+        let answers: Vec<(&str, Say)> =
+            answers.iter().map(|(name, say)| (name.as_str(), say.clone())).collect();
+        let server = NameServer::start(&answers);
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(&parent.path().join("data"));
+        switch_on(&directory, modules);
+        let node = start(&directory, &[("dns.resolvers", &server.setting()), ("auth.checks", "false")]);
+        let mut facts = observe(&node, &[CLIENT, SENDER], MESSAGE);
+        facts.retain(|name, _| name.starts_with("dnsbl."));
+        check(&facts, expected);
+        let decided = node.post("/v1/decide", &[MAIL, CLIENT, SENDER], MESSAGE).json();
+        let names =
+            decided["reasons"].as_array().unwrap().iter().filter_map(|reason| reason["name"].as_str());
+        let mut names: Vec<&str> = names.filter(|name| name.starts_with("DNS")).collect();
+        names.sort_unstable();
+        assert_eq!(names, fired, "{decided}");
+        node.stop();
+        server.asked()
+    };
+    let modules = ["dns-lists", "dns-list-barracuda"];
+    let asked = asks(&[], &modules, &json!({}), &[]);
+    let zones = [
+        "44.33.22.11.zen.spamhaus.org",
+        "44.33.22.11.bl.spamcop.net",
+        "44.33.22.11.psbl.surriel.com",
+        "44.33.22.11.bl.mailspike.net",
+        "44.33.22.11.list.dnswl.org",
+        "44.33.22.11.b.barracudacentral.org",
+        "example.org.dbl.spamhaus.org",
+        "example.org.multi.surbl.org",
+        "example.org.multi.uribl.com",
+    ];
+    for zone in zones {
+        assert!(asked.iter().any(|question| question.contains(zone)), "{zone}: {asked:?}");
+    }
+    asks(
+        &[
+            of_client("zen.spamhaus.org", [127, 0, 0, 4]),
+            of_client("list.dnswl.org", [127, 0, 5, 2]),
+            of_domain("multi.surbl.org", [127, 0, 0, 72]),
+            of_domain("multi.uribl.com", [127, 0, 0, 4]),
+        ],
+        &modules,
+        &json!({
+            "dnsbl.ip": ["spamhaus_zen"], "dnsbl.domains": ["surbl"],
+            "dnsbl.answers": ["spamhaus_zen:xbl", "surbl:phish", "surbl:abuse", "dnswl:trusted"],
+            "dnsbl.listed": ["spamhaus_zen:11.22.33.44", "surbl:example.org", "dnswl:11.22.33.44"],
+        }),
+        &["DNSBL_DANGEROUS_DOMAIN", "DNSBL_SPAMHAUS", "DNSBL_SURBL", "DNSWL_TRUSTED"],
+    );
+    // Lists that refuse us list nobody, and trust nobody.
+    asks(
+        &[
+            of_client("zen.spamhaus.org", [127, 255, 255, 254]),
+            of_client("list.dnswl.org", [127, 0, 0, 255]),
+            of_domain("dbl.spamhaus.org", [127, 0, 1, 255]),
+            of_domain("multi.surbl.org", [127, 0, 0, 1]),
+            of_domain("multi.uribl.com", [127, 0, 0, 1]),
+        ],
+        &modules,
+        &json!({"dnsbl.failed": ["spamhaus_zen", "spamhaus_dbl", "surbl", "uribl", "dnswl"]}),
+        &[],
+    );
+    // Without the module nobody of them is asked.
+    let asked = asks(&[], &[], &json!({}), &[]);
+    assert!(asked.iter().all(|question| question.contains("in-addr.arpa")), "{asked:?}");
 }
 
 #[test]

@@ -409,14 +409,15 @@ fn exim_defers_what_cannot_be_decided() {
 
 /// A message whose subject asks for something, and which brings fields that only we should write.
 fn asking(subject: &str) -> String {
-    let forged = "X-Spam: No\r\nX-Tollhouse-Id: 1-2\r\n";
+    let forged = "X-Spam: No\r\nX-Spam-Flag: NO\r\nX-Tollhouse-Id: 1-2\r\n";
     format!("{forged}{}", BAD.replace("refuse this", subject))
 }
 
 #[test]
 fn exim_does_what_the_guide_says() {
     for (protocol, variant) in [("rspamd", " variant=rspamd"), ("spamc", "")] {
-        with_listener(protocol, &[], |running, address| {
+        let tag = format!("listener.{protocol}.subject_tag");
+        with_listener(protocol, &[(&tag, "[SPAM]")], |running, address| {
             let (main, acls) = guide(0);
             assert!(main.contains("127.0.0.1 11333 variant=rspamd"), "{main}");
             let own = format!("{} {}{variant}", address.ip(), address.port());
@@ -439,11 +440,12 @@ fn exim_does_what_the_guide_says() {
                 assert!(answer.starts_with("250 OK id="), "{answer}");
                 let header = exim.taken();
                 assert!(
-                    header.contains("X-Spam: Yes") && header.contains("X-Spam-Action: add header"),
+                    header.contains("X-Spam-Flag: YES") && header.contains("X-Spam-Action: rewrite subject"),
                     "{header}"
                 );
+                assert!(header.contains("  Subject: [SPAM] mark this\n"), "{header}");
                 // Exim keeps what was taken away, and says so by an asterisk.
-                for forged in ["X-Spam: No", "X-Tollhouse-Id: 1-2"] {
+                for forged in ["X-Spam: No", "X-Spam-Flag: NO", "X-Tollhouse-Id: 1-2", "Subject: mark this"] {
                     let line = header.lines().find(|line| line.ends_with(forged)).unwrap();
                     assert!(line.contains("* "), "{header}");
                 }

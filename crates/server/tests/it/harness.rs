@@ -1,9 +1,11 @@
 //! A running server and a client that speaks HTTP/1.1 byte by byte, so that it can also speak it badly.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -43,6 +45,19 @@ pub(crate) fn slow_message() -> String {
 pub(crate) const PROBE: &str =
     r#"192.0.2.7 - - [17/May/2026:09:59:30 +0000] "GET /.env HTTP/1.1" 404 10 "-" "curl/8.0""#;
 
+/// The user that mail is delivered as by mail servers of tests: `nobody`.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// A port of the loopback address for a server that a test starts.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Returns true if tests may start servers that change to other users.
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+}
+
 /// A data directory with both presets.
 pub(crate) fn directory(path: &Path) -> Directory {
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
@@ -54,6 +69,29 @@ pub(crate) fn configure(directory: &Directory, more: &str) {
     let path = directory.config_path();
     let config = std::fs::read_to_string(&path).unwrap();
     std::fs::write(path, config + more).unwrap();
+}
+
+/// Switches on modules of the default pipeline of a data directory.
+pub(crate) fn switch_on(directory: &Directory, modules: &[&str]) {
+    let path = directory.config_path();
+    let config = std::fs::read_to_string(&path).unwrap();
+    let (before, after) = config.split_once("preset = \"mail\"\n").unwrap();
+    std::fs::write(&path, format!("{before}preset = \"mail\"\nmodules = {modules:?}\n{after}")).unwrap();
+}
+
+/// A clock that a test sets, to seconds after [`NOW`].
+#[derive(Clone, Default)]
+pub(crate) struct SetClock(Arc<AtomicI64>);
+
+impl SetClock {
+    pub(crate) fn set(&self, seconds: i64) {
+        self.0.store(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let passed = Arc::clone(&self.0);
+        Clock::driven(move || Time(NOW.0 + passed.load(Ordering::Relaxed)))
+    }
 }
 
 pub(crate) struct Running {

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use crate::harness::{MAIL, Running, capture, slow_message, with_listener};
+use crate::harness::{
+    MAIL, Running, SetClock, capture, configure, slow_message, start_by, switch_on, with_listener,
+};
 use crate::limits::unfinished;
 use crate::quotas::with_limits;
 
@@ -223,6 +225,66 @@ fn a_silent_listener_changes_nothing() {
             told(&at_once(server, &[postfix_opening(), message(" please reject", &[]), frame(b'Q', b"")]));
         assert_eq!((added(&told, "X-Spam"), told.last().map(String::as_str)), (Some(" Yes"), Some("a")));
     });
+}
+
+#[test]
+fn subjects_of_what_is_delivered_as_spam_get_a_tag() {
+    with_listener("milter", &[("listener.m.subject_tag", "[SPAM]")], |server| {
+        let subject = |opening: Vec<u8>, message: Vec<u8>| {
+            let told = told(&at_once(server, &[opening, message, frame(b'Q', b"")]));
+            let subject = told.into_iter().find(|reply| reply.contains("Subject\0"));
+            subject.map(|reply| reply.split_once("Subject\0").unwrap().1.trim_end_matches('\0').to_owned())
+        };
+        let check = |message: Vec<u8>, expected: Option<&str>| {
+            assert_eq!(subject(postfix_opening(), message).as_deref(), expected);
+        };
+        check(message(" please tag", &[]), Some(" [SPAM] please tag"));
+        let sound = [
+            ("To", " bob@example.net"),
+            ("Date", " Sun, 17 May 2026 09:59:00 +0000"),
+            ("Message-ID", " <1@example.org>"),
+        ];
+        check(message(" hello", &sound), None);
+        check(message(" please quarantine", &[]), None);
+        check(message(" please reject", &[]), None);
+        check(message("\n please tag", &[("Subject", "of another")]), Some(" [SPAM] please tag"));
+        // Where nothing can be held, it is delivered as spam; where nothing may be changed, it stays.
+        let held = message("please quarantine", &[]);
+        assert_eq!(subject(opening(6, 0x11, 0), held.clone()).as_deref(), Some("[SPAM] please quarantine"));
+        assert_eq!(subject(opening(6, 0x01, 0), held), None);
+    });
+}
+
+#[test]
+fn who_is_new_is_greylisted_before_the_message_comes() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = crate::harness::directory(&parent.path().join("data"));
+    switch_on(&directory, &["greylisting"]);
+    configure(&directory, "[[set]]\nname = \"greylist_exempt\"\nvalues = [\"203.0.113.9\"]\n");
+    let settings = [
+        ("listener.m.protocol", "milter"),
+        ("listener.m.listen", "127.0.0.1:0"),
+        ("listener.m.envelope_first", "true"),
+    ];
+    let clock = SetClock::default();
+    let server = start_by(&directory, &settings, |_| clock.clock());
+    let check = |seconds: i64, expected: &str| {
+        clock.set(seconds);
+        let mut opened = message(" hello", &[]);
+        // Where the answer to DATA is a refusal, a mail server sends no message.
+        if expected.starts_with('y') {
+            let end = frame(b'T', b"");
+            let at = opened.windows(end.len()).position(|bytes| bytes == end).unwrap();
+            opened.truncate(at + end.len());
+        }
+        let told = told(&at_once(&server, &[postfix_opening(), opened, frame(b'Q', b"")]));
+        assert!(told.last().is_some_and(|reply| reply.starts_with(expected)), "{seconds}: {told:?}");
+    };
+    check(0, "y451 4.7.1");
+    check(240, "y451 4.7.1");
+    check(301, "a");
+    check(302, "a");
+    server.stop();
 }
 
 #[test]

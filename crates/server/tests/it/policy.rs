@@ -57,6 +57,19 @@ fn envelopes_are_judged_before_their_message() {
 }
 
 #[test]
+fn what_only_tags_calls_nothing_spam_that_is_to_come_again() {
+    with_listener("policy", &[("listener.m.act", "tag")], |server| {
+        let requests = [
+            request("1.a", "throttle@example.org", "bob@example.net"),
+            request("1.b", "reject@example.org", "bob@example.net"),
+        ];
+        let answers = answers(server, requests.concat().as_bytes(), usize::MAX);
+        assert_eq!(answers[0], "DUNNO");
+        assert!(answers[1].starts_with("PREPEND X-Tollhouse: action=reject, score="), "{answers:?}");
+    });
+}
+
+#[test]
 fn one_message_is_decided_on_once() {
     with_listener("policy", &[], |server| {
         let requests = [

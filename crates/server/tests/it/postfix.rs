@@ -2,18 +2,16 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::net::TcpStream;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Running, obedient, start};
+use crate::harness::{NOBODY, Running, free_port, is_root, obedient, start};
 
 /// Debian's folder of Postfix's programs.
 const DAEMONS: &str = "/usr/lib/postfix/sbin";
-/// The user that mail is delivered as: `nobody`.
-const NOBODY: u32 = 65_534;
 /// Long enough never to matter where Postfix works.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -180,14 +178,9 @@ impl Smtp {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Returns true if Postfix is there and may be started.
 fn can_run() -> bool {
-    let is_root = std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
-    if Path::new(DAEMONS).join("master").exists() && is_root {
+    if Path::new(DAEMONS).join("master").exists() && is_root() {
         return true;
     }
     println!("skipped: tests with Postfix: it is not installed, or this user may not start it");
@@ -202,6 +195,7 @@ fn tollhouse(parent: &Path) -> Running {
     let settings = [
         ("listener.tcp.protocol", "milter"),
         ("listener.tcp.listen", "127.0.0.1:0"),
+        ("listener.tcp.subject_tag", "[SPAM]"),
         ("listener.unix.protocol", "milter"),
         ("listener.unix.listen", &socket),
         ("listener.unix.mode", "0666"),
@@ -259,6 +253,8 @@ fn postfix_does_what_is_decided() {
         let message = postfix.delivered(&format!("X-Mark: {port}-tag"));
         assert!(message.contains("\nX-Spam-Flag: YES\n") && !message.contains("forged"), "{message}");
         assert_eq!(message.to_lowercase().matches("x-spam-status:").count(), 1, "{message}");
+        let subject = if port == tcp { "[SPAM] please tag" } else { "please tag" };
+        assert!(message.contains(&format!("\nSubject: {subject}\n")), "{message}");
         let order: Vec<&str> =
             message.lines().filter_map(|line| line.split_once(": ")).map(|(name, _)| name).collect();
         let place = |name: &str| order.iter().position(|own| *own == name).unwrap();

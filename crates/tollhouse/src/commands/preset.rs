@@ -21,14 +21,19 @@ pub(crate) struct PresetArgs {
 
 #[derive(clap::Subcommand)]
 enum PresetCommand {
-    /// List the presets
+    /// List the presets, then the modules that `modules` of a file adds to them
     List(JsonOption),
-    /// Print a preset: a configuration that others extend
+    /// Print a preset, a configuration that others extend, or a module
     Show {
         /// Its name
-        #[arg(value_name = "NAME", value_parser = preset_named)]
+        #[arg(value_name = "NAME", value_parser = shown)]
         preset: &'static Preset,
     },
+}
+
+/// The preset, or the module of presets, of a name.
+fn shown(name: &str) -> Result<&'static Preset, String> {
+    preset::module(name).map_or_else(|| preset_named(name), Ok)
 }
 
 /// A preset as `--json` has it.
@@ -42,12 +47,12 @@ pub(crate) fn run(args: PresetArgs) -> Result<Exit, CommandError> {
     match args.command {
         PresetCommand::List(json) => {
             let mut out = Output::new(json.json);
-            for preset in preset::ALL {
+            for preset in preset::ALL.iter().chain(preset::MODULES) {
                 let (name, summary) = (preset.name, preset.summary());
                 if out.is_json() {
                     out.json(&PresetLine { name, summary })?;
                 } else {
-                    out.line(format_args!("{name:<12} {summary}"))?;
+                    out.line(format_args!("{name:<18} {summary}"))?;
                 }
             }
             out.flush()?;

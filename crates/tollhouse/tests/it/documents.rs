@@ -39,6 +39,8 @@ fn the_guides_settings_are_taken() {
             let made = std::fs::read_to_string(&path).unwrap();
             let written = if block.starts_with('[') {
                 format!("{made}\n{block}\n")
+            } else if block.starts_with("preset =") {
+                made.replace("preset = \"mail\"\n", block)
             } else if block.starts_with("tokens =") {
                 made.replace("[server]\n", &format!("[server]\n{block}\n"))
             } else {

@@ -26,6 +26,12 @@ pub(super) const TOP: Section = Section {
             "Preset that this file extends; without one the file stands alone",
         ),
         setting(
+            "modules",
+            SettingType::List(&SettingType::Name),
+            Some("[]"),
+            "Parts that the preset leaves out, laid over it in this order, such as `greylisting` and `dns-lists`; `tollhouse preset list` has all",
+        ),
+        setting(
             "name",
             SettingType::Name,
             None,
@@ -200,6 +206,24 @@ pub(super) const DNSBL: Section = Section {
             SettingType::List(&SettingType::Text),
             Some("[]"),
             "Meaning of its answers, such as `127.0.0.2 sbl`, `127.0.0.4-127.0.0.7 xbl` or, for bits of the last number, `&8 phish`. Other answers are ignored; without any, every answer within `127.0.0.0/8` is `listed`",
+        ),
+        setting(
+            "refusals",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Answers, or ranges of them, by which the list refuses to serve, beside `127.0.0.1` and `127.255.255.0`-`127.255.255.255`",
+        ),
+        setting(
+            "good",
+            SettingType::Bool,
+            Some("false"),
+            "Whether it lists whom to trust: then `dnsbl.answers` and `dnsbl.listed` have what it says, `dnsbl.ip` and `dnsbl.domains` do not",
+        ),
+        setting(
+            "addresses",
+            SettingType::Bool,
+            Some("true"),
+            "Whether it is asked for addresses; `false` for lists of domains that refuse them",
         ),
         setting(
             "names_max",

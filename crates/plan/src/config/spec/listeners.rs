@@ -217,6 +217,13 @@ pub(super) const LISTENER: Section = Section {
         .only("protocol", &["policy"]),
         setting("quarantine_to", SettingType::Text, None, "Address of the mailbox to which `redirect` delivers").only("protocol", ENVELOPES),
         setting(
+            "subject_tag",
+            SettingType::Text,
+            None,
+            "Text before the subject of messages that are delivered as spam, such as `[SPAM]`; once, also in replies. Signatures (DKIM) of the subject no longer hold then",
+        )
+        .only("protocol", MESSAGES),
+        setting(
             "reject_text",
             SettingType::Text,
             Some("\"5.7.1 Message refused, reference {id}\""),

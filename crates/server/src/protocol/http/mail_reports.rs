@@ -35,6 +35,9 @@ use crate::protocol::input::{self, BodyFormat, EventHeaders};
 pub(super) struct ReportParams {
     /// The pipeline; the first of the configuration if none is named.
     pipeline: Option<String>,
+    /// The class of the mail itself, which somebody moved to a folder for spam or out of it: the body is then what is reported, and
+    /// no mail about it.
+    class: Option<String>,
 }
 
 /// Takes in a mail in which somebody reports other mail. Who reports is the authenticated user, or else an envelope sender
@@ -61,7 +64,8 @@ pub(super) async fn report(
     let bytes = body.len();
     let work = move |reading: PooledReading| {
         let cancellation = &reading.cancellation;
-        Handle::current().block_on(take(&engine, &pipeline, &envelope, &body, now, cancellation))
+        let class = params.class.as_deref();
+        Handle::current().block_on(take(&engine, &pipeline, class, &envelope, &body, now, cancellation))
     };
     Ok(Json(node.reading.begin(bytes, work).await??))
 }
@@ -69,6 +73,7 @@ pub(super) async fn report(
 async fn take(
     engine: &Engine,
     pipeline: &Arc<Pipeline>,
+    own_class: Option<&str>,
     envelope: &Envelope,
     raw: &[u8],
     now: Time,
@@ -87,8 +92,9 @@ async fn take(
             .help("authenticate, or name it in `senders` of [reports]"));
     };
     let by = by.trim().trim_start_matches('<').trim_end_matches('>').to_owned();
-    let report = arf::read(raw);
+    let report = arf::read(raw).filter(|_| own_class.is_none());
     let class = match &report {
+        _ if own_class.is_some() => own_class,
         Some(report) => match report.feedback_type {
             FeedbackType::Abuse | FeedbackType::Fraud | FeedbackType::Virus => {
                 plan.class_for(FeedbackSide::Bad)
@@ -109,7 +115,11 @@ async fn take(
         return Err(NOT_APPLICABLE.failure(detail).help("[report_addresses] names them"));
     };
     let feedback = FeedbackInput { class, by: Some(&by) };
-    for mail in mails(raw, report, &[&by, sender])? {
+    let mails = match own_class {
+        Some(_) => own_mail(raw)?,
+        None => mails(raw, report, &[&by, sender])?,
+    };
+    for mail in mails {
         let ticket = arf::fields(&mail, ID_FIELD).iter().find_map(|ticket| engine.decision_of(ticket));
         if let Some(id) = ticket {
             match engine.feedback(id, feedback, now).await {
@@ -143,6 +153,14 @@ async fn take(
         reported.feedback.push(api::FeedbackOutcomeJson::new(digest, class.to_owned(), outcome));
     }
     Ok(reported)
+}
+
+/// The mail itself, which is reported whoever wrote it and whatever is attached to it.
+fn own_mail(raw: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, HttpFailure> {
+    if raw.trim_ascii().is_empty() {
+        return Err(NOT_APPLICABLE.failure("the mail is empty"));
+    }
+    Ok(vec![Cow::Borrowed(raw)])
 }
 
 /// The mails that a mail reports.

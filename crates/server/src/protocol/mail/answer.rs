@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use engine::Decision;
 use engine::feedback::ID_FIELD;
-use judge::Reason;
+use judge::{Reason, Verdict};
 use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply};
 
 use super::MessageOutcome;
-use super::score::PrintedScore;
+use super::score::{self, PrintedScore};
 
 /// Names of the fields that are written. Those that a message brings are somebody's forgery, and taken away.
 pub(crate) const OWN_FIELDS: [&str; 6] =
@@ -58,8 +58,8 @@ impl MailAnswer {
             MessageOutcome::FailOpen(_) => undecided(MailReply::Pass, String::new()),
             MessageOutcome::FailClosed(_) => undecided(MailReply::Defer, plan.settings.defer_text.clone()),
         };
-        if plan.settings.acting != MailEnforcement::Enforce && answer.reply != MailReply::Pass {
-            answer.reply = MailReply::Tag;
+        if plan.settings.acting != MailEnforcement::Enforce && answer.reply == MailReply::Defer {
+            answer.reply = MailReply::Pass;
         }
         if plan.settings.acting == MailEnforcement::Nothing {
             return MailAnswer {
@@ -85,8 +85,11 @@ fn undecided(reply: MailReply, text: String) -> MailAnswer {
 
 fn decided(plan: &ListenerPlan<MailPlan>, decision: &Decision) -> MailAnswer {
     let verdict = &decision.verdict;
-    let reply = plan.settings.replies.of(verdict.action);
-    let is_spam = reply != MailReply::Pass;
+    let reply = score::reply(plan, verdict.action);
+    let is_spam = !matches!(reply, MailReply::Pass | MailReply::Defer);
+    let printed = score::spam_threshold(plan, decision.bands.as_slice())
+        // Where a rule's effect decided, and not the score, the two agree with it all the same.
+        .map(|threshold| PrintedScore::new(verdict.score, threshold, is_spam, 1));
     let id = decision.id.to_string();
     let mut fields =
         vec![(TOLLHOUSE, format!("action={}, score={:.2}, id={id}", verdict.action, verdict.score))];
@@ -95,11 +98,12 @@ fn decided(plan: &ListenerPlan<MailPlan>, decision: &Decision) -> MailAnswer {
         fields.push(("X-Spam-Flag", "YES".to_owned()));
     }
     // A score that is no number has no stars.
-    let stars = (verdict.score.max(0.0) as usize).min(STARS_MAX);
+    let score = printed.map_or(verdict.score, |printed| printed.score);
+    let stars = (score.max(0.0) as usize).min(STARS_MAX);
     if stars > 0 {
         fields.push(("X-Spam-Level", "*".repeat(stars)));
     }
-    fields.push(("X-Spam-Status", status(plan, decision, is_spam)));
+    fields.push(("X-Spam-Status", status(verdict, printed, is_spam)));
     let text = match reply {
         MailReply::Reject => plan.settings.reject_text.replace("{id}", &id),
         MailReply::Defer => plan.settings.defer_text.replace("{id}", &id),
@@ -109,16 +113,11 @@ fn decided(plan: &ListenerPlan<MailPlan>, decision: &Decision) -> MailAnswer {
 }
 
 /// The status as SpamAssassin writes it, for filters that read it: `Yes, score=5.2 required=4.0 tests=A,B`.
-fn status(plan: &ListenerPlan<MailPlan>, decision: &Decision, is_spam: bool) -> String {
-    let bands = decision.bands.as_slice();
-    let required = bands.iter().find(|band| plan.settings.replies.of(band.action) != MailReply::Pass);
-    let verdict = &decision.verdict;
+fn status(verdict: &Verdict, printed: Option<PrintedScore>, is_spam: bool) -> String {
     let mut text = if is_spam { "Yes".to_owned() } else { "No".to_owned() };
     // Nothing that is written to a string fails.
-    let _ = match required {
-        // Where a rule's effect decided, and not the score, the two agree with it all the same.
-        Some(band) => {
-            let PrintedScore { score, threshold, .. } = PrintedScore::new(verdict.score, band.at, is_spam, 1);
+    let _ = match printed {
+        Some(PrintedScore { score, threshold, .. }) => {
             write!(text, ", score={score:.1} required={threshold:.1}")
         }
         None => write!(text, ", score={:.1}", verdict.score),
@@ -238,6 +237,27 @@ mod tests {
         };
         assert_eq!(status(Action::Reject, 1.4), "Yes, score=4.0 required=4.0 tests=GTUBE");
         assert_eq!(status(Action::Accept, 9.0), "No, score=3.9 required=4.0 tests=GTUBE");
+    }
+
+    /// Stars, status and flag agree, whatever made the action: filters read any of them.
+    #[test]
+    fn fields_agree_with_each_other() {
+        let check = |keys: &str, action: Action, score: f64, flag: bool, stars: usize, status: &str| {
+            let (plan, engine) = plan(keys);
+            let answer =
+                MailAnswer::of(&plan, &decision(&engine, action, score, &[]), &IdFieldAction::Remove);
+            let told =
+                (field(&answer, "X-Spam-Flag").is_some(), field(&answer, "X-Spam-Level").map_or(0, str::len));
+            assert_eq!(told, (flag, stars), "{keys} {action}");
+            assert!(field(&answer, "X-Spam-Status").unwrap().starts_with(status), "{:?}", answer.fields);
+            assert_eq!(field(&answer, "X-Spam").is_some(), flag);
+        };
+        check("", Action::Tag, 1.4, true, 4, "Yes, score=4.0 required=4.0");
+        check("", Action::Accept, 9.0, false, 3, "No, score=3.9 required=4.0");
+        check("act = \"tag\"", Action::Reject, 13.0, true, 13, "Yes, score=13.0 required=4.0");
+        // What is to come again is delivered here, and nobody has called it spam.
+        check("act = \"tag\"", Action::Throttle, 2.0, false, 2, "No, score=2.0 required=4.0");
+        check("replies = { tag = \"pass\" }", Action::Tag, 5.0, false, 5, "No, score=5.0 required=7.0");
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub(crate) fn ip(text: &str) -> Option<IpAddr> {
 }
 
 /// The message with fields of these names put in on top, behind an mbox line and a `Return-Path`, in lines that end as
-/// the message's own do, and without any older field whose name begins with one of `stale`. What is put in is folded at
+/// the message's own do, and without any older field whose name begins with one of `stale`, or is one that ends with a colon. What is put in is folded at
 /// spaces and keeps to printable ASCII, whatever the values say.
 pub fn marked(message: &[u8], added: &[(&str, String)], stale: &[&str]) -> Vec<u8> {
     let mut marked = Vec::with_capacity(message.len() + 1024);
@@ -154,6 +154,36 @@ pub fn without(message: &[u8], stale: &[&str]) -> Vec<u8> {
     marked(message, &[], stale)
 }
 
+/// The value of the first `Subject`, as it came: what stands between the colon and the line end behind it.
+pub(crate) fn subject(message: &[u8]) -> Option<&[u8]> {
+    let field = fields(message).find(is_subject)?;
+    let colon = field.bytes.iter().position(|byte| *byte == b':')?;
+    Some(&field.bytes[colon + 1..])
+}
+
+/// The message with another value of its first `Subject`, in lines that end as the message's own do; with the field on top if there
+/// is none.
+pub(crate) fn with_subject(message: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut fields = fields(message);
+    let Some(field) = fields.find(is_subject) else {
+        let value = String::from_utf8_lossy(value).into_owned();
+        return marked(message, &[("Subject", value)], &[]);
+    };
+    let start = message.len() - fields.rest.len() - field.bytes.len();
+    let line_feed: &[u8] = if message[..line_end(message)].ends_with(b"\r\n") { b"\r\n" } else { b"\n" };
+    let mut changed = Vec::with_capacity(message.len() + value.len());
+    changed.extend_from_slice(&message[..start]);
+    changed.extend_from_slice(b"Subject: ");
+    changed.extend_from_slice(&value.split(|byte| *byte == b'\n').collect::<Vec<_>>().join(line_feed));
+    changed.extend_from_slice(line_feed);
+    changed.extend_from_slice(&message[start + field.bytes.len()..]);
+    changed
+}
+
+fn is_subject(field: &RawHeaderField<'_>) -> bool {
+    field.name.eq_ignore_ascii_case(b"Subject")
+}
+
 /// The header of a message, with the empty line behind it.
 pub fn only_header(message: &[u8]) -> &[u8] {
     let mut fields = fields(message);
@@ -164,10 +194,11 @@ pub fn only_header(message: &[u8]) -> &[u8] {
 }
 
 fn is_stale(field: &RawHeaderField<'_>, stale: &[&str]) -> bool {
-    let begins = |start: &&str| {
-        field.name.get(..start.len()).is_some_and(|name| name.eq_ignore_ascii_case(start.as_bytes()))
+    let is = |stale: &&str| match stale.strip_suffix(':') {
+        Some(name) => field.name.eq_ignore_ascii_case(name.as_bytes()),
+        None => field.name.get(..stale.len()).is_some_and(|name| name.eq_ignore_ascii_case(stale.as_bytes())),
     };
-    stale.iter().any(begins)
+    stale.iter().any(is)
 }
 
 /// Longest line that is written where there is a space to fold at (RFC 5322, 2.1.1).
@@ -271,6 +302,22 @@ mod tests {
             "Return-Path: a\r",
             "Return-Path: a\r\nX-Spam-Flag: YES\r\nX-Spam-Report: \r\n\t  1.0 A\r\n\t* 2.0 B\r\n",
         );
+    }
+
+    #[test]
+    fn subjects_are_changed_where_they_stand() {
+        let check = |message: &str, expected: &str| {
+            assert_eq!(text(&with_subject(message.as_bytes(), b"[SPAM]\n one")), expected);
+        };
+        check(
+            "A: b\nSUBJECT: one\n two\nSubject: c\n\nbody",
+            "A: b\nSubject: [SPAM]\n one\nSubject: c\n\nbody",
+        );
+        check("A: b\r\nsubject:one\r\n\r\nbody", "A: b\r\nSubject: [SPAM]\r\n one\r\n\r\nbody");
+        check("From x\nSubject: one", "From x\nSubject: [SPAM]\n one\n");
+        check("A: b\n\nSubject: body", "Subject: [SPAM]\n\t one\nA: b\n\nSubject: body");
+        assert_eq!(subject(b"A: b\nSubject: one\n two\n\n"), Some(&b" one\n two\n"[..]));
+        assert_eq!(subject(b"A: b\n\nSubject: body"), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod header;
 pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod score;
+pub(crate) mod subject;
 
 use std::sync::Arc;
 use std::time::Instant;

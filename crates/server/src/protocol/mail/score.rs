@@ -82,6 +82,8 @@ pub(crate) fn on_one_line(text: &str, chars_max: usize) -> String {
 pub(crate) fn reply(plan: &ListenerPlan<MailPlan>, action: Action) -> MailReply {
     match (plan.settings.replies.of(action), plan.settings.acting) {
         (_, MailEnforcement::Nothing) | (MailReply::Pass, _) => MailReply::Pass,
+        // Mail that is to come again is not yet called spam.
+        (MailReply::Defer, MailEnforcement::Tag) => MailReply::Pass,
         (_, MailEnforcement::Tag) => MailReply::Tag,
         (reply, MailEnforcement::Enforce) => reply,
     }
@@ -90,6 +92,11 @@ pub(crate) fn reply(plan: &ListenerPlan<MailPlan>, action: Action) -> MailReply 
 /// Returns whether a message that could not be decided on is to come again, where the listener fails closed.
 pub(crate) fn defers(plan: &ListenerPlan<MailPlan>) -> bool {
     plan.settings.acting == MailEnforcement::Enforce
+}
+
+/// Returns the score from which mail is called spam; `None` if no band says so.
+pub(crate) fn spam_threshold(plan: &ListenerPlan<MailPlan>, bands: &[Band]) -> Option<f64> {
+    begins(bands, |action| !matches!(reply(plan, action), MailReply::Pass | MailReply::Defer))
 }
 
 /// The start of the first band that asks for one of these actions.

@@ -288,6 +288,15 @@ pub enum MilterReply<'a> {
         /// Its value.
         value: &'a str,
     },
+    /// Give a field another value: the one of this number among those of its name.
+    ChangeField {
+        /// The number, from 1.
+        at: u32,
+        /// The field's name.
+        name: &'a str,
+        /// Its value, which is not empty.
+        value: &'a [u8],
+    },
     /// Remove a field: the one of this number among those of its name.
     RemoveField {
         /// The number, from 1.
@@ -309,10 +318,11 @@ impl MilterReply<'_> {
     pub fn encode(&self, frames: &mut Vec<u8>) {
         let start = frames.len();
         frames.extend_from_slice(&[0; 4]);
-        let text = |frames: &mut Vec<u8>, text: &str| {
-            frames.extend(text.bytes().filter(|byte| !matches!(byte, 0 | b'\r')));
+        let bytes = |frames: &mut Vec<u8>, bytes: &[u8]| {
+            frames.extend(bytes.iter().filter(|byte| !matches!(byte, 0 | b'\r')));
             frames.push(0);
         };
+        let text = |frames: &mut Vec<u8>, text: &str| bytes(frames, text.as_bytes());
         match *self {
             MilterReply::OptNeg { version, actions, steps } => {
                 frames.push(b'O');
@@ -339,6 +349,12 @@ impl MilterReply<'_> {
                 frames.push(b'h');
                 text(frames, name);
                 text(frames, value);
+            }
+            MilterReply::ChangeField { at, name, value } => {
+                frames.push(b'm');
+                frames.extend_from_slice(&at.to_be_bytes());
+                text(frames, name);
+                bytes(frames, value);
             }
             MilterReply::RemoveField { at, name } => {
                 // A field that is changed to nothing goes away.

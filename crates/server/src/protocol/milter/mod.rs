@@ -25,6 +25,7 @@ use crate::protocol::mail::MailListener;
 use crate::protocol::mail::answer::{MailAnswer, OWN_FIELDS};
 use crate::protocol::mail::limits::EnvelopePart;
 use crate::protocol::mail::log::MailLogLine;
+use crate::protocol::mail::subject;
 use crate::protocol::mail::{MailMessage, MessageBody};
 
 /// Bytes that are read at once.
@@ -284,15 +285,42 @@ fn write(
         }
     }
     let redirects = actions::ADD_RECIPIENTS | actions::REMOVE_RECIPIENTS;
-    match (answer.reply, &plan.settings.quarantine_to) {
+    let is_held = match (answer.reply, &plan.settings.quarantine_to) {
         (MailReply::Redirect, Some(mailbox)) if agreed.may(redirects) => {
             recipients.iter().for_each(|recipient| MilterReply::RemoveRecipient(recipient).encode(output));
             MilterReply::AddRecipient(&format!("<{mailbox}>")).encode(output);
+            true
         }
         (MailReply::Quarantine | MailReply::Redirect, _) if agreed.may(actions::QUARANTINE) => {
             MilterReply::Quarantine("held by Tollhouse").encode(output);
+            true
         }
-        _ => {}
+        _ => false,
+    };
+    if answer.reply != MailReply::Pass && !is_held {
+        tag_subject(plan, agreed, received, output);
     }
     MilterReply::Accept.encode(output);
+}
+
+/// Puts the listener's tag before the subject of a message that is delivered as spam.
+fn tag_subject(
+    plan: &ListenerPlan<MailPlan>,
+    agreed: NegotiatedOptions,
+    received: &MessageContext,
+    output: &mut Vec<u8>,
+) {
+    let Some(tag) = &plan.settings.subject_tag else { return };
+    let Some(mut value) = subject::tagged(received.subject.as_deref().unwrap_or_default(), tag) else {
+        return;
+    };
+    if agreed.steps & codec::steps::LEADING_BLANKS != 0 {
+        value.insert(0, b' ');
+    }
+    if received.subject.is_some() && agreed.may(actions::CHANGE_FIELDS) {
+        MilterReply::ChangeField { at: 1, name: "Subject", value: &value }.encode(output);
+    } else if received.subject.is_none() && agreed.may(actions::ADD_FIELDS) {
+        let value = &String::from_utf8_lossy(&value);
+        MilterReply::AddField { name: "Subject", value }.encode(output);
+    }
 }

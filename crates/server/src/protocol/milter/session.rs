@@ -10,6 +10,7 @@ use content::text::received;
 
 use super::codec::{MilterCommand, MilterReply, NulStringIter, address_of, steps};
 use crate::protocol::mail::answer::OWN_FIELDS;
+use crate::protocol::mail::subject::SUBJECT_BYTES_MAX;
 
 /// The versions that are spoken.
 const VERSIONS: std::ops::RangeInclusive<u32> = 2..=6;
@@ -130,6 +131,7 @@ struct MailTransaction {
     user: Option<String>,
     queue_id: Option<String>,
     forged: [u32; OWN_FIELDS.len()],
+    subject: Option<Vec<u8>>,
 }
 
 /// The facts that are known of a message beside its bytes.
@@ -145,6 +147,8 @@ pub struct MessageContext {
     pub host: Option<String>,
     /// The number of fields that it has of each of the names that we write.
     pub forged: [u32; OWN_FIELDS.len()],
+    /// The value of its first `Subject`, or the start of it.
+    pub subject: Option<Vec<u8>>,
 }
 
 /// A conversation.
@@ -249,6 +253,9 @@ impl MilterSession {
                         *count = (*count + 1).min(FORGED_MAX);
                     }
                 }
+                if self.message.subject.is_none() && name.eq_ignore_ascii_case(b"Subject") {
+                    self.message.subject = Some(value[..value.len().min(SUBJECT_BYTES_MAX + 1)].to_vec());
+                }
                 keep_field(name, value, agreed.has(steps::LEADING_BLANKS), keep);
                 agreed.go_on(steps::NO_REPLY_HEADER)
             }
@@ -304,11 +311,11 @@ impl MilterSession {
 
     /// Returns what is known of the message whose end has come.
     pub fn finish(&mut self) -> MessageContext {
-        let MailTransaction { sender, recipients, user, queue_id, forged } =
+        let MailTransaction { sender, recipients, user, queue_id, forged, subject } =
             std::mem::take(&mut self.message);
         let SmtpClient { ip, helo, daemon, host } = self.client.clone();
         let envelope = Envelope { client_ip: ip, helo, sender, recipients, user };
-        MessageContext { envelope, queue_id, daemon, host, forged }
+        MessageContext { envelope, queue_id, daemon, host, forged, subject }
     }
 
     fn agree(&mut self, version: u32, actions: u32, steps: u32) -> Result<MilterStep, MilterProtocolError> {

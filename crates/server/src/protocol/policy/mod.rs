@@ -22,6 +22,7 @@ use crate::protocol::mail::MailListener;
 use crate::protocol::mail::answer::TOLLHOUSE;
 use crate::protocol::mail::limits::EnvelopePart;
 use crate::protocol::mail::log::MailLogLine;
+use crate::protocol::mail::score;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
@@ -124,11 +125,7 @@ fn limited(plan: &ListenerPlan<MailPlan>, reply: MailReply) -> String {
 
 /// The action of `access(5)`. Texts of the configuration were checked to be one line.
 fn action(plan: &ListenerPlan<MailPlan>, EnvelopeVerdict { verdict, id }: &EnvelopeVerdict) -> String {
-    let reply = match (plan.settings.acting, plan.settings.replies.of(verdict.action)) {
-        (MailEnforcement::Nothing, _) | (_, MailReply::Pass) => MailReply::Pass,
-        (MailEnforcement::Tag, _) => MailReply::Tag,
-        (MailEnforcement::Enforce, reply) => reply,
-    };
+    let reply = score::reply(plan, verdict.action);
     let id = id.map(|id| id.to_string()).unwrap_or_default();
     let field = || format!("PREPEND {TOLLHOUSE}: action={}, score={:.2}", verdict.action, verdict.score);
     match reply {

@@ -9,19 +9,24 @@ use plan::{ListenerPlan, MailPlan, MailReply};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::protocol::mail::answer::IdFieldAction;
+use crate::protocol::mail::answer::{IdFieldAction, MailAnswer};
 use crate::protocol::mail::score::{self, PrintedScore, on_one_line};
+use crate::protocol::mail::subject::SUBJECT_BYTES_MAX;
 
 /// Rspamd's actions, from the mildest to the severest.
 pub(crate) const ACTIONS: [&str; 6] =
     ["no action", "greylist", "add header", "rewrite subject", "soft reject", "reject"];
 
+/// The word for a message that is delivered with another subject.
+const REWRITE_SUBJECT: &str = "rewrite subject";
+
 /// Rspamd's word for what the mail server is asked to do, of those that every client knows. What goes to a mailbox is
-/// marked, and where it is to go exactly the member `tollhouse` says; a message to be dropped silently is refused,
+/// marked, in its subject if the listener has a tag for it, and where it is to go exactly the member `tollhouse` says; a message to be dropped silently is refused,
 /// which loses none.
-pub(crate) fn named(reply: MailReply) -> &'static str {
+fn named(reply: MailReply, tags_subject: bool) -> &'static str {
     match reply {
         MailReply::Pass => "no action",
+        MailReply::Tag | MailReply::Quarantine | MailReply::Redirect if tags_subject => REWRITE_SUBJECT,
         MailReply::Tag | MailReply::Quarantine | MailReply::Redirect => "add header",
         MailReply::Defer => "soft reject",
         MailReply::Reject | MailReply::Discard => "reject",
@@ -50,6 +55,11 @@ pub(crate) struct RspamdResult {
     thresholds: BTreeMap<&'static str, f64>,
     symbols: Vec<RspamdSymbol>,
     id_field: IdFieldAction,
+    /// Names of fields of which all that the message brings are to be taken away, and fields to add.
+    stale: Vec<&'static str>,
+    fields: Vec<(&'static str, String)>,
+    /// The subject, where it is to be another.
+    subject: Option<String>,
     message_id: Option<String>,
     /// The reply that the mail server is to give when it refuses.
     smtp_message: Option<String>,
@@ -66,6 +76,8 @@ struct CheckV2Answer<'j> {
     thresholds: &'j BTreeMap<&'static str, f64>,
     symbols: BTreeMap<&'j str, &'j RspamdSymbol>,
     messages: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<&'j str>,
     #[serde(rename = "message-id")]
     message_id: &'j str,
     time_real: f64,
@@ -73,12 +85,22 @@ struct CheckV2Answer<'j> {
     tollhouse: &'j Value,
 }
 
+/// The parts of a message that go into answers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AnsweredMessage {
+    /// Its id, fit for any answer.
+    pub(crate) id: Option<String>,
+    /// Its subject with the listener's tag; `None` if there is no tag, or the subject has it.
+    pub(crate) tagged_subject: Option<String>,
+}
+
 impl RspamdResult {
     pub(crate) fn of(
         decision: &Decision,
         plan: &ListenerPlan<MailPlan>,
+        answer: MailAnswer,
         ticket: IdFieldAction,
-        message_id: Option<String>,
+        message: AnsweredMessage,
     ) -> RspamdResult {
         let verdict = &decision.verdict;
         let bands = decision.bands.as_slice();
@@ -89,7 +111,8 @@ impl RspamdResult {
             description: symbol.description.to_owned(),
             options: symbol.options,
         };
-        let name = |action| named(score::reply(plan, action));
+        let tags_subject = message.tagged_subject.is_some();
+        let name = |action| named(score::reply(plan, action), tags_subject);
         let action = name(verdict.action);
         let text = match action {
             "reject" => Some(&plan.settings.reject_text),
@@ -104,7 +127,10 @@ impl RspamdResult {
             thresholds: thresholds(bands, name),
             symbols: score::symbols(decision).map(symbol).collect(),
             id_field: ticket,
-            message_id,
+            stale: answer.stale,
+            fields: answer.fields,
+            subject: message.tagged_subject.filter(|_| action == REWRITE_SUBJECT),
+            message_id: message.id,
             smtp_message: text.map(|text| text.replace("{id}", &decision.id.to_string())),
             own: json!({
                 "id": decision.id.to_string(),
@@ -120,18 +146,22 @@ impl RspamdResult {
     pub(crate) fn undecided(
         pass: bool,
         why: &str,
+        answer: MailAnswer,
         ticket: IdFieldAction,
-        message_id: Option<String>,
+        message: AnsweredMessage,
     ) -> RspamdResult {
         RspamdResult {
             skipped: true,
-            action: named(if pass { MailReply::Pass } else { MailReply::Defer }),
+            action: named(if pass { MailReply::Pass } else { MailReply::Defer }, false),
             score: 0.0,
             required: 0.0,
             thresholds: BTreeMap::new(),
             symbols: Vec::new(),
             id_field: ticket,
-            message_id,
+            stale: answer.stale,
+            fields: answer.fields,
+            subject: None,
+            message_id: message.id,
             smtp_message: (!pass).then(|| "Message not taken now, try again later".to_owned()),
             own: json!({"error": why}),
         }
@@ -144,17 +174,12 @@ impl RspamdResult {
 
     fn milter(&self) -> Value {
         // A mark of somebody else's says nothing.
-        let mut milter = json!({"remove_headers": {"X-Spam": 0}});
-        if self.id_field != IdFieldAction::Leave {
-            milter["remove_headers"][ID_FIELD] = 0.into();
-        }
-        if self.action == "add header" {
-            milter["add_headers"]["X-Spam"] = json!({"value": "Yes", "order": 0});
-        }
-        if let IdFieldAction::Write(ticket) = &self.id_field {
-            milter["add_headers"][ID_FIELD] = json!({"value": ticket, "order": 0});
-        }
-        milter
+        let removed: Map<String, Value> =
+            self.stale.iter().map(|name| ((*name).to_owned(), 0.into())).collect();
+        let field =
+            |(name, value): &(&str, String)| ((*name).to_owned(), json!({"value": value, "order": 0}));
+        let added: Map<String, Value> = self.fields.iter().map(field).collect();
+        json!({"remove_headers": removed, "add_headers": added})
     }
 
     /// The answer to `/checkv2`, after so many seconds.
@@ -171,6 +196,7 @@ impl RspamdResult {
             thresholds: &self.thresholds,
             symbols: self.symbols.iter().map(|symbol| (symbol.name.as_str(), symbol)).collect(),
             messages,
+            subject: self.subject.as_deref(),
             message_id: self.message_id.as_deref().unwrap_or("undef"),
             time_real: seconds,
             milter: self.milter(),
@@ -193,6 +219,9 @@ impl RspamdResult {
             ("action", json!(self.action)),
         ];
         metric.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        if let Some(subject) = &self.subject {
+            metric.insert("subject".to_owned(), subject.as_str().into());
+        }
         let answer = json!({
             "default": metric,
             "message-id": self.message_id.as_deref().unwrap_or("undef"),
@@ -215,6 +244,9 @@ impl RspamdResult {
         );
         for symbol in &self.symbols {
             lines += &format!("Symbol: {}({:.2})\r\n", symbol.name, symbol.score);
+        }
+        if let Some(subject) = &self.subject {
+            lines += &format!("Subject: {}\r\n", on_one_line(subject, SUBJECT_BYTES_MAX));
         }
         if let Some(message) = &self.smtp_message {
             lines += &format!("Message: {message}\r\n");
@@ -245,6 +277,16 @@ fn thresholds(bands: &[Band], named: impl Fn(Action) -> &'static str) -> BTreeMa
 }
 
 #[cfg(test)]
+impl RspamdResult {
+    /// A message without fields that could not be decided on in time.
+    pub(crate) fn skipped(pass: bool) -> RspamdResult {
+        let answer =
+            MailAnswer { reply: MailReply::Pass, stale: Vec::new(), fields: Vec::new(), text: String::new() };
+        RspamdResult::undecided(pass, "slow", answer, IdFieldAction::Remove, AnsweredMessage::default())
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use plan::Replies;
 
@@ -256,7 +298,7 @@ mod tests {
 
     /// The names of the usual replies.
     fn usual(action: Action) -> &'static str {
-        named(Replies::default().of(action))
+        named(Replies::default().of(action), false)
     }
 
     fn judged(action: Action, score: f64) -> RspamdResult {
@@ -275,6 +317,9 @@ mod tests {
                 options: vec!["mail.link_count=12".to_owned()],
             }],
             id_field: IdFieldAction::Write("1-2".to_owned()),
+            stale: vec!["X-Spam", ID_FIELD],
+            fields: vec![("X-Spam", "Yes".to_owned()), (ID_FIELD, "1-2".to_owned())],
+            subject: None,
             message_id: Some("1@x.org".to_owned()),
             smtp_message: None,
             own: json!({"id": "01"}),
@@ -285,6 +330,7 @@ mod tests {
     fn every_action_is_one_of_rspamds() {
         for action in Action::ALL {
             assert!(ACTIONS.contains(&usual(action)), "{action}");
+            assert!(ACTIONS.contains(&named(Replies::default().of(action), true)), "{action}");
         }
     }
 
@@ -350,13 +396,22 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_subject_is_told() {
+        let mut judged = judged(Action::Tag, 5.0);
+        judged.subject = Some("[SPAM] pills".to_owned());
+        let json: Value = serde_json::from_slice(&judged.json(0.5)).unwrap();
+        assert_eq!(json["subject"], "[SPAM] pills");
+        let older: Value = serde_json::from_slice(&judged.older_json(0.5)).unwrap();
+        assert_eq!(older["default"]["subject"], "[SPAM] pills");
+        let lines = String::from_utf8(judged.lines()).unwrap();
+        assert!(lines.contains("\r\nSubject: [SPAM] pills\r\n"), "{lines}");
+    }
+
+    #[test]
     fn what_was_not_decided_passes_or_comes_again() {
-        let open: Value = serde_json::from_slice(
-            &RspamdResult::undecided(true, "slow", IdFieldAction::Remove, None).json(0.0),
-        )
-        .unwrap();
+        let open: Value = serde_json::from_slice(&RspamdResult::skipped(true).json(0.0)).unwrap();
         assert_eq!((&open["is_skipped"], &open["action"]), (&json!(true), &json!("no action")));
-        let closed = RspamdResult::undecided(false, "slow", IdFieldAction::Remove, None);
+        let closed = RspamdResult::skipped(false);
         let json: Value = serde_json::from_slice(&closed.json(0.0)).unwrap();
         assert_eq!(
             (&json["action"], json["messages"]["smtp_message"].is_string()),

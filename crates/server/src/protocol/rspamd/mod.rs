@@ -33,7 +33,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::{AsyncReadExt, join, split};
 use tokio::time::timeout;
 
-use self::answer::{RspamdResult, refused_line};
+use self::answer::{AnsweredMessage, RspamdResult, refused_line};
 use self::request::{RspamdRefusal, RspamdRequest};
 use self::tally::RspamdTally;
 use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
@@ -43,9 +43,12 @@ use crate::core::shares::Caller;
 use crate::core::tokens::names_this_host;
 use crate::protocol::content_encoding::{DecompressError, zstd_compressed};
 use crate::protocol::mail::MailListener;
+use crate::protocol::mail::answer::MailAnswer;
 use crate::protocol::mail::command_reader::{CommandReadError, CommandReader};
 use crate::protocol::mail::score::defers;
-use crate::protocol::mail::{LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header};
+use crate::protocol::mail::{
+    LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header, subject,
+};
 
 /// Words that requests of the older protocol begin with.
 const OLDER: [&[u8]; 7] = [b"CHECK", b"SYMBOLS", b"REPORT", b"REPORT_IFSPAM", b"PROCESS", b"PING", b"SKIP"];
@@ -450,25 +453,38 @@ async fn scan(
     let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
     let of = other.as_ref().unwrap_or(&face.context);
     let bytes = body.bytes().len();
-    let read = of.aside(bytes, move || (header::message_id(body.bytes()), message(asked, body)));
-    let (message_id, message) = match read.await {
-        Ok((message_id, message)) => (message_id, Ok(message)),
-        Err(late) => (None, Err(late)),
+    let tag = face.plan.settings.subject_tag.clone();
+    let read = of.aside(bytes, move || (answered(body.bytes(), tag.as_deref()), message(asked, body)));
+    let (answered, message) = match read.await {
+        Ok((answered, message)) => (answered, Ok(message)),
+        Err(late) => (AnsweredMessage::default(), Err(late)),
     };
     let recipients = message.as_ref().map(|message| message.envelope.recipients.clone()).unwrap_or_default();
     let outcome = of.decide(message).await;
     let ticket = of.id_field_action(outcome.id(), &recipients);
+    let answer = MailAnswer::of(&face.plan, &outcome, &ticket);
     let judged = match outcome {
-        MessageOutcome::Decided(decision) => RspamdResult::of(&decision, &face.plan, ticket, message_id),
+        MessageOutcome::Decided(decision) => {
+            RspamdResult::of(&decision, &face.plan, answer, ticket, answered)
+        }
         MessageOutcome::FailOpen(trouble) => {
-            RspamdResult::undecided(true, &trouble.to_string(), ticket, message_id)
+            RspamdResult::undecided(true, &trouble.to_string(), answer, ticket, answered)
         }
         MessageOutcome::FailClosed(trouble) => {
-            RspamdResult::undecided(!defers(&face.plan), &trouble.to_string(), ticket, message_id)
+            RspamdResult::undecided(!defers(&face.plan), &trouble.to_string(), answer, ticket, answered)
         }
     };
     face.tally.scanned(&judged, started.elapsed());
     judged
+}
+
+/// The parts of a message that its answer has; `tag` goes before the subject.
+fn answered(message: &[u8], tag: Option<&str>) -> AnsweredMessage {
+    let subject = header::subject(message).unwrap_or_default();
+    AnsweredMessage {
+        id: header::message_id(message),
+        tagged_subject: tag.and_then(|tag| subject::tagged_text(subject, tag)),
+    }
 }
 
 async fn learn(face: &RspamdListener, asked: RspamdRequest, body: MessageBody, spam: bool) -> RspamdResponse {

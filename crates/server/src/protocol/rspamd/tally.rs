@@ -125,21 +125,14 @@ impl RspamdTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::mail::answer::IdFieldAction;
 
     #[test]
     fn scans_are_counted_by_action() {
         let tally = RspamdTally::default();
         for _ in 0..40 {
-            tally.scanned(
-                &RspamdResult::undecided(true, "", IdFieldAction::Remove, None),
-                Duration::from_millis(500),
-            );
+            tally.scanned(&RspamdResult::skipped(true), Duration::from_millis(500));
         }
-        tally.scanned(
-            &RspamdResult::undecided(false, "", IdFieldAction::Remove, None),
-            Duration::from_secs(2),
-        );
+        tally.scanned(&RspamdResult::skipped(false), Duration::from_secs(2));
         let learned = TrainingTotal { classifier: "learned".to_owned(), bad: 1, good: 2 };
         let stat = tally.stat("v", &[learned]);
         assert_eq!(stat["statfiles"][1]["symbol"], "LEARNED_HAM");

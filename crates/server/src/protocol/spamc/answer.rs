@@ -6,13 +6,14 @@ use engine::Decision;
 use engine::feedback::ID_FIELD;
 use plan::{ListenerPlan, MailPlan, MailReply};
 
-use crate::protocol::mail::answer::IdFieldAction;
+use crate::protocol::mail::answer::{IdFieldAction, TOLLHOUSE};
 use crate::protocol::mail::command::RequestLine;
 use crate::protocol::mail::header;
 use crate::protocol::mail::score::{self, FiredSymbol, PrintedScore, on_one_line};
+use crate::protocol::mail::subject;
 
-/// Fields that are put in begin so, and such fields of others are taken out.
-pub(super) const STALE: [&str; 2] = ["X-Spam-", ID_FIELD];
+/// Fields that are put in begin so, and such fields of others are taken out; with a colon the whole name.
+pub(super) const STALE: [&str; 3] = ["X-Spam-", "X-Spam:", TOLLHOUSE];
 
 /// The threshold of a pipeline that has no bands: SpamAssassin's own.
 const THRESHOLD: f64 = 5.0;
@@ -78,6 +79,8 @@ pub(crate) struct SpamdResult {
     /// The decision's name; empty for a message that was let pass undecided.
     id: String,
     id_field: IdFieldAction,
+    /// The tag that goes before the subject of spam.
+    subject_tag: Option<String>,
 }
 
 /// A line of a report.
@@ -99,9 +102,7 @@ impl SpamdResult {
             MailReply::Defer => return None,
             _ => true,
         };
-        let threshold = score::begins(decision.bands.as_slice(), |action| {
-            !matches!(score::reply(plan, action), MailReply::Pass | MailReply::Defer)
-        });
+        let threshold = score::spam_threshold(plan, decision.bands.as_slice());
         let row = |symbol: FiredSymbol<'_>| {
             let text = if symbol.description.is_empty() {
                 symbol.options.join(", ")
@@ -115,6 +116,7 @@ impl SpamdResult {
             symbols: score::symbols(decision).map(row).collect(),
             id: decision.id.to_string(),
             id_field: ticket,
+            subject_tag: plan.settings.subject_tag.clone().filter(|_| over),
         })
     }
 
@@ -125,6 +127,7 @@ impl SpamdResult {
             symbols: Vec::new(),
             id: String::new(),
             id_field: IdFieldAction::Remove,
+            subject_tag: None,
         }
     }
 
@@ -238,7 +241,13 @@ impl SpamdResult {
             }
             added.push(("X-Spam-Report", report));
         }
-        header::marked(message, &added, &STALE)
+        let marked = header::marked(message, &added, &STALE);
+        let subject = header::subject(message).unwrap_or_default();
+        let tagged = self.subject_tag.as_deref().and_then(|tag| subject::tagged(subject, tag));
+        match tagged {
+            Some(value) => header::with_subject(&marked, &value),
+            None => marked,
+        }
     }
 }
 
@@ -293,6 +302,7 @@ mod tests {
             ],
             id: "01k9s4x7qc000".to_owned(),
             id_field: IdFieldAction::Write("1-2".to_owned()),
+            subject_tag: None,
         }
     }
 
@@ -364,6 +374,21 @@ mod tests {
                  \t*      one in a line of it\n\t* -1.0 AGE\nA: b\n\nbody\n"
             )
         );
+    }
+
+    #[test]
+    fn subjects_are_tagged_once() {
+        let check = |message: &str, expected: &str| {
+            let judged = SpamdResult { subject_tag: Some("[SPAM]".to_owned()), ..judged(8.64, true) };
+            let answer = judged.answer(SpamcCommand::Process, &line((1, 5)), message.as_bytes());
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.ends_with(expected), "{answer}");
+            assert_eq!(answer.matches("[SPAM]").count(), 1, "{answer}");
+        };
+        check("A: b\nSubject: pills\nC: d\n\nbody", "\nA: b\nSubject: [SPAM] pills\nC: d\n\nbody");
+        check("A: b\nSubject: [SPAM] pills\n\nbody", "\nA: b\nSubject: [SPAM] pills\n\nbody");
+        check("Subject: =?utf-8?Q?Z=C3=BCge?=\r\n\r\n", "Subject: [SPAM] =?utf-8?Q?Z=C3=BCge?=\r\n\r\n");
+        check("A: b\n\nbody", "A: b\n\nbody");
     }
 
     #[test]
