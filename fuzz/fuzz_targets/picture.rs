@@ -16,7 +16,7 @@ static COLUMNS: LazyLock<(Schema, EnvelopeColumns, MailColumns)> = LazyLock::new
     (builder.finish(), envelope, mail)
 });
 
-/// What stands before the bytes.
+/// The beginnings that are put before the bytes.
 const BEFORE: [&[u8]; 6] = [
     b"",
     b"%PDF-1.4 <</Subtype/Image/Filter/DCTDecode>>stream\n",

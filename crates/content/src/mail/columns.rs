@@ -89,7 +89,7 @@ event::columns! {
         image_pieces: List "mail.image_pieces" "Size and checksum of attached images without their metadata",
         attachment_links: List "mail.attachment_links" "Normalised URLs in attached pages, documents and invitations",
         attachment_link_domains: List "mail.attachment_link_domains" "Registrable domains of those",
-        qr_codes: Integer "mail.qr_codes" "Number of QR codes in images and in images of PDFs",
+        qr_codes: Integer "mail.qr_codes" "Number of QR codes in images, also in those of PDFs and Office documents",
         qr_links: List "mail.qr_links" "Normalised URLs in QR codes; they are among `mail.links`, too",
         qr_link_domains: List "mail.qr_link_domains" "Registrable domains of those",
         images_unread: Bool "mail.images_unread" "Whether images were not searched for QR codes: too large, too many",

@@ -48,9 +48,9 @@ pub(super) struct GreyImage {
 /// The reason for which there is no picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreadImage {
-    /// It is larger than is looked at, or dearer than can be paid for.
+    /// The picture is larger than is looked at, or dearer than can be paid for.
     TooLarge,
-    /// It is damaged, or of a form that is not known.
+    /// The picture is damaged, or of a form that is not known.
     Unknown,
 }
 

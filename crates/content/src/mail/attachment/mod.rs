@@ -376,6 +376,10 @@ impl Attachments {
             self.packed.is_inconsistent |= archive.is_inconsistent;
         }
         for entry in &archive.entries {
+            if package.is_some() && office::is_picture(&entry.name) {
+                self.picture(entry, budget);
+                continue;
+            }
             if package.is_some() && !office::is_telling(&entry.name) || entry.name.ends_with('/') {
                 continue;
             }
@@ -417,6 +421,18 @@ impl Attachments {
             }
             None if has("AndroidManifest.xml") => FileType::Installer,
             None => FileType::Zip,
+        }
+    }
+
+    /// Takes a picture out of a document, if it is as small as those of codes are.
+    fn picture(&mut self, entry: &zip::ZipEntry<'_>, budget: &Budget) {
+        const PACKED_BYTES_MAX: usize = 256 * 1024;
+        let most = FILE_INFLATED_BYTES_MAX.min(self.inflatable);
+        if entry.packed() > PACKED_BYTES_MAX {
+            self.images_unread = true;
+        } else if let Some((content, more)) = entry.content(most, budget) {
+            self.inflated(entry.packed(), content.len(), more);
+            self.queue(ImageForm::File(FileType::of(&content)), content.len(), || content, budget);
         }
     }
 
@@ -685,6 +701,12 @@ mod tests {
         assert_eq!(codes("a.png", &png), [link]);
         let archive = zip::tests::archive(&[("a.png", &png)], None);
         assert_eq!(codes("a.zip", &archive), [link]);
+        let document = [
+            ("[Content_Types].xml", b"".as_slice()),
+            ("word/document.xml", b""),
+            ("word/media/image1.png", &png),
+        ];
+        assert_eq!(codes("a.docx", &zip::tests::archive(&document, None)), [link]);
         for (file, name) in [("jpeg-code", "a.jpg"), ("gif-code", "a.gif"), ("pdf-code", "a.pdf")] {
             let path = format!("{}/../../fuzz/seeds/picture/{file}", env!("CARGO_MANIFEST_DIR"));
             assert_eq!(

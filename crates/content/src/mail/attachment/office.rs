@@ -103,6 +103,12 @@ pub(super) fn is_telling(name: &str) -> bool {
     name.ends_with(".rels") || name == "[content_types].xml" || name.ends_with(".bin")
 }
 
+/// Returns true if a part of a package is a picture in a document.
+pub(super) fn is_picture(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.contains("/media/") && [".png", ".jpg", ".jpeg", ".gif"].iter().any(|ending| name.ends_with(ending))
+}
+
 /// Reads relations or content types: what is fetched, what runs, and targets outside, given to `link`.
 pub(super) fn relations(xml: &[u8], found: &mut OfficeFindings, mut link: impl FnMut(&str)) {
     found.macros |=
