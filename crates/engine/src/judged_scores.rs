@@ -80,6 +80,8 @@ pub struct PromisedLine {
     pub at: f64,
     /// Good events that the line is drawn from.
     pub good: usize,
+    /// Events that were judged good and are left out, as they score like bad ones and their labels look wrong.
+    pub mislabelled: usize,
     /// Good events that are needed for this share.
     pub needed: usize,
     /// The share of the latest events judged bad that reach the band as it begins now; `None` without any.
@@ -188,6 +190,11 @@ impl PipelineScores {
         }
     }
 
+    /// The line of a promise, without good events whose labels look wrong: each of them would take as much as it promises.
+    fn line(&self, promised: f64) -> Option<f64> {
+        self.good.line_without(promised, self.good.mislabelled(&self.bad))
+    }
+
     /// Draws the curve through the scores as they are now.
     fn draw(&mut self) {
         fn class(window: &ScoreWindow, count: f64) -> ClassScores<'_> {
@@ -202,7 +209,7 @@ impl PipelineScores {
     fn watch(&mut self, pipeline: &Pipeline, side: FeedbackSide, score: f64) {
         if side == FeedbackSide::Good {
             for promise in pipeline.rules.bands().promises() {
-                if let Some(line) = self.good.line(promise.false_positives) {
+                if let Some(line) = self.line(promise.false_positives) {
                     let drift = self.promises.entry(promise.action.to_string()).or_default();
                     drift.add(promise.false_positives, score >= line);
                 }
@@ -242,7 +249,7 @@ impl JudgedScores {
             let Some(scores) = pipelines.get(&pipeline.name) else { continue };
             let bands = pipeline.rules.bands();
             for promise in bands.promises() {
-                if let Some(line) = scores.good.line(promise.false_positives) {
+                if let Some(line) = scores.line(promise.false_positives) {
                     event.row.facts.set(promise.line, line);
                 }
             }
@@ -280,21 +287,23 @@ impl JudgedScores {
     pub(crate) fn lines(&self, pipeline: &Pipeline) -> Vec<PromisedLine> {
         let pipelines = self.pipelines.read();
         let none = PipelineScores::default();
-        let PipelineScores { good, bad, promises: drifts, .. } =
-            pipelines.get(&pipeline.name).unwrap_or(&none);
+        let scores = pipelines.get(&pipeline.name).unwrap_or(&none);
+        let PipelineScores { good, bad, promises: drifts, .. } = scores;
+        let mislabelled = good.mislabelled(bad);
         let bands = pipeline.rules.bands();
         let mut lowest = f64::NEG_INFINITY;
         let mut lines = Vec::new();
         for band in bands.as_slice() {
             let promise = bands.promises().iter().find(|promise| promise.action == band.action);
-            let line = promise.and_then(|promise| good.line(promise.false_positives));
+            let line = promise.and_then(|promise| scores.line(promise.false_positives));
             lowest = line.unwrap_or(band.at).max(lowest);
             lines.extend(promise.map(|promise| PromisedLine {
                 action: band.action,
                 false_positives: promise.false_positives,
                 line,
                 at: lowest,
-                good: good.len(),
+                good: good.len() - mislabelled,
+                mislabelled,
                 needed: ScoreWindow::needed(promise.false_positives),
                 recall: bad.share_from(lowest),
                 drift: drifts.get(band.action.name()).copied().unwrap_or_default(),

@@ -161,7 +161,14 @@ impl Engine {
     fn drift(&self) -> Option<String> {
         let mut warnings = Vec::new();
         for pipeline in &self.plan().pipelines {
-            for line in self.promised_lines(pipeline) {
+            let lines = self.promised_lines(pipeline);
+            if let Some(line) = lines.first().filter(|line| line.mislabelled > 0) {
+                warnings.push(format!(
+                    "{} events that were judged good in `{}` score like bad ones: their labels look wrong, so bands leave them out",
+                    line.mislabelled, pipeline.name
+                ));
+            }
+            for line in lines {
                 warnings.extend(line.drift.warning(&pipeline.name, line.action.name(), line.false_positives));
             }
             warnings.extend(self.calibration(pipeline).drift.warning(&pipeline.name));

@@ -10,6 +10,10 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::score::rounded;
 
+/// Events of each class from which wrong labels can be told, and the number of those that is no chance.
+const MISLABELLED_OF: usize = 40;
+const MISLABELLED_MIN: usize = 5;
+
 /// The latest scores of events that were judged to be of one class, at most [`ScoreWindow::LENGTH_MAX`].
 ///
 /// Adding one costs a search and a move of at most 80 KB, some microseconds.
@@ -86,8 +90,14 @@ impl ScoreWindow {
     /// `⌈(n + 1)(1 - share)⌉`-th smallest, as many events have the very same score. `None` if there are too few for so small
     /// a share.
     pub fn line(&self, share: f64) -> Option<f64> {
-        let rank = ((self.len() as f64 + 1.0) * (1.0 - share) - 1e-6).ceil().max(1.0) as usize;
-        let score = *self.ascending.get(rank - 1)?;
+        self.line_without(share, 0)
+    }
+
+    /// Returns the same line where so many of the greatest scores are left out, as they belong to another class.
+    pub fn line_without(&self, share: f64, greatest: usize) -> Option<f64> {
+        let scores = self.ascending.get(..self.len().checked_sub(greatest)?)?;
+        let rank = ((scores.len() as f64 + 1.0) * (1.0 - share) - 1e-6).ceil().max(1.0) as usize;
+        let score = *scores.get(rank - 1)?;
         // Scores are rounded to a millionth, as far as floats have that.
         Some(rounded(score + 1e-6).max(score.next_up()))
     }
@@ -96,6 +106,24 @@ impl ScoreWindow {
     pub fn share_from(&self, line: f64) -> Option<f64> {
         let below = self.ascending.partition_point(|score| *score < line);
         (!self.is_empty()).then(|| (self.len() - below) as f64 / self.len() as f64)
+    }
+
+    /// Returns how many of the greatest of these scores, which are of good events, look as if they were of bad ones that
+    /// somebody called good: where more than half of the bad ones score. Without wrong labels good events get rarer the higher
+    /// the score; with some, those of the bad ones come again, so there are more above the median of the bad ones than in the
+    /// quarter below it. Where scores hardly tell the classes apart, nothing is said.
+    pub fn mislabelled(&self, bad: &ScoreWindow) -> usize {
+        let at = |window: &ScoreWindow, share: f64| {
+            window.ascending.get((window.len() as f64 * share) as usize).copied()
+        };
+        let from = |score: f64| self.len() - self.ascending.partition_point(|other| *other < score);
+        let places = (at(self, 0.5), at(bad, 0.2), at(bad, 0.25), at(bad, 0.5));
+        let (Some(middle), Some(low), Some(quarter), Some(half)) = places else { return 0 };
+        if self.len().min(bad.len()) < MISLABELLED_OF || middle >= low {
+            return 0;
+        }
+        let (above, all) = (from(half), from(quarter));
+        if above >= MISLABELLED_MIN && above > all - above { all } else { 0 }
     }
 
     /// The events with their scores, oldest first.
@@ -145,6 +173,40 @@ mod tests {
         assert_eq!(window.iter().collect::<Vec<_>>(), [(6, 4.0), (7, 3.0), (9, 1.0)]);
         window.keep_latest(9);
         assert_eq!(window.ascending(), [1.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn wrong_labels_are_told_from_scores_that_say_little() {
+        let mut state = 3u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        // Good and bad events so far apart, of which a share of the bad ones is called good, and as many the other way.
+        let mut check = |apart: f64, wrong: u32| {
+            let [mut good, mut bad]: [ScoreWindow; 2] = Default::default();
+            for event in 0..2_000u64 {
+                let is_bad = event % 2 == 0;
+                // The sum of twelve uniform numbers is nearly normal, with a deviation of 1.
+                let sum: f64 = (0..12).map(|_| uniform()).sum();
+                let score = sum - 6.0 + if is_bad { apart } else { 0.0 };
+                let is_wrong = uniform() < f64::from(wrong) / 100.0;
+                if is_bad != is_wrong { &mut bad } else { &mut good }.add(event, score);
+            }
+            let without = good.mislabelled(&bad);
+            (without, good.line_without(0.005, without).unwrap())
+        };
+        for apart in [0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0] {
+            assert_eq!(check(apart, 0).0, 0, "{apart}");
+        }
+        for (apart, wrong) in [(5.0, 2), (5.0, 5), (8.0, 5), (8.0, 10)] {
+            let (without, line) = check(apart, wrong);
+            let all = wrong as usize * 10;
+            assert!(without > all / 2 && without < all + 3, "{apart} {wrong}: {without}");
+            assert!(line < apart, "a line below the middle of the bad ones: {line}");
+        }
+        assert_eq!(ScoreWindow::default().mislabelled(&ScoreWindow::default()), 0);
+        assert_eq!(ScoreWindow::default().line_without(0.5, 1), None);
     }
 
     #[test]

@@ -205,6 +205,9 @@ pub struct PromiseJson {
     pub held: bool,
     /// Events judged good that are known, at most 9,999, the latest.
     pub good: usize,
+    /// Events judged good that are left out, as they score like bad ones and their labels look wrong.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub mislabelled: usize,
     /// Events judged good that the promise needs.
     pub needed: usize,
     /// The share of the latest events judged bad that reach the band.
@@ -215,10 +218,16 @@ pub struct PromiseJson {
     pub reached: Option<f64>,
 }
 
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 impl From<&engine::PromisedLine> for PromiseJson {
     fn from(line: &engine::PromisedLine) -> PromiseJson {
-        let engine::PromisedLine { false_positives, line, good, needed, recall, drift, .. } = *line;
-        PromiseJson { false_positives, held: line.is_some(), good, needed, recall, reached: drift.share() }
+        let engine::PromisedLine { false_positives, line, good, mislabelled, needed, recall, drift, .. } =
+            *line;
+        let (held, reached) = (line.is_some(), drift.share());
+        PromiseJson { false_positives, held, good, mislabelled, needed, recall, reached }
     }
 }
 
