@@ -28,7 +28,10 @@ pub(crate) fn verdict(out: &mut Output, explained: &ExplanationJson) -> Result<(
     match (explained.action, explained.score) {
         (Some(action), Some(score)) => {
             let style = colour(action).bold();
-            let bad = explained.probability.map(|bad| format!("  {} bad", percent(bad))).unwrap_or_default();
+            // One that nobody's judgement stands behind is for programs.
+            let is_drawn = explained.facts.contains_key("calibration.slope");
+            let bad = explained.probability.filter(|_| is_drawn);
+            let bad = bad.map(|bad| format!("  {} bad", percent(bad))).unwrap_or_default();
             out.line(format_args!(
                 "{style}{action}{style:#}  score {BOLD}{score:.1}{BOLD:#}{bad}  {}  {id}",
                 explained.pipeline
