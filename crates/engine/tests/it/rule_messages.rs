@@ -423,6 +423,16 @@ fn the_documented_marks_of_phishing_are_there() {
     let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
     let pipeline = &plan.pipelines[0];
     let preset = preset::find("mail").unwrap().text;
+    // A definition of one's own stands for the preset's, and leaves out its tests, but not those of other rules.
+    for (own, is_refused) in [
+        ("[constants]\nasks_for_login = 'geef me je wachtwoord'\n", false),
+        ("[[rule]]\nname = \"SHOUTING\"\nwhen = \"mail.upper_share > 0.1\"\n", false),
+        ("[[rule]]\nname = \"SVG_RUNS\"\nwhen = \"!mail.svg_script\"\n", true),
+    ] {
+        std::fs::write(&path, format!("preset = \"mail\"\n{own}")).unwrap();
+        let compiled = Plan::compile(&Config::load(&path, &Overrides::default()));
+        assert_eq!(compiled.is_err(), is_refused, "{own}");
+    }
     // What the table names in code: facts, rules in capitals, and lists.
     let rows = document.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| mark"));
     let named: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();

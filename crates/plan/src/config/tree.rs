@@ -96,6 +96,16 @@ impl TomlTable {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
+    /// Drops the entries, here, for each of which another table has one that stands for it: a list in a file for one that is
+    /// written out, and the other way around.
+    fn drop_alternatives(&mut self, over: &TomlTable) {
+        for (one, other) in [("values", "file"), ("file", "values")] {
+            if over.get(one).is_some() && over.get(other).is_none() {
+                self.entries.retain(|entry| entry.key != other);
+            }
+        }
+    }
+
     /// Lays another table over this one. Tables are merged key by key; lists of tables in which `identity`
     /// names a key are merged entry by entry, an entry of the same identity key by key; all else is replaced.
     pub(super) fn overlay(&mut self, over: TomlTable, identity: &dyn Fn(&str) -> Option<&'static str>) {
@@ -139,6 +149,7 @@ fn overlay_list(own: &mut Vec<TomlNode>, over: Vec<TomlNode>, name: &'static str
                 Some(TomlNode { value: TomlValue::Table(own), .. }),
                 TomlNode { value: TomlValue::Table(over), .. },
             ) => {
+                own.drop_alternatives(&over);
                 own.overlay(over, &|_| None);
             }
             (_, node) => own.push(node),

@@ -20,7 +20,7 @@ use super::scope::{PlanScope, report};
 use super::tables::TablePlan;
 use super::{EffectPlan, LabelPlan, Pipeline};
 use crate::config::{
-    ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, inside, parse_percentage,
+    ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, SourceKind, inside, parse_percentage,
 };
 use crate::limit::LimitPlan;
 use crate::{RuleTestResult, entries};
@@ -243,14 +243,52 @@ impl PipelineDraft<'_> {
             self.report_rule(problem, &rules, &groups, problems);
         }
         let Ok(set) = compiled else { return };
+        let is_changed = self.changed_by_lists(&rules);
         for run in set.test(builder.schema()) {
             let Some(view) = rules.get(run.rule) else { continue };
             let tests = view.tables("test");
             let origin = tests.get(run.test).map_or(view.origin("test"), |test| test.origin("fires")).clone();
+            // A preset tests its rules with its own lists.
+            if is_changed[run.rule] && origin.source.kind == SourceKind::Preset {
+                continue;
+            }
             let rule = view.str("name").unwrap_or_default().to_owned();
             self.tested.push(RuleTestResult { pipeline: self.pipeline.name.clone(), rule, origin, run });
         }
         self.pipeline.rules = set;
+    }
+
+    /// Returns for each rule of a preset whether it reads a set, constant or expression that no preset has defined, or another rule
+    /// that does.
+    fn changed_by_lists(&self, rules: &[ConfigView<'_>]) -> Vec<bool> {
+        let is_own = |origin: &ConfigOrigin| origin.source.kind != SourceKind::Preset;
+        let sets = self.document.list("set");
+        let sets = sets.iter().filter(|set| is_own(set.origin("values")) || is_own(set.origin("file")));
+        let mut names: Vec<String> = sets.filter_map(|set| set.str("name").map(str::to_owned)).collect();
+        for section in
+            ["constants", "expressions"].map(|name| self.document.section(name)).into_iter().flatten()
+        {
+            let own = section.constants().filter(|(_, origin, _)| is_own(origin));
+            names.extend(own.map(|(name, ..)| name.to_owned()));
+        }
+        let mentions = |text: &str, name: &str| {
+            let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+            text.match_indices(name).any(|(at, _)| {
+                !text[..at].ends_with(is_of_word) && !text[at + name.len()..].starts_with(is_of_word)
+            })
+        };
+        let mut is_changed = vec![false; rules.len()];
+        // Each name is looked for once, that of a rule when it is found to be changed.
+        while let Some(name) = names.pop() {
+            for (rule, is_changed) in rules.iter().zip(&mut is_changed) {
+                let is_preset = !is_own(rule.origin("when"));
+                if is_preset && !*is_changed && rule.str("when").is_some_and(|when| mentions(when, &name)) {
+                    *is_changed = true;
+                    names.extend(rule.str("name").map(str::to_owned));
+                }
+            }
+        }
+        is_changed
     }
 
     /// Resolves the names in the effects of the enforced rules. Those of a candidate are never carried out.
