@@ -19,9 +19,9 @@ const JUDGED_MAX: f64 = 4_000.0;
 pub struct PromiseDrift {
     /// Good events that were held against the line; older ones count less.
     pub good: f64,
-    /// Those of them that reached it.
+    /// The number of those that reached it.
     pub reached: f64,
-    /// Those that were promised to at most.
+    /// The number that was promised to reach it at most.
     pub expected: f64,
 }
 
@@ -67,7 +67,7 @@ impl PromiseDrift {
 pub struct CalibrationDrift {
     /// Judged events; older ones count less.
     pub judged: f64,
-    /// Those of them that were bad.
+    /// The number of those that were bad.
     pub bad: f64,
     /// The sum of their probabilities.
     pub expected: f64,

@@ -39,7 +39,7 @@ const UNLEARNED_MAX: u64 = 200;
 struct PipelineScores {
     good: ScoreWindow,
     bad: ScoreWindow,
-    /// How often each class came, the good one first: windows say nothing of that once they are full.
+    /// The number of times that each class came, the good one first: windows say nothing of that once they are full.
     counts: [f64; 2],
     /// Events of each class that were judged in all.
     judged: [u64; 2],

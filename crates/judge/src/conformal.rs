@@ -12,7 +12,7 @@ use crate::score::rounded;
 
 /// Events of each class from which wrong labels can be told, and the number of those that is no chance.
 const MISLABELLED_OF: usize = 40;
-const MISLABELLED_MIN: usize = 5;
+const MISLABELLED_MIN: usize = 2;
 
 /// The latest scores of events that were judged to be of one class, at most [`ScoreWindow::LENGTH_MAX`].
 ///
@@ -117,9 +117,9 @@ impl ScoreWindow {
             window.ascending.get((window.len() as f64 * share) as usize).copied()
         };
         let from = |score: f64| self.len() - self.ascending.partition_point(|other| *other < score);
-        let places = (at(self, 0.5), at(bad, 0.2), at(bad, 0.25), at(bad, 0.5));
-        let (Some(middle), Some(low), Some(quarter), Some(half)) = places else { return 0 };
-        if self.len().min(bad.len()) < MISLABELLED_OF || middle >= low {
+        let places = (at(self, 0.8), at(bad, 0.2), at(bad, 0.25), at(bad, 0.5));
+        let (Some(most), Some(low), Some(quarter), Some(half)) = places else { return 0 };
+        if self.len().min(bad.len()) < MISLABELLED_OF || most >= low {
             return 0;
         }
         let (above, all) = (from(half), from(quarter));
@@ -199,7 +199,7 @@ mod tests {
         for apart in [0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0] {
             assert_eq!(check(apart, 0).0, 0, "{apart}");
         }
-        for (apart, wrong) in [(5.0, 2), (5.0, 5), (8.0, 5), (8.0, 10)] {
+        for (apart, wrong) in [(5.0, 1), (5.0, 5), (8.0, 2), (8.0, 10)] {
             let (without, line) = check(apart, wrong);
             let all = wrong as usize * 10;
             assert!(without > all / 2 && without < all + 3, "{apart} {wrong}: {without}");

@@ -18,7 +18,7 @@ const ODDS_MAX: f64 = 40.0;
 pub struct FitExample {
     /// True if it was bad.
     pub is_bad: bool,
-    /// What rules added whose scores are not fitted.
+    /// The sum of what rules added whose scores are not fitted.
     pub rest: f64,
     /// The rules that fired, by their places among the fitted ones, and the share of its score that each added.
     pub shares: Vec<(usize, f32)>,
@@ -110,7 +110,7 @@ mod tests {
 
     const TERMS: FitTerms = FitTerms { even: 2.0, false_positive: 1.0, prior: 0.01, most: 8.0 };
 
-    /// So many copies of an event of either class.
+    /// Adds so many copies of an event of either class.
     fn seen(into: &mut Vec<FitExample>, rules: &[usize], good: usize, bad: usize) {
         into.extend((0..good).map(|_| example(false, rules)));
         into.extend((0..bad).map(|_| example(true, rules)));

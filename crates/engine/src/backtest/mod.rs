@@ -44,7 +44,7 @@ pub struct BacktestQuery {
     pub bad: Vec<String>,
     /// Actions that catch an event. Empty for all but `accept`.
     pub caught: Vec<Action>,
-    /// Whether events with a judgement are kept as examples to fit scores to.
+    /// True to keep events with a judgement as examples to fit scores to.
     pub keeps_examples: bool,
 }
 

@@ -33,15 +33,17 @@ use crate::ordered_pool::map_ordered;
 Examples:
   tollhouse fit --data ./data                                 By the judged decisions of the journal
   tollhouse fit --data ./data --from 2026-05-01 --write fitted.toml
-  tollhouse fit --spam ~/Maildir/.Junk --ham ~/Maildir/cur    By folders, in memory, in order of time
+  tollhouse fit --spam ~/Maildir/.Junk --ham ~/Maildir/cur    By folders, in order of time
   tollhouse fit --spam spam.mbox --ham ham.mbox --config own.toml --fix LEARNED_SPAM
 
-A logistic regression: an event of score S is bad with even odds where the lowest band begins, and each
-point of score is a point of log-odds. Scores are drawn to those that the rules have, keep their sign,
-and rules of groups keep theirs. The fit to the earlier part is measured on the later one; what is
-written is fitted to all. Put it into tollhouse.toml, or post it. Changes nothing by itself.
+A logistic regression: an event of score S is bad with even odds where the lowest band begins, and
+each point of score is a point of log-odds. Scores are drawn to those that the rules have, keep
+their sign, and rules of groups keep theirs. The fit to the earlier part is measured on the later
+one; what is written is fitted to all. Put it into tollhouse.toml, or post it. Changes nothing by
+itself.
 
-Folders are read into memory, and judged in the order of their times, each message before it is learned.")]
+Folders are read into memory, and judged in the order of their times, each message before it is
+learned.")]
 pub(crate) struct FitArgs {
     /// Files, directories and mailboxes of messages that are spam
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "ham", conflicts_with_all = ["data", "from", "to", "bad"])]
@@ -130,9 +132,9 @@ struct FolderMessage {
 struct FittedRule<'a> {
     name: &'a str,
     score: f64,
-    /// By all events.
+    /// The score fitted to all events.
     fitted: f64,
-    /// By the earlier ones.
+    /// The score fitted to the earlier ones.
     earlier: f64,
     /// Good events that it fired on.
     good: u64,
@@ -160,7 +162,7 @@ struct FitLine<'a> {
     bad: usize,
     /// The later part, which no fit has seen, by the scores that are.
     before: Option<ScoreQuality>,
-    /// The same by the fit to the earlier part.
+    /// The quality of the same events by the fit to the earlier part.
     after: Option<ScoreQuality>,
     rules: Vec<FittedRule<'a>>,
 }
