@@ -110,8 +110,8 @@ impl ScoreWindow {
 
     /// Returns how many of the greatest of these scores, which are of good events, look as if they were of bad ones that
     /// somebody called good: where more than half of the bad ones score. Without wrong labels good events get rarer the higher
-    /// the score; with some, those of the bad ones come again, so there are more above the median of the bad ones than in the
-    /// quarter below it. Where scores hardly tell the classes apart, nothing is said.
+    /// the score; with some, those of the bad ones come again, so there are as many above the median of the bad ones as in the
+    /// quarter below it, or more. Where scores hardly tell the classes apart, nothing is said.
     pub fn mislabelled(&self, bad: &ScoreWindow) -> usize {
         let at = |window: &ScoreWindow, share: f64| {
             window.ascending.get((window.len() as f64 * share) as usize).copied()
@@ -123,7 +123,7 @@ impl ScoreWindow {
             return 0;
         }
         let (above, all) = (from(half), from(quarter));
-        if above >= MISLABELLED_MIN && above > all - above { all } else { 0 }
+        if above >= MISLABELLED_MIN && above >= all - above { all } else { 0 }
     }
 
     /// The events with their scores, oldest first.
