@@ -3,6 +3,7 @@
 //! ```text
 //! cut     pending ─► the batch `number`, which waits until it is acknowledged
 //! learn   which batch the cluster has ─► what the journal has after it is one batch, and waits
+//! split   the cluster has a part of it, which a process that has ended had sent ─► the rest waits
 //! ```
 //!
 //! Here is what changes in memory; who sends batches is `flush`.
@@ -18,7 +19,7 @@ use crate::catalog::{ClusterCatalog, CompiledForm};
 use crate::cell::CellId;
 use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
-use crate::partition::{BatchItem, PartitionState, UnacknowledgedBatch};
+use crate::partition::{BatchItem, PartitionState, ReplayedBatches, UnacknowledgedBatch};
 use crate::remote::{CellWrite, Partition, RemoteCell, WriteBatch};
 use crate::wal::WalAddition;
 
@@ -69,7 +70,7 @@ impl CacheShard {
         part.is_known = true;
         part.acknowledged = has;
         part.retained.push_back((has, now));
-        let mut replays = std::mem::take(&mut part.replays).split_off(&has.saturating_add(1));
+        part.replays = part.replays.split_off(&has.saturating_add(1));
         let partition = part.partition;
         if has >= part.number {
             part.number = has + 1;
@@ -84,17 +85,60 @@ impl CacheShard {
             return added;
         }
         let latest = part.number - 1;
-        *lost += latest - has - (replays.len() as u64).min(latest - has);
-        let Some((number, mut all)) = replays.pop_last() else { return Vec::new() };
-        // Earlier ones first, so that what happens to buckets keeps its order.
-        for (_, batch) in replays.into_iter().rev() {
-            for (cell, mut delta) in batch {
-                let Some(known) = world.forms.get(&cell.1) else { continue };
-                if let Some(later) = all.get(&cell) {
-                    delta.append(&known.plan, later);
-                }
-                all.insert(cell, delta);
+        *lost += latest - has - (part.replays.len() as u64).min(latest - has);
+        self.wait_as_one(at, has, world);
+        Vec::new()
+    }
+
+    /// Takes in that the cluster has a part of what waits as one. Nothing happens if it has not.
+    pub(crate) fn split(&mut self, at: usize, has: u64, world: &ClusterCatalog, now: Duration) {
+        let Some(part) = self.parts.get_mut(at).filter(|part| part.waits_for_part(has)) else { return };
+        let number = part.waiting.as_ref().map(|waiting| waiting.number);
+        let rest = part.replays.split_off(&has.saturating_add(1));
+        let arrived = std::mem::replace(&mut part.replays, rest);
+        let cells = |batches: &ReplayedBatches| -> Vec<CellId> {
+            let of = |((id, _), delta): (&(CellId, u32), &CellDelta)| {
+                let pairs: Vec<CellId> =
+                    delta.uniques.iter().map(|(_, pair)| CellId::pair(id.key(), *pair)).collect();
+                [*id].into_iter().chain(pairs)
+            };
+            batches.values().flatten().flat_map(of).collect()
+        };
+        let (waiting, arrived) = (cells(&part.replays), cells(&arrived));
+        part.acknowledged = has;
+        part.retained.push_back((has, now));
+        part.chain.end();
+        for id in waiting.iter().chain(&arrived) {
+            if let Some(entry) = self.get_mut(*id) {
+                entry.sent.take_if(|sent| Some(sent.number) == number);
             }
+        }
+        for id in arrived {
+            if let Some(entry) = self.get_mut(id).filter(|entry| entry.number < has) {
+                (entry.image, entry.number) = (None, has);
+            }
+        }
+        self.recount();
+        self.wait_as_one(at, has, world);
+    }
+
+    /// Makes all that the journal has after a batch one batch, which waits.
+    fn wait_as_one(&mut self, at: usize, has: u64, world: &ClusterCatalog) {
+        let Some(part) = self.parts.get_mut(at) else { return };
+        let mut batches = part.replays.iter().rev();
+        let Some((number, last)) = batches.next() else { return };
+        let (number, mut all) = (*number, last.clone());
+        // Earlier ones first, so that what happens to buckets keeps its order.
+        for (cell, delta) in batches.flat_map(|(_, batch)| batch) {
+            let Some(known) = world.forms.get(&cell.1) else { continue };
+            let mut delta = delta.clone();
+            if let Some(later) = all.get(cell) {
+                delta.append(&known.plan, later);
+            }
+            all.insert(*cell, delta);
+        }
+        if part.replays.len() == 1 {
+            part.replays.clear();
         }
         let marks = self.believe_all(&mut all, world);
         let items = |deltas: HashMap<(CellId, u32), CellDelta>| -> Vec<BatchItem> {
@@ -107,9 +151,8 @@ impl CacheShard {
                 self.entry(*id, *form, at, 0).0.sent = Some(SentDelta { number, delta: delta.clone() });
             }
         }
-        let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
+        let Some(part) = self.parts.get_mut(at) else { return };
         part.waiting = Some(UnacknowledgedBatch { number, previous: has, deltas: Arc::new(deltas) });
-        Vec::new()
     }
 }
 
@@ -159,7 +202,8 @@ pub(crate) fn part_of_checkpoint(shard: &CacheShard, part: &PartitionState) -> V
     for (number, batch) in &part.replays {
         batch.iter().for_each(|((id, form), delta)| push(*number, *id, *form, &mut delta.ops()));
     }
-    if let Some(sending) = &part.waiting {
+    // Those that wait as one keep their numbers: the cluster may yet come to have a part of them.
+    if let Some(sending) = part.waiting.as_ref().filter(|_| part.replays.is_empty()) {
         sending
             .deltas
             .iter()

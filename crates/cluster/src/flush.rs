@@ -82,10 +82,13 @@ impl ClusterCore {
         }
         let why = || RemoteError::Unexpected("there is no answer to it".into());
         let mut results = results.into_iter();
-        let now = self.environment.now();
+        let (world, now) = (self.catalog(), self.environment.now());
         for each in outgoing {
             let result = results.next().unwrap_or_else(|| Err(why()));
             let mut shard = self.shards[each.shard].lock();
+            if let Ok(WriteOutcome::Behind(has)) = result {
+                shard.split(each.at, has, &world, now);
+            }
             let Some(part) = shard.parts.get_mut(each.at) else { continue };
             part.is_busy = false;
             match result {
@@ -97,6 +100,7 @@ impl ClusterCore {
                     part.attempts = 0;
                     part.acknowledged = part.acknowledged.max(each.sending.number);
                     part.waiting = None;
+                    part.replays.clear();
                     part.retained.push_back((each.sending.number, now));
                 }
                 Ok(WriteOutcome::Behind(has)) => part.falls_behind(has),
@@ -255,13 +259,12 @@ impl ClusterCore {
             part.behind = None;
             lost += (end - has.min(end)).saturating_sub(found.len() as u64);
             let mut all: HashMap<(CellId, u32), CellDelta> = HashMap::new();
-            for (_, batch) in found {
-                for (cell, delta) in batch {
-                    if let Some(known) = world.forms.get(&cell.1) {
-                        all.entry(cell).or_default().append(&known.plan, &delta);
-                    }
+            for (cell, delta) in found.values().flatten() {
+                if let Some(known) = world.forms.get(&cell.1) {
+                    all.entry(*cell).or_default().append(&known.plan, delta);
                 }
             }
+            part.replays = if found.len() > 1 { found } else { ReplayedBatches::new() };
             let item = |((id, form), delta)| BatchItem::new(id, form, Arc::new(delta));
             let deltas = all.into_iter().map(item).collect();
             // Empty where nothing is left: what follows then fits on what is there.

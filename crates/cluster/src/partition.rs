@@ -70,7 +70,8 @@ pub(crate) struct PartitionState {
     pub(crate) attempts: u32,
     pub(crate) not_before: Duration,
     pub(crate) due: Duration,
-    /// The batches that the journal has, until the partition is known.
+    /// The batches that the journal has, until the partition is known; where several then wait as one, until that is
+    /// acknowledged.
     pub(crate) replays: ReplayedBatches,
     /// Batches that a failover may still lose, and when they were acknowledged.
     pub(crate) retained: VecDeque<(u64, Duration)>,
@@ -130,6 +131,13 @@ impl PartitionState {
     pub(crate) fn answers_by(&self, by: Duration) -> bool {
         let goes_well = self.is_known && self.behind.is_none() && self.attempts == 0;
         goes_well && (self.is_busy || self.has_pending() && self.due <= by)
+    }
+
+    /// Returns true if the cluster, which has batches up to a number, has some of those that wait as one: the process that
+    /// cut them has ended, and what it sent arrived late.
+    pub(crate) fn waits_for_part(&self, has: u64) -> bool {
+        let ends_after = |waiting: &UnacknowledgedBatch| waiting.previous < has && has < waiting.number;
+        self.waiting.as_ref().is_some_and(ends_after) && self.replays.range(..=has).next().is_some()
     }
 
     /// The cluster has this batch and none after it, which is not what this node thought.

@@ -1,6 +1,6 @@
 //! A cluster in memory, with faults on demand. What a cell is it leaves to the plans of `stats`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -78,6 +78,10 @@ struct State {
     random: Random,
     generations: PartitionGenerations,
     is_down: bool,
+    /// The writes that are on their way, where they are held there.
+    held: Option<VecDeque<(u64, WriteBatch)>>,
+    /// The longest that a write takes where no surroundings take time.
+    write_pause: Duration,
     reads: u64,
     writes: u64,
 }
@@ -98,6 +102,8 @@ impl Cloud {
             random: Random::new(seed),
             generations: PartitionGenerations::default(),
             is_down: false,
+            held: None,
+            write_pause: Duration::ZERO,
             reads: 0,
             writes: 0,
         };
@@ -120,6 +126,23 @@ impl Cloud {
     /// Answers nothing, and does nothing.
     pub(crate) fn set_down(&self, is_down: bool) {
         self.state().is_down = is_down;
+    }
+
+    /// Lets each write take up to so long, of real time, before it is made.
+    pub(crate) fn set_write_pause(&self, longest: Duration) {
+        self.state().write_pause = longest;
+    }
+
+    /// Holds writes on their way, unanswered; or loses those that are held, and holds no more.
+    pub(crate) fn hold_writes(&self, are_held: bool) {
+        self.state().held = are_held.then(VecDeque::new);
+    }
+
+    /// Lets the first write that is held arrive.
+    pub(crate) fn release_write(&self) -> WriteOutcome {
+        let mut state = self.state();
+        let (node, batch) = state.held.as_mut().and_then(VecDeque::pop_front).expect("a write that is held");
+        state.write(node, &batch)
     }
 
     /// Brings all that masters have to their replicas.
@@ -401,11 +424,21 @@ impl RemoteCluster for Line {
     ) -> RemoteFuture<'_, Vec<Result<WriteOutcome, RemoteError>>> {
         Box::pin(async move {
             self.pause(within / 2).await;
+            let write_pause = {
+                let mut state = self.cloud.state();
+                state.write_pause.mul_f64(state.random.unit())
+            };
+            std::thread::sleep(write_pause);
             let mut written = Vec::new();
             for batch in batches {
                 let at = usize::from(batch.partition.0);
                 let fate = {
                     let mut state = self.cloud.state();
+                    if let Some(held) = &mut state.held {
+                        held.push_back((self.node, batch));
+                        written.push(Err(unreachable()));
+                        continue;
+                    }
                     let failovers = state.failovers;
                     if failovers > 0 && state.random.one_in(failovers) {
                         state.parts[at] = state.replicas[at].clone();

@@ -47,7 +47,13 @@ impl Home {
 
     /// Over a model.
     fn modelled(partitions: u16, fresh_for: Duration) -> Home {
+        Home::paced(partitions, fresh_for, Duration::ZERO)
+    }
+
+    /// Over a model in which a write takes up to so long, so that those of a process that has ended arrive late.
+    fn paced(partitions: u16, fresh_for: Duration, write_pause: Duration) -> Home {
         let cloud = Cloud::new(partitions, 1);
+        cloud.set_write_pause(write_pause);
         let settings = ClusterSettings { fresh_for, ..ClusterSettings::new(cloud.partitions()) };
         Home::new(Box::new(move |_| Arc::new(cloud.line(1, None))), settings)
     }
@@ -166,6 +172,9 @@ fn random_histories_agree_with_a_list_of_events() {
         {
             model::check(seed, &mut Home::modelled(partitions, fresh_for));
         }
+    }
+    for seed in 0..3 {
+        model::check(seed, &mut Home::paced(1, Duration::from_millis(2), Duration::from_millis(15)));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::remote::RemoteCluster;
+use cluster::remote::{RemoteCluster, WriteOutcome};
 use cluster::{Cluster, ClusterSettings};
 use disk::MemoryDevice;
 use event::{Key, Kind, Space, Span};
@@ -307,4 +307,51 @@ fn a_value_that_a_crashed_node_has_counted_is_counted_once() {
     }
     world.drain(&node);
     assert_eq!((world.cloud.total(owner, 0), world.sum(&node, owner)), (2, 2));
+}
+
+/// A process that is killed leaves writes on their way. What the next one has in its journal it sends as one batch, of which
+/// the cluster may then have a part.
+#[test]
+fn a_batch_of_a_killed_node_that_arrives_late_is_counted_once() {
+    // The batches that arrive while the next process waits, whether it reads the keys or sends its own in between, and
+    // whether the journal is written anew meanwhile.
+    for (reads, checkpoints) in [(true, false), (false, false), (true, true), (false, true)] {
+        let mut world = World::new();
+        let keys = [key(DAY, 1), key(DAY, 2), key(DAY, 3)];
+        let (owner, device) = (key(VALUES, 1), MemoryDevice::new());
+        // One of each key in the first batch, of some in the second, and in the last.
+        let rounds = [&keys[..], &keys[..1], &keys[1..]];
+        let node = world.node_again(1, 101, &device);
+        world.cloud.hold_writes(true);
+        for (round, value) in rounds.into_iter().zip([7, 8, 7]) {
+            for key in round {
+                world.ask(&node, add(*key, at(1000), [(0, 1)])).unwrap();
+            }
+            world.ask(&node, distinct(owner, at(1000), value)).unwrap();
+            world.simulated.run_for(3 * SECOND);
+        }
+        world.simulated.kill(101);
+        if checkpoints {
+            (world.settings.journal_bytes_max, world.settings.segment_bytes) = (200, 100);
+        }
+        let device = device.crash(1);
+        let node = world.node_again(1, 102, &device);
+        let all = |node: &Arc<Cluster>| keys.map(|key| world.sum(node, key)).into_iter().sum::<u64>();
+        assert_eq!((all(&node), world.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
+        assert!(matches!(world.cloud.release_write(), WriteOutcome::Now(_)));
+        for _ in 0..4 {
+            if reads {
+                assert_eq!((all(&node), world.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
+            }
+            world.simulated.run_for(SECOND);
+        }
+        world.cloud.hold_writes(false);
+        for _ in 0..4 {
+            world.simulated.run_for(SECOND);
+            assert_eq!((all(&node), world.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
+        }
+        world.drain(&node);
+        let total = keys.map(|key| world.cloud.total(key, 0)).into_iter().sum::<u64>();
+        assert_eq!((total, world.cloud.total(owner, 0)), (6, 2), "{reads} {checkpoints}");
+    }
 }
