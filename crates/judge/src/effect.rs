@@ -6,6 +6,7 @@
 //! mark ip as "scanner" for 1d
 //! add ip.caught by 5
 //! add karma by -20
+//! add karma by -20 times share
 //! notify "operators"
 //! ```
 //!
@@ -62,6 +63,15 @@ pub enum Effect {
         /// The number of decimals that a unit has.
         decimals: u8,
     },
+    /// A value, times the rule's share, is added to the aggregate of the event's keys of a kind.
+    AddShare {
+        /// The kind.
+        kind: String,
+        /// The value of a whole share in units, which is not zero.
+        value: i64,
+        /// The number of decimals that a unit has.
+        decimals: u8,
+    },
 }
 
 impl fmt::Display for Effect {
@@ -76,6 +86,9 @@ impl fmt::Display for Effect {
             Effect::Notify(whom) => write!(f, "notify \"{whom}\""),
             Effect::AddValue { kind, value, decimals } => {
                 write!(f, "add {kind} by {}", decimal_text(*value, *decimals))
+            }
+            Effect::AddShare { kind, value, decimals } => {
+                write!(f, "add {kind} by {} times share", decimal_text(*value, *decimals))
             }
         }
     }
@@ -136,21 +149,16 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             Ok(Effect::Mark { kind: (*kind).to_owned(), label: (*label).to_owned(), lasts })
         }
         ("add", [kind, "by", value]) if scope.is_aggregate(kind) => {
-            let decimals = scope.takes_values(kind).map_err(|error| refused(error, &rest[0]))?;
-            match decimal_units(value, decimals, AMOUNT_MAX) {
-                Some(value) if value != 0 => {
-                    Ok(Effect::AddValue { kind: (*kind).to_owned(), value, decimals })
-                }
-                _ => {
-                    let number = match decimals {
-                        0 => "a whole number".to_owned(),
-                        decimals => format!("a number with at most {decimals} decimals"),
-                    };
-                    let help = format!("write {number} from -{AMOUNT_MAX} to {AMOUNT_MAX}, but 0");
-                    Err(Diagnostic::new(format!("`{value}` cannot be added"), rest[2].range.clone())
-                        .help(help))
-                }
-            }
+            let (value, decimals) = aggregate_value(value, rest, scope)?;
+            Ok(Effect::AddValue { kind: (*kind).to_owned(), value, decimals })
+        }
+        ("add", [kind, "by", value, "times", "share"]) if scope.is_aggregate(kind) => {
+            let (value, decimals) = aggregate_value(value, rest, scope)?;
+            Ok(Effect::AddShare { kind: (*kind).to_owned(), value, decimals })
+        }
+        ("add", [_, "by", _, "times", "share"]) => {
+            let help = "a share of a value goes to a track with `observe = false`";
+            Err(Diagnostic::new("counters go up by whole numbers", rest[3].range.clone()).help(help))
         }
         ("add", [counter]) => add(counter, &rest[0], 1, scope),
         ("add", [counter, "by", amount]) => {
@@ -186,6 +194,20 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             Err(Diagnostic::new(message, 0..source.len()).help(format!("write it as in `{usage}`")))
         }
     }
+}
+
+/// Reads what is added to an aggregate, in units, and the decimals of one: `rest` is its kind, `by`, and the value.
+fn aggregate_value(value: &str, rest: &[EffectWord<'_>], scope: &dyn Scope) -> Result<(i64, u8), Diagnostic> {
+    let decimals = scope.takes_values(rest[0].text).map_err(|error| refused(error, &rest[0]))?;
+    if let Some(value) = decimal_units(value, decimals, AMOUNT_MAX).filter(|value| *value != 0) {
+        return Ok((value, decimals));
+    }
+    let number = match decimals {
+        0 => "a whole number".to_owned(),
+        decimals => format!("a number with at most {decimals} decimals"),
+    };
+    let help = format!("write {number} from -{AMOUNT_MAX} to {AMOUNT_MAX}, but 0");
+    Err(Diagnostic::new(format!("`{value}` cannot be added"), rest[2].range.clone()).help(help))
 }
 
 /// Words between blanks; one in quotes may hold blanks.

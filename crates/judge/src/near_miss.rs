@@ -70,7 +70,7 @@ impl RuleSet {
                 }
             }
             let (values, detail) = detail(rule, row);
-            let adds = rule.adds(EvalEnv::new(row, &results));
+            let (_, adds) = rule.adds(EvalEnv::new(row, &results));
             let (score, action) = self.had_it_fired(index, adds, verdict, self.bands.in_force(row));
             NearMiss { rule: index, parts, detail, values, score, action }
         };

@@ -350,11 +350,14 @@ impl Rule {
         self.condition.refers().iter().chain(share)
     }
 
-    /// Returns what it adds to the score where it fires.
-    pub(crate) fn adds(&self, env: EvalEnv<'_>) -> f64 {
+    /// Returns its share, which is the whole without one, and what it then adds to the score where it fires.
+    pub(crate) fn adds(&self, env: EvalEnv<'_>) -> (f64, f64) {
         match &self.share {
-            None => self.score,
-            Some(share) => rounded(self.score * share.evaluate_in(env)),
+            None => (1.0, self.score),
+            Some(share) => {
+                let share = share.evaluate_in(env);
+                (share, rounded(self.score * share))
+            }
         }
     }
 
@@ -471,6 +474,11 @@ impl ProblemCollector {
         let mut effects = Vec::new();
         for (number, text) in source.effects.iter().enumerate().take(RuleSet::EFFECTS_MAX) {
             match effect::compile(text, scope) {
+                Ok(Effect::AddShare { .. }) if source.share.is_none() => {
+                    let help = "add `share = \"...\"`, a number from 0 to 1, or leave `times share` out";
+                    let diagnostic = Diagnostic::new("the rule has no share", 0..0).help(help);
+                    self.add(RuleSetPart::Effect(index, number), diagnostic);
+                }
                 Ok(effect) => effects.push(effect),
                 Err(diagnostic) => self.add(RuleSetPart::Effect(index, number), diagnostic),
             }

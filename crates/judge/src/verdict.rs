@@ -70,6 +70,8 @@ pub struct Evaluation {
     shadow: Vec<TableIndex<Rule>>,
     /// The addition of each rule that has fired.
     added: Vec<f64>,
+    /// The share of each rule that has fired.
+    shares: Vec<f64>,
     score: f64,
     bands: BandsInForce,
     action: Option<Action>,
@@ -90,6 +92,11 @@ impl Evaluation {
     /// The rules in shadow that fired, in the order of the set.
     pub fn shadow(&self) -> &[TableIndex<Rule>] {
         &self.shadow
+    }
+
+    /// The share of a rule that fired, from 0 to 1: 1 where it has none.
+    pub fn share(&self, rule: TableIndex<Rule>) -> f64 {
+        self.shares.get(rule.get()).copied().unwrap_or(1.0)
     }
 
     /// See [`Verdict::score`].
@@ -121,8 +128,9 @@ impl RuleSet {
     }
 
     fn evaluate_in_order(&self, order: &[TableIndex<Rule>], row: &Facts, outcome: &mut Evaluation) {
-        let Evaluation { results, sums, fired, shadow, added, .. } = outcome;
+        let Evaluation { results, sums, fired, shadow, added, shares, .. } = outcome;
         added.resize(self.rules.len(), 0.0);
+        shares.resize(self.rules.len(), 1.0);
         results.fired.clear();
         results.fired.resize(self.rules.len(), 0);
         results.groups.clear();
@@ -145,8 +153,8 @@ impl RuleSet {
             results.fired[index.get()] =
                 if live { ResultView::Live.bit() | ResultView::Trial.bit() } else { ResultView::Trial.bit() };
             if live { &mut *fired } else { &mut *shadow }.push(*index);
-            let adds = rule.adds(EvalEnv::new(row, results));
-            added[index.get()] = adds;
+            let (share, adds) = rule.adds(EvalEnv::new(row, results));
+            (shares[index.get()], added[index.get()]) = (share, adds);
             match rule.group {
                 None if live => score = sum(score, adds),
                 None => {}

@@ -142,7 +142,7 @@ pub struct TextColumns {
     pub links: LinkColumns,
     /// The columns of texts that are more than a name.
     pub prose: Option<ProseColumns>,
-    /// The columns by which copies of short texts are known: of declared fields that are more than a name.
+    /// The columns by which copies of such texts are known.
     pub copies: Option<CopyColumns>,
     /// The columns of HTML.
     pub page: Option<PageColumns>,
@@ -166,7 +166,11 @@ impl TextColumns {
         };
         let contacts = ContactColumns::register_as(builder, rename)?;
         let links = LinkColumns::register_as(builder, rename)?;
-        Ok(TextColumns { words, contacts, links, prose, copies: None, page })
+        let copies = match kind {
+            ContentKind::Name => None,
+            _ => Some(CopyColumns::register_as(builder, rename)?),
+        };
+        Ok(TextColumns { words, contacts, links, prose, copies, page })
     }
 }
 
@@ -208,11 +212,7 @@ impl FieldColumns {
         };
         let of = match kind {
             ContentKind::Text | ContentKind::Html | ContentKind::Name => {
-                let mut columns = TextColumns::register(builder, kind, &rename)?;
-                if columns.prose.is_some() {
-                    columns.copies = Some(CopyColumns::register_as(builder, &rename)?);
-                }
-                KindColumns::Text(Box::new(columns))
+                KindColumns::Text(Box::new(TextColumns::register(builder, kind, &rename)?))
             }
             ContentKind::Link => KindColumns::Link(Box::new(LinkColumns::register_as(builder, &rename)?)),
             ContentKind::Email => KindColumns::Address(AddressColumns::register_as(builder, &rename)?),

@@ -19,7 +19,7 @@ use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 use super::logged_version::{LoggedVersion, computable};
 use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
 use crate::EngineOpenError;
-use crate::feedback;
+use crate::feedback::{EventAmounts, VoteTarget};
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::{keys, observe, settle};
 use plan::{KeyFields, KindPlan, PartMeasure, Pipeline, Plan, ReadingSource};
@@ -43,8 +43,8 @@ pub struct Replay {
     secret: Secret,
     kinds: HashMap<String, Table<KindPlan, ReplayKeySource>>,
     tally: BacktestTally,
-    /// Decisions on which there is feedback, and their keys once they are there. Some 30 bytes a key.
-    answered: HashMap<RecordId, Vec<Key>>,
+    /// Decisions on which there is feedback, and what it counts for once they are there. Some 30 bytes a key.
+    answered: HashMap<RecordId, (Vec<Key>, EventAmounts)>,
     /// The earliest arrival of the block at work.
     earliest: Time,
     outcome: Evaluation,
@@ -127,7 +127,7 @@ impl Replay {
         let mut answers = FeedbackCollector::default();
         block.look(&mut answers)?;
         let FeedbackCollector(feedback) = answers;
-        self.answered.extend(feedback.iter().map(|(decision, ..)| (*decision, Vec::new())));
+        self.answered.extend(feedback.iter().map(|(decision, ..)| (*decision, Default::default())));
         self.tally.add(BlockJudgement { feedback, ..BlockJudgement::default() });
         Ok(())
     }
@@ -191,8 +191,9 @@ impl Replay {
         let mut prepared = keys::derive_with(fielded(pipeline, version, &row), &self.secret, logged);
         prepared.tokens.clear();
         self.earliest = self.earliest.min(row.arrival);
-        if let Some(keys) = self.answered.get_mut(&id) {
+        if let Some((keys, amounts)) = self.answered.get_mut(&id) {
             keys.clone_from(&prepared.keys);
+            *amounts = EventAmounts::of(pipeline, |slot| prepared.row.facts.get(slot));
         }
         let (mut observed, failure) = observe::observe(&self.ledger, vec![prepared], None).await;
         if let Some(error) = failure {
@@ -205,7 +206,7 @@ impl Replay {
         }
         let outcome = &self.outcome;
         let mut adds = Vec::new();
-        settle::requests(&observed.event(0), outcome.action(), outcome.fired(), &mut adds);
+        settle::requests(&observed.event(0), outcome.action(), outcome, &mut adds);
         settle::settle(&self.ledger, &adds).await?;
         if !question.takes(row.time) {
             return Ok(());
@@ -248,9 +249,9 @@ impl Replay {
         taken_back: bool,
     ) -> Result<(), LedgerError> {
         let pipeline = &self.backtest.pipeline;
-        let Some(keys) = self.answered.get(&decision) else { return Ok(()) };
-        let observations =
-            feedback::counted(pipeline, &self.secret, keys, counters, counts, taken_back).collect();
+        let Some((keys, amounts)) = self.answered.get(&decision) else { return Ok(()) };
+        let target = VoteTarget { pipeline, secret: &self.secret, keys, amounts };
+        let observations = target.counted(counters, counts, taken_back).collect();
         self.ledger.observe(&[ObserveRequest { once: None, origin: Origin::Report, observations }]).await?;
         Ok(())
     }

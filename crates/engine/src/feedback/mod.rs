@@ -28,7 +28,7 @@ mod vote;
 
 use std::collections::BTreeMap;
 
-use event::{Key, Secret, Shingle, Time};
+use event::{Key, Secret, Shingle, Slot, TableIndex, Time, Value};
 use futures_util::future::join_all;
 use journal::{DecisionRow, JournalError, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
 use judge::Action;
@@ -134,6 +134,7 @@ struct FeedbackSubject<'a> {
     name: String,
     /// Keys of the kinds that are counted.
     keys: &'a [Key],
+    amounts: EventAmounts,
     /// Its tokens for each classifier; empty if there is none.
     tokens: &'a [Option<TokenKeys>],
     /// The time at which the feedback counts.
@@ -142,53 +143,94 @@ struct FeedbackSubject<'a> {
     now: Time,
 }
 
-/// Returns what a vote adds to an event's keys, or takes back: of the counters, values and distinct counts of its class. Values that
-/// were counted once stay counted.
-pub(crate) fn counted<'a>(
-    pipeline: &'a Pipeline,
-    secret: &'a Secret,
-    keys: &'a [Key],
-    counters: &'a [String],
-    (weight, time): (u8, Time),
-    taken_back: bool,
-) -> impl Iterator<Item = Observation> + 'a {
-    let is_counted = weight > 0 && !taken_back;
-    let named = pipeline.distincts.iter().filter(move |plan| is_counted && counters.contains(&plan.name));
-    let values = named.filter_map(|plan| Some((plan, pipeline.kinds[plan.members?].kind)));
-    let values = values.flat_map(move |(plan, members)| {
-        let owners = keys.iter().filter(|key| key.kind == pipeline.kinds[plan.per].kind);
-        owners.flat_map(move |owner| {
-            let members = keys.iter().filter(move |key| key.kind == members);
-            members.map(move |member| Observation {
-                key: Key { kind: plan.kind, ..*owner },
-                time,
-                add: Addition::Distinct { pair: secret.pair(owner.shingle, member.shingle) },
+/// The values by which votes on an event add to counters of amounts, by the kind that has these.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventAmounts(Vec<(TableIndex<KindPlan>, i64)>);
+
+impl EventAmounts {
+    /// Returns true if a class of a pipeline's feedback adds to a counter of amounts.
+    fn are_counted(pipeline: &Pipeline) -> bool {
+        pipeline.kinds.iter().any(KindPlan::takes_amounts_back)
+    }
+
+    /// The values of an event, whose facts are asked for by slot.
+    pub(crate) fn of<'f>(pipeline: &Pipeline, fact: impl Fn(Slot) -> Option<&'f Value>) -> EventAmounts {
+        let plans = pipeline.kinds.entries().filter(|(_, plan)| plan.takes_amounts_back());
+        EventAmounts(plans.filter_map(|(kind, plan)| Some((kind, plan.units(fact(plan.value?)?)?))).collect())
+    }
+
+    fn get(&self, kind: TableIndex<KindPlan>) -> Option<i64> {
+        self.0.iter().find(|(of, _)| *of == kind).map(|(_, value)| *value)
+    }
+}
+
+/// The part of an event that votes add to.
+#[derive(Clone, Copy)]
+pub(crate) struct VoteTarget<'a> {
+    pub(crate) pipeline: &'a Pipeline,
+    pub(crate) secret: &'a Secret,
+    pub(crate) keys: &'a [Key],
+    pub(crate) amounts: &'a EventAmounts,
+}
+
+impl<'a> VoteTarget<'a> {
+    /// Returns what a vote adds to the keys, or takes back: of the counters, values and distinct counts of its class. Values
+    /// that were counted once stay counted.
+    pub(crate) fn counted(
+        self,
+        counters: &'a [String],
+        (weight, time): (u8, Time),
+        taken_back: bool,
+    ) -> impl Iterator<Item = Observation> + 'a {
+        let VoteTarget { pipeline, secret, keys, amounts } = self;
+        let is_counted = weight > 0 && !taken_back;
+        let named = pipeline.distincts.iter().filter(move |plan| is_counted && counters.contains(&plan.name));
+        let values = named.filter_map(|plan| Some((plan, pipeline.kinds[plan.members?].kind)));
+        let values = values.flat_map(move |(plan, members)| {
+            let owners = keys.iter().filter(|key| key.kind == pipeline.kinds[plan.per].kind);
+            owners.flat_map(move |owner| {
+                let members = keys.iter().filter(move |key| key.kind == members);
+                members.map(move |member| Observation {
+                    key: Key { kind: plan.kind, ..*owner },
+                    time,
+                    add: Addition::Distinct { pair: secret.pair(owner.shingle, member.shingle) },
+                })
             })
-        })
-    });
-    let amounts = move |plan: &KindPlan| -> CounterAmounts {
-        let index = |name: &String| if taken_back { plan.taken_back(name) } else { plan.counter(name) };
-        counters.iter().filter_map(|name| Some((index(name)?, u64::from(weight)))).collect()
-    };
-    let value = move |plan: &KindPlan| {
-        let added = counters.iter().filter_map(|text| ValueAddition::parse(text));
-        let units =
-            added.filter(|added| added.kind == plan.name).filter_map(|added| added.units(plan.decimals));
-        let sum = units.fold(0i64, i64::saturating_add);
-        let weight = i64::from(weight);
-        sum.saturating_mul(if taken_back { -weight } else { weight })
-    };
-    let counts = keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
-        let plan = pipeline.kinds.iter().find(|plan| plan.kind == key.kind)?;
-        if !plan.takes_events {
-            let value = Some(value(plan)).filter(|value| *value != 0)?;
-            return Some(Observation { key: *key, time, add: Addition::Value(Some(value)) });
-        }
-        let amounts = amounts(plan);
-        amounts.iter().next()?;
-        Some(Observation { key: *key, time, add: Addition::Counters(amounts) })
-    });
-    counts.chain(values.take(VALUES_MAX))
+        });
+        let counts = keys.iter().take(KEYS_MAX).filter(move |_| weight > 0).filter_map(move |key| {
+            let (kind, plan) = pipeline.kinds.entries().find(|(_, plan)| plan.kind == key.kind)?;
+            let add = match plan.takes_events {
+                true => count_additions(plan, counters, (weight, amounts.get(kind)), taken_back)?,
+                false => Addition::Value(Some(value_addition(plan, counters, weight, taken_back)?)),
+            };
+            Some(Observation { key: *key, time, add })
+        });
+        counts.chain(values.take(VALUES_MAX))
+    }
+}
+
+/// Returns what a vote of a weight adds to a kind's counters, or takes back, for an event of a value; `None` for nothing.
+fn count_additions(
+    plan: &KindPlan,
+    counters: &[String],
+    (weight, value): (u8, Option<i64>),
+    taken_back: bool,
+) -> Option<Addition> {
+    let times = counters.iter().filter_map(|name| Some((plan.counter(name)?, u64::from(weight))));
+    let into = |counter: u8| if taken_back { plan.taken_back(counter) } else { Some(counter) };
+    let added = plan.amounts(times, value).filter_map(|(counter, amount)| Some((into(counter)?, amount)));
+    let added: CounterAmounts = added.collect();
+    added.iter().next()?;
+    Some(Addition::Counters(added))
+}
+
+/// Returns the sum that a vote of a weight adds to a kind's track, or takes back; `None` for nothing.
+fn value_addition(plan: &KindPlan, counters: &[String], weight: u8, taken_back: bool) -> Option<i64> {
+    let added = counters.iter().filter_map(|text| ValueAddition::parse(text));
+    let units = added.filter(|added| added.kind == plan.name).filter_map(|added| added.units(plan.decimals));
+    let weight = i64::from(weight);
+    let sum = units.fold(0i64, i64::saturating_add);
+    Some(sum.saturating_mul(if taken_back { -weight } else { weight })).filter(|sum| *sum != 0)
 }
 
 impl Engine {
@@ -267,12 +309,18 @@ impl Engine {
             .pipeline(Some(&row.pipeline))
             .ok_or_else(|| FeedbackError::PipelineGone(row.pipeline.clone()))?;
         let keys = keys_of(pipeline, &row);
-        let tokens = match pipeline.classifiers.is_empty() {
-            true => Vec::new(),
-            false => self.tokens_of_row(pipeline, &row, &*journal.description(&row.version)?),
+        let reads_facts = !pipeline.classifiers.is_empty() || EventAmounts::are_counted(pipeline);
+        let (tokens, amounts) = match reads_facts {
+            false => Default::default(),
+            true => {
+                let description = journal.description(&row.version)?;
+                let fact = |slot| row.facts.get(description.slot(&pipeline.schema.column(slot).name)?);
+                (self.tokens_of_row(pipeline, &row, &description), EventAmounts::of(pipeline, fact))
+            }
         };
         let name = format!("decision\0{id}");
-        let subject = FeedbackSubject { pipeline, name, keys: &keys, tokens: &tokens, time: now, now };
+        let subject =
+            FeedbackSubject { pipeline, name, keys: &keys, amounts, tokens: &tokens, time: now, now };
         let (outcome, reports) = self.vote(&subject, said).await?;
         self.hold_score(&subject, said, &outcome, row.verdict.score);
         self.count_judgement(pipeline, said, &outcome, row.verdict.action);
@@ -304,6 +352,7 @@ impl Engine {
             pipeline: &row.pipeline,
             name: format!("learn\0{id}"),
             keys: &prepared.keys,
+            amounts: EventAmounts::of(&row.pipeline, |slot| row.facts.get(slot)),
             tokens: &prepared.tokens,
             time: row.time,
             now: row.arrival,
@@ -544,7 +593,7 @@ impl<'a> PendingVote<'a> {
         &self,
         engine: &Engine,
     ) -> Result<Option<(FeedbackOutcome, Option<ReportRecord>)>, FeedbackError> {
-        let FeedbackSubject { pipeline, keys, time, now, .. } = *self.subject;
+        let FeedbackSubject { pipeline, keys, ref amounts, time, now, .. } = *self.subject;
         let (before, standing) = (self.before(), self.standing());
         let side = self.class.and_then(|class| class.side);
         let limited = match (self.class, self.known.last()) {
@@ -564,11 +613,12 @@ impl<'a> PendingVote<'a> {
         let replaced = self.plan.class_of(before.class);
         let mut observations = Vec::new();
         let counters = self.class.map_or(&[][..], |class| &class.counters[..]);
-        observations.extend(counted(pipeline, &engine.secret, keys, counters, (weight, word.time()), false));
+        let target = VoteTarget { pipeline, secret: &engine.secret, keys, amounts };
+        observations.extend(target.counted(counters, (weight, word.time()), false));
         let added = observations.len();
         if let Some(class) = replaced {
             let of = (before.weight, before.time());
-            observations.extend(counted(pipeline, &engine.secret, keys, &class.counters, of, true));
+            observations.extend(target.counted(&class.counters, of, true));
         }
         let value = |key, value: i64| Observation { key, time: now, add: Addition::Value(Some(value)) };
         observations.push(value(self.vote, word.pack()));

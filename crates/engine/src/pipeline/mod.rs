@@ -147,7 +147,7 @@ impl Engine {
         let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
         for observed in observed.events() {
             let verdict = self.judge(&observed, &mut outcome);
-            settle::requests(&observed, verdict.action, outcome.fired(), &mut due.adds);
+            settle::requests(&observed, verdict.action, &outcome, &mut due.adds);
             due.bans.extend(settle::new_bans(&observed, outcome.fired()));
             verdicts.push(verdict);
         }

@@ -1,7 +1,7 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
 use event::{Key, Span, TableIndex};
-use judge::{Action, Rule};
+use judge::{Action, Evaluation, Rule};
 use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
@@ -15,14 +15,14 @@ use plan::{EffectPlan, KindPlan, LabelPlan};
 pub(crate) fn requests(
     observed: &ObservedEvent<'_>,
     action: Action,
-    fired: &[TableIndex<Rule>],
+    outcome: &Evaluation,
     requests: &mut Vec<ObserveRequest>,
 ) {
     if observed.duplicate || observed.failed {
         return;
     }
     let mut observations = settled(observed, action);
-    carry_out(observed, action, fired, &mut observations);
+    carry_out(observed, action, outcome, &mut observations);
     while !observations.is_empty() {
         let rest = observations.split_off(observations.len().min(ObserveRequest::OBSERVATIONS_MAX));
         requests.push(ObserveRequest { once: None, origin: Origin::Verdict, observations });
@@ -43,7 +43,7 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> 
 fn carry_out(
     observed: &ObservedEvent<'_>,
     action: Action,
-    fired: &[TableIndex<Rule>],
+    outcome: &Evaluation,
     observations: &mut Vec<Observation>,
 ) {
     let prepared = &observed.prepared;
@@ -58,16 +58,26 @@ fn carry_out(
         (sum != 0).then_some((kind, sum))
     });
     let mut values: Vec<(TableIndex<KindPlan>, i64)> = settled.collect();
-    for effect in fired.iter().flat_map(|rule| &pipeline.effects[*rule]) {
+    let effects = outcome
+        .fired()
+        .iter()
+        .flat_map(|rule| pipeline.effects[*rule].iter().map(move |effect| (*rule, effect)));
+    for (rule, effect) in effects {
         match *effect {
             EffectPlan::Mark { label, lasts } => match marks.iter_mut().find(|(other, _)| *other == label) {
                 Some((_, longest)) => *longest = (*longest).max(lasts),
                 None => marks.push((label, lasts)),
             },
-            EffectPlan::AddValue { kind, value } => match values.iter_mut().find(|(of, _)| *of == kind) {
-                Some((_, sum)) => *sum = sum.saturating_add(value),
-                None => values.push((kind, value)),
-            },
+            EffectPlan::AddValue { kind, value, by_share } => {
+                // A share is at most the whole, so this fits.
+                let value =
+                    if by_share { (value as f64 * outcome.share(rule)).round() as i64 } else { value };
+                match values.iter_mut().find(|(of, _)| *of == kind) {
+                    Some((_, sum)) => *sum = sum.saturating_add(value),
+                    None if value != 0 => values.push((kind, value)),
+                    None => {}
+                }
+            }
             EffectPlan::Add { kind, counter, amount } => {
                 match adds.iter_mut().find(|(of, other, _)| (*of, *other) == (kind, counter)) {
                     Some((.., sum)) => *sum = sum.saturating_add(amount),

@@ -1,9 +1,11 @@
 //! Counters that go up by what an event says, from the configuration to the verdict.
 
-use engine::Engine;
+use engine::backtest::BacktestQuery;
+use engine::{Directory, Engine, FeedbackInput};
 use event::{Event, Span, Time, Value};
 use plan::{Config, Overrides, Plan};
 
+use crate::backtest::replayed;
 use crate::pipeline::{NOW, decide_at};
 
 const CONFIG: &str = r#"
@@ -113,15 +115,58 @@ fn what_cannot_be_counted_is_refused() {
     check("value = \"cents\"", "value = \"cent\"", "there is no fact `cent`");
     check("amounts = [\"spent\",", "amounts = [\"spend\",", "`spend` is none of the `counts` of `orders`");
     check("amounts = [\"spent\", \"refused\", \"refunded\"]\n", "", "`value` is for tracks");
-    check(
-        "[settle]",
-        "[feedback]\nfraud = [\"refunded\"]\n\n[settle]",
-        "`refunded` counts amounts, and feedback adds to it",
-    );
     let admit = "admit = { after = 3, rotate = \"1d\", keys = 1000 }\n\n[observe]";
     check("[observe]", admit, "`amounts` have no `admit`");
     check("counts = [", "track = [\"sum\"]\nkeep = \"1d\"\ncounts = [", "has `track` and `counts`");
 }
+
+/// Votes add what the order was for, and take the same back: on what is learned, on decisions, and in a replay.
+#[test]
+fn feedback_adds_amounts_and_takes_them_back() {
+    let text = CONFIG.replace("[settle]", "[feedback]\nchargeback = [\"refunded\"]\npaid = []\n\n[settle]");
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let engine = Engine::open(&directory, plan(&text).unwrap()).unwrap();
+    let refunded = || counted(&engine)[3];
+    let learn = |class: &str, cents: Option<i64>| {
+        let prepared = engine.prepare(&engine.plan().pipelines[0], order(cents), NOW);
+        pollster::block_on(engine.learn(prepared, "1", class)).unwrap()
+    };
+    learn("chargeback", Some(4000));
+    assert_eq!(refunded(), 4000);
+    assert!(learn("chargeback", Some(4000)).duplicate);
+    assert_eq!(refunded(), 4000);
+    assert_eq!(learn("none", Some(4000)).replaced.as_deref(), Some("chargeback"));
+    assert_eq!(refunded(), 0);
+    let say = |id, class, by| {
+        pollster::block_on(engine.feedback(id, FeedbackInput { class, by }, NOW)).unwrap();
+    };
+    let ids = [Some(250), None, Some(-3), Some(700)].map(|cents| decide_at(&engine, order(cents), NOW).id);
+    // The last has 700 by a rule of its own.
+    assert_eq!(refunded(), 700);
+    for id in ids {
+        say(id, "chargeback", Some("bank"));
+    }
+    assert_eq!(refunded(), 700 + 250 + 700, "what has no amount adds none");
+    say(ids[0], "chargeback", None);
+    assert_eq!(refunded(), 700 + 2 * 250 + 700, "by somebody else, too");
+    say(ids[3], "paid", Some("bank"));
+    assert_eq!(refunded(), 700 + 2 * 250);
+    // A replay counts the same from the journal, but for what was learned.
+    decide_at(&engine, order(Some(1)), NOW + Span::minutes(20));
+    engine.journal().unwrap().sync().unwrap();
+    let report = replayed(&directory, &format!("{text}\n{REFUNDED}"), BacktestQuery::default());
+    let hits = report.rules.iter().find(|rule| rule.rule == "REFUNDED").unwrap();
+    assert_eq!((report.rows, hits.after), (5, 1), "{report:?}");
+}
+
+/// Fires where exactly so much was charged back.
+const REFUNDED: &str = r#"
+[[rule]]
+name = "REFUNDED"
+when = "user.refunded('1h') == 1200"
+score = 100
+"#;
 
 const KARMA: &str = r#"
 name = "forum"

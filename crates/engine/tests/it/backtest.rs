@@ -188,20 +188,25 @@ fn what_is_being_written_is_left_out() {
 
 impl Judged {
     fn replayed(&self, text: &str, question: BacktestQuery) -> BacktestReport {
-        let config = Config::from_text("new.toml", &format!("{text}{KEPT}"), &Overrides::default());
-        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        let archive = JournalArchive::open(&self.directory.journal_path()).unwrap();
-        let secret = self.directory.secret().unwrap();
-        let pipeline = Arc::clone(&plan.pipelines[0]);
-        let descriptions = archive.descriptions().unwrap();
-        let mut replay = Replay::new(&plan, pipeline, secret, question, &descriptions).unwrap();
-        archive.oldest_first().for_each(|block| replay.note(&block.unwrap()).unwrap());
-        for block in archive.oldest_first() {
-            pollster::block_on(replay.take(&block.unwrap())).unwrap();
-        }
-        let (backtest, tally) = replay.finish();
-        tally.report(&backtest, &archive)
+        replayed(&self.directory, &format!("{text}{KEPT}"), question)
     }
+}
+
+/// Counts and judges anew what a directory's journal has, by a configuration.
+pub(crate) fn replayed(directory: &Directory, text: &str, question: BacktestQuery) -> BacktestReport {
+    let config = Config::from_text("new.toml", text, &Overrides::default());
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let archive = JournalArchive::open(&directory.journal_path()).unwrap();
+    let secret = directory.secret().unwrap();
+    let pipeline = Arc::clone(&plan.pipelines[0]);
+    let descriptions = archive.descriptions().unwrap();
+    let mut replay = Replay::new(&plan, pipeline, secret, question, &descriptions).unwrap();
+    archive.oldest_first().for_each(|block| replay.note(&block.unwrap()).unwrap());
+    for block in archive.oldest_first() {
+        pollster::block_on(replay.take(&block.unwrap())).unwrap();
+    }
+    let (backtest, tally) = replay.finish();
+    tally.report(&backtest, &archive)
 }
 
 #[test]

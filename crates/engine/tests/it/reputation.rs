@@ -249,6 +249,66 @@ fn karma_sums_up_what_belongs_to_an_account_and_is_spent() {
     assert_eq!((score, grade), (40.0, "known"), "20 of karma, at a weight of a half");
 }
 
+/// Takes something of what addresses are known for, once a day for each that an account comes from.
+const COMPANY: &str = r#"
+[[distinct]]
+name = "addresses_used"
+per = "account"
+of = "ip"
+window = "1d"
+
+[[rule]]
+name = "BAD_COMPANY"
+when = "is_new('addresses_used') && reputation('address') < 0.0"
+share = "-reputation('address') / 100.0"
+score = 0
+effects = ["add karma by -40 times share"]
+"#;
+
+#[test]
+fn karma_remembers_every_address_that_an_account_used() {
+    let engine = Engine::ephemeral(plan(&format!("{CONFIG}{COMPANY}")).unwrap()).unwrap();
+    let bad = ["192.0.2.1", "198.51.100.1", "203.0.113.1"];
+    for (ip, complaints) in bad.iter().zip([2, 6, 18]) {
+        for number in 0..complaints {
+            say(&engine, &format!("{ip} {number}"), "complaint", ("mal", ip), NOW);
+        }
+    }
+    let karma = || {
+        let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+        let told = pollster::block_on(engine.timeline(&pipeline, "karma", "ann", NOW)).unwrap();
+        told.values.iter().find(|(name, _)| name.starts_with("decayed")).map(|(_, value)| value.clone())
+    };
+    let mut expected = 0.0;
+    for ip in bad {
+        expected -= (0.4 * -one(&engine, "address", "ann", ip).0).round();
+        for _ in 0..3 {
+            decide_at(&engine, post("ann", ip, false), NOW);
+        }
+        assert_eq!(karma(), Some(Value::Float(expected)), "{ip}: once a day");
+    }
+    assert!(expected < -60.0, "{expected}");
+    let (score, grade) = one(&engine, "account", "ann", "100.64.0.1");
+    assert!(score < -70.0 && grade == "bad", "{score} {grade}: at an address of which nothing is known");
+    assert_eq!(one(&engine, "account", "bob", "100.64.0.1"), (0.0, "unknown"));
+    // Good addresses take nothing, and neither does one of which nothing is known.
+    decide_at(&engine, post("ann", "100.64.0.1", false), NOW);
+    assert_eq!(karma(), Some(Value::Float(expected)));
+}
+
+#[test]
+fn a_part_of_a_value_needs_a_share_and_a_track() {
+    let check = |old: &str, new: &str, message: &str| {
+        assert!(COMPANY.contains(old), "{old}");
+        let found = plan(&format!("{CONFIG}{}", COMPANY.replacen(old, new, 1))).unwrap_err();
+        assert!(found.contains(message), "{found}");
+    };
+    check("share = ", "description = ", "the rule has no share");
+    check("karma by -40", "ip.complaint by 40", "counters go up by whole numbers");
+    check("by -40", "by 0", "`0` cannot be added");
+    check("times share", "times", "`add` is not followed by what it needs");
+}
+
 #[test]
 fn evidence_is_forgotten_by_half_lives() {
     let engine = engine();
@@ -436,6 +496,14 @@ fn what_cannot_be_a_reputation_is_refused() {
 #[test]
 fn the_example_of_the_guide_is_taken() {
     let guide = include_str!("../../../../docs/guides/reputation.md");
-    let block = guide.split("\n```toml\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
-    plan(&format!("name = \"guide\"\n\n{block}")).unwrap();
+    let blocks = guide.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
+    let blocks: Vec<&str> = blocks.collect();
+    assert_eq!(blocks.len(), 2);
+    let karma = "{ decayed = \"30d\", kind = \"karma\", weight = 0.5, source = \"outcome\" }";
+    assert!(guide.replace('\n', " ").contains(karma));
+    let text = format!("name = \"guide\"\n\n{}", blocks.join("\n"));
+    let likes = "half_life = \"7d\"\nparts = [{ counter = \"liked\"";
+    assert!(text.contains(likes));
+    plan(&text.replace(likes, &format!("half_life = \"7d\"\nparts = [{karma}, {{ counter = \"liked\"")))
+        .unwrap();
 }

@@ -18,6 +18,7 @@ fn effects_are_read_and_print_as_they_are_written() {
     check("add from.spam", "add from.spam");
     check("add from.spam by 1", "add from.spam");
     check("add from.spam by 20", "add from.spam by 20");
+    check("add user by -20 times share", "add user by -20 times share");
     check("notify 'on-call'", "notify \"on-call\"");
 }
 

@@ -382,6 +382,8 @@ pub enum EffectPlan {
         kind: TableIndex<KindPlan>,
         /// The value.
         value: i64,
+        /// True if the rule's share of it is added.
+        by_share: bool,
     },
 }
 
@@ -649,9 +651,13 @@ impl KindPlan {
         u8::try_from(index.get()).ok()
     }
 
-    /// The number in the ledger of what holds how much of a counter was taken back.
-    pub fn taken_back(&self, name: &str) -> Option<u8> {
-        let counter = self.counter(name)?;
+    /// Returns true if feedback adds to a counter of amounts.
+    pub fn takes_amounts_back(&self) -> bool {
+        self.taken.iter().any(|(of, _)| self.amounts.contains(of))
+    }
+
+    /// The number in the ledger of what holds how much of a counter, by its number there, was taken back.
+    pub fn taken_back(&self, counter: u8) -> Option<u8> {
         self.taken.iter().find(|(of, _)| *of == counter).map(|(_, taken)| *taken)
     }
 }

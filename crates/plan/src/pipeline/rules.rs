@@ -309,10 +309,11 @@ impl PipelineDraft<'_> {
                 let (kind, counter) = found.expect("rules compile only with counters that there are");
                 Some(EffectPlan::Add { kind, counter, amount: *amount })
             }
-            Effect::AddValue { kind, value, .. } => {
+            Effect::AddValue { kind, value, .. } | Effect::AddShare { kind, value, .. } => {
                 let kind = kinds.position(|plan| plan.name == *kind);
                 let kind = kind.expect("rules compile only with kinds that there are");
-                Some(EffectPlan::AddValue { kind, value: *value })
+                let by_share = matches!(effect, Effect::AddShare { .. });
+                Some(EffectPlan::AddValue { kind, value: *value, by_share })
             }
             Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => None,
         };

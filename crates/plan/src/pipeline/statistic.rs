@@ -221,16 +221,12 @@ fn amounts(
         return (Vec::new(), None);
     }
     let mut amounts = Vec::new();
-    for (counter, origin) in given {
+    for (counter, origin) in given.iter().copied() {
         let Some(index) = counters.iter().position(|known| known == counter) else {
             let help = expected(counter, counters.iter().map(String::as_str));
             problems.add(origin, format!("`{counter}` is none of the `counts` of `{name}`"), Some(help));
             continue;
         };
-        if said.iter().any(|said| said == counter) {
-            let help = "feedback counts votes: let it add to another counter".to_owned();
-            problems.add(origin, format!("`{counter}` counts amounts, and feedback adds to it"), Some(help));
-        }
         amounts.extend(u8::try_from(index).ok());
     }
     let Some(value) = view.str("value") else {
@@ -238,8 +234,16 @@ fn amounts(
         problems.add(view.origin("amounts"), "`amounts` have no value", Some(help));
         return (Vec::new(), None);
     };
-    let value = value_slot(value, view, schema, problems);
-    (amounts, value)
+    let slot = value_slot(value, view, schema, problems);
+    let of_feedback = given.iter().find(|(counter, _)| said.iter().any(|said| said == counter));
+    if let (Some(slot), Some((counter, origin))) = (slot, of_feedback)
+        && !schema.column(slot).journalled
+    {
+        let message = format!("feedback adds to `{counter}`, and `{value}` is not in the journal");
+        let help = "feedback goes by what was logged: take a fact that is journalled".to_owned();
+        problems.add(origin, message, Some(help));
+    }
+    (amounts, slot)
 }
 
 fn aggregate(

@@ -138,7 +138,7 @@ impl From<&judge::Consequence> for EffectJson {
                 amount: Some(i64::try_from(*amount).unwrap_or(i64::MAX)),
                 ..told
             },
-            Effect::AddValue { kind, value, .. } => {
+            Effect::AddValue { kind, value, .. } | Effect::AddShare { kind, value, .. } => {
                 EffectJson { kind: Some(kind.clone()), amount: Some(*value), ..told }
             }
             Effect::Notify(whom) => EffectJson { whom: Some(whom.clone()), ..told },
