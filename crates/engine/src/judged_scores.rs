@@ -82,8 +82,10 @@ pub struct PromisedLine {
     pub good: usize,
     /// Events that were judged good and are left out, as they score like bad ones and their labels look wrong.
     pub mislabelled: usize,
-    /// Good events that are needed for this share.
-    pub needed: usize,
+    /// Events that were ever judged good.
+    pub judged: u64,
+    /// Events judged good that this share needs: twice as many as are held where a classifier learns.
+    pub needed: u64,
     /// The share of the latest events judged bad that reach the band as it begins now; `None` without any.
     pub recall: Option<f64>,
     /// The latest good events against lines from before them.
@@ -304,7 +306,8 @@ impl JudgedScores {
                 at: lowest,
                 good: good.len() - mislabelled,
                 mislabelled,
-                needed: ScoreWindow::needed(promise.false_positives),
+                judged: scores.judged[0],
+                needed: needed(pipeline, promise.false_positives),
                 recall: bad.share_from(lowest),
                 drift: drifts.get(band.action.name()).copied().unwrap_or_default(),
             }));
@@ -354,6 +357,12 @@ impl JudgedScores {
             io_error(path)(error)
         })
     }
+}
+
+/// Events judged good that a promise needs, as many are left out again ([`PipelineScores::add`]).
+fn needed(pipeline: &Pipeline, false_positives: f64) -> u64 {
+    let held = ScoreWindow::needed(false_positives) as u64;
+    if pipeline.classifiers.is_empty() || held <= UNLEARNED_MAX { held } else { 2 * held }
 }
 
 /// The name of an event among judged scores.

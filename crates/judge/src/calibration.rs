@@ -56,7 +56,7 @@ impl Calibration {
 
     /// Returns the curve through the scores of judged events; `None` below 20 of either class.
     ///
-    /// It costs some 1,000 logarithms for each of ten steps, a tenth of a millisecond.
+    /// A call costs some 1,000 logarithms for each of ten steps, whatever the number of events.
     pub fn fit(good: ClassScores<'_>, bad: ClassScores<'_>) -> Option<Calibration> {
         if good.ascending.len().min(bad.ascending.len()) < EVENTS_MIN {
             return None;

@@ -55,7 +55,7 @@ impl FitExample {
 /// Returns the scores that fit best, to a hundredth, in the order of those that rules have. A share of a rule that is not among
 /// them counts nothing.
 ///
-/// It costs some logarithms for each rule that fired on each event, twenty times over: a second for a million of them.
+/// A call costs some logarithms for each rule that fired on each event, twenty times over.
 pub fn fit_scores(has: &[f64], examples: &[FitExample], terms: &FitTerms) -> Vec<f64> {
     let mut by_rule: Vec<Vec<(usize, f64)>> = vec![Vec::new(); has.len()];
     for (number, example) in examples.iter().enumerate() {

@@ -203,13 +203,15 @@ pub struct PromiseJson {
     pub false_positives: f64,
     /// True if enough good events are known to hold it; else the band begins at its configured score.
     pub held: bool,
-    /// Events judged good that are known, at most 9,999, the latest.
+    /// Events judged good that its line is drawn from, at most 9,999, the latest.
     pub good: usize,
     /// Events judged good that are left out, as they score like bad ones and their labels look wrong.
     #[serde(default, skip_serializing_if = "is_none")]
     pub mislabelled: usize,
-    /// Events judged good that the promise needs.
-    pub needed: usize,
+    /// Events that were ever judged good.
+    pub judged: u64,
+    /// Events judged good that the promise needs: where a classifier learns, twice those that its line is drawn from.
+    pub needed: u64,
     /// The share of the latest events judged bad that reach the band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<f64>,
@@ -224,10 +226,9 @@ fn is_none(count: &usize) -> bool {
 
 impl From<&engine::PromisedLine> for PromiseJson {
     fn from(line: &engine::PromisedLine) -> PromiseJson {
-        let engine::PromisedLine { false_positives, line, good, mislabelled, needed, recall, drift, .. } =
-            *line;
-        let (held, reached) = (line.is_some(), drift.share());
-        PromiseJson { false_positives, held, good, mislabelled, needed, recall, reached }
+        let engine::PromisedLine { false_positives, good, mislabelled, judged, needed, recall, .. } = *line;
+        let (held, reached) = (line.line.is_some(), line.drift.share());
+        PromiseJson { false_positives, held, good, mislabelled, judged, needed, recall, reached }
     }
 }
 
@@ -241,7 +242,7 @@ pub struct CalibrationJson {
     pub offset: f64,
     /// True if the curve was drawn through judged events; else it is even where the lowest band begins, with a slope of 1.
     pub drawn: bool,
-    /// Events judged good that are known, at most 9,999, the latest.
+    /// Events judged good that its line is drawn from, at most 9,999, the latest.
     pub good: usize,
     /// Events judged bad, likewise.
     pub bad: usize,

@@ -128,7 +128,7 @@ fn the_node_says_what_it_runs_and_how_it_is() {
         assert!(mail["rules"].as_array().unwrap().iter().all(|rule| rule["description"].is_string()));
         assert_eq!(mail["bands"][0]["action"], "tag");
         let promise = &mail["bands"][0]["promise"];
-        let told = serde_json::json!({"false_positives": 0.005, "held": false, "good": 0, "needed": 199});
+        let told = serde_json::json!({"false_positives": 0.005, "held": false, "good": 0, "judged": 0, "needed": 199});
         assert_eq!((promise, &mail["bands"][0]["at"]), (&told, &serde_json::json!(4.0)));
         assert!(pipelines["pipelines"][1]["bands"][0].get("promise").is_none());
         let page = server.get("/metrics").body;

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use engine::Directory;
 use engine::backtest::{
-    Backtest, BacktestPair, BacktestQuery, BacktestReport, ClassificationQuality, Replay, ReplayError,
+    Backtest, BacktestPair, BacktestQuery, BacktestReport, BacktestTally, ClassificationQuality, Replay,
+    ReplayError,
 };
 use event::Time;
 use indicatif::HumanCount;
@@ -119,7 +120,9 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
         let secret = directory.secret()?;
         replay(Replay::new(&plan, pipeline, secret, question, &descriptions)?, &archive)?
     } else {
-        judge(&Backtest::new(pipeline, question, &descriptions), &archive, threads)?
+        let backtest = Backtest::new(pipeline, question, &descriptions);
+        let judged = judge(&backtest, &archive, threads)?;
+        judged.map(|(tally, skipped)| (tally.report(&backtest, &archive), skipped))
     };
     let Some((report, skipped)) = report else { return Ok(Exit::Interrupted) };
     let rows_per_second = report.rows as f64 / started.elapsed().as_secs_f64();
@@ -210,12 +213,12 @@ fn replay(
     Ok(Some((tally.report(&backtest, archive), skipped)))
 }
 
-/// `None` if it was interrupted.
-fn judge(
+/// Judges all blocks of a journal anew; `None` if it was interrupted.
+pub(super) fn judge(
     backtest: &Backtest,
     archive: &JournalArchive,
     threads: usize,
-) -> Result<Option<(BacktestReport, SkippedData)>, CommandError> {
+) -> Result<Option<(BacktestTally, SkippedData)>, CommandError> {
     let interrupt = Interrupt::watch(None);
     let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
     let mut tally = backtest.tally();
@@ -234,7 +237,7 @@ fn judge(
             Err(error) => ControlFlow::Break(Some(CommandError::from(error))),
         });
     match flow {
-        ControlFlow::Continue(()) => Ok(Some((tally.report(backtest, archive), skipped))),
+        ControlFlow::Continue(()) => Ok(Some((tally, skipped))),
         ControlFlow::Break(None) => Ok(None),
         ControlFlow::Break(Some(failure)) => Err(failure),
     }

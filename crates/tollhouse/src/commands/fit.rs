@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,14 +17,13 @@ use plan::{Config, Pipeline, Plan};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::backtest;
 use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, help, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter, count_files};
-use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
 use crate::message_reader::{ThreadsOption, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, LocalEngine, preset_named, time};
-use crate::ordered_pool::map_ordered;
 
 /// Fit the scores of rules to judged events, and show what that is worth on later ones
 #[derive(clap::Args)]
@@ -272,29 +270,9 @@ fn of_journal(args: &FitArgs) -> Result<Option<FitData>, CommandError> {
         ..BacktestQuery::default()
     };
     let backtest = Backtest::new(Arc::clone(&pipeline), question, &descriptions);
-    let interrupt = Interrupt::watch(None);
-    let (progress, bytes) = (Progress::new("bytes of the journal", Some(archive.bytes())), archive.bytes());
-    let mut tally = backtest.tally();
-    let mut skipped = journal::SkippedData::default();
-    let judged = |block: Result<journal::Block, journal::JournalError>| {
-        block.and_then(|block| backtest.judge(&block).map_err(|error| block.error(error)))
+    let Some((tally, skipped)) = backtest::judge(&backtest, &archive, args.threads.count())? else {
+        return Ok(None);
     };
-    let flow = map_ordered(args.threads.count(), archive.newest_first(), judged, |judgement| {
-        match skipped.pass(judgement) {
-            _ if interrupt.raised() => ControlFlow::Break(None),
-            Ok(judgement) => {
-                judgement.into_iter().for_each(|judgement| tally.add(judgement));
-                progress.set(tally.bytes(), bytes);
-                ControlFlow::Continue(())
-            }
-            Err(error) => ControlFlow::Break(Some(CommandError::from(error))),
-        }
-    });
-    match flow {
-        ControlFlow::Continue(()) => {}
-        ControlFlow::Break(None) => return Ok(None),
-        ControlFlow::Break(Some(failure)) => return Err(failure),
-    }
     let is_less = say_losses(&skipped, &archive.lacking()?);
     Ok(Some(FitData { pipeline, examples: tally.into_examples(), is_whole: !is_less }))
 }

@@ -121,7 +121,7 @@ pub(super) fn is_readable(width: usize, height: usize) -> bool {
 }
 
 /// Fails if a picture is too large, or the budget has not what it costs: so much to unpack it, and its pixels to be looked at.
-/// What it costs to make them grey is spent, if all of it is there.
+/// The cost of making them grey is spent, if all of it is there.
 pub(super) fn afford(
     width: usize,
     height: usize,

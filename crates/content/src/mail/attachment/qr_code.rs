@@ -4,7 +4,7 @@
 //! the code is turned, dark on light or light on dark. Three of them make the plane of the code, along which its modules are
 //! sampled. Pictures in mail are drawn, not taken, so a code may be turned, scaled and stretched, but not seen at an angle.
 //!
-//! What modules say is read by `rqrr`. Its own search for codes is not used: it asserts what a made-up picture can break,
+//! Modules are read by `rqrr`. Its own search for codes is not used: it asserts what a made-up picture can break,
 //! and looks over the picture once more for each three of its marks, where this is linear in the pixels.
 
 use rqrr::{Grid, SimpleGrid};
