@@ -93,6 +93,9 @@ impl Engine {
         let posted = directory::or_put_aside(posted, &mut aside)?;
         let scores = directory::or_put_aside(directory.stored_scores(), &mut aside)?;
         let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
+        let damaged = learners.damaged_logs().iter();
+        aside.extend(damaged.map(|(path, why)| format!("{}: {why}", path.display())));
+        let learners = LinearLearners::new(directory, learners)?;
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
@@ -114,7 +117,7 @@ impl Engine {
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
             judged: JudgedScores::new(directory, scores),
-            learners: LinearLearners::new(directory, learners),
+            learners,
             ids,
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),

@@ -52,7 +52,10 @@ impl Directory {
         }
         into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
         into.extend(self.stored_scores().err().map(DirectoryError::parts));
-        into.extend(self.stored_learners().err().map(DirectoryError::parts));
+        match self.stored_learners() {
+            Ok(stored) => into.extend(stored.damaged_logs().iter().cloned()),
+            Err(error) => into.push(error.parts()),
+        }
         into.extend(crate::reload::check_history(&self.rules_path()));
         let labels = self.ban_list_path();
         match crate::ban_list::damaged_lines(&labels) {

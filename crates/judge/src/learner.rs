@@ -92,6 +92,40 @@ impl FeatureSet {
     fn norm(&self) -> f32 {
         1.0 / (self.len().max(1) as f32).sqrt()
     }
+
+    /// Adds its bytes: the number of features, and the distance of each to the one before.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        put_varint(bytes, self.len() as u64);
+        let mut before = 0;
+        for feature in &self.0 {
+            put_varint(bytes, u64::from(feature - before));
+            before = *feature;
+        }
+    }
+
+    /// Reads what [`FeatureSet::encode`] has written, and nothing else.
+    ///
+    /// # Errors
+    /// If the bytes are no features.
+    pub fn decode(bytes: &[u8]) -> Result<FeatureSet, LearnerFormatError> {
+        let mut reader = ByteReader(bytes);
+        let features = FeatureSet::read(&mut reader)?;
+        if reader.0.is_empty() { Ok(features) } else { Err(LearnerFormatError) }
+    }
+
+    fn read(reader: &mut ByteReader<'_>) -> Result<FeatureSet, LearnerFormatError> {
+        let mut features = Vec::new();
+        let mut before = 0;
+        for number in 0..reader.varint(FEATURES_MAX as u64)? {
+            let step = reader.varint(WEIGHTS as u64)? as u32;
+            before += step;
+            if before as usize >= WEIGHTS || step == 0 && number > 0 {
+                return Err(LearnerFormatError);
+            }
+            features.push(before);
+        }
+        Ok(FeatureSet(features.into()))
+    }
 }
 
 /// The label of an example.
@@ -124,7 +158,7 @@ struct Example {
 
 /// A stored learner that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is no stored learner, or one that is cut off")]
+#[error("this is nothing that a learner has stored, or it is cut off")]
 pub struct LearnerFormatError;
 
 /// A model that many threads may ask while one learns.
@@ -268,12 +302,7 @@ impl LinearLearner {
             for Example { event, weight, features } in examples {
                 bytes.extend_from_slice(&event.to_le_bytes());
                 bytes.extend_from_slice(&weight.to_le_bytes());
-                put_varint(&mut bytes, features.len() as u64);
-                let mut before = 0;
-                for feature in &features.0 {
-                    put_varint(&mut bytes, u64::from(feature - before));
-                    before = *feature;
-                }
+                features.encode(&mut bytes);
             }
         }
         bytes
@@ -312,17 +341,7 @@ impl LinearLearner {
                 if !(0.0..=BOUND).contains(&weight) {
                     return Err(LearnerFormatError);
                 }
-                let mut features = Vec::new();
-                let mut before = 0;
-                for number in 0..reader.varint(FEATURES_MAX as u64)? {
-                    let step = reader.varint(WEIGHTS as u64)? as u32;
-                    before += step;
-                    if before as usize >= WEIGHTS || step == 0 && number > 0 {
-                        return Err(LearnerFormatError);
-                    }
-                    features.push(before);
-                }
-                examples.push(Example { event, weight, features: FeatureSet(features.into()) });
+                examples.push(Example { event, weight, features: FeatureSet::read(&mut reader)? });
             }
         }
         if !reader.0.is_empty() {

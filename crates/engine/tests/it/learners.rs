@@ -120,8 +120,9 @@ fn the_linear_model_learns_beside_the_counts() {
     }
 }
 
+/// The lessons of a killed process are in the log; those that a power failure took are learned again when they are taught again.
 #[test]
-fn what_a_crash_took_is_learned_again_when_it_is_taught_again() {
+fn a_killed_process_loses_no_lesson() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("data");
     Directory::create(&path, &[]).unwrap();
@@ -129,24 +130,103 @@ fn what_a_crash_took_is_learned_again_when_it_is_taught_again() {
         let both = numbers.flat_map(|number| [(text(true, number), "spam"), (text(false, number), "ham")]);
         both.map(|(text, class)| learn(engine, &text, class)).sum()
     };
+    let known = |engine: &Engine| linear(engine, &text(true, 100));
     let engine = open(&path);
     assert!(lessons(&engine, 0..20) > 0);
     // A minute of housekeeping.
     (0..6).for_each(|_| engine.maintain(Some(NOW)).unwrap());
-    let kept = linear(&engine, &text(true, 100)).unwrap();
+    let kept = known(&engine);
     assert!(lessons(&engine, 20..40) > 0);
-    let whole = linear(&engine, &text(true, 100)).unwrap();
+    assert!(learn(&engine, &text(true, 39), "ham") > 0, "somebody was wrong");
+    assert!(learn(&engine, &text(true, 39), "spam") > 0);
+    let whole = known(&engine);
+    assert!(kept.is_some() && kept != whole);
     // What was written is what a killed process leaves; ledger and journal are synced.
-    let killed = parent.path().join("killed");
+    let [killed, without] = ["killed", "without"].map(|name| parent.path().join(name));
     engine.journal().unwrap().settle();
     copy(&path, &killed);
+    copy(&path, &without);
     drop(engine);
     let engine = open(&killed);
-    assert_eq!(linear(&engine, &text(true, 100)), Some(kept));
+    assert_eq!(known(&engine), whole);
     assert_eq!(lessons(&engine, 0..40), 0, "the counts know all of it");
-    assert_eq!(linear(&engine, &text(true, 100)), Some(whole), "and the model does now, in the same order");
+    assert_eq!(known(&engine), whole, "and so does the model");
+    // Killed again before anything was written, and after.
+    for name in ["again", "later"] {
+        let killed = parent.path().join(name);
+        copy(&parent.path().join("killed"), &killed);
+        assert_eq!(known(&open(&killed)), whole, "{name}");
+        (0..6).for_each(|_| engine.maintain(Some(NOW)).unwrap());
+    }
+    let logs = |path: &Path| {
+        let entries = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+        let is_log = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "log");
+        entries.filter(is_log).collect::<Vec<_>>()
+    };
+    assert_eq!(logs(&killed), [] as [std::path::PathBuf; 0], "the learners have it all");
+    let left = logs(&without);
+    assert_eq!(left.len(), 1, "{left:?}");
+    std::fs::remove_file(&left[0]).unwrap();
+    let engine = open(&without);
+    assert_eq!(known(&engine), kept);
     assert_eq!(lessons(&engine, 0..40), 0);
-    assert_eq!(linear(&engine, &text(true, 100)), Some(whole), "none of it twice");
+    let again = known(&engine);
+    assert_ne!(again, kept, "what the model lacks is learned, though the counts know it");
+    assert_eq!(lessons(&engine, 0..40), 0);
+    assert_eq!(known(&engine), again, "none of it twice");
+}
+
+#[test]
+fn a_lesson_that_the_ledger_lost_is_not_learned_twice() {
+    let parent = tempfile::tempdir().unwrap();
+    let [path, early, late] = ["data", "early", "late"].map(|name| parent.path().join(name));
+    Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    for number in 0..10 {
+        learn(&engine, &text(true, number), "spam");
+        learn(&engine, &text(false, number), "ham");
+    }
+    engine.journal().unwrap().settle();
+    copy(&path, &early);
+    let lost = text(true, 50);
+    assert!(learn(&engine, &lost, "spam") > 0);
+    let known = linear(&engine, &lost);
+    engine.journal().unwrap().settle();
+    copy(&path, &late);
+    drop(engine);
+    std::fs::remove_dir_all(late.join("ledger")).unwrap();
+    copy(&early.join("ledger"), &late.join("ledger"));
+    let engine = open(&late);
+    assert_eq!(linear(&engine, &lost), known);
+    assert!(learn(&engine, &lost, "spam") > 0, "the counts do not know it");
+    assert_eq!(linear(&engine, &lost), known);
+}
+
+#[test]
+fn a_damaged_lesson_is_told_and_costs_itself() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    let directory = Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    for number in 0..5 {
+        learn(&engine, &text(true, number), "spam");
+        learn(&engine, &text(false, number), "ham");
+    }
+    engine.journal().unwrap().settle();
+    let killed = parent.path().join("killed");
+    copy(&path, &killed);
+    drop((engine, directory));
+    let log = killed.join("learners.0.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let found = Directory::open(&killed).unwrap().verify(None, &mut |_, _, _| ()).unwrap();
+    assert!(format!("{found:?}").contains("learners.0.log") && !found.is_sound(), "{found:?}");
+    let engine = open(&killed);
+    let told = engine.health().list().into_iter().find(|it| it.name == "settings-damaged").unwrap();
+    assert!(told.detail.contains("learners.0.log") && told.detail.contains("bytes of lessons"), "{told:?}");
+    assert!(linear(&engine, &text(true, 0)).unwrap() > 0.0);
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -1,0 +1,263 @@
+//! Linear learners: one for each classifier with `runs`, in memory, and all of them in `learners.bin`.
+//!
+//! ```text
+//! lesson that the ledger has taken in ─► learner ─► every minute, and at the end ─► learners.bin
+//!                                   └─► learners.N.log, until then
+//! ```
+//!
+//! The ledger knows what each event has taught, and a learner follows it. A killed process loses no lesson that was answered.
+//! A power failure may lose those of the last seconds: such an event is learned again when it is taught once more. Each node
+//! has its own.
+
+mod lesson_log;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use event::Key;
+use judge::{ExampleLabel, LinearLearner};
+use parking_lot::{Mutex, RwLock};
+use plan::TrainingLabel;
+
+use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
+use crate::pipeline::classifiers::TokenKeys;
+use crate::pipeline::keys::PreparedEvent;
+use lesson_log::{LOG_BYTES_MAX, Lesson, LessonLog, StoredLessons};
+
+/// Largest file that is read: tens of learners.
+const BYTES_MAX: u64 = 1 << 30;
+/// Rounds of housekeeping between two writes.
+const ROUNDS: u32 = 6;
+
+/// The space and the number of a classifier.
+type ClassifierName = (u16, u16);
+
+/// The learners of all classifiers, as they were stored.
+#[derive(Debug, Default)]
+pub(crate) struct StoredLearners {
+    /// The number of times that they were written.
+    number: u64,
+    learners: BTreeMap<ClassifierName, LinearLearner>,
+    /// The lessons since.
+    lessons: StoredLessons,
+}
+
+/// The learners of all classifiers.
+#[derive(Debug, Default)]
+pub(crate) struct LinearLearners {
+    /// `None` without a data directory.
+    files: Option<LearnerFiles>,
+    learners: RwLock<BTreeMap<ClassifierName, Arc<LinearLearner>>>,
+    is_changed: AtomicBool,
+    rounds: AtomicU32,
+}
+
+/// The files of a data directory's learners.
+#[derive(Debug)]
+struct LearnerFiles {
+    directory: PathBuf,
+    path: PathBuf,
+    log: LessonLog,
+    /// Held while the learners are written.
+    writing: Mutex<()>,
+}
+
+impl Directory {
+    /// The path of the learners.
+    pub(crate) fn learners_path(&self) -> PathBuf {
+        self.path().join("learners.bin")
+    }
+
+    /// Reads the learners, and the lessons since they were written.
+    pub(crate) fn stored_learners(&self) -> Result<StoredLearners, DirectoryError> {
+        let path = self.learners_path();
+        let lost = "classifiers then say what their counts say, until they are taught again";
+        let mut stored = match read_sealed(&path, BYTES_MAX, lost)? {
+            None => StoredLearners::default(),
+            Some(bytes) => StoredLearners::decode(&bytes).ok_or_else(|| DirectoryError::Damaged {
+                path: path.clone(),
+                why: format!("it has no learners in it; {lost}"),
+            })?,
+        };
+        stored.lessons = lesson_log::read(self.path(), stored.number).map_err(io_error(&path))?;
+        Ok(stored)
+    }
+}
+
+impl StoredLearners {
+    /// Reads how often they were written, and learners one behind the other: space, number, length and bytes of each.
+    fn decode(bytes: &[u8]) -> Option<StoredLearners> {
+        let (number, mut bytes) = bytes.split_first_chunk()?;
+        let mut learners = BTreeMap::new();
+        while !bytes.is_empty() {
+            let (head, rest) = bytes.split_first_chunk::<12>()?;
+            let [a, b, c, d, length @ ..] = *head;
+            let length = usize::try_from(u64::from_le_bytes(length)).ok()?;
+            let (own, rest) = rest.split_at_checked(length)?;
+            let name = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+            learners.insert(name, LinearLearner::decode(own).ok()?);
+            bytes = rest;
+        }
+        Some(StoredLearners {
+            number: u64::from_le_bytes(*number),
+            learners,
+            lessons: StoredLessons::default(),
+        })
+    }
+
+    /// Logs with lessons that cannot be read, and why.
+    pub(crate) fn damaged_logs(&self) -> &[(PathBuf, String)] {
+        &self.lessons.damaged
+    }
+}
+
+impl LinearLearners {
+    /// The learners of a data directory, with what was learned since they were written.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub(crate) fn new(
+        directory: &Directory,
+        stored: StoredLearners,
+    ) -> Result<LinearLearners, DirectoryError> {
+        let StoredLearners { number, learners, lessons: StoredLessons { lessons, .. } } = stored;
+        let path = directory.learners_path();
+        let directory = directory.path().to_owned();
+        // Logs that are there already stay as they are until the learners are written.
+        let last = lesson_log::last(&directory).map_err(io_error(&path))?;
+        let log = LessonLog::new(&directory, number.max(last.map_or(0, |last| last + 1)));
+        let learners = learners.into_iter().map(|(name, learner)| (name, Arc::new(learner)));
+        let learners = LinearLearners {
+            learners: RwLock::new(learners.collect()),
+            is_changed: AtomicBool::new(!lessons.is_empty()),
+            files: Some(LearnerFiles { directory, path, log, writing: Mutex::default() }),
+            ..LinearLearners::default()
+        };
+        lessons.iter().for_each(|lesson| learners.learn(lesson));
+        Ok(learners)
+    }
+
+    /// Fills the columns of learners.
+    pub(crate) fn fill(&self, prepared: &mut [PreparedEvent]) {
+        for PreparedEvent { tokens, row, .. } in prepared {
+            for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
+                let Some(column) = plan.columns.linear else { continue };
+                let Some(tokens) = tokens else { continue };
+                if let Some(odds) = self.log_odds(tokens) {
+                    row.facts.set(column, odds);
+                }
+            }
+        }
+    }
+
+    /// Returns the log-odds that a learner gives; `None` if it has not learned both classes.
+    pub(crate) fn log_odds(&self, tokens: &TokenKeys) -> Option<f64> {
+        let learner = self.learners.read().get(&name(&tokens.event)).map(Arc::clone)?;
+        learner.log_odds(&tokens.features)
+    }
+
+    /// Learns what the ledger has taken in: an event that taught one label before teaches another now. A lesson is logged when
+    /// this returns. One that the ledger lost in a crash, and takes in again, is not learned twice.
+    pub(crate) fn teach(&self, tokens: &TokenKeys, before: TrainingLabel, now: TrainingLabel) {
+        let is_known = before == TrainingLabel::Forget && self.holds(tokens, now);
+        if tokens.features.is_empty() || is_known {
+            return;
+        }
+        let lesson = Lesson {
+            learner: name(&tokens.event),
+            event: tokens.event.shingle.0,
+            before,
+            now,
+            features: tokens.features.clone(),
+        };
+        let Some(LearnerFiles { log, .. }) = &self.files else { return self.learn(&lesson) };
+        {
+            let mut queue = log.queue.lock();
+            self.learn(&lesson);
+            queue.push(&lesson);
+        }
+        self.is_changed.store(true, Ordering::Relaxed);
+        if let Err(error) = log.write() {
+            tracing::error!(%error, "lessons of linear models cannot be logged: until the next minute a killed process loses them");
+        }
+    }
+
+    fn holds(&self, tokens: &TokenKeys, label: TrainingLabel) -> bool {
+        let known = self.learners.read().get(&name(&tokens.event)).map(Arc::clone);
+        let event = tokens.event.shingle.0;
+        known.zip(example_label(label)).is_some_and(|(learner, label)| learner.holds(event, label))
+    }
+
+    fn learn(&self, lesson: &Lesson) {
+        let Lesson { learner, event, before, now, features } = lesson;
+        let learner = Arc::clone(self.learners.write().entry(*learner).or_default());
+        if let Some(label) = example_label(*before) {
+            learner.forget(*event, features, label);
+        }
+        if let Some(label) = example_label(*now) {
+            learner.learn(*event, features.clone(), label);
+        }
+    }
+
+    /// Learns an event that the ledger has taken in before, if the learner is behind the ledger, which has learned so many events
+    /// of the label, and does not hold this one.
+    pub(crate) fn catch_up(&self, tokens: &TokenKeys, label: TrainingLabel, learned: i64) {
+        let Some(example) = example_label(label) else { return };
+        let known = self.learners.read().get(&name(&tokens.event)).map(Arc::clone);
+        let is_behind = known.is_none_or(|learner| {
+            i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned
+        });
+        if is_behind {
+            self.teach(tokens, TrainingLabel::Forget, label);
+        }
+    }
+
+    /// Writes what has changed, in every sixth round of housekeeping, or when the log of lessons is long.
+    pub(crate) fn maintain(&self) -> Result<(), DirectoryError> {
+        let is_due = self.rounds.fetch_add(1, Ordering::Relaxed) % ROUNDS == ROUNDS - 1;
+        let is_long = self.files.as_ref().is_some_and(|files| files.log.bytes() > LOG_BYTES_MAX);
+        if is_due || is_long { self.save() } else { Ok(()) }
+    }
+
+    /// Writes what has changed.
+    pub(crate) fn save(&self) -> Result<(), DirectoryError> {
+        let Some(LearnerFiles { directory, path, log, writing }) = &self.files else { return Ok(()) };
+        let _alone = writing.lock();
+        if !self.is_changed.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (number, learners) = log.turn(|| self.encode());
+        let bytes = [&number.to_le_bytes()[..], &learners].concat();
+        let written = disk::replace(path, &disk::seal(&bytes));
+        written.and_then(|()| lesson_log::forget_before(directory, number)).map_err(|error| {
+            self.is_changed.store(true, Ordering::Relaxed);
+            io_error(path)(error)
+        })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for ((space, kind), learner) in self.learners.read().iter() {
+            let own = learner.encode();
+            bytes.extend_from_slice(&space.to_le_bytes());
+            bytes.extend_from_slice(&kind.to_le_bytes());
+            bytes.extend_from_slice(&(own.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&own);
+        }
+        bytes
+    }
+}
+
+fn name(event: &Key) -> ClassifierName {
+    (event.space.0, event.kind.0)
+}
+
+fn example_label(label: TrainingLabel) -> Option<ExampleLabel> {
+    match label {
+        TrainingLabel::Bad => Some(ExampleLabel::Bad),
+        TrainingLabel::Good => Some(ExampleLabel::Good),
+        TrainingLabel::Forget => None,
+    }
+}
