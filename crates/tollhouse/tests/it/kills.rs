@@ -69,3 +69,46 @@ fn with_sync_nothing_that_was_answered_is_lost() {
 fn with_an_interval_nothing_older_is_lost() {
     check("1s");
 }
+
+/// The linear model's log-odds of a text, which is decided for it; the decision's id.
+fn odds(server: &Server, text: &str, agent: &ureq::Agent) -> (Option<f64>, String) {
+    let body =
+        serde_json::json!({"user": "ann", "ip": "192.0.2.9", "place": "thread", "text": text}).to_string();
+    let url = format!("{}/v1/decide?pipeline=comments", server.url);
+    let answer = agent.post(&url).header("Content-Type", "application/json").send(body).unwrap();
+    let answer: serde_json::Value =
+        serde_json::from_str(&answer.into_body().read_to_string().unwrap()).unwrap();
+    let id = answer["id"].as_str().unwrap().to_owned();
+    let told = agent.get(format!("{}/v1/decisions/{id}", server.url)).call().unwrap();
+    let told: serde_json::Value = serde_json::from_str(&told.into_body().read_to_string().unwrap()).unwrap();
+    (told["facts"]["learned.linear"].as_f64(), id)
+}
+
+/// What a linear model had learned when its lesson was answered it knows after each kill, and no lesson is learned twice.
+#[test]
+fn a_linear_model_knows_every_lesson_that_was_answered() {
+    let data = Data::new(&["comments"]);
+    let start = || Server::start(&data.path(), &["--set", "ledger.durability=sync"]);
+    let texts = [
+        ("spam", "Cheap pills and a casino bonus for you at pills.example"),
+        ("ham", "Thank you for the patch, I have read it and it works here"),
+    ];
+    let probe = "A casino bonus of cheap pills, thank you";
+    let mut known = None;
+    for round in 0..4 {
+        let server = start();
+        let agent = ureq::Agent::new_with_defaults();
+        assert_eq!(odds(&server, probe, &agent).0, known, "round {round}");
+        for (class, text) in texts {
+            let (_, id) = odds(&server, &format!("{text} {round}"), &agent);
+            let url = format!("{}/v1/feedback", server.url);
+            let body = serde_json::json!({"id": id, "class": class}).to_string();
+            agent.post(&url).header("Content-Type", "application/json").send(body).unwrap();
+        }
+        let before = known;
+        known = odds(&server, probe, &agent).0;
+        assert!(known.is_some() && known != before, "round {round}: {known:?}");
+        assert_eq!(server.end(Signal::KILL), None);
+    }
+    data.run(&["verify"], "").expect(0);
+}
