@@ -28,6 +28,8 @@ const FORMAT: FrameFormat<0> =
     FrameFormat { mark: MARK, is_plausible: |head| head.length <= LESSON_BYTES_MAX, window: 256 << 10 };
 /// Bytes of a log after which the learners are written anew at the next round of housekeeping: replaying them takes seconds.
 pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of a log after which whoever learns writes the learners.
+pub(super) const LOG_BYTES_MOST: u64 = 4 * LOG_BYTES_MAX;
 
 /// The change of what an event teaches a learner.
 #[derive(Clone, Debug, PartialEq)]

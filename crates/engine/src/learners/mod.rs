@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use event::Key;
 use judge::{ExampleLabel, LinearLearner};
 use parking_lot::{Mutex, RwLock};
-use plan::TrainingLabel;
+use plan::{Pipeline, TrainingLabel};
 
 use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys::PreparedEvent;
-use lesson_log::{LOG_BYTES_MAX, Lesson, LessonLog, StoredLessons};
+use lesson_log::{LOG_BYTES_MAX, LOG_BYTES_MOST, Lesson, LessonLog, StoredLessons};
 
 /// Largest file that is read: tens of learners.
 const BYTES_MAX: u64 = 1 << 30;
@@ -182,6 +182,12 @@ impl LinearLearners {
         if let Err(error) = log.write() {
             tracing::error!(%error, "lessons of linear models cannot be logged: until the next minute a killed process loses them");
         }
+        // Where nobody keeps house, as in a command that learns a folder.
+        if log.bytes() > LOG_BYTES_MOST
+            && let Err(error) = self.save()
+        {
+            tracing::error!(%error, "linear models cannot be written");
+        }
     }
 
     fn holds(&self, tokens: &TokenKeys, label: TrainingLabel) -> bool {
@@ -212,6 +218,25 @@ impl LinearLearners {
         if is_behind {
             self.teach(tokens, TrainingLabel::Forget, label);
         }
+    }
+
+    /// Learners of a pipeline's classifiers that have learned nothing, in memory alone.
+    pub(crate) fn anew(&self, pipeline: &Pipeline) -> LinearLearners {
+        let plans = pipeline.classifiers.iter().filter(|plan| plan.columns.linear.is_some());
+        let learners = plans.map(|plan| ((pipeline.space.0, plan.kind.0), Arc::default()));
+        LinearLearners { learners: RwLock::new(learners.collect()), ..LinearLearners::default() }
+    }
+
+    /// Learns an event that has taught nothing before.
+    pub(crate) fn learn_first(&self, tokens: &TokenKeys, label: TrainingLabel) {
+        self.teach(tokens, TrainingLabel::Forget, label);
+    }
+
+    /// Puts others in the place of learners, and writes all.
+    pub(crate) fn put(&self, others: LinearLearners) -> Result<(), DirectoryError> {
+        self.learners.write().extend(others.learners.into_inner());
+        self.is_changed.store(true, Ordering::Relaxed);
+        self.save()
     }
 
     /// Writes what has changed, in every sixth round of housekeeping, or when the log of lessons is long.

@@ -240,6 +240,55 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+/// The journal has what was said of decisions, so that models that are lost are made anew: of the last judgement of each, and
+/// not of what was taken back.
+#[test]
+fn lost_models_are_made_anew_from_the_journal() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    let say = |engine: &Engine, text: &str, classes: &[&str]| {
+        let id = judged(engine, text).3.id;
+        for class in classes {
+            pollster::block_on(engine.feedback(id, *class, NOW)).unwrap();
+        }
+    };
+    for number in 0..20 {
+        say(&engine, &text(true, number), &["ham", "spam"]);
+        say(&engine, &text(false, number), &["ham"]);
+    }
+    say(&engine, "a casino bonus that was wanted after all", &["spam", "none"]);
+    learn(&engine, "what was never decided", "spam");
+    let odds = |engine: &Engine| [linear(engine, &text(true, 100)), linear(engine, &text(false, 100))];
+    let known = odds(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    std::fs::remove_file(path.join("learners.bin")).unwrap();
+    let engine = open(&path);
+    assert_eq!(odds(&engine), [None, None]);
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    assert!(engine.relearn(&pipeline, &mut |_| (), &|| true).is_err());
+    assert_eq!(odds(&engine), [None, None], "as it was");
+    for round in 0..2 {
+        let mut blocks = 0;
+        let made = engine.relearn(&pipeline, &mut |read| blocks += read, &|| false).unwrap();
+        assert_eq!((made.good, made.bad, made.undescribed), (20, 20, 0), "round {round}");
+        assert!(blocks >= 2 && made.skipped.is_empty());
+    }
+    let made = odds(&engine);
+    for (made, known) in made.iter().zip(known) {
+        let (made, known) = (made.unwrap(), known.unwrap());
+        assert!(made * known > 1.0, "{made} {known}");
+    }
+    // It is written, and goes on learning.
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open(&path);
+    assert_eq!(odds(&engine), made);
+    assert!(learn(&engine, "something else", "spam") > 0);
+}
+
 #[test]
 fn a_classifier_for_each_key_has_no_linear_model() {
     let text = CONFIGURATION.replace("runs = ", "per = \"text\"\nruns = ");

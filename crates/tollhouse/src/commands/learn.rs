@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
+use engine::{RelearnError, Relearned};
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
 
 use crate::client::ApiClient;
-use crate::console::{Output, Progress, say};
+use crate::console::{Output, Progress, error, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::{InputMessage, InterleavedMessageIter, count_files};
+use crate::losses::say_losses;
 use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 
@@ -21,6 +23,7 @@ Examples:
   tollhouse learn --data ./data --spam ~/Maildir/.Junk --ham ~/Maildir/cur
   tollhouse learn --data ./data --message-time --spam spam.mbox --ham wanted.mbox archive/
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
+  tollhouse learn --data ./data --from-journal                  Make lost linear models anew
 
 With --spam and --ham the messages of both are learned by turns, so that neither class comes in a
 block: that is the best way to begin.
@@ -28,13 +31,17 @@ block: that is the best way to begin.
 The class counts for the message's keys (sender, links, text, ...), and classifiers learn its words.
 A message counts once in a class; learned as another class it leaves the first. `--class forget` and
 `--class none` undo it. For a message that was decided here, feedback on the decision's id is more
-exact.")]
+exact.
+
+--from-journal teaches the linear models of a pipeline anew what was said of the decisions in the
+journal, and nothing else; its counts stay. Messages that were learned without a decision are not
+in the journal: learn them again.")]
 pub(crate) struct LearnArgs {
     /// Message files, directories (recursive, by name), mailboxes, or - for standard input
-    #[arg(required_unless_present_any = ["spam", "ham"], value_name = "FILE|DIR|MBOX|-")]
+    #[arg(required_unless_present_any = ["spam", "ham", "from_journal"], value_name = "FILE|DIR|MBOX|-")]
     files: Vec<PathBuf>,
     /// Class of the messages: one of the pipeline's feedback classes, such as spam or ham; none takes feedback back
-    #[arg(long, value_name = "CLASS", required_unless_present_any = ["spam", "ham"])]
+    #[arg(long, value_name = "CLASS", required_unless_present_any = ["spam", "ham", "from_journal"])]
     class: Option<String>,
     /// Files, directories and mailboxes of messages to learn as `spam`
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
@@ -42,6 +49,9 @@ pub(crate) struct LearnArgs {
     /// Files, directories and mailboxes of messages to learn as `ham`
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
     ham: Vec<PathBuf>,
+    /// Make the linear models anew from what was said of past decisions
+    #[arg(long, conflicts_with_all = ["class", "files", "spam", "ham", "server"])]
+    from_journal: bool,
     #[command(flatten)]
     messages: MessageOptions,
     #[command(flatten)]
@@ -104,6 +114,9 @@ impl LearnTally {
 
 pub(crate) fn run(args: LearnArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
+    if args.from_journal {
+        return relearn(&args, &mut out);
+    }
     let mut learned = LearnTally::default();
     let sets = LearnSets::of(&args);
     let exit = match args.server.client()? {
@@ -141,6 +154,48 @@ fn local(
     let (exit, _) = each_message(&local, &pipeline, messages, &args.messages, &progress, named, take)?;
     local.close()?;
     Ok(exit)
+}
+
+/// The line of `--json` for models that were made anew.
+#[derive(Serialize)]
+struct RelearnLine<'a> {
+    pipeline: &'a str,
+    good: u64,
+    bad: u64,
+    undescribed: u64,
+}
+
+/// Makes the linear models of a pipeline anew.
+fn relearn(args: &LearnArgs, out: &mut Output) -> Result<Exit, CommandError> {
+    let local = args.engine.open("stop the server first: it holds the models in memory")?;
+    let plan = local.engine().plan();
+    let name = args.messages.pipeline.as_deref();
+    let pipeline = plan.pipeline(name).ok_or_else(|| {
+        CommandError::new(format_args!("there is no pipeline `{}`", name.unwrap_or_default()))
+    })?;
+    let progress = Progress::new("blocks of the journal, twice", None);
+    let made =
+        local.engine().relearn(pipeline, &mut |blocks| progress.add(blocks), &|| local.interrupt.raised());
+    let made = match made {
+        Err(RelearnError::Ended) => return Ok(Exit::Interrupted),
+        made => made.map_err(CommandError::new)?,
+    };
+    drop(progress);
+    let Relearned { good, bad, undescribed, skipped } = made;
+    if out.is_json() {
+        out.json(&RelearnLine { pipeline: &pipeline.name, good, bad, undescribed })?;
+    }
+    out.flush()?;
+    say(format_args!(
+        "the linear models of {} have learned {good} good and {bad} bad decisions",
+        pipeline.name
+    ));
+    if undescribed > 0 {
+        error(format_args!("{undescribed} judged decisions belong to versions without a description"));
+    }
+    let is_less = say_losses(&skipped, &[]) || undescribed > 0;
+    local.close()?;
+    Ok(if is_less { Exit::Found } else { Exit::Fine })
 }
 
 fn remote(

@@ -111,4 +111,18 @@ fn a_linear_model_knows_every_lesson_that_was_answered() {
         assert_eq!(server.end(Signal::KILL), None);
     }
     data.run(&["verify"], "").expect(0);
+
+    // Models that are lost are made anew of the decisions that were judged.
+    for entry in std::fs::read_dir(data.path()).unwrap().map(|entry| entry.unwrap()) {
+        if entry.file_name().to_string_lossy().starts_with("learners.") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    let made = data.run(&["learn", "--from-journal", "--json"], "").expect(0).stdout;
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let wanted = serde_json::json!({"pipeline": "comments", "good": 4, "bad": 4, "undescribed": 0});
+    assert_eq!(made, wanted);
+    let server = start();
+    let agent = ureq::Agent::new_with_defaults();
+    assert!(odds(&server, texts[0].1, &agent).0.unwrap() > 1.0);
 }
