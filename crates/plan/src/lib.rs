@@ -176,6 +176,7 @@ impl Plan {
             })
             .collect();
         limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);
+        pipeline::authentication::warn_of_unasked_lists(&node.dns, &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
         let forwards = forward_auth::compile(config.main(), &drafts, &limits, &mut problems);
         fit_sketches(node.ledger_memory, &mut drafts);

@@ -482,3 +482,20 @@ fn guides_switch_on_modules() {
         assert!(page.contains(&format!("`{}`", list.name)), "{}", list.name);
     }
 }
+
+/// Lists that are switched on, and never asked, would be missed by nobody.
+#[test]
+fn lists_without_a_resolver_are_warned_of() {
+    let warnings = |text: &str| {
+        let plan = Plan::compile(&Config::from_text("mail.toml", text, &Overrides::default())).unwrap();
+        let of_lists = plan.warnings.list().iter().filter(|it| it.message.contains("never asked"));
+        of_lists.map(|it| it.message.clone()).collect::<Vec<_>>()
+    };
+    let switched = "preset = \"mail\"\nmodules = [\"dns-lists\"]\n";
+    let told = "`spamhaus_zen` and the other 7 DNS lists are never asked: no resolver is named";
+    assert_eq!(warnings(switched), [told]);
+    assert!(warnings(&format!("{switched}[dns]\nresolvers = [\"127.0.0.1\"]\n")).is_empty());
+    assert!(warnings("preset = \"mail\"\n").is_empty());
+    let one = "preset = \"mail\"\n[[dnsbl]]\nname = \"own\"\nzone = \"bl.example\"\nof = [\"client.ip\"]\n";
+    assert_eq!(warnings(one), ["the DNS list `own` is never asked: no resolver is named"]);
+}

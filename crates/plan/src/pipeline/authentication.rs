@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use content::mail::authentication::AuthenticationTrust;
 use content::web::domain::domain_to_ascii;
 use event::{Schema, Slot, Span, Type};
+use judge::Severity;
 
 use super::columns::fact;
 use super::draft::PipelineDraft;
@@ -150,6 +151,34 @@ impl DnsListPlan {
         answer == Ipv4Addr::LOCALHOST
             || answer.octets()[..3] == [127, 255, 255]
             || self.refusals.iter().any(|refusal| refusal.has(answer))
+    }
+}
+
+/// Warns of DNS lists that nobody asks, as no resolver is named.
+pub(crate) fn warn_of_unasked_lists(
+    dns: &DnsPlan,
+    drafts: &[PipelineDraft<'_>],
+    problems: &mut ConfigProblems,
+) {
+    if dns.is_on() {
+        return;
+    }
+    for draft in drafts {
+        let views = draft.document.list("dnsbl");
+        let asked: Vec<_> = views.iter().filter(|view| !view.strings("of").is_empty()).collect();
+        let Some((first, name)) = asked.first().and_then(|view| Some((view, view.str("name")?))) else {
+            continue;
+        };
+        let message = match asked.len() {
+            1 => format!("the DNS list `{name}` is never asked: no resolver is named"),
+            lists => format!(
+                "`{name}` and the other {} DNS lists are never asked: no resolver is named",
+                lists - 1
+            ),
+        };
+        let help =
+            "name a resolver of your own in tollhouse.toml: `[dns]` with `resolvers = [\"127.0.0.1\"]`";
+        problems.push(Severity::Warning, first.origin("name"), message, Some(help.to_owned()));
     }
 }
 
