@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! set throttle
+//! set throttle unless reject
 //! lift reject
 //! mark ip as "scanner" for 1d
 //! add ip.caught by 5
@@ -72,6 +73,13 @@ pub enum Effect {
         /// The number of decimals that a unit has.
         decimals: u8,
     },
+    /// The verdict's action is set, but where it is a certain one already, by the score or by an effect before.
+    SetUnless {
+        /// The action that is set.
+        action: Action,
+        /// The action that stands.
+        unless: Action,
+    },
 }
 
 impl fmt::Display for Effect {
@@ -79,6 +87,7 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Effect::Set(action) => write!(f, "set {action}"),
+            Effect::SetUnless { action, unless } => write!(f, "set {action} unless {unless}"),
             Effect::Lift(action) => write!(f, "lift {action}"),
             Effect::Mark { kind, label, lasts } => write!(f, "mark {kind} as \"{label}\" for {lasts}"),
             Effect::Add { kind, counter, amount: 1 } => write!(f, "add {kind}.{counter}"),
@@ -121,6 +130,10 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
     let texts: Vec<&str> = rest.iter().map(|word| word.text).collect();
     match (verb.text, texts.as_slice()) {
         ("set", [action]) => Ok(Effect::Set(self::action(action, &rest[0])?)),
+        ("set", [action, "unless", unless]) => Ok(Effect::SetUnless {
+            action: self::action(action, &rest[0])?,
+            unless: self::action(unless, &rest[2])?,
+        }),
         ("lift", [action]) => match self::action(action, &rest[0])? {
             Action::Accept => {
                 let help = "to lift all of them, lift each";
@@ -178,7 +191,7 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
         }
         (other, _) => {
             let usage = match other {
-                "set" => "set throttle",
+                "set" => "set throttle` or `set throttle unless reject",
                 "lift" => "lift reject",
                 "mark" => "mark ip as \"scanner\" for 1d",
                 "add" => "add ip.caught` or `add ip.caught by 5",

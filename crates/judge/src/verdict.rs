@@ -191,14 +191,18 @@ impl RuleSet {
             }
         }
         let lifted = outcome.lifted;
-        let set = outcome.fired.iter().rev().find_map(|index| {
-            self.rules[*index].effects.iter().rev().find_map(|effect| match effect {
-                Effect::Set(action) if lifted & bit(*action) == 0 => Some(*action),
-                _ => None,
-            })
-        });
-        let by_score = || outcome.bands.action(outcome.score, |action| lifted & bit(action) != 0);
-        outcome.action = Some(set.unwrap_or_else(by_score));
+        let mut action = outcome.bands.action(outcome.score, |action| lifted & bit(action) != 0);
+        for effect in outcome.fired.iter().flat_map(|index| &self.rules[*index].effects) {
+            let set = match effect {
+                Effect::Set(set) => *set,
+                Effect::SetUnless { action: set, unless } if action != *unless => *set,
+                _ => continue,
+            };
+            if lifted & bit(set) == 0 {
+                action = set;
+            }
+        }
+        outcome.action = Some(action);
     }
 
     /// Returns the enforced rules that fired and stand outside of groups, each with the share of its own score that it added.

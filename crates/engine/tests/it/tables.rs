@@ -44,7 +44,7 @@ pub(crate) fn labelled_mail(directory: &Directory) -> (Engine, Vec<engine::Decis
 
 /// Returns true if a rule has set the action, whatever the score.
 pub(crate) fn is_set(verdict: &Verdict) -> bool {
-    verdict.effects.iter().any(|due| matches!(due.effect, Effect::Set(_)))
+    verdict.effects.iter().any(|due| matches!(due.effect, Effect::Set(_) | Effect::SetUnless { .. }))
 }
 
 /// A Python with what reads tables, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is built.

@@ -12,6 +12,7 @@ fn rendered(source: &str) -> String {
 fn effects_are_read_and_print_as_they_are_written() {
     let check = |source: &str, expected: &str| assert_eq!(rendered(source), expected);
     check("set throttle", "set throttle");
+    check("set throttle unless  reject", "set throttle unless reject");
     check("  lift   reject ", "lift reject");
     check("mark ip as scanner for 24h", "mark ip as \"scanner\" for 1d");
     check("mark ip as 'vpn' for 30d", "mark ip as \"vpn\" for 30d");

@@ -167,6 +167,13 @@ fn effects_set_and_lift_actions() {
     let check = |rules: Vec<RuleSource>, expected: &str| assert_eq!(told(rules, vec![]), expected);
     check(vec![with("A", YES, 1.0, &["set throttle"])], "[A] () 1 throttle");
     check(vec![with("A", NO, 1.0, &["set throttle"])], "[] () 0 accept");
+    let but = "set throttle unless reject";
+    check(vec![with("A", YES, 1.0, &[but])], "[A] () 1 throttle");
+    check(vec![with("A", YES, 9.0, &[but])], "[A] () 9 reject");
+    check(vec![with("A", YES, 9.0, &[but, "lift reject"])], "[A] () 9 throttle");
+    check(vec![with("A", YES, 9.0, &["set review", but])], "[A] () 9 throttle");
+    check(vec![with("A", YES, 1.0, &["set reject"]), with("B", YES, 1.0, &[but])], "[A B] () 2 reject");
+    check(vec![with("A", YES, 1.0, &[but]), with("B", YES, 1.0, &["set reject"])], "[A B] () 2 reject");
     check(vec![with("A", YES, 9.0, &["lift reject"])], "[A] () 9 tag");
     check(vec![with("A", YES, 9.0, &["lift reject", "lift tag"])], "[A] () 9 accept");
     let both = || vec![with("A", YES, 1.0, &["set throttle"]), with("B", YES, 1.0, &["set review"])];

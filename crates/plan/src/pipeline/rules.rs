@@ -315,7 +315,7 @@ impl PipelineDraft<'_> {
                 let by_share = matches!(effect, Effect::AddShare { .. });
                 Some(EffectPlan::AddValue { kind, value: *value, by_share })
             }
-            Effect::Set(_) | Effect::Lift(_) | Effect::Notify(_) => None,
+            Effect::Set(_) | Effect::SetUnless { .. } | Effect::Lift(_) | Effect::Notify(_) => None,
         };
         let effects = rules.rules().map(|rule| rule.effects.iter().filter_map(resolve).collect());
         self.pipeline.effects = effects;

@@ -123,7 +123,7 @@ impl From<&judge::Consequence> for EffectJson {
         let verb = effect.split(' ').next().unwrap_or_default().to_owned();
         let told = EffectJson { rule: due.rule.clone(), effect, verb, ..EffectJson::default() };
         match &due.effect {
-            Effect::Set(action) | Effect::Lift(action) => {
+            Effect::Set(action) | Effect::SetUnless { action, .. } | Effect::Lift(action) => {
                 EffectJson { action: Some(action.to_string()), ..told }
             }
             Effect::Mark { kind, label, lasts } => EffectJson {

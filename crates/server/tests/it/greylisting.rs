@@ -50,6 +50,27 @@ fn who_is_known_is_not_asked_to_come_again() {
     });
 }
 
+/// A test text that is always refused: see `mail.test_pattern`.
+const REFUSED: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+
+#[test]
+fn what_is_to_be_refused_is_not_deferred() {
+    with_greylisting(|server, _| {
+        let headers = [
+            MAIL,
+            "Tollhouse-Client-Ip: 198.51.100.7",
+            "Tollhouse-Mail-From: ann@example.org",
+            "Tollhouse-Rcpt-To: bob@example.net",
+        ];
+        let action = |message: &str| {
+            let decided = server.post("/v1/decide?pipeline=mail", &headers, message).json();
+            decided["action"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(action(&format!("From: ann@example.org\r\nSubject: x\r\n\r\n{REFUSED}\r\n")), "reject");
+        assert_eq!(action(MESSAGE), "throttle");
+    });
+}
+
 #[test]
 fn who_is_new_comes_again() {
     with_greylisting(|server, clock| {
