@@ -31,7 +31,7 @@ pub enum RelearnError {
 
 /// The judgements that linear models were made of.
 #[derive(Clone, Debug, Default)]
-pub struct Relearned {
+pub struct RelearnReport {
     /// Lessons of good events, of all models.
     pub good: u64,
     /// Lessons of bad events.
@@ -57,7 +57,7 @@ impl Engine {
         pipeline: &Pipeline,
         read: RelearnProgress<'_>,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<Relearned, RelearnError> {
+    ) -> Result<RelearnReport, RelearnError> {
         let journal = self.journal.as_ref().ok_or(RelearnError::NoJournal)?;
         let archive = journal.archive()?;
         let has_model: Vec<bool> =
@@ -65,7 +65,7 @@ impl Engine {
         if !has_model.contains(&true) {
             return Err(RelearnError::NoModel(pipeline.name.clone()));
         }
-        let mut relearned = Relearned::default();
+        let mut relearned = RelearnReport::default();
         let judged = judgements(&archive, &mut relearned.skipped, read, is_over)?;
         let learners = self.learners.anew(pipeline);
         let mut skipped = SkippedData::default();

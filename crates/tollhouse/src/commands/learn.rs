@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
-use engine::{RelearnError, Relearned};
+use engine::{RelearnError, RelearnReport};
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
@@ -181,7 +181,7 @@ fn relearn(args: &LearnArgs, out: &mut Output) -> Result<Exit, CommandError> {
         made => made.map_err(CommandError::new)?,
     };
     drop(progress);
-    let Relearned { good, bad, undescribed, skipped } = made;
+    let RelearnReport { good, bad, undescribed, skipped } = made;
     if out.is_json() {
         out.json(&RelearnLine { pipeline: &pipeline.name, good, bad, undescribed })?;
     }

@@ -84,7 +84,7 @@ fn odds(server: &Server, text: &str, agent: &ureq::Agent) -> (Option<f64>, Strin
     (told["facts"]["learned.linear"].as_f64(), id)
 }
 
-/// What a linear model had learned when its lesson was answered it knows after each kill, and no lesson is learned twice.
+/// A linear model knows each lesson that was answered after every kill, and learns none twice.
 #[test]
 fn a_linear_model_knows_every_lesson_that_was_answered() {
     let data = Data::new(&["comments"]);
