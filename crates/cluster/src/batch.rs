@@ -125,20 +125,19 @@ impl CacheShard {
     /// Makes all that the journal has after a batch one batch, which waits.
     fn wait_as_one(&mut self, at: usize, has: u64, world: &ClusterCatalog) {
         let Some(part) = self.parts.get_mut(at) else { return };
-        let mut batches = part.replays.iter().rev();
-        let Some((number, last)) = batches.next() else { return };
-        let (number, mut all) = (*number, last.clone());
+        let last = match part.replays.len() {
+            1 => part.replays.pop_last(),
+            _ => part.replays.last_key_value().map(|(number, last)| (*number, last.clone())),
+        };
+        let Some((number, mut all)) = last else { return };
         // Earlier ones first, so that what happens to buckets keeps its order.
-        for (cell, delta) in batches.flat_map(|(_, batch)| batch) {
+        for (cell, delta) in part.replays.iter().rev().skip(1).flat_map(|(_, batch)| batch) {
             let Some(known) = world.forms.get(&cell.1) else { continue };
             let mut delta = delta.clone();
             if let Some(later) = all.get(cell) {
                 delta.append(&known.plan, later);
             }
             all.insert(*cell, delta);
-        }
-        if part.replays.len() == 1 {
-            part.replays.clear();
         }
         let marks = self.believe_all(&mut all, world);
         let items = |deltas: HashMap<(CellId, u32), CellDelta>| -> Vec<BatchItem> {
