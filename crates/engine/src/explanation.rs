@@ -17,7 +17,7 @@ use crate::pipeline::log;
 use crate::pipeline::observe::{ObserveMode, ObservedEvent};
 use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
 use crate::{Engine, aggregate, reload};
-use plan::{ModelPlan, Pipeline, Plan, RuleLimit};
+use plan::{LinearView, ModelPlan, Pipeline, Plan, RuleLimit};
 
 /// A decision, or an event that was only counted, laid open.
 #[derive(Clone, Debug)]
@@ -111,8 +111,10 @@ pub struct ExplainedClassifier {
     pub name: String,
     /// The probability that it gives now.
     pub probability: f64,
-    /// The log-odds that its linear model gives now.
+    /// The log-odds that its linear model of contents gives now.
     pub linear: Option<f64>,
+    /// The log-odds that its linear model of this site gives now.
+    pub site: Option<f64>,
     /// The tokens that move it most, the one that does most first.
     pub tokens: Vec<ExplainedToken>,
     /// The sum of what all other tokens add to the log-odds.
@@ -188,9 +190,14 @@ impl Engine {
             shares.sort_by(|one, other| other.adds.abs().total_cmp(&one.adds.abs()));
             let others =
                 shares.split_off(shares.len().min(TOKENS_SHOWN)).iter().map(|token| token.adds).sum();
-            let linear = self.learners.log_odds(&tokens);
-            let (name, probability) = (plan.name.clone(), known.judgement.probability());
-            explained.push(ExplainedClassifier { name, probability, linear, tokens: shares, others });
+            explained.push(ExplainedClassifier {
+                name: plan.name.clone(),
+                probability: known.judgement.probability(),
+                linear: self.learners.log_odds(&tokens, LinearView::Content),
+                site: self.learners.log_odds(&tokens, LinearView::Site),
+                tokens: shares,
+                others,
+            });
         }
         explained
     }

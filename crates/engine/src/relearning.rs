@@ -1,9 +1,10 @@
 //! Linear models made anew from the journal's judgements.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use event::Time;
-use journal::{JournalArchive, JournalError, Record, RecordId, SkippedData};
+use journal::{Journal, JournalArchive, JournalError, Record, RecordId, SkippedData, VersionDescription};
 use plan::{Pipeline, TrainingLabel};
 
 use crate::Engine;
@@ -24,18 +25,47 @@ pub enum RelearnError {
     /// The learners cannot be written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// The models know more than the journal would teach them.
+    #[error(
+        "the linear models of `{pipeline}` have learned {} good and {} bad events, and the journal has only {} and {}",
+        known.good, known.bad, found.good, found.bad
+    )]
+    KnownBetter {
+        /// The pipeline.
+        pipeline: String,
+        /// The lessons of its models.
+        known: LessonCounts,
+        /// The lessons that the journal has.
+        found: LessonCounts,
+    },
     /// Somebody wished to stop.
     #[error("interrupted: the linear models are as they were")]
     Ended,
 }
 
-/// The judgements that linear models were made of.
-#[derive(Clone, Debug, Default)]
-pub struct RelearnReport {
-    /// Lessons of good events, of all models.
+/// The lessons of all linear models of a pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LessonCounts {
+    /// Lessons of good events.
     pub good: u64,
     /// Lessons of bad events.
     pub bad: u64,
+}
+
+/// The fate of models that know more than the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownModels {
+    /// Models that stay: nothing is made.
+    Keep,
+    /// Models that are replaced.
+    Replace,
+}
+
+/// The judgements that linear models were made of.
+#[derive(Clone, Debug, Default)]
+pub struct RelearnReport {
+    /// The lessons.
+    pub lessons: LessonCounts,
     /// Decisions of versions that nobody described: their facts have no names.
     pub undescribed: u64,
     /// The data that was passed over because it is damaged.
@@ -51,17 +81,18 @@ impl Engine {
     /// journal. Blocks; in memory are the ids of judged decisions.
     ///
     /// # Errors
-    /// Then, or where `is_over` answers true, the models are as they were.
+    /// Then, or where `is_over` answers true, the models are as they were. Models that have learned more events of a label than
+    /// the journal teaches stay, unless they are to be replaced.
     pub fn relearn(
         &self,
         pipeline: &Pipeline,
+        known_models: KnownModels,
         read: RelearnProgress<'_>,
         is_over: &dyn Fn() -> bool,
     ) -> Result<RelearnReport, RelearnError> {
         let journal = self.journal.as_ref().ok_or(RelearnError::NoJournal)?;
         let archive = journal.archive()?;
-        let has_model: Vec<bool> =
-            pipeline.classifiers.iter().map(|plan| plan.columns.linear.is_some()).collect();
+        let has_model: Vec<bool> = pipeline.classifiers.iter().map(|plan| !plan.linear.is_empty()).collect();
         if !has_model.contains(&true) {
             return Err(RelearnError::NoModel(pipeline.name.clone()));
         }
@@ -69,6 +100,7 @@ impl Engine {
         let judged = judgements(&archive, &mut relearned.skipped, read, is_over)?;
         let learners = self.learners.anew(pipeline);
         let mut skipped = SkippedData::default();
+        let mut descriptions = KnownDescriptions::default();
         for block in archive.oldest_first() {
             if is_over() {
                 return Err(RelearnError::Ended);
@@ -76,26 +108,47 @@ impl Engine {
             for (id, record) in skipped.records(block)? {
                 let Record::Decision(row) = record else { continue };
                 let Some(class) = judged.get(&id).filter(|_| row.pipeline == pipeline.name) else { continue };
-                let Ok(description) = journal.description(&row.version) else {
+                let Some(description) = descriptions.of(journal, &row.version) else {
                     relearned.undescribed += 1;
                     continue;
                 };
-                let tokens = self.tokens_of_row(pipeline, &row, &description);
+                let tokens = self.tokens_of_row(pipeline, &row, description);
                 for ((plan, tokens), has_model) in pipeline.classifiers.iter().zip(&tokens).zip(&has_model) {
                     let label = plan.training_label(class).filter(|_| *has_model);
                     let (Some(tokens), Some(label)) = (tokens, label) else { continue };
                     learners.learn_first(tokens, label);
                     match label {
-                        TrainingLabel::Good => relearned.good += 1,
-                        TrainingLabel::Bad => relearned.bad += 1,
+                        TrainingLabel::Good => relearned.lessons.good += 1,
+                        TrainingLabel::Bad => relearned.lessons.bad += 1,
                         TrainingLabel::Forget => {}
                     }
                 }
             }
             read(1);
         }
+        let (known, found) = (self.learners.lessons(pipeline), relearned.lessons);
+        if known_models == KnownModels::Keep && (known.good > found.good || known.bad > found.bad) {
+            return Err(RelearnError::KnownBetter { pipeline: pipeline.name.clone(), known, found });
+        }
         self.learners.put(learners)?;
         Ok(relearned)
+    }
+}
+
+/// The descriptions of versions; `None` for one that cannot be read.
+#[derive(Debug, Default)]
+struct KnownDescriptions(BTreeMap<String, Option<Arc<VersionDescription>>>);
+
+impl KnownDescriptions {
+    fn of(&mut self, journal: &Journal, version: &str) -> Option<&VersionDescription> {
+        let known = self.0.entry(version.to_owned()).or_insert_with(|| match journal.description(version) {
+            Ok(description) => Some(description),
+            Err(error) => {
+                tracing::warn!(%error, "the facts of a version's decisions have no names, and nothing is learned of them");
+                None
+            }
+        });
+        known.as_deref()
     }
 }
 

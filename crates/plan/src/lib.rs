@@ -47,8 +47,8 @@ pub use listener::{
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;
-pub use pipeline::classifier::ClassifierPlan;
 pub use pipeline::classifier::TrainingLabel;
+pub use pipeline::classifier::{ClassifierPlan, LinearView};
 pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
 pub use pipeline::header::EventHeader;

@@ -227,12 +227,11 @@ pub(crate) fn classifiers(out: &mut Output, explained: &ExplanationJson) -> Resu
             TableCell::text("others", DIM),
         ];
         table.row(others);
-        if let Some(linear) = classifier.linear {
-            let linear = [
-                TableCell::number(format_args!("  {linear:+.4}"), PLAIN),
-                TableCell::text("linear model", DIM),
-            ];
-            table.row(linear);
+        for (odds, model) in
+            [(classifier.linear, "linear model"), (classifier.site, "linear model of the site")]
+        {
+            let Some(odds) = odds else { continue };
+            table.row([TableCell::number(format_args!("  {odds:+.4}"), PLAIN), TableCell::text(model, DIM)]);
         }
         out.line(table)?;
         out.line("")?;

@@ -18,7 +18,7 @@ use judge::FeatureSet;
 use parking_lot::Mutex;
 use plan::TrainingLabel;
 
-use super::ClassifierName;
+use super::LearnerName;
 
 /// The bytes that begin each lesson's frame.
 const MARK: [u8; 4] = *b"thls";
@@ -34,7 +34,7 @@ pub(super) const LOG_BYTES_MOST: u64 = 4 * LOG_BYTES_MAX;
 /// The change of what an event teaches a learner.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lesson {
-    pub(super) learner: ClassifierName,
+    pub(super) learner: LearnerName,
     pub(super) event: u64,
     pub(super) before: TrainingLabel,
     pub(super) now: TrainingLabel,
@@ -71,19 +71,18 @@ pub(super) struct LessonLog {
 
 impl Lesson {
     fn encode(&self, bytes: &mut Vec<u8>) {
-        let (space, kind) = self.learner;
-        bytes.extend_from_slice(&space.to_le_bytes());
-        bytes.extend_from_slice(&kind.to_le_bytes());
+        bytes.extend_from_slice(&self.learner.encode());
         bytes.extend_from_slice(&self.event.to_le_bytes());
         bytes.extend_from_slice(&[label_byte(self.before), label_byte(self.now)]);
         self.features.encode(bytes);
     }
 
     fn decode(bytes: &[u8]) -> Option<Lesson> {
-        let (head, features) = bytes.split_first_chunk::<14>()?;
-        let [a, b, c, d, event @ .., before, now] = *head;
+        let (learner, rest) = bytes.split_first_chunk::<{ LearnerName::BYTES }>()?;
+        let (head, features) = rest.split_first_chunk::<10>()?;
+        let [event @ .., before, now] = *head;
         Some(Lesson {
-            learner: (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])),
+            learner: LearnerName::decode(*learner)?,
             event: u64::from_le_bytes(event),
             before: label_of(before)?,
             now: label_of(now)?,
@@ -259,6 +258,7 @@ fn is_torn(damage: &FrameDamage<0>) -> bool {
 #[cfg(test)]
 mod tests {
     use judge::FeatureBuilder;
+    use plan::LinearView;
     use proptest::prelude::*;
 
     use super::*;
@@ -267,7 +267,8 @@ mod tests {
         let mut builder = FeatureBuilder::default();
         builder.add_runs(1, text);
         let (before, now) = (TrainingLabel::Good, TrainingLabel::Bad);
-        Lesson { learner: (7, 40), event, before, now, features: builder.finish() }
+        let learner = LearnerName { space: 7, classifier: 40, view: LinearView::Site };
+        Lesson { learner, event, before, now, features: builder.finish() }
     }
 
     fn log(directory: &Path, lessons: &[Lesson]) {

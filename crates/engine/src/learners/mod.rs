@@ -1,4 +1,4 @@
-//! Linear learners: one for each classifier with `runs`, in memory, and all of them in `learners.bin`.
+//! Linear learners: one for `runs` and one for `site_runs` of each classifier, in memory, and all of them in `learners.bin`.
 //!
 //! ```text
 //! lesson that the ledger has taken in ─► learner ─► every minute, and at the end ─► learners.bin
@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use event::Key;
 use judge::{ExampleLabel, LinearLearner};
 use parking_lot::{Mutex, RwLock};
-use plan::{Pipeline, TrainingLabel};
+use plan::{ClassifierPlan, LinearView, Pipeline, TrainingLabel};
 
 use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys::PreparedEvent;
+use crate::relearning::LessonCounts;
 use lesson_log::{LOG_BYTES_MAX, LOG_BYTES_MOST, Lesson, LessonLog, StoredLessons};
 
 /// Largest file that is read: tens of learners.
@@ -31,15 +32,53 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Rounds of housekeeping between two writes.
 const ROUNDS: u32 = 6;
 
-/// The space and the number of a classifier.
-type ClassifierName = (u16, u16);
+/// The name of a learner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LearnerName {
+    space: u16,
+    /// The number of its classifier.
+    classifier: u16,
+    view: LinearView,
+}
+
+impl LearnerName {
+    const BYTES: usize = 5;
+
+    /// The names of the learners of a pipeline.
+    fn all(pipeline: &Pipeline) -> impl Iterator<Item = LearnerName> {
+        let space = pipeline.space.0;
+        let of = move |plan: &ClassifierPlan, view| LearnerName { space, classifier: plan.kind.0, view };
+        pipeline
+            .classifiers
+            .iter()
+            .flat_map(move |plan| plan.linear.iter().map(move |linear| of(plan, linear.view)))
+    }
+
+    fn new(event: &Key, view: LinearView) -> LearnerName {
+        LearnerName { space: event.space.0, classifier: event.kind.0, view }
+    }
+
+    fn encode(self) -> [u8; LearnerName::BYTES] {
+        let ([a, b], [c, d]) = (self.space.to_le_bytes(), self.classifier.to_le_bytes());
+        let view = match self.view {
+            LinearView::Content => 0,
+            LinearView::Site => 1,
+        };
+        [a, b, c, d, view]
+    }
+
+    fn decode([a, b, c, d, view]: [u8; LearnerName::BYTES]) -> Option<LearnerName> {
+        let view = *[LinearView::Content, LinearView::Site].get(usize::from(view))?;
+        Some(LearnerName { space: u16::from_le_bytes([a, b]), classifier: u16::from_le_bytes([c, d]), view })
+    }
+}
 
 /// The learners of all classifiers, as they were stored.
 #[derive(Debug, Default)]
 pub(crate) struct StoredLearners {
     /// The number of times that they were written.
     number: u64,
-    learners: BTreeMap<ClassifierName, LinearLearner>,
+    learners: BTreeMap<LearnerName, LinearLearner>,
     /// The lessons since.
     lessons: StoredLessons,
 }
@@ -49,7 +88,7 @@ pub(crate) struct StoredLearners {
 pub(crate) struct LinearLearners {
     /// `None` without a data directory.
     files: Option<LearnerFiles>,
-    learners: RwLock<BTreeMap<ClassifierName, Arc<LinearLearner>>>,
+    learners: RwLock<BTreeMap<LearnerName, Arc<LinearLearner>>>,
     is_changed: AtomicBool,
     rounds: AtomicU32,
 }
@@ -87,17 +126,16 @@ impl Directory {
 }
 
 impl StoredLearners {
-    /// Reads how often they were written, and learners one behind the other: space, number, length and bytes of each.
+    /// Reads how often they were written, and learners one behind the other: name, length and bytes of each.
     fn decode(bytes: &[u8]) -> Option<StoredLearners> {
         let (number, mut bytes) = bytes.split_first_chunk()?;
         let mut learners = BTreeMap::new();
         while !bytes.is_empty() {
-            let (head, rest) = bytes.split_first_chunk::<12>()?;
-            let [a, b, c, d, length @ ..] = *head;
-            let length = usize::try_from(u64::from_le_bytes(length)).ok()?;
+            let (name, rest) = bytes.split_first_chunk::<{ LearnerName::BYTES }>()?;
+            let (length, rest) = rest.split_first_chunk()?;
+            let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
             let (own, rest) = rest.split_at_checked(length)?;
-            let name = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-            learners.insert(name, LinearLearner::decode(own).ok()?);
+            learners.insert(LearnerName::decode(*name)?, LinearLearner::decode(own).ok()?);
             bytes = rest;
         }
         Some(StoredLearners {
@@ -143,40 +181,45 @@ impl LinearLearners {
     pub(crate) fn fill(&self, prepared: &mut [PreparedEvent]) {
         for PreparedEvent { tokens, row, .. } in prepared {
             for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
-                let Some(column) = plan.columns.linear else { continue };
                 let Some(tokens) = tokens else { continue };
-                if let Some(odds) = self.log_odds(tokens) {
-                    row.facts.set(column, odds);
+                for linear in &plan.linear {
+                    if let Some(odds) = self.log_odds(tokens, linear.view) {
+                        row.facts.set(linear.column, odds);
+                    }
                 }
             }
         }
     }
 
     /// Returns the log-odds that a learner gives; `None` if it has not learned both classes.
-    pub(crate) fn log_odds(&self, tokens: &TokenKeys) -> Option<f64> {
-        let learner = self.learners.read().get(&name(&tokens.event)).map(Arc::clone)?;
-        learner.log_odds(&tokens.features)
+    pub(crate) fn log_odds(&self, tokens: &TokenKeys, view: LinearView) -> Option<f64> {
+        let (_, features) = tokens.features.iter().find(|(other, _)| *other == view)?;
+        self.known(LearnerName::new(&tokens.event, view))?.log_odds(features)
+    }
+
+    fn known(&self, name: LearnerName) -> Option<Arc<LinearLearner>> {
+        self.learners.read().get(&name).map(Arc::clone)
     }
 
     /// Learns what the ledger has taken in: an event that taught one label before teaches another now. A lesson is logged when
     /// this returns. One that the ledger lost in a crash, and takes in again, is not learned twice.
     pub(crate) fn teach(&self, tokens: &TokenKeys, before: TrainingLabel, now: TrainingLabel) {
-        let is_known = before == TrainingLabel::Forget && self.holds(tokens, now);
-        if tokens.features.is_empty() || is_known {
-            return;
+        for (view, features) in &tokens.features {
+            let learner = LearnerName::new(&tokens.event, *view);
+            let event = tokens.event.shingle.0;
+            if before != TrainingLabel::Forget || !self.holds(learner, event, now) {
+                self.take(&Lesson { learner, event, before, now, features: features.clone() });
+            }
         }
-        let lesson = Lesson {
-            learner: name(&tokens.event),
-            event: tokens.event.shingle.0,
-            before,
-            now,
-            features: tokens.features.clone(),
-        };
-        let Some(LearnerFiles { log, .. }) = &self.files else { return self.learn(&lesson) };
+    }
+
+    /// Learns a lesson and logs it.
+    fn take(&self, lesson: &Lesson) {
+        let Some(LearnerFiles { log, .. }) = &self.files else { return self.learn(lesson) };
         {
             let mut queue = log.queue.lock();
-            self.learn(&lesson);
-            queue.push(&lesson);
+            self.learn(lesson);
+            queue.push(lesson);
         }
         self.is_changed.store(true, Ordering::Relaxed);
         if let Err(error) = log.write() {
@@ -190,10 +233,8 @@ impl LinearLearners {
         }
     }
 
-    fn holds(&self, tokens: &TokenKeys, label: TrainingLabel) -> bool {
-        let known = self.learners.read().get(&name(&tokens.event)).map(Arc::clone);
-        let event = tokens.event.shingle.0;
-        known.zip(example_label(label)).is_some_and(|(learner, label)| learner.holds(event, label))
+    fn holds(&self, name: LearnerName, event: u64, label: TrainingLabel) -> bool {
+        self.known(name).zip(example_label(label)).is_some_and(|(learner, label)| learner.holds(event, label))
     }
 
     fn learn(&self, lesson: &Lesson) {
@@ -207,23 +248,32 @@ impl LinearLearners {
         }
     }
 
-    /// Learns an event that the ledger has taken in before, if the learner is behind the ledger, which has learned so many events
+    /// Learns an event that the ledger has taken in before, if a learner is behind the ledger, which has learned so many events
     /// of the label, and does not hold this one.
     pub(crate) fn catch_up(&self, tokens: &TokenKeys, label: TrainingLabel, learned: i64) {
         let Some(example) = example_label(label) else { return };
-        let known = self.learners.read().get(&name(&tokens.event)).map(Arc::clone);
-        let is_behind = known.is_none_or(|learner| {
-            i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned
-        });
-        if is_behind {
+        let is_behind = |view: LinearView| {
+            self.known(LearnerName::new(&tokens.event, view)).is_none_or(|learner| {
+                i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned
+            })
+        };
+        if tokens.features.iter().any(|(view, _)| is_behind(*view)) {
             self.teach(tokens, TrainingLabel::Forget, label);
         }
     }
 
+    /// The lessons of a pipeline's learners.
+    pub(crate) fn lessons(&self, pipeline: &Pipeline) -> LessonCounts {
+        let learners = LearnerName::all(pipeline).filter_map(|name| self.known(name));
+        learners.fold(LessonCounts::default(), |sum, learner| {
+            let [good, bad] = learner.learned();
+            LessonCounts { good: sum.good + good, bad: sum.bad + bad }
+        })
+    }
+
     /// Learners of a pipeline's classifiers that have learned nothing, in memory alone.
     pub(crate) fn anew(&self, pipeline: &Pipeline) -> LinearLearners {
-        let plans = pipeline.classifiers.iter().filter(|plan| plan.columns.linear.is_some());
-        let learners = plans.map(|plan| ((pipeline.space.0, plan.kind.0), Arc::default()));
+        let learners = LearnerName::all(pipeline).map(|name| (name, Arc::default()));
         LinearLearners { learners: RwLock::new(learners.collect()), ..LinearLearners::default() }
     }
 
@@ -264,19 +314,14 @@ impl LinearLearners {
 
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for ((space, kind), learner) in self.learners.read().iter() {
+        for (name, learner) in self.learners.read().iter() {
             let own = learner.encode();
-            bytes.extend_from_slice(&space.to_le_bytes());
-            bytes.extend_from_slice(&kind.to_le_bytes());
+            bytes.extend_from_slice(&name.encode());
             bytes.extend_from_slice(&(own.len() as u64).to_le_bytes());
             bytes.extend_from_slice(&own);
         }
         bytes
     }
-}
-
-fn name(event: &Key) -> ClassifierName {
-    (event.space.0, event.kind.0)
 }
 
 fn example_label(label: TrainingLabel) -> Option<ExampleLabel> {

@@ -9,7 +9,7 @@ use event::{Facts, Key, Secret, Shingle, TableIndex, Time, Value};
 use stats::{Addition, Evidence, Observation, ObserveRequest, Quality, ReadingView};
 
 use judge::{FeatureBuilder, FeatureSet};
-use plan::{ClassifierPlan, KindPlan, Pipeline, TrainingLabel};
+use plan::{ClassifierPlan, KindPlan, LinearView, Pipeline, TrainingLabel};
 
 /// The worth of one unit of a stored weight: a narrow cell holds weights up to 128.
 const UNIT: f64 = 1.0 / 65_536.0;
@@ -46,8 +46,8 @@ pub(crate) struct TokenKeys {
     tokens: Vec<Key>,
     /// The number of tokens of each view.
     counts: [usize; VIEWS],
-    /// The runs of bytes for its linear model.
-    pub(crate) features: FeatureSet,
+    /// The runs of bytes for each of its linear models that there is anything for.
+    pub(crate) features: Vec<(LinearView, FeatureSet)>,
     owner: Option<Shingle>,
 }
 
@@ -72,11 +72,16 @@ impl TokenKeys {
             shingles.truncate(most);
         }
         let mut runs = FeatureBuilder::default();
-        for (fact, slot) in &plan.runs {
-            // What a fact is called, and not its place: that changes with the configuration.
-            let Shingle(source) = secret.shingle(fact.as_bytes());
-            runs.add_runs(source, value(fact, *slot).and_then(Value::as_str).unwrap_or_default());
+        let mut features = Vec::with_capacity(plan.linear.len());
+        for plan in &plan.linear {
+            for (fact, slot) in &plan.runs {
+                // What a fact is called, and not its place: that changes with the configuration.
+                let Shingle(source) = secret.shingle(fact.as_bytes());
+                runs.add_runs(source, value(fact, *slot).and_then(Value::as_str).unwrap_or_default());
+            }
+            features.push((plan.view, runs.finish()));
         }
+        features.retain(|(_, features)| !features.is_empty());
         let mut name = b"event".to_vec();
         views.iter().flatten().for_each(|shingle| name.extend_from_slice(&shingle.0.to_le_bytes()));
         let key = |shingle: Shingle| {
@@ -88,7 +93,7 @@ impl TokenKeys {
             event: key(secret.shingle(&name)),
             tokens: views.iter().flatten().map(|shingle| key(*shingle)).collect(),
             counts: views.map(|shingles| shingles.len()),
-            features: runs.finish(),
+            features,
             owner,
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Decision, Directory, Engine};
+use engine::{Decision, Directory, Engine, KnownModels, LessonCounts};
 use event::{Event, Value};
 use plan::{Config, Overrides, Plan};
 
@@ -268,12 +268,17 @@ fn lost_models_are_made_anew_from_the_journal() {
     let engine = open(&path);
     assert_eq!(odds(&engine), [None, None]);
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
-    assert!(engine.relearn(&pipeline, &mut |_| (), &|| true).is_err());
+    assert!(engine.relearn(&pipeline, KnownModels::Keep, &mut |_| (), &|| true).is_err());
     assert_eq!(odds(&engine), [None, None], "as it was");
     for round in 0..2 {
         let mut blocks = 0;
-        let made = engine.relearn(&pipeline, &mut |read| blocks += read, &|| false).unwrap();
-        assert_eq!((made.good, made.bad, made.undescribed), (20, 20, 0), "round {round}");
+        let made =
+            engine.relearn(&pipeline, KnownModels::Keep, &mut |read| blocks += read, &|| false).unwrap();
+        assert_eq!(
+            (made.lessons, made.undescribed),
+            (LessonCounts { good: 20, bad: 20 }, 0),
+            "round {round}"
+        );
         assert!(blocks >= 2 && made.skipped.is_empty());
     }
     let made = odds(&engine);
@@ -287,6 +292,66 @@ fn lost_models_are_made_anew_from_the_journal() {
     let engine = open(&path);
     assert_eq!(odds(&engine), made);
     assert!(learn(&engine, "something else", "spam") > 0);
+    // What it learned without a decision is not lost unasked.
+    let known = odds(&engine);
+    let relearn = |models| engine.relearn(&pipeline, models, &mut |_| (), &|| false);
+    let refused = relearn(KnownModels::Keep).unwrap_err().to_string();
+    assert!(refused.contains("20 good and 21 bad") && refused.ends_with("only 20 and 20"), "{refused}");
+    assert_eq!(odds(&engine), known);
+    relearn(KnownModels::Replace).unwrap();
+    assert_eq!(odds(&engine), made);
+}
+
+/// Texts of `runs` and of `site_runs` are learned apart: each model says what it has learned of its own.
+#[test]
+fn site_and_contents_have_models_of_their_own() {
+    let configured = CONFIGURATION
+        .replace("[[kind]]", "[[field]]\nname = \"post.place\"\ntype = \"string\"\n[[kind]]")
+        .replace("runs = [\"post.text\"]", "runs = [\"post.text\"]\nsite_runs = [\"post.place\"]");
+    let config = Config::from_text("forum.toml", &configured, &Overrides::default());
+    let plan = || Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    let directory = Directory::create(&path, &[]).unwrap();
+    let engine = Engine::open(&directory, plan()).unwrap();
+    let post = |text: &str, place: &str| {
+        let mut event = post(text);
+        event.push("post.place", place);
+        event
+    };
+    for number in 0..30 {
+        for (is_spam, class, place) in [(true, "spam", "the open board"), (false, "ham", "our members' club")]
+        {
+            let text = text(is_spam, number);
+            let prepared = engine.prepare(&Arc::clone(&engine.plan().pipelines[0]), post(&text, place), NOW);
+            pollster::block_on(engine.learn(prepared, &text, class)).unwrap();
+        }
+    }
+    // Log-odds of contents and of the site.
+    let odds = |engine: &Engine, text: &str, place: &str| {
+        let decision = decide_at(engine, post(text, place), NOW);
+        let explained = engine.explain(decision.id).unwrap();
+        let fact = |name: &str| {
+            explained.facts.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone())
+        };
+        let classifier = &explained.classifiers[0];
+        let told = [classifier.linear, classifier.site];
+        assert_eq!([fact("learned.linear"), fact("learned.site")], told.map(|odds| odds.map(Value::Float)));
+        told
+    };
+    let spam = text(true, 100);
+    let [Some(contents), Some(site)] = odds(&engine, &spam, "our members' club") else { panic!() };
+    assert!(contents > 1.0 && site < -1.0, "{contents} {site}");
+    assert_eq!(odds(&engine, "", "our members' club"), [None, Some(site)]);
+    assert_eq!(odds(&engine, &spam, "off"), [Some(contents), None], "shorter than a run");
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let refused =
+        engine.relearn(&pipeline, KnownModels::Keep, &mut |_| (), &|| false).unwrap_err().to_string();
+    assert!(refused.contains("60 good and 60 bad"), "{refused}");
+    engine.close().unwrap();
+    drop(engine);
+    let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
+    assert_eq!(odds(&engine, &spam, "our members' club"), [Some(contents), Some(site)]);
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub struct ClassifierPlan {
     pub name: String,
     /// The facts whose tokens it learns, and how each is cut.
     pub of: Vec<(String, Slot, Tokenization)>,
-    /// The facts of whose bytes the linear model learns runs.
-    pub runs: Vec<(String, Slot)>,
+    /// Its linear models.
+    pub linear: Vec<LinearPlan>,
     /// The kind each of whose keys has a classifier of its own.
     pub per: Option<TableIndex<KindPlan>>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget what it was taught of it.
@@ -31,6 +31,26 @@ pub struct ClassifierPlan {
     pub auto: Option<AutoPlan>,
     /// The columns that hold what it says.
     pub columns: ClassifierColumns,
+}
+
+/// The part of an event that a linear model learns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinearView {
+    /// Its contents, which mean the same wherever it happens.
+    Content,
+    /// Its place on this site: lists, recipients, servers.
+    Site,
+}
+
+/// A linear model.
+#[derive(Debug)]
+pub struct LinearPlan {
+    /// The part of an event that it learns.
+    pub view: LinearView,
+    /// The facts of whose bytes it learns runs.
+    pub runs: Vec<(String, Slot)>,
+    /// The column that holds what it says.
+    pub column: Slot,
 }
 
 /// The conditions of learning from other rules.
@@ -57,8 +77,6 @@ pub struct ClassifierColumns {
     pub known: Slot,
     pub bad: Slot,
     pub good: Slot,
-    /// The part of a linear model, if there is one.
-    pub linear: Option<Slot>,
 }
 
 /// The label that a classifier is given for an event.
@@ -81,6 +99,13 @@ impl ClassifierPlan {
         taught.map(|(_, lesson)| lesson)
     }
 
+    /// Returns the columns of all that it says.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> {
+        let ClassifierColumns { probability, score, tokens, known, bad, good } = self.columns;
+        let linear = self.linear.iter().map(|plan| plan.column);
+        [probability, score, tokens, known, bad, good].into_iter().chain(linear)
+    }
+
     pub(crate) fn measure(&self) -> Measure {
         Measure::evidence(self.keep)
     }
@@ -98,23 +123,12 @@ impl PipelineDraft<'_> {
                     of.push((name.to_owned(), fact(builder.schema(), name, origin, problems), cut));
                 }
             }
-            let runs: Vec<(String, Slot)> = view
-                .strings("runs")
-                .into_iter()
-                .map(|(name, origin)| (name.to_owned(), fact(builder.schema(), name, origin, problems)))
-                .collect();
-            if view.is_given("per") && !runs.is_empty() {
-                let help =
-                    "leave out `runs`, or `per`: a model of each key would take 4 MB for each".to_owned();
-                problems.add(
-                    view.origin("runs"),
-                    "a classifier for each key has no linear model",
-                    Some(help),
-                );
-            }
             let per = view.str("per").and_then(|per| self.counted_kind(per, &view, problems));
             let classes = ["bad", "good", "forget"].map(|key| self.classes(&view, key, problems));
-            let Some(columns) = columns(name, &view, !runs.is_empty(), builder, problems) else { continue };
+            let Some(columns) = columns(name, &view, builder, problems) else { continue };
+            let linear = LinearView::ALL.into_iter();
+            let linear =
+                linear.filter_map(|part| linear_plan(part, &view, name, builder, problems)).collect();
             let keep = view.span("keep").unwrap_or(Span::days(180));
             let auto = auto(&view, problems);
             let name = name.to_owned();
@@ -122,7 +136,7 @@ impl PipelineDraft<'_> {
                 kind,
                 name,
                 of,
-                runs,
+                linear,
                 per,
                 classes,
                 keep,
@@ -167,7 +181,7 @@ impl PipelineDraft<'_> {
     pub(crate) fn partial_rules(&mut self) {
         let models: Vec<Slot> = self.pipeline.models.iter().flat_map(super::ModelPlan::slots).collect();
         for classifier in &mut self.pipeline.classifiers {
-            let own: Vec<Slot> = classifier.columns.all().collect();
+            let own: Vec<Slot> = classifier.slots().collect();
             let is_partial = |slot: Slot| own.contains(&slot) || models.contains(&slot);
             if let Some(auto) = &mut classifier.auto {
                 let rules = self.pipeline.rules.rules().iter();
@@ -180,26 +194,71 @@ impl PipelineDraft<'_> {
     }
 }
 
-impl ClassifierColumns {
-    /// Returns all of them.
-    pub fn all(&self) -> impl Iterator<Item = Slot> {
-        let always = [self.probability, self.score, self.tokens, self.known, self.bad, self.good];
-        always.into_iter().chain(self.linear)
+impl LinearView {
+    const ALL: [LinearView; 2] = [LinearView::Content, LinearView::Site];
+
+    /// The setting that names its texts.
+    fn setting(self) -> &'static str {
+        match self {
+            LinearView::Content => "runs",
+            LinearView::Site => "site_runs",
+        }
     }
+}
+
+/// Compiles a linear model, if it has texts to learn.
+fn linear_plan(
+    part: LinearView,
+    view: &ConfigView<'_>,
+    name: &str,
+    builder: &mut SchemaBuilder,
+    problems: &mut ConfigProblems,
+) -> Option<LinearPlan> {
+    let setting = part.setting();
+    let texts = view.strings(setting).into_iter();
+    let runs: Vec<(String, Slot)> = texts
+        .map(|(name, origin)| (name.to_owned(), fact(builder.schema(), name, origin, problems)))
+        .collect();
+    if runs.is_empty() {
+        return None;
+    }
+    if view.is_given("per") {
+        let help = format!("leave out `{setting}`, or `per`: a model of each key would take 4 MB for each");
+        problems.add(view.origin(setting), "a classifier for each key has no linear model", Some(help));
+    }
+    let (what, doc) = match part {
+        LinearView::Content => {
+            ("linear", "Log-odds that the event is bad by the linear model of `runs`, between -9 and 9")
+        }
+        LinearView::Site => {
+            ("site", "Log-odds that the event is bad by the linear model of `site_runs`, between -9 and 9")
+        }
+    };
+    let column = column(name, view, what, Type::Float, doc, builder, problems)?;
+    Some(LinearPlan { view: part, runs, column })
+}
+
+fn column(
+    name: &str,
+    view: &ConfigView<'_>,
+    what: &str,
+    kind: Type,
+    doc: &str,
+    builder: &mut SchemaBuilder,
+    problems: &mut ConfigProblems,
+) -> Option<Slot> {
+    let column = Column { name: format!("{name}.{what}"), kind, doc: doc.to_owned(), journalled: true };
+    let message = |error| format!("`{name}.{what}`: {error}");
+    builder.add(column).map_err(|error| problems.add(view.origin("name"), message(error), None)).ok()
 }
 
 fn columns(
     name: &str,
     view: &ConfigView<'_>,
-    is_linear: bool,
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,
 ) -> Option<ClassifierColumns> {
-    let mut add = |what: &str, kind: Type, doc: &str| {
-        let column = Column { name: format!("{name}.{what}"), kind, doc: doc.to_owned(), journalled: true };
-        let message = |error| format!("`{name}.{what}`: {error}");
-        builder.add(column).map_err(|error| problems.add(view.origin("name"), message(error), None)).ok()
-    };
+    let mut add = |what: &str, kind, doc: &str| column(name, view, what, kind, doc, builder, problems);
     Some(ClassifierColumns {
         probability: add(
             "probability",
@@ -211,14 +270,6 @@ fn columns(
         known: add("known", Type::Integer, "Number of its tokens that were learned before")?,
         bad: add("bad", Type::Integer, "Events that were learned as bad")?,
         good: add("good", Type::Integer, "Events that were learned as good")?,
-        linear: match is_linear {
-            true => Some(add(
-                "linear",
-                Type::Float,
-                "Log-odds that the event is bad by the linear model, between -9 and 9",
-            )?),
-            false => None,
-        },
     })
 }
 

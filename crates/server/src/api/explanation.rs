@@ -244,9 +244,12 @@ pub struct ClassifierOutputJson {
     pub probability: f64,
     /// The tokens that move it most, first the one that does most.
     pub tokens: Vec<TokenEvidenceJson>,
-    /// The log-odds that its linear model gives now.
+    /// The log-odds that its linear model of contents gives now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub linear: Option<f64>,
+    /// The log-odds that its linear model of this site gives now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<f64>,
     /// The amount that all other tokens add to the log-odds.
     pub others: f64,
 }
@@ -278,6 +281,7 @@ impl From<&engine::ExplainedClassifier> for ClassifierOutputJson {
             probability: classifier.probability,
             tokens: tokens.collect(),
             linear: classifier.linear,
+            site: classifier.site,
             others: classifier.others,
         }
     }

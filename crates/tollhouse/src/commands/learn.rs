@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
-use engine::{RelearnError, RelearnReport};
+use engine::{KnownModels, LessonCounts, RelearnError, RelearnReport};
 use serde::Serialize;
 use server::api::FeedbackOutcomeJson;
 use sha2::{Digest, Sha256};
@@ -33,9 +33,9 @@ A message counts once in a class; learned as another class it leaves the first. 
 `--class none` undo it. For a message that was decided here, feedback on the decision's id is more
 exact.
 
---from-journal teaches the linear models of a pipeline anew what was said of the decisions in the
-journal, and nothing else; its counts stay. Messages that were learned without a decision are not
-in the journal: learn them again.")]
+--from-journal makes the linear models of a pipeline anew of what was said of the decisions in the
+journal, and of nothing else; counts stay. Messages that were learned without a decision are not in
+the journal. Models that have learned more than it has are replaced only with --replace.")]
 pub(crate) struct LearnArgs {
     /// Message files, directories (recursive, by name), mailboxes, or - for standard input
     #[arg(required_unless_present_any = ["spam", "ham", "from_journal"], value_name = "FILE|DIR|MBOX|-")]
@@ -52,6 +52,9 @@ pub(crate) struct LearnArgs {
     /// Make the linear models anew from what was said of past decisions
     #[arg(long, conflicts_with_all = ["class", "files", "spam", "ham", "server"])]
     from_journal: bool,
+    /// Replace linear models that have learned more than the journal has
+    #[arg(long, requires = "from_journal")]
+    replace: bool,
     #[command(flatten)]
     messages: MessageOptions,
     #[command(flatten)]
@@ -167,21 +170,26 @@ struct RelearnLine<'a> {
 
 /// Makes the linear models of a pipeline anew.
 fn relearn(args: &LearnArgs, out: &mut Output) -> Result<Exit, CommandError> {
-    let local = args.engine.open("stop the server first: it holds the models in memory")?;
+    let local = args.engine.open("wait until it ends: it holds the models in memory")?;
     let plan = local.engine().plan();
     let name = args.messages.pipeline.as_deref();
     let pipeline = plan.pipeline(name).ok_or_else(|| {
         CommandError::new(format_args!("there is no pipeline `{}`", name.unwrap_or_default()))
     })?;
     let progress = Progress::new("blocks of the journal, twice", None);
-    let made =
-        local.engine().relearn(pipeline, &mut |blocks| progress.add(blocks), &|| local.interrupt.raised());
+    let known = if args.replace { KnownModels::Replace } else { KnownModels::Keep };
+    let made = local
+        .engine()
+        .relearn(pipeline, known, &mut |blocks| progress.add(blocks), &|| local.interrupt.raised());
     let made = match made {
         Err(RelearnError::Ended) => return Ok(Exit::Interrupted),
+        Err(error @ RelearnError::KnownBetter { .. }) => {
+            return Err(CommandError::new(error).help("--replace makes them of the journal alone"));
+        }
         made => made.map_err(CommandError::new)?,
     };
     drop(progress);
-    let RelearnReport { good, bad, undescribed, skipped } = made;
+    let RelearnReport { lessons: LessonCounts { good, bad }, undescribed, skipped } = made;
     if out.is_json() {
         out.json(&RelearnLine { pipeline: &pipeline.name, good, bad, undescribed })?;
     }

@@ -30,6 +30,12 @@ pub(super) const CLASSIFIER: Section = Section {
             "Texts of which a linear model learns runs of four bytes as they stand, beside what is learned of tokens: `NAME.linear`",
         ),
         setting(
+            "site_runs",
+            SettingType::List(&SettingType::Name),
+            Some("[]"),
+            "Texts that tell what is usual on this site, with a linear model of their own: `NAME.site`",
+        ),
+        setting(
             "bad",
             SettingType::List(&SettingType::Name),
             Some("[\"spam\"]"),
