@@ -116,6 +116,9 @@ enum CommandMeasurement {
         per_second: f64,
         p50_ms: f64,
         p99_ms: f64,
+        /// `None` where the system does not tell it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        server_cpu_us_per_decision: Option<f64>,
     },
 }
 
@@ -306,14 +309,14 @@ fn http(args: &BenchInputArgs, show: MeasurementSink<'_>) -> Result<(), CommandE
     let server = ServerProcess::start(&data)?;
     let seconds = Duration::from_secs(args.seconds);
     for connections in CONNECTIONS {
-        let latencies = load(&server.address, connections, seconds, |client, turn| {
+        let latencies = server.load(connections, seconds, |client, turn| {
             let message = &mail[turn % mail.len()];
             client.decide_message(Some("mail"), message, message.time(), EnvelopeOption::Headers).map(drop)
         })?;
         show(latencies.measured(input(args, "mail.mbox"), connections))?;
     }
     for connections in CONNECTIONS {
-        let latencies = load(&server.address, connections, seconds, |client, turn| {
+        let latencies = server.load(connections, seconds, |client, turn| {
             client.decide_line("web", web[turn % web.len()]).map(drop)
         })?;
         show(latencies.measured("bundled web.log".to_owned(), connections))?;
@@ -355,6 +358,45 @@ impl ServerProcess {
         }
         Err(CommandError::new(format_args!("the server did not come up: {}", said.trim())))
     }
+
+    /// Sends one request after the other on each connection until the time is over.
+    fn load(
+        &self,
+        connections: usize,
+        seconds: Duration,
+        ask: impl Fn(&ApiClient, usize) -> Result<(), CallError> + Sync,
+    ) -> Result<RequestLatencies, CommandError> {
+        let before = events::cpu(self.child.id()).ok();
+        let started = Instant::now();
+        let one = |connection: usize| -> Result<Vec<Duration>, CommandError> {
+            let client = ApiClient::new(&self.address, None)?;
+            let mut took = Vec::new();
+            // Each connection begins elsewhere in the samples.
+            for turn in (connection * 37..).take_while(|_| started.elapsed() < seconds) {
+                let asked = Instant::now();
+                match ask(&client, turn) {
+                    Ok(()) => took.push(asked.elapsed()),
+                    Err(error) => _ = error.of_event()?,
+                }
+            }
+            Ok(took)
+        };
+        let took = thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..connections).map(|connection| scope.spawn(move || one(connection))).collect();
+            let mut all = Vec::new();
+            for thread in threads {
+                all.extend(
+                    thread.join().unwrap_or_else(|_| Err(CommandError::new("a connection has failed")))?,
+                );
+            }
+            Ok::<_, CommandError>(all)
+        })?;
+        let wall = started.elapsed();
+        let after = events::cpu(self.child.id()).ok();
+        let server_cpu = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        Ok(RequestLatencies { took, wall, server_cpu })
+    }
 }
 
 impl Drop for ServerProcess {
@@ -369,6 +411,8 @@ impl Drop for ServerProcess {
 struct RequestLatencies {
     took: Vec<Duration>,
     wall: Duration,
+    /// Processor time of the server; `None` where the system does not tell it.
+    server_cpu: Option<Duration>,
 }
 
 impl RequestLatencies {
@@ -388,39 +432,9 @@ impl RequestLatencies {
             per_second: per_second(self.took.len() as u64, self.wall),
             p50_ms: at(0.50),
             p99_ms: at(0.99),
+            server_cpu_us_per_decision: self
+                .server_cpu
+                .map(|cpu| cpu.as_secs_f64() * 1e6 / self.took.len().max(1) as f64),
         }
     }
-}
-
-/// Sends one request after the other on each connection until the time is over.
-fn load(
-    address: &str,
-    connections: usize,
-    seconds: Duration,
-    ask: impl Fn(&ApiClient, usize) -> Result<(), CallError> + Sync,
-) -> Result<RequestLatencies, CommandError> {
-    let started = Instant::now();
-    let one = |connection: usize| -> Result<Vec<Duration>, CommandError> {
-        let client = ApiClient::new(address, None)?;
-        let mut took = Vec::new();
-        // Each connection begins elsewhere in the samples.
-        for turn in (connection * 37..).take_while(|_| started.elapsed() < seconds) {
-            let asked = Instant::now();
-            match ask(&client, turn) {
-                Ok(()) => took.push(asked.elapsed()),
-                Err(error) => _ = error.of_event()?,
-            }
-        }
-        Ok(took)
-    };
-    let took = thread::scope(|scope| {
-        let threads: Vec<_> =
-            (0..connections).map(|connection| scope.spawn(move || one(connection))).collect();
-        let mut all = Vec::new();
-        for thread in threads {
-            all.extend(thread.join().unwrap_or_else(|_| Err(CommandError::new("a connection has failed")))?);
-        }
-        Ok::<_, CommandError>(all)
-    })?;
-    Ok(RequestLatencies { took, wall: started.elapsed() })
 }
