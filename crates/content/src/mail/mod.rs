@@ -8,6 +8,7 @@ mod header_fingerprint;
 pub mod message;
 pub(crate) mod mime;
 pub mod multimap;
+pub mod sender_history;
 mod source;
 pub mod spamassassin;
 pub mod test_pattern;
