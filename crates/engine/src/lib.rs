@@ -27,6 +27,7 @@ mod pipeline;
 mod relearning;
 mod reload;
 mod reputation_ranking;
+mod sender_history;
 mod unknown_fields;
 mod verification;
 
@@ -74,6 +75,7 @@ pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED}
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
+pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
 pub use unknown_fields::JsonEventError;
 
 /// The ledger of an engine, by where its statistics live.

@@ -697,7 +697,7 @@ fn keys_of(pipeline: &Pipeline, row: &DecisionRow) -> Vec<Key> {
 }
 
 /// The greatest value that was added to a key of words.
-fn greatest(reading: &Reading) -> Option<i64> {
+pub(crate) fn greatest(reading: &Reading) -> Option<i64> {
     // Columns are in the order count, greatest.
     match AggregateColumn::Max.value(reading.sum(0, 1)) {
         stats::AggregateValue::Integer(value) if reading.first.is_some() => value,

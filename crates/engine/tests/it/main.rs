@@ -38,6 +38,7 @@ mod reputation;
 mod rule_messages;
 mod rules;
 mod scenarios;
+mod sender_history;
 mod sweep;
 mod tables;
 mod timelines;

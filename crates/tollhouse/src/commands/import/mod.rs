@@ -1,14 +1,15 @@
-//! `tollhouse import`: takes in statistics of another node, lists of Rspamd, limits of Limitador, and what SpamAssassin had
-//! learned.
+//! `tollhouse import`: takes in statistics of another node, lists of Rspamd, limits of Limitador, what SpamAssassin had learned,
+//! and what filters know of senders.
 
 mod bayes;
 mod limits;
 mod multimap;
+mod reputation;
 mod statistics;
 
 use crate::exit::{CommandError, Exit};
 
-/// Import statistics of `export --ledger`, or another program's lists, limits or learned mail
+/// Import statistics of `export --ledger`, or another program's lists, limits, learned mail or reputations
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -19,6 +20,7 @@ Examples:
   tollhouse import multimap --type from --symbol BLOCKED --score 8 blocked.map >> mail.toml
   tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
+  tollhouse import reputation --data ./data --source txrep txrep.tsv   Count known senders
 
 Into a `[cluster]` each key becomes what it is in the export, also when repeated;
 other keys stay. --compare shows differences and changes nothing.
@@ -37,6 +39,7 @@ enum ImportCommand {
     Limits(limits::LimitsImportArgs),
     Multimap(multimap::MultimapImportArgs),
     Bayes(bayes::BayesImportArgs),
+    Reputation(reputation::ReputationImportArgs),
 }
 
 pub(crate) fn run(args: ImportArgs) -> Result<Exit, CommandError> {
@@ -44,6 +47,7 @@ pub(crate) fn run(args: ImportArgs) -> Result<Exit, CommandError> {
         Some(ImportCommand::Limits(args)) => limits::run(&args),
         Some(ImportCommand::Multimap(args)) => multimap::run(args),
         Some(ImportCommand::Bayes(args)) => bayes::run(args),
+        Some(ImportCommand::Reputation(args)) => reputation::run(&args),
         None => statistics::run(args.statistics),
     }
 }
