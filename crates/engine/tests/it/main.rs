@@ -9,6 +9,7 @@ mod composite_keys;
 mod config;
 mod content;
 mod corpora;
+mod crowds;
 mod decimals;
 mod derived;
 mod envoy;

@@ -9,6 +9,7 @@ use engine::PreparedEvent;
 use judge::Action;
 
 use crate::corpora::engine;
+use crate::honest::is_acted_on;
 
 /// Scenarios whose logs are no access logs, and one that is none.
 const OUT_OF_SCOPE: &[(&str, &str)] = &[
@@ -32,7 +33,7 @@ fn wanted(scenario: &Path) -> BTreeSet<String> {
     sources.collect()
 }
 
-/// The first action for each address that is not `accept`, with the rules of that event.
+/// The first action upon each address, with the rules of that event.
 fn judged(scenario: &Path) -> BTreeMap<String, (Action, Vec<String>)> {
     let engine = engine("web");
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
@@ -51,7 +52,7 @@ fn judged(scenario: &Path) -> BTreeMap<String, (Action, Vec<String>)> {
             let verdict = decision.verdict;
             let rules = verdict.reasons.iter().map(|reason| reason.rule.clone()).collect();
             let worst = found.entry(ip).or_insert((Action::Accept, Vec::new()));
-            if worst.0 == Action::Accept {
+            if is_acted_on(&verdict.action) && !is_acted_on(&worst.0) {
                 *worst = (verdict.action, rules);
             }
         }
@@ -78,12 +79,12 @@ fn labelled_logs_are_judged_as_they_say() {
         let judged = judged(scenario);
         for ip in &wanted {
             match judged.get(ip) {
-                Some((action, _)) if *action != Action::Accept => caught += 1,
+                Some((action, _)) if is_acted_on(action) => caught += 1,
                 other => wrong.push(format!("{name}: {ip} is not caught: {other:?}")),
             }
         }
         for (ip, (action, rules)) in judged {
-            if action != Action::Accept && !wanted.contains(&ip) && !is_also(&ip) {
+            if is_acted_on(&action) && !wanted.contains(&ip) && !is_also(&ip) {
                 wrong.push(format!("{name}: {ip} is caught: {action} by {rules:?}"));
             }
         }
