@@ -189,7 +189,8 @@ fn coverage_of_a_corpus_and_of_its_journal_agree() {
 #[test]
 fn rules_that_fire_together_or_never_are_told() {
     let data = Data::new(&["web"]);
-    let twins = "preset = 'web'\n[[rule]]\nname = 'TWIN'\nwhen = 'http.probe'\nscore = 1\nmode = 'shadow'\n\
+    let twins = "preset = 'web'\n[[rule]]\nname = 'TWIN'\nwhen = 'http.probe && http.is_page && http.error && \
+                 !http.server_error'\nscore = 1\nmode = 'shadow'\n\
                  [[rule]]\nname = 'NEVER'\nwhen = \"http.path == '/never'\"\nscore = 1\n\
                  [[rule.test]]\nfacts = { 'http.path' = '/never' }\nfires = true\n";
     let file = data.file("twins.toml", twins);
