@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-/// Who sends from an address, and by which of its requests it must be acted upon, if at all.
+/// An address: its actor, and the request by which it must be acted upon, if it attacks.
 pub(crate) struct Source {
     pub(crate) actor: &'static str,
     /// The number of the request, counted from one, by which CrowdSec's scenario for it would act.
     pub(crate) caught_by: Option<usize>,
 }
 
-/// A log in the order of its times, and who is behind each address.
+/// A log in the order of its times, with the source behind each address.
 pub(crate) struct Crowd {
     pub(crate) log: String,
     pub(crate) sources: BTreeMap<String, Source>,

@@ -65,7 +65,7 @@ fn who_means_no_harm_is_accepted() {
     println!("{requests} requests of {} addresses are accepted", judged.len());
 }
 
-/// What went wrong with a seed, and how many honest sources, honest requests and attackers it had.
+/// The faults of a seed, and the number of honest sources, honest requests and attackers it had.
 type SeedOutcome = (Vec<String>, [usize; 3]);
 
 fn judge_seed(seed: u64) -> SeedOutcome {
