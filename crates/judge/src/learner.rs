@@ -15,7 +15,7 @@
 //! 1,500 examples of each class, as hashes without any text, and repeats the step for some of both after each mistake:
 //! neither order nor imbalance then matters much.
 //!
-//! A learner takes 4 MB, and some 7 KB for each example of a message, 26 MB in all. Judging is a look at each feature's
+//! A model takes 4 MB, and some 3 KB for each example of a part of a message, 13 MB in all. Judging is a look at each feature's
 //! weight; a mistake costs a hundred times that.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -55,7 +55,8 @@ pub(super) fn compile(
         if !names.insert(name) {
             problems.add(view.origin("name"), format!("`{name}` is defined twice"), None);
         }
-        let hops = view.strings("hops").into_iter().filter_map(|(hop, _)| hop.parse::<Network>().ok());
+        let proxies = view.strings("trusted_proxies").into_iter();
+        let proxies = proxies.filter_map(|(network, _)| network.parse::<Network>().ok());
         let taken = taken(&view, limits, problems);
         let pipeline = view.str("pipeline");
         if let Some(pipeline) = pipeline {
@@ -78,7 +79,7 @@ pub(super) fn compile(
             .fold(FailureMode::Open, FailureMode::or);
         plans.push(ForwardPlan {
             name: name.to_owned(),
-            trusted_proxies: Networks::new(hops),
+            trusted_proxies: Networks::new(proxies),
             limits: taken,
             pipeline: pipeline.map(str::to_owned),
             refuse: u16::try_from(refuse).unwrap_or(429),

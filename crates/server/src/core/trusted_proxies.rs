@@ -54,14 +54,14 @@ pub fn address(entry: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn hops() -> Networks {
+    fn trusted() -> Networks {
         Networks::new(["127.0.0.0/8", "10.0.0.0/8", "2001:db8::/32"].iter().map(|text| text.parse().unwrap()))
     }
 
     #[track_caller]
     fn check(peer: &str, forwarded: &[&str], client: &str) {
         let values = forwarded.iter().map(|value| value.as_bytes());
-        let found = super::client(peer.parse().unwrap(), values, &hops());
+        let found = super::client(peer.parse().unwrap(), values, &trusted());
         assert_eq!(found.to_string(), client);
     }
 

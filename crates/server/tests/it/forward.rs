@@ -24,7 +24,7 @@ enforcement = "shadow_ban"
 
 [[forward_auth]]
 name = "site"
-hops = ["127.0.0.0/8", "10.0.0.0/8"]
+trusted_proxies = ["127.0.0.0/8", "10.0.0.0/8"]
 limits = ["per_ip"]
 
 [[forward_auth]]
@@ -38,7 +38,7 @@ refuse = 403
 
 [[forward_auth]]
 name = "elsewhere"
-hops = ["192.0.2.0/24"]
+trusted_proxies = ["192.0.2.0/24"]
 limits = ["per_ip"]
 "#;
 

@@ -114,7 +114,7 @@ pub(super) const FORWARD_AUTH: Section = Section {
     settings: &[
         required("name", SettingType::Name, "Its name in the URL"),
         setting(
-            "hops",
+            "trusted_proxies",
             SettingType::List(&SettingType::Network),
             Some("[\"127.0.0.0/8\", \"::1\"]"),
             "Networks of all proxies: they may ask, and their `X-Forwarded-For` is believed",

@@ -186,7 +186,7 @@ pub(super) async fn auth(
         return Err(NOT_FOUND.failure(format!("there is no [[forward_auth]] `{}`", shown(name))));
     };
     if !forward.trusted_proxies.contain(peer.to_canonical()) {
-        let help = "its `hops` are the networks of the proxies, this one included";
+        let help = "its `trusted_proxies` are the networks of the proxies, this one included";
         return Err(FORBIDDEN.failure("this address is no proxy of this [[forward_auth]]").help(help));
     }
     let forwarded: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes()).collect();
