@@ -29,6 +29,7 @@ mod reload;
 mod reputation_ranking;
 mod sender_history;
 mod unknown_fields;
+mod used_once;
 mod verification;
 
 use parking_lot::{Mutex, RwLock};
@@ -77,6 +78,7 @@ pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
 pub use unknown_fields::JsonEventError;
+pub use used_once::UseResult;
 
 /// The ledger of an engine, by where its statistics live.
 pub enum LedgerHome {

@@ -227,8 +227,8 @@ fn add_limits(
         }
     }
     // Constants, which fit.
-    for (kind, name, measure) in LimitPlan::shared_measures().into_iter().flatten() {
-        add(kind, "limits", &name, (measure, false), config.main().top().origin(""));
+    for (kind, name, measure, exact) in LimitPlan::shared_measures().into_iter().flatten() {
+        add(kind, "limits", &name, (measure, exact), config.main().top().origin(""));
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use content::budget::Cancellation;
 use engine::batch::{BatchCells, BatchColumn, EventBatch};
 use engine::limit::{LimitExceptionError, LimitKey, Take, TakeResult};
-use engine::{Directory, Engine, LedgerHome, Proposal};
+use engine::{Directory, Engine, LedgerHome, Proposal, UseResult};
 use event::{Key, Kind, Space, Span, Time};
-use plan::limit::{LIMITS, LimitException, LimitPlan};
+use plan::limit::{LIMITS, LimitException, LimitPlan, USED_ONCE};
 use plan::{Config, Overrides, Plan};
 use pollster::block_on;
 use stats::{
@@ -816,7 +816,7 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
         .replacen("\"calls\"", "\"strict\"", 1);
     let plan = plan(&format!("{text}exact = true\non_error = \"closed\"\n"));
     let exact = |kind: u16| plan.catalog.get(LIMITS, Kind(kind)).unwrap().exact;
-    assert!(exact(1) && exact(2));
+    assert!(exact(1) && exact(2) && exact(USED_ONCE.0));
     let asked = Arc::new(Mutex::new(Vec::new()));
     let silent = Silent(asked.clone());
     let engine =
@@ -833,6 +833,8 @@ fn what_an_exact_limit_may_not_have_counted_is_not_given_back() {
         );
     }
     assert_eq!(asked.lock().unwrap().len(), 2, "one refuses, and nothing of the other is given back");
+    let used = block_on(engine.use_once("nonce", b"one", START + Span::minutes(1), START));
+    assert_eq!(used, UseResult::Unknown);
 }
 
 /// Events that say that they are later or earlier than they arrive, by less and by more than windows and labels last.

@@ -45,5 +45,6 @@ mod tables;
 mod timelines;
 mod tracks;
 mod train;
+mod used_once;
 mod value_additions;
 mod year;

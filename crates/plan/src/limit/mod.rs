@@ -39,6 +39,9 @@ const FIXED_WIDTHS: [Span; 7] = [
     Span::days(31),
     Span::days(366),
 ];
+/// Tokens that are used once: the moment of a bucket is that from which nobody would accept the token any more.
+pub const USED_ONCE: Kind = Kind(0x7010);
+const _: () = assert!(FIXED as usize + FIXED_WIDTHS.len() <= USED_ONCE.0 as usize);
 /// Sub-windows in which refusals are counted.
 const REFUSAL_WINDOWS: u32 = 10;
 
@@ -309,13 +312,16 @@ impl LimitPlan {
         Ok(all)
     }
 
-    /// The statistics of limits that have no number.
-    pub(crate) fn shared_measures() -> Result<Vec<(Kind, String, Measure)>, LayoutError> {
-        let fixed = FIXED_WIDTHS
-            .iter()
-            .zip(FIXED..)
-            .map(|(width, kind)| Ok((Kind(kind), format!("fixed.{width}"), Measure::limit(*width, 1)?)));
-        std::iter::once(Ok((BUCKETS, "bucket".to_owned(), Measure::gcra()))).chain(fixed).collect()
+    /// The statistics of limits that have no number; true for those that nodes of a cluster decide together.
+    pub(crate) fn shared_measures() -> Result<Vec<(Kind, String, Measure, bool)>, LayoutError> {
+        let fixed = FIXED_WIDTHS.iter().zip(FIXED..).map(|(width, kind)| {
+            Ok((Kind(kind), format!("fixed.{width}"), Measure::limit(*width, 1)?, false))
+        });
+        let buckets = [
+            Ok((BUCKETS, "bucket".to_owned(), Measure::gcra(), false)),
+            Ok((USED_ONCE, "used_once".to_owned(), Measure::gcra(), true)),
+        ];
+        buckets.into_iter().chain(fixed).collect()
     }
 
     /// Returns the kind whose keys count what it refused.
