@@ -10,6 +10,7 @@ mod ban;
 mod ban_list;
 pub mod batch;
 mod candidate;
+mod challenge;
 mod condition;
 mod directory;
 mod drift;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use event::{Secret, Time};
+use gate::keyring::Keyring;
 use journal::{EncodedRecords, IdSource, Journal, RecordId};
 use plan::{FileStamps, KindPlan, Pipeline, Plan};
 use stats::{EmbeddedLedger, Ledger, LedgerCensus, ObserveRequest};
@@ -47,6 +49,7 @@ use reload::{RulesState, VersionHistory};
 pub use ban::BanError;
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
+pub use challenge::EarnedPass;
 pub use condition::{Impact, NodeCondition, NodeConditions};
 pub use directory::erasure::{EraseError, ErasureReport};
 pub use directory::exchange::{
@@ -67,6 +70,7 @@ pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::EngineMetrics;
+pub use pipeline::challenge::IssuedChallenge;
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;
 pub use pipeline::keys::{KEYS_MAX, PreparedEvent};
@@ -121,6 +125,8 @@ pub struct Engine {
     changing: Mutex<()>,
     watched: Mutex<FileStamps>,
     secret: Secret,
+    /// The keys of what is given to visitors.
+    keyring: Keyring,
     ledger: LedgerHome,
     /// The allotment of numbers to names, for nodes that share their statistics.
     allotment: Option<Box<dyn NumberAllotment>>,

@@ -5,6 +5,7 @@ use plan::Pipeline;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 /// The pipeline that is counted.
@@ -42,6 +43,21 @@ pub(crate) struct NotifyLabel {
     pub(crate) pipeline: String,
     pub(crate) rule: String,
     pub(crate) whom: String,
+}
+
+/// A challenge that was issued, by the rule that asked for it first.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ChallengeLabel {
+    pub(crate) pipeline: String,
+    pub(crate) rule: String,
+}
+
+/// A challenge that came back, and what came of it: `solved`, or why it was refused. The rule is empty where it is not known.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ChallengeOutcomeLabel {
+    pub(crate) pipeline: String,
+    pub(crate) rule: String,
+    pub(crate) outcome: &'static str,
 }
 
 /// A limit, and what it said: `allowed`, `refused`, `silent`, `would_refuse`, `exempt` or `unknown`.
@@ -87,6 +103,49 @@ pub struct EngineMetrics {
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
     pub(crate) feedback_judged: Family<JudgementLabel, Counter>,
+    pub(crate) challenges: ChallengeMetrics,
+}
+
+/// The counters of challenges.
+#[derive(Debug)]
+pub(crate) struct ChallengeMetrics {
+    pub(crate) issued: Family<ChallengeLabel, Counter>,
+    pub(crate) shown: Family<ChallengeOutcomeLabel, Counter>,
+    pub(crate) seconds: Family<PipelineLabel, Histogram>,
+}
+
+/// Bounds of the times in which challenges are solved, in seconds.
+const SOLVING_SECONDS: [f64; 10] = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 60.0, 300.0];
+
+impl Default for ChallengeMetrics {
+    fn default() -> ChallengeMetrics {
+        let histogram = (|| Histogram::new(SOLVING_SECONDS)) as fn() -> Histogram;
+        ChallengeMetrics {
+            issued: Family::default(),
+            shown: Family::default(),
+            seconds: Family::new_with_constructor(histogram),
+        }
+    }
+}
+
+impl ChallengeMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "tollhouse_challenges_issued",
+            "Challenges that were issued, by the weightiest rule that asked for them",
+            self.issued.clone(),
+        );
+        registry.register(
+            "tollhouse_challenges_shown",
+            "Challenges that came back, by that rule and outcome: `solved`, or why they were refused; without scripts `rendered` or `waited`. What was issued and never came back was given up",
+            self.shown.clone(),
+        );
+        registry.register(
+            "tollhouse_challenge_seconds",
+            "Seconds from the issue of a challenge to its solution",
+            self.seconds.clone(),
+        );
+    }
 }
 
 impl EngineMetrics {
@@ -144,6 +203,7 @@ impl EngineMetrics {
             "Decisions that somebody who is believed has judged, by action and side: the share of `good` ones that were acted on is the rate of false positives",
             self.feedback_judged.clone(),
         );
+        self.challenges.register(registry);
         let unlogged = self.journal_failures.clone();
         registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);
         let failures = self.settle_failures.clone();

@@ -4,6 +4,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use gate::keyring::Keyring;
 use event::Secret;
 use journal::{IdSource, Journal};
 use plan::Plan;
@@ -108,6 +109,7 @@ impl Engine {
             standing: RwLock::new(Arc::new(state)),
             version_history: Some(shelf),
             changing: Mutex::default(),
+            keyring: Keyring::new(secret.clone()),
             secret,
             ledger,
             allotment,
@@ -151,6 +153,7 @@ impl Engine {
             standing: RwLock::default(),
             version_history: None,
             changing: Mutex::default(),
+            keyring: Keyring::new(secret.clone()),
             secret,
             ledger: LedgerHome::Embedded(ledger),
             allotment: None,

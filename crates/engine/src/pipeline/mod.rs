@@ -3,6 +3,7 @@
 //!
 //! [`Engine::decide`] reads like the picture of the flow.
 
+pub(crate) mod challenge;
 pub(crate) mod classifiers;
 pub(crate) mod features;
 pub(crate) mod fields;
@@ -24,11 +25,12 @@ use event::{Event, Facts, Time};
 use futures_util::future::join;
 use journal::{PendingDecision, RecordId};
 use judge::{Action, BandsInForce, Evaluation, Reason, Verdict};
-use plan::{FailureMode, Pipeline};
+use plan::{ChallengePlan, FailureMode, Pipeline};
 use stats::{LedgerError, ObserveRequest};
 
 use crate::metrics::{DisagreementLabel, label};
 use crate::{Engine, ban_list, limit};
+use challenge::IssuedChallenge;
 use features::UnkeyedEvent;
 use keys::PreparedEvent;
 use observe::{ObserveMode, ObservedBatch, ObservedEvent};
@@ -64,6 +66,8 @@ pub struct Decision {
     pub verdict: Verdict,
     /// The bands that the score was held against.
     pub bands: BandsInForce,
+    /// The challenge that the caller can hand on, where one is asked for.
+    pub challenge: Option<IssuedChallenge>,
 }
 
 impl Engine {
@@ -91,7 +95,9 @@ impl Engine {
         arrival: Time,
         cancellation: &Cancellation,
     ) -> UnkeyedEvent {
-        UnkeyedEvent::new(features::fill(fields::fill(pipeline, event, arrival), cancellation))
+        let mut row = features::fill(fields::fill(pipeline, event, arrival), cancellation);
+        self.read_pass(&mut row);
+        UnkeyedEvent::new(row)
     }
 
     /// Stage 3: the keys of these facts. Pure.
@@ -184,8 +190,10 @@ impl Engine {
     pub(crate) async fn log(&self, mut observed: ObservedBatch, verdicts: Vec<Verdict>) -> Vec<Decision> {
         let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
             let row = &observed.prepared.row;
+            let id = self.ids.next(row.arrival);
             let decision = Decision {
-                id: self.ids.next(row.arrival),
+                challenge: self.issue_challenge(row, id, &verdict),
+                id,
                 event_id: row.event_id.clone(),
                 pipeline: Arc::clone(&row.pipeline),
                 time: row.time,
@@ -199,6 +207,12 @@ impl Engine {
             decision
         });
         let mut decisions: Vec<Decision> = decided.collect();
+        for (prepared, decision) in observed.prepared_mut().iter_mut().zip(&decisions) {
+            let row = &mut prepared.row;
+            if let (Some(issued), Some(plan)) = (&decision.challenge, &row.pipeline.challenge) {
+                row.facts.set(plan.cost, issued.units);
+            }
+        }
         let Some(journal) = &self.journal else { return decisions };
         let mut records = self.records.take();
         for prepared in observed.prepared_mut() {
@@ -235,6 +249,9 @@ impl Engine {
                         JOURNAL_UNAVAILABLE,
                         "the journal cannot be written",
                     );
+                    if !ChallengePlan::is_for(decision.verdict.action) {
+                        decision.challenge = None;
+                    }
                 }
             }
         }
@@ -284,6 +301,7 @@ impl Engine {
             unlogged: true,
             verdict,
             bands,
+            challenge: None,
         }
     }
 

@@ -22,7 +22,7 @@ use super::{
     DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, ReadingColumn, ReadingSource,
     UnknownFieldPolicy,
 };
-use super::{phrases, rules};
+use super::{challenge, phrases, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
@@ -77,6 +77,7 @@ impl<'a> PipelineDraft<'a> {
             _ => PipelineInput::Json,
         };
         let mut columns = columns(document, input, &mut builder, problems);
+        let challenge = challenge::columns(document, &mut builder, problems);
         let phrases = phrases::compile(document, &columns, &mut builder, problems);
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
@@ -121,6 +122,7 @@ impl<'a> PipelineDraft<'a> {
                 phrases,
                 classifiers: Vec::new(),
                 models: Vec::new(),
+                challenge: None,
                 candidate: None,
                 readings: Vec::new(),
                 checks: false,
@@ -163,6 +165,7 @@ impl<'a> PipelineDraft<'a> {
         draft.models(&mut builder, problems);
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
+        draft.challenge(challenge, &mut builder, problems);
         draft.effects();
         draft.evidence_sources(problems);
         draft.partial_rules();

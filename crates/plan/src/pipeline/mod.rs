@@ -2,6 +2,7 @@
 
 pub(crate) mod authentication;
 pub(crate) mod candidate;
+pub(crate) mod challenge;
 pub(crate) mod classifier;
 pub(crate) mod columns;
 pub(crate) mod derived;
@@ -34,6 +35,7 @@ use stats::{AggregateColumn, AggregateLayout, BucketSeries, LayoutError, Measure
 
 use self::authentication::DnsListPlan;
 use self::candidate::Candidate;
+use self::challenge::ChallengePlan;
 use self::classifier::ClassifierPlan;
 use self::derived::DerivedField;
 use self::header::EventHeader;
@@ -140,6 +142,8 @@ pub struct Pipeline {
     pub classifiers: Vec<ClassifierPlan>,
     /// Models that say something of an event before it is judged.
     pub models: Vec<ModelPlan>,
+    /// Challenges for events on which they are decided.
+    pub challenge: Option<ChallengePlan>,
     /// Rules that are judged beside the enforced ones.
     pub candidate: Option<Arc<Candidate>>,
     /// The columns that the observe stage fills.

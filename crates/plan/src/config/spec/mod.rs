@@ -1,6 +1,7 @@
 //! Every section and key of the configuration language, once: a file for each subject. The checker, the defaults, the
 //! environment variables, `--effective` and the generated reference are all read off this list.
 
+mod challenge;
 mod check;
 mod feedback;
 mod input;
@@ -170,6 +171,7 @@ pub(super) static SECTIONS: &[Section] = &[
     rules::GROUP,
     rules::RULE,
     rules::BAND,
+    challenge::CHALLENGE,
     node::NODE,
     limits::LIMIT,
     limits::FORWARD_AUTH,

@@ -1,0 +1,146 @@
+//! Challenges that come back: what was solved is checked, counted, and earns a pass.
+//!
+//! ```text
+//! open_challenge ─► OpenedChallenge ─► is_solved (the one derivation) ─► close_challenge ─► EarnedPass
+//!  signature, time, visitor, used once                                    └─► feedback `solved` or `failed` on the decision
+//! ```
+//!
+//! A challenge is used up when it is opened, solved or not: whoever sends wrong solutions makes this node derive one key for each
+//! challenge, and no more.
+
+use event::{Span, Time};
+use gate::challenge::{ChallengeRefusal, OpenedChallenge};
+use gate::pass::{Pass, PassWay};
+use plan::{Pipeline, ScriptlessWay};
+
+use crate::Engine;
+use crate::metrics::{ChallengeOutcomeLabel, label};
+use crate::pipeline::features::UnkeyedEvent;
+use crate::used_once::UseResult;
+
+/// The feedback classes that a challenge gives on the decision that asked for it, where the pipeline has them.
+const SOLVED: &str = "solved";
+const FAILED: &str = "failed";
+
+/// A pass that a visitor has earned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarnedPass {
+    /// The text to show from now on.
+    pub token: String,
+    /// The time for which it holds.
+    pub lifetime: Span,
+}
+
+impl Engine {
+    /// Opens a challenge that came with an event, and uses it up. All but the derivation of the key.
+    ///
+    /// # Errors
+    /// If it was not issued here for this pipeline and visitor, is over, or was used before. Where the ledger cannot say whether
+    /// it was used, the pipeline's `on_error` decides.
+    pub async fn open_challenge(
+        &self,
+        event: &UnkeyedEvent,
+        payload: &[u8],
+        now: Time,
+    ) -> Result<OpenedChallenge, ChallengeRefusal> {
+        let opened = self.try_open(event, payload, now).await;
+        if let Err(refusal) = &opened {
+            self.count_challenge(event.pipeline(), None, refusal.word());
+        }
+        opened
+    }
+
+    async fn try_open(
+        &self,
+        event: &UnkeyedEvent,
+        payload: &[u8],
+        now: Time,
+    ) -> Result<OpenedChallenge, ChallengeRefusal> {
+        let pipeline = event.pipeline();
+        let plan = pipeline.challenge.as_ref().ok_or(ChallengeRefusal::OtherPurpose)?;
+        let opened = gate::challenge::open(&self.keyring, payload, now)?;
+        opened.is_for(&pipeline.name, plan.visitor(&self.secret, event.facts()))?;
+        match self.use_once("challenge", opened.token(), opened.expires(), now).await {
+            UseResult::First => Ok(opened),
+            UseResult::Again => Err(ChallengeRefusal::Used),
+            UseResult::Unknown if pipeline.on_error == plan::FailureMode::Open => Ok(opened),
+            UseResult::Unknown => Err(ChallengeRefusal::Used),
+        }
+    }
+
+    /// Counts the outcome of an opened challenge, and gives the pass that a solved one earns.
+    ///
+    /// # Errors
+    /// If it is not solved.
+    pub fn close_challenge(
+        &self,
+        event: &UnkeyedEvent,
+        opened: &OpenedChallenge,
+        is_solved: bool,
+        now: Time,
+    ) -> Result<EarnedPass, ChallengeRefusal> {
+        let pipeline = event.pipeline();
+        if !is_solved {
+            let refusal = ChallengeRefusal::Unsolved;
+            self.count_challenge(pipeline, Some(opened.reason()), refusal.word());
+            return Err(refusal);
+        }
+        self.count_challenge(pipeline, Some(opened.reason()), SOLVED);
+        let took = now.0.saturating_sub(opened.issued().0).max(0) as f64 / 1e6;
+        self.metrics.challenges.seconds.get_or_create(&label(pipeline)).observe(took);
+        let lifetime = pipeline.challenge.as_ref().map_or(Span(0), |plan| plan.pass);
+        Ok(self.earn(event, PassWay::Work, lifetime, opened.token(), now))
+    }
+
+    /// Gives a pass to a visitor who runs no scripts, and has waited.
+    pub fn pass_without_scripts(&self, event: &UnkeyedEvent, token: &[u8], now: Time) -> Option<EarnedPass> {
+        let plan = event.pipeline().challenge.as_ref()?;
+        let way = match plan.without_scripts? {
+            ScriptlessWay::Rendered => PassWay::Rendered,
+            ScriptlessWay::Waited => PassWay::Waited,
+        };
+        self.count_challenge(event.pipeline(), None, way.word());
+        Some(self.earn(event, way, plan.pass_without_scripts, token, now))
+    }
+
+    fn earn(&self, event: &UnkeyedEvent, way: PassWay, lifetime: Span, token: &[u8], now: Time) -> EarnedPass {
+        let pipeline = event.pipeline();
+        let bound = |plan: &plan::ChallengePlan| {
+            plan.pass_bound(&pipeline.name, &self.secret, event.facts())
+        };
+        // The token is random and used once, so its hash is a name that no other pass has.
+        let name = [b"\0gate\0pass\0".as_slice(), token].concat();
+        let pass = Pass {
+            way,
+            id: self.secret.shingle(&name).0,
+            issued: now,
+            lifetime,
+            bound: pipeline.challenge.as_ref().map_or(0, bound),
+        };
+        EarnedPass { token: pass.sign(&self.keyring), lifetime }
+    }
+
+    /// Tells the decision that asked for a challenge what came of it, so that its keys are counted: feedback `solved` or `failed`,
+    /// where the pipeline has these classes. Blocks while the decision is sought.
+    pub async fn report_challenge(&self, pipeline: &Pipeline, opened: &OpenedChallenge, is_solved: bool, now: Time) {
+        let class = if is_solved { SOLVED } else { FAILED };
+        if !pipeline.feedback.contains_key(class) {
+            return;
+        }
+        let Ok(id) = opened.decision().parse() else { return };
+        if let Err(error) = self.feedback(id, class, now).await {
+            tracing::debug!(%error, class, "a challenge's outcome is not counted");
+        }
+    }
+
+    /// Counts what came of a challenge, by the rule that asked for it.
+    fn count_challenge(&self, pipeline: &Pipeline, reason: Option<u32>, outcome: &'static str) {
+        let named = |reason: u32| {
+            let rules = pipeline.rules.rules().iter();
+            rules.map(|rule| rule.name.as_str()).find(|name| self.reason_hash(name) == reason)
+        };
+        let rule = reason.and_then(named).unwrap_or_default().to_owned();
+        let label = ChallengeOutcomeLabel { pipeline: pipeline.name.clone(), rule, outcome };
+        self.metrics.challenges.shown.get_or_create(&label).inc();
+    }
+}
