@@ -10,12 +10,18 @@
 
 use event::{Span, Time};
 use gate::challenge::{ChallengeRefusal, OpenedChallenge};
-use gate::pass::{Pass, PassWay};
-use plan::{Pipeline, ScriptlessWay};
+use gate::keyring::SigningPurpose;
+use gate::pass::{Pass, PassRefusal, PassWay};
+use plan::{FailureMode, Pipeline, ScriptlessWay};
+use stats::LedgerError;
 
 use crate::Engine;
+use crate::PreparedEvent;
 use crate::metrics::{ChallengeOutcomeLabel, label};
+use crate::pipeline::challenge::IssuedChallenge;
 use crate::pipeline::features::UnkeyedEvent;
+use crate::pipeline::observe::ObserveMode;
+use crate::pipeline::score;
 use crate::used_once::UseResult;
 
 /// The feedback classes that a challenge gives on the decision that asked for it, where the pipeline has them.
@@ -32,6 +38,21 @@ pub struct EarnedPass {
 }
 
 impl Engine {
+    /// Issues a challenge for an event on which nothing is decided, as hard as what is known of its keys now says. Nothing is
+    /// counted. `None` where the pipeline has no challenges.
+    ///
+    /// # Errors
+    /// If statistics cannot be had.
+    pub async fn offer_challenge(
+        &self,
+        prepared: PreparedEvent,
+    ) -> Result<Option<IssuedChallenge>, LedgerError> {
+        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
+        score::score(&mut observed);
+        let PreparedEvent { row, .. } = observed.event(0).prepared;
+        Ok(self.issue(row, "", "", false))
+    }
+
     /// Opens a challenge that came with an event, and uses it up. All but the derivation of the key.
     ///
     /// # Errors
@@ -60,12 +81,8 @@ impl Engine {
         let plan = pipeline.challenge.as_ref().ok_or(ChallengeRefusal::OtherPurpose)?;
         let opened = gate::challenge::open(&self.keyring, payload, now)?;
         opened.is_for(&pipeline.name, plan.visitor(&self.secret, event.facts()))?;
-        match self.use_once("challenge", opened.token(), opened.expires(), now).await {
-            UseResult::First => Ok(opened),
-            UseResult::Again => Err(ChallengeRefusal::Used),
-            UseResult::Unknown if pipeline.on_error == plan::FailureMode::Open => Ok(opened),
-            UseResult::Unknown => Err(ChallengeRefusal::Used),
-        }
+        self.use_for(event, "challenge", opened.token(), opened.expires(), now).await?;
+        Ok(opened)
     }
 
     /// Counts the outcome of an opened challenge, and gives the pass that a solved one earns.
@@ -92,22 +109,97 @@ impl Engine {
         Ok(self.earn(event, PassWay::Work, lifetime, opened.token(), now))
     }
 
-    /// Gives a pass to a visitor who runs no scripts, and has waited.
-    pub fn pass_without_scripts(&self, event: &UnkeyedEvent, token: &[u8], now: Time) -> Option<EarnedPass> {
-        let plan = event.pipeline().challenge.as_ref()?;
-        let way = match plan.without_scripts? {
-            ScriptlessWay::Rendered => PassWay::Rendered,
-            ScriptlessWay::Waited => PassWay::Waited,
-        };
-        self.count_challenge(event.pipeline(), None, way.word());
-        Some(self.earn(event, way, plan.pass_without_scripts, token, now))
+    /// Returns the sign that a client which waits has loaded what the page shows; `None` where its place is none.
+    pub fn mark_rendered(&self, event: &UnkeyedEvent, place: &[u8], now: Time) -> Option<String> {
+        let place = self.waiting_place(event, SigningPurpose::Waiting, place, now).ok()?;
+        Some(Pass { way: PassWay::Rendered, ..place }.sign(&self.keyring, SigningPurpose::Rendered))
     }
 
-    fn earn(&self, event: &UnkeyedEvent, way: PassWay, lifetime: Span, token: &[u8], now: Time) -> EarnedPass {
-        let pipeline = event.pipeline();
-        let bound = |plan: &plan::ChallengePlan| {
-            plan.pass_bound(&pipeline.name, &self.secret, event.facts())
+    /// Gives a pass to a visitor who runs no scripts, and has waited; where the pipeline asks for it also loaded what the page
+    /// shows, of which `mark` is the sign. The place is used up.
+    ///
+    /// # Errors
+    /// If the place is none, was used before, or is left too early or without the sign.
+    pub async fn finish_waiting(
+        &self,
+        event: &UnkeyedEvent,
+        place: &[u8],
+        mark: Option<&[u8]>,
+        now: Time,
+    ) -> Result<EarnedPass, ChallengeRefusal> {
+        let waited = self.waited(event, place, mark, now).await;
+        let word = waited.as_ref().map_or_else(|refusal| refusal.word(), |(way, _)| way.word());
+        self.count_challenge(event.pipeline(), None, word);
+        waited.map(|(_, pass)| pass)
+    }
+
+    async fn waited(
+        &self,
+        event: &UnkeyedEvent,
+        place: &[u8],
+        mark: Option<&[u8]>,
+        now: Time,
+    ) -> Result<(PassWay, EarnedPass), ChallengeRefusal> {
+        let waiting = self.waiting_place(event, SigningPurpose::Waiting, place, now)?;
+        let plan = event.pipeline().challenge.as_ref().ok_or(ChallengeRefusal::OtherPurpose)?;
+        let is_marked = || {
+            let mark = self.waiting_place(event, SigningPurpose::Rendered, mark.unwrap_or_default(), now);
+            mark.is_ok_and(|mark| mark.id == waiting.id)
         };
+        let way = match plan.without_scripts.ok_or(ChallengeRefusal::OtherPurpose)? {
+            ScriptlessWay::Waited => PassWay::Waited,
+            ScriptlessWay::Rendered if is_marked() => PassWay::Rendered,
+            ScriptlessWay::Rendered => return Err(ChallengeRefusal::Unsolved),
+        };
+        if now < waiting.issued + plan.wait {
+            return Err(ChallengeRefusal::Unsolved);
+        }
+        self.use_for(event, "waiting", place, waiting.issued + waiting.lifetime, now).await?;
+        Ok((way, self.earn(event, way, plan.pass_without_scripts, place, now)))
+    }
+
+    fn waiting_place(
+        &self,
+        event: &UnkeyedEvent,
+        purpose: SigningPurpose,
+        text: &[u8],
+        now: Time,
+    ) -> Result<Pass, ChallengeRefusal> {
+        let plan = event.pipeline().challenge.as_ref().ok_or(ChallengeRefusal::OtherPurpose)?;
+        let visitor = plan.visitor(&self.secret, event.facts());
+        Pass::open(&self.keyring, purpose, text, visitor, now).map_err(|refusal| match refusal {
+            PassRefusal::Forged => ChallengeRefusal::Forged,
+            PassRefusal::Expired => ChallengeRefusal::Expired,
+            PassRefusal::Bound => ChallengeRefusal::OtherVisitor,
+        })
+    }
+
+    /// Uses something up. Where the ledger cannot say whether it was used, the pipeline's `on_error` decides.
+    async fn use_for(
+        &self,
+        event: &UnkeyedEvent,
+        purpose: &str,
+        token: &[u8],
+        expires: Time,
+        now: Time,
+    ) -> Result<(), ChallengeRefusal> {
+        match self.use_once(purpose, token, expires, now).await {
+            UseResult::First => Ok(()),
+            UseResult::Unknown if event.pipeline().on_error == FailureMode::Open => Ok(()),
+            UseResult::Again | UseResult::Unknown => Err(ChallengeRefusal::Used),
+        }
+    }
+
+    fn earn(
+        &self,
+        event: &UnkeyedEvent,
+        way: PassWay,
+        lifetime: Span,
+        token: &[u8],
+        now: Time,
+    ) -> EarnedPass {
+        let pipeline = event.pipeline();
+        let bound = |plan: &plan::ChallengePlan| plan.pass_bound(&pipeline.name, &self.secret, event.facts());
         // The token is random and used once, so its hash is a name that no other pass has.
         let name = [b"\0gate\0pass\0".as_slice(), token].concat();
         let pass = Pass {
@@ -117,12 +209,18 @@ impl Engine {
             lifetime,
             bound: pipeline.challenge.as_ref().map_or(0, bound),
         };
-        EarnedPass { token: pass.sign(&self.keyring), lifetime }
+        EarnedPass { token: pass.sign(&self.keyring, SigningPurpose::Pass), lifetime }
     }
 
     /// Tells the decision that asked for a challenge what came of it, so that its keys are counted: feedback `solved` or `failed`,
     /// where the pipeline has these classes. Blocks while the decision is sought.
-    pub async fn report_challenge(&self, pipeline: &Pipeline, opened: &OpenedChallenge, is_solved: bool, now: Time) {
+    pub async fn report_challenge(
+        &self,
+        pipeline: &Pipeline,
+        opened: &OpenedChallenge,
+        is_solved: bool,
+        now: Time,
+    ) {
         let class = if is_solved { SOLVED } else { FAILED };
         if !pipeline.feedback.contains_key(class) {
             return;

@@ -70,7 +70,7 @@ pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::EngineMetrics;
-pub use pipeline::challenge::IssuedChallenge;
+pub use pipeline::challenge::{ChallengeCause, IssuedChallenge};
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;
 pub use pipeline::keys::{KEYS_MAX, PreparedEvent};

@@ -4,8 +4,8 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use gate::keyring::Keyring;
 use event::Secret;
+use gate::keyring::Keyring;
 use journal::{IdSource, Journal};
 use plan::Plan;
 use stats::EmbeddedLedger;

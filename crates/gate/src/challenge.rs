@@ -32,8 +32,9 @@ pub const LIFETIME_MAX: Span = Span::hours(24);
 /// The time by which the clocks of nodes may differ.
 const SKEW: Span = Span::seconds(60);
 
-/// Units of work that a challenge can cost: least and most.
+/// Least work of a challenge, in units.
 pub const COST_MIN: f64 = 1.0;
+/// Most work of a challenge, in units.
 pub const COST_MAX: f64 = 1_000_000.0;
 /// Iterations of a hash in a unit of work.
 const ITERATIONS_OF_UNIT: f64 = 1000.0;

@@ -10,6 +10,8 @@ event::columns! {
         pass_id: String "pass.id" "The name of the pass that holds: to count by, and to see one that is shared",
         pass_way: String "pass.way" "The way in which the pass was earned: `work`, `rendered` or `waited`",
         pass_age: Integer "pass.age" "Seconds since the pass was earned",
+        load: Float "gate.load" "How busy the site is: what the proxy says of it, or its requests a second as a share of what it is made for; 1 is as much as it can take",
+        rate: Float "gate.rate" "Requests a second that the proxy asked about, in the last ten seconds",
         pass_refused: String "pass.refused" "Reason why a pass that was shown does not hold: `forged`, `expired` or `bound`",
     }
 }

@@ -24,6 +24,10 @@ pub enum SigningPurpose {
     Challenge,
     /// A pass for a visitor who has done it.
     Pass,
+    /// A visitor's place among those who wait, as they run no scripts.
+    Waiting,
+    /// The sign that a client has loaded what a page shows.
+    Rendered,
 }
 
 impl SigningPurpose {
@@ -31,6 +35,8 @@ impl SigningPurpose {
         match self {
             SigningPurpose::Challenge => b"challenge",
             SigningPurpose::Pass => b"pass",
+            SigningPurpose::Waiting => b"waiting",
+            SigningPurpose::Rendered => b"rendered",
         }
     }
 }

@@ -4,6 +4,9 @@
 //! version 1 · way 1 · id 8 · issued 8 · lifetime 4 · bound 8 · tag 16   as base64url: 62 characters
 //! ```
 //!
+//! A place among those who wait without scripts, and the sign that they have loaded what a page shows, have the same form and
+//! are signed for their own purposes.
+//!
 //! A pass is signed, not encrypted: it holds a random id, times, and a keyed hash of what it is bound to. It is not bound to an
 //! address unless the site says so, so it holds in the visitor's other networks, too. Its id is what a pipeline counts by: a
 //! pass that is shared or sold is seen in many networks.
@@ -100,9 +103,9 @@ impl Pass {
     }
 
     /// Returns the text that the visitor is given.
-    pub fn sign(&self, keys: &Keyring) -> String {
+    pub fn sign(&self, keys: &Keyring, purpose: SigningPurpose) -> String {
         let body = self.body();
-        let tag = keys.tag(SigningPurpose::Pass, self.issued, &body);
+        let tag = keys.tag(purpose, self.issued, &body);
         BASE64URL_NOPAD.encode(&[body.as_slice(), &tag].concat())
     }
 
@@ -110,7 +113,13 @@ impl Pass {
     ///
     /// # Errors
     /// If it was not issued here, is over, or is bound to something else than `bound`.
-    pub fn open(keys: &Keyring, text: &[u8], bound: u64, now: Time) -> Result<Pass, PassRefusal> {
+    pub fn open(
+        keys: &Keyring,
+        purpose: SigningPurpose,
+        text: &[u8],
+        bound: u64,
+        now: Time,
+    ) -> Result<Pass, PassRefusal> {
         if text.len() != PASS_CHARS {
             return Err(PassRefusal::Forged);
         }
@@ -123,7 +132,7 @@ impl Pass {
         let seconds = body[18..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
         let lifetime = Span::seconds(i64::from(seconds));
         let Some(way) = way.filter(|_| body[0] == VERSION) else { return Err(PassRefusal::Forged) };
-        if !keys.is_tag(SigningPurpose::Pass, issued, body, tag) || issued > now + SKEW {
+        if !keys.is_tag(purpose, issued, body, tag) || issued > now + SKEW {
             return Err(PassRefusal::Forged);
         }
         if issued + lifetime <= now || issued + LIFETIME_MAX <= now {
@@ -150,11 +159,15 @@ mod tests {
     #[test]
     fn passes_hold_where_and_while_they_should() {
         let pass = Pass { way: PassWay::Rendered, id: 9, issued: NOON, lifetime: Span::hours(12), bound: 5 };
-        let text = pass.sign(&keys(7));
+        let text = pass.sign(&keys(7), SigningPurpose::Pass);
         assert_eq!(text.len(), PASS_CHARS);
         let check =
             |keys: &Keyring, text: &str, bound: u64, now: Time, expected: Result<Pass, PassRefusal>| {
-                assert_eq!(Pass::open(keys, text.as_bytes(), bound, now), expected, "{text} {now:?}");
+                assert_eq!(
+                    Pass::open(keys, SigningPurpose::Pass, text.as_bytes(), bound, now),
+                    expected,
+                    "{text} {now:?}"
+                );
             };
         let day = Span::days(1);
         check(&keys(7), &text, 5, NOON, Ok(pass));
@@ -162,15 +175,17 @@ mod tests {
         check(&keys(7), &text, 5, NOON + Span::hours(12), Err(PassRefusal::Expired));
         check(&keys(7), &text, 6, NOON, Err(PassRefusal::Bound));
         check(&keys(8), &text, 5, NOON, Err(PassRefusal::Forged));
+        let waiting = pass.sign(&keys(7), SigningPurpose::Waiting);
+        check(&keys(7), &waiting, 5, NOON, Err(PassRefusal::Forged));
         check(&keys(7), &text, 5, Time(NOON.0 - day.0), Err(PassRefusal::Forged));
         check(&keys(7), &text[1..], 5, NOON, Err(PassRefusal::Forged));
         check(&keys(7), &format!("{text}A"), 5, NOON, Err(PassRefusal::Forged));
-        let endless = Pass { lifetime: Span::days(3650), ..pass }.sign(&keys(7));
+        let endless = Pass { lifetime: Span::days(3650), ..pass }.sign(&keys(7), SigningPurpose::Pass);
         check(&keys(7), &endless, 5, NOON + Span::days(31), Err(PassRefusal::Expired));
         for (at, _) in text.char_indices() {
             let other = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
             let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
-            let refused = Pass::open(&keys(7), changed.as_bytes(), 5, NOON);
+            let refused = Pass::open(&keys(7), SigningPurpose::Pass, changed.as_bytes(), 5, NOON);
             assert_eq!(refused, Err(PassRefusal::Forged), "{changed}");
         }
     }
@@ -178,7 +193,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            prop_assert_eq!(Pass::open(&keys(7), &bytes, 5, NOON), Err(PassRefusal::Forged));
+            prop_assert_eq!(Pass::open(&keys(7), SigningPurpose::Pass, &bytes, 5, NOON), Err(PassRefusal::Forged));
         }
     }
 }

@@ -38,6 +38,12 @@ pub struct ForwardPlan {
     pub refuse: u16,
     /// The answer to a request that cannot be decided on: the strictest of its limits and its pipeline.
     pub on_error: FailureMode,
+    /// The owner's mail address or URL, for visitors who are challenged.
+    pub contact: Option<String>,
+    /// The field in which the proxy tells the site's load, in lower case.
+    pub load_field: Option<String>,
+    /// Requests a second that the site is made for.
+    pub capacity: Option<f64>,
 }
 
 /// The settings of the main file.
@@ -84,6 +90,9 @@ pub(super) fn compile(
             pipeline: pipeline.map(str::to_owned),
             refuse: u16::try_from(refuse).unwrap_or(429),
             on_error,
+            contact: view.str("contact").map(str::to_owned),
+            load_field: view.str("load_field").map(str::to_ascii_lowercase),
+            capacity: view.float("capacity").filter(|capacity| *capacity > 0.0),
         });
     }
     plans

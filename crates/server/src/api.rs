@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
+mod challenge;
 mod decision;
 mod explanation;
 mod feedback;
@@ -23,6 +24,7 @@ mod reputation;
 mod rules;
 mod statistics;
 
+pub use challenge::*;
 pub use decision::*;
 pub use explanation::*;
 pub use feedback::*;

@@ -56,8 +56,9 @@ impl ChallengePlan {
         matches!(action, Action::Challenge | Action::Throttle)
     }
 
-    /// The work for an event, in units; what depends on something missing is the least, and no doubling.
-    pub fn units(&self, facts: &Facts) -> f64 {
+    /// The work for an event, in units, and how often it is doubled in that; what depends on something missing is the least, and
+    /// no doubling.
+    pub fn units(&self, facts: &Facts) -> (f64, f64) {
         let number = |expression: &Option<Expression>| match expression.as_ref()?.evaluate(facts)? {
             Value::Float(number) => Some(number),
             Value::Integer(number) => Some(number as f64),
@@ -65,7 +66,8 @@ impl ChallengePlan {
         };
         let doublings = number(&self.doublings).unwrap_or(0.0).clamp(0.0, DOUBLINGS_MAX);
         let units = number(&self.cost_expression).unwrap_or(COST_MIN) * doublings.exp2();
-        if units.is_finite() { units.clamp(COST_MIN, COST_MAX) } else { COST_MIN }
+        let units = if units.is_finite() { units.clamp(COST_MIN, COST_MAX) } else { COST_MIN };
+        (units, doublings)
     }
 
     /// A keyed hash of the facts that tell the visitor.

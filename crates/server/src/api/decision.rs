@@ -48,6 +48,12 @@ pub struct DecisionJson {
     /// pipeline's `on_error` says. Absent where all is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The challenge to hand on to who is asked for one, in ALTCHA's format, where the pipeline has `[challenge]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<serde_json::Value>,
+    /// The pass that a challenge earned which came with the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<PassJson>,
     /// The rules that fired, the weightiest first.
     pub reasons: Vec<ReasonJson>,
     /// The rules in shadow that fired. They have no influence.
@@ -55,6 +61,23 @@ pub struct DecisionJson {
     /// Fields of the event that the pipeline does not know, each with the nearest that it knows; or that it has none that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// A pass, to be shown as `pass.token` with later events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Pass)]
+pub struct PassJson {
+    /// The text to show.
+    pub token: String,
+    /// Seconds for which it holds.
+    pub seconds: u64,
+}
+
+impl From<engine::EarnedPass> for PassJson {
+    fn from(pass: engine::EarnedPass) -> PassJson {
+        let seconds = u64::try_from(pass.lifetime.0 / 1_000_000).unwrap_or(0);
+        PassJson { token: pass.token, seconds }
+    }
 }
 
 /// The next band above a score.
@@ -121,6 +144,8 @@ impl From<&engine::Decision> for DecisionJson {
             uncounted: decision.uncounted,
             unlogged: decision.unlogged,
             error: None,
+            challenge: decision.challenge.as_ref().and_then(|issued| serde_json::from_str(&issued.json).ok()),
+            pass: None,
             reasons: reasons(&verdict.reasons),
             shadow: reasons(&verdict.shadow),
             warnings: Vec::new(),

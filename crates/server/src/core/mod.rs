@@ -4,6 +4,7 @@
 pub(crate) mod admission;
 pub(crate) mod auth_failures;
 pub(crate) mod blocking;
+pub(crate) mod challenges;
 pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod descriptors;
@@ -19,6 +20,7 @@ pub(crate) mod node;
 pub(crate) mod pace;
 pub(crate) mod preparation;
 pub(crate) mod problem;
+pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
 pub(crate) mod reload;
 pub(crate) mod shares;

@@ -26,6 +26,7 @@ use crate::core::lookups::MessageLookups;
 use crate::core::metrics::ServerMetrics;
 use crate::core::pace::Pace;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
+use crate::core::rate_meter::RateMeters;
 use crate::core::reading_pool::ReadingPool;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::tokens::{Tokens, names_token};
@@ -82,6 +83,8 @@ pub(crate) struct Node {
     pub(crate) started: Instant,
     /// Connections of clients of Redis so far.
     pub(crate) sessions: AtomicI64,
+    /// Requests that proxies ask about.
+    pub(crate) rates: RateMeters,
 }
 
 impl fmt::Debug for Node {
@@ -123,6 +126,7 @@ impl Node {
             stopping: AtomicBool::new(false),
             started: Instant::now(),
             sessions: AtomicI64::new(1),
+            rates: RateMeters::default(),
             settings: plan,
             listeners: engine.plan().node.listeners.clone(),
             engine,

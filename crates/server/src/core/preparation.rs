@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use content::budget::Cancellation;
-use engine::PreparedEvent;
+use engine::{EarnedPass, PreparedEvent};
 use event::{Event, Time};
 use plan::Pipeline;
 
@@ -18,6 +18,8 @@ pub(crate) struct SubmittedEvent {
     pub(crate) prepared: PreparedEvent,
     /// The warnings that its answer has to give.
     pub(crate) warnings: Vec<String>,
+    /// The pass that was earned by a challenge which came with it.
+    pub(crate) pass: Option<EarnedPass>,
 }
 
 /// A choice of lookups before the keys of an event are made.

@@ -16,6 +16,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::core::challenges;
 use crate::core::node::Node;
 use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::{
@@ -231,10 +232,15 @@ pub(crate) async fn submitted(
     let arrival = node.now();
     let (of, engine, bytes) = (Arc::clone(pipeline), Arc::clone(&node.engine), body.len());
     let work = move || said.event(&engine, &of, form, &body, arrival);
-    let (event, warnings) =
+    let (mut event, warnings) =
         if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
     let id = event.id.clone();
-    Ok(SubmittedEvent { id, prepared: node.prepare(pipeline, event, arrival, lookups).await?, warnings })
+    if let Some(payload) = challenges::take_solution(pipeline, &mut event) {
+        let (prepared, pass) = node.prepare_solved(pipeline, event, &payload, arrival).await?;
+        return Ok(SubmittedEvent { id, prepared, warnings, pass });
+    }
+    let prepared = node.prepare(pipeline, event, arrival, lookups).await?;
+    Ok(SubmittedEvent { id, prepared, warnings, pass: None })
 }
 
 /// The envelope that the headers of a request with a message tell.

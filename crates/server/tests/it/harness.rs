@@ -289,7 +289,7 @@ impl Running {
 pub(crate) fn answer(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    let text = String::from_utf8(bytes).unwrap();
+    let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     Answer {

@@ -3,6 +3,8 @@
 mod auth;
 mod bans;
 mod batch;
+mod challenge_solver;
+mod challenges;
 mod clients;
 mod clock;
 mod decide;
@@ -17,6 +19,7 @@ mod limits;
 mod milter;
 mod name_server;
 mod node;
+mod npm;
 mod overload;
 mod policy;
 mod postfix;

@@ -26,7 +26,12 @@ pub(super) const CHALLENGE: Section = Section {
             Some("\"pbkdf2\""),
             "Function of the work. The page in front of a site solves `pbkdf2` and `sha-256`; the other two take 8 to 64 MiB here, too, for each solution that is verified",
         ),
-        setting("expires", SettingType::Span, Some("\"10m\""), "Time in which a challenge must be solved, at most a day"),
+        setting(
+            "expires",
+            SettingType::Span,
+            Some("\"10m\""),
+            "Time in which a challenge must be solved, at most a day",
+        ),
         setting(
             "visitor",
             SettingType::List(&SettingType::Text),

@@ -137,6 +137,24 @@ pub(super) const FORWARD_AUTH: Section = Section {
             Some("429"),
             "Status of a request over a limit; nginx knows 401 and 403 only",
         ),
+        setting(
+            "contact",
+            SettingType::Text,
+            None,
+            "Mail address or URL of the site's owner, for visitors who are [challenged](../guides/challenges.md)",
+        ),
+        setting(
+            "load_field",
+            SettingType::Text,
+            None,
+            "Header field in which the proxy says how busy the site is, a number; 1 is as much as it can take. Fact `gate.load`",
+        ),
+        setting(
+            "capacity",
+            SettingType::Float,
+            None,
+            "Requests a second that the site is made for: without such a field `gate.load` is the share of it that proxies ask about",
+        ),
     ],
 };
 

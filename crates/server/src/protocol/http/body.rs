@@ -78,14 +78,16 @@ impl AccountedBody {
     }
 }
 
-/// Reads a body whole. What it holds of the node's memory is held as long as the permit.
+/// Reads a body whole, of at most `most` bytes if that is less than the node takes. What it holds of the node's memory is held as long as the permit.
 pub(crate) async fn read(
     node: &std::sync::Arc<Node>,
     caller: Caller,
     headers: &HeaderMap,
     mut body: Body,
+    most: Option<usize>,
 ) -> Result<(Bytes, Option<Share>), HttpFailure> {
     let max = usize::try_from(node.plan().body_max).unwrap_or(usize::MAX);
+    let max = most.map_or(max, |most| most.min(max));
     let coding = coding(headers)?;
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let waits = headers.contains_key(header::EXPECT);

@@ -93,7 +93,8 @@ pub(super) async fn decide(
     let decisions = node.engine.decide(vec![event.prepared]).await;
     DurabilityParam::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
-    Ok(Json(api::DecisionJson { warnings: event.warnings, ..decision.into() }))
+    let pass = event.pass.map(api::PassJson::from);
+    Ok(Json(api::DecisionJson { warnings: event.warnings, pass, ..decision.into() }))
 }
 
 /// The route of decisions.

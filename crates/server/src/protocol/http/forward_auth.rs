@@ -14,12 +14,14 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use content::text::received;
 use content::web::request_target::{RequestTarget, normal_path};
+use engine::Decision;
 use engine::limit::TakeResult;
 use event::{Event, Value};
 use judge::Action;
 use plan::{ForwardPlan, Plan};
 
 use super::limits::{LimitGroup, fields};
+use super::site_challenge;
 use crate::api;
 use crate::core::node::Node;
 use crate::core::preparation::LookupMode;
@@ -47,7 +49,7 @@ const HOSTS: [&str; 2] = ["x-forwarded-host", "x-original-host"];
 
 /// The request that the proxy has.
 #[derive(Debug, Default, PartialEq)]
-struct ForwardedRequest {
+pub(super) struct ForwardedRequest {
     ip: String,
     host: String,
     method: String,
@@ -61,7 +63,7 @@ struct ForwardedRequest {
 impl ForwardedRequest {
     /// Reads it from the proxy's own request. Values are read as bytes: what says no method or no path is an error, and so are fields
     /// that disagree, as then a client has written one of them.
-    fn of(
+    pub(super) fn of(
         ip: IpAddr,
         method: &Method,
         uri: &Uri,
@@ -90,6 +92,19 @@ impl ForwardedRequest {
             agent: text(USER_AGENT.as_str()).unwrap_or_default(),
             referer: text(REFERER.as_str()).unwrap_or_default(),
         })
+    }
+
+    /// Path and query as they were sent.
+    pub(super) fn target(&self) -> String {
+        if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
+    }
+
+    pub(super) fn method(&self) -> &str {
+        &self.method
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
     }
 
     /// A field, by the name that limits call it.
@@ -122,7 +137,7 @@ impl ForwardedRequest {
 
 /// Reasons for a proxy's request that cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum ForwardedRequestError {
+pub(super) enum ForwardedRequestError {
     #[error("fields of the proxy and of the client name different requests")]
     Disagreeing,
     #[error("a field names no method or no path")]
@@ -168,7 +183,7 @@ fn own(uri: &Uri) -> (&str, &str) {
     params(("name" = String, Path, description = "The [[forward_auth]]; what follows it in the path, if anything, is the path of the proxy's request")),
     responses(
         (status = 200, description = "It passes. Any method is answered alike"),
-        (status = 401, description = "The client is to be challenged", body = api::ProblemJson, content_type = "application/problem+json"),
+        (status = 401, description = "The client is to be challenged: a page for browsers, where the pipeline has `[challenge]`. The field `Tollhouse-Challenge` has it, too", body = api::ProblemJson, content_type = "application/problem+json"),
         (status = 403, description = "It does not pass", body = api::ProblemJson, content_type = "application/problem+json"),
         (status = 429, description = "It is over a limit, or whatever `refuse` says", body = api::ProblemJson, content_type = "application/problem+json"),
     ),
@@ -182,15 +197,7 @@ pub(super) async fn auth(
 ) -> Result<Response, HttpFailure> {
     let plan = node.engine.plan();
     let (name, _) = own(&uri);
-    let Some(forward) = plan.forwards.iter().find(|forward| forward.name == name) else {
-        return Err(NOT_FOUND.failure(format!("there is no [[forward_auth]] `{}`", shown(name))));
-    };
-    if !forward.trusted_proxies.contain(peer.to_canonical()) {
-        let help = "its `trusted_proxies` are the networks of the proxies, this one included";
-        return Err(FORBIDDEN.failure("this address is no proxy of this [[forward_auth]]").help(help));
-    }
-    let forwarded: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes()).collect();
-    let ip = client(peer, forwarded.into_iter(), &forward.trusted_proxies);
+    let (forward, ip) = forward_of(&plan, name, peer, &headers)?;
     let asked = match ForwardedRequest::of(ip, &method, &uri, &headers) {
         Ok(asked) => asked,
         Err(unclear) => {
@@ -206,14 +213,77 @@ pub(super) async fn auth(
         let status = StatusCode::from_u16(forward.refuse).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
         return Ok(refused(status, StatusCode::TOO_MANY_REQUESTS, "The request is over its limit", head));
     }
-    let action = match &forward.pipeline {
-        Some(name) => decide(&node, &plan, name, asked.event(ip)).await.unwrap_or_else(|failure| {
-            tracing::error!(name, detail = failure.problem().detail, "a proxy's question is not decided on");
-            forward.on_error.action(Action::Accept)
-        }),
-        None => Action::Accept,
+    let Some(pipeline) = &forward.pipeline else {
+        return Ok(answered(forward, Action::Accept, silent, head));
     };
-    Ok(answered(forward, action, silent, head))
+    let mut event = asked.event(ip);
+    let now = node.now();
+    let rate = node.rates.count(name, now);
+    event.push("gate.rate", rate);
+    if let Some(load) = load(forward, &headers, rate) {
+        event.push("gate.load", load);
+    }
+    if let Some(pass) = site_challenge::shown_pass(&headers) {
+        event.push("pass.token", pass);
+    }
+    let decision = match decide(&node, &plan, pipeline, event).await {
+        Ok(decision) => decision,
+        Err(failure) => {
+            tracing::error!(name, detail = failure.problem().detail, "a proxy's question is not decided on");
+            return Ok(answered(forward, forward.on_error.action(Action::Accept), silent, head));
+        }
+    };
+    let Some(Decision { verdict, challenge, id, .. }) = decision else {
+        return Ok(answered(forward, Action::Accept, silent, head));
+    };
+    let response = answered(forward, verdict.action, silent, head);
+    let Some(field) = challenge.and_then(|issued| site_challenge::handed(&issued, &id.to_string())) else {
+        return Ok(response);
+    };
+    let page = site_challenge::wants_page(&headers)
+        .then(|| site_challenge::page(forward, response.status(), &field, &asked, &headers));
+    let mut response = match page.flatten() {
+        Some(mut page) => {
+            for (name, value) in response.headers().iter().filter(|(name, _)| **name != CONTENT_TYPE) {
+                page.headers_mut().entry(name).or_insert(value.clone());
+            }
+            page
+        }
+        None => response,
+    };
+    response.headers_mut().insert(site_challenge::CHALLENGE, field);
+    Ok(response)
+}
+
+/// Returns the `[[forward_auth]]` of this name, and the client's address, where a proxy asks that may.
+pub(super) fn forward_of<'p>(
+    plan: &'p Plan,
+    name: &str,
+    peer: IpAddr,
+    headers: &HeaderMap,
+) -> Result<(&'p ForwardPlan, IpAddr), HttpFailure> {
+    let Some(forward) = plan.forwards.iter().find(|forward| forward.name == name) else {
+        return Err(NOT_FOUND.failure(format!("there is no [[forward_auth]] `{}`", shown(name))));
+    };
+    if !forward.trusted_proxies.contain(peer.to_canonical()) {
+        let help = "its `trusted_proxies` are the networks of the proxies, this one included";
+        return Err(FORBIDDEN.failure("this address is no proxy of this [[forward_auth]]").help(help));
+    }
+    let forwarded: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(|value| value.as_bytes()).collect();
+    Ok((forward, client(peer, forwarded.into_iter(), &forward.trusted_proxies)))
+}
+
+/// An event that tells who a visitor is, whatever the visitor asks for.
+pub(super) fn visitor_of(ip: IpAddr, method: &Method, headers: &HeaderMap) -> Event {
+    let asked = ForwardedRequest::of(ip, method, &Uri::from_static("/"), headers);
+    asked.unwrap_or_else(|_| ForwardedRequest { ip: ip.to_string(), ..ForwardedRequest::default() }).event(ip)
+}
+
+/// The load of the site: what the proxy says, or the share of what it is made for.
+fn load(forward: &ForwardPlan, headers: &HeaderMap, rate: f64) -> Option<f64> {
+    let said = forward.load_field.as_ref().and_then(|name| headers.get(name));
+    let said = said.and_then(|value| received(value.as_bytes()).trim().parse::<f64>().ok());
+    said.filter(|load| load.is_finite()).or_else(|| forward.capacity.map(|capacity| rate / capacity))
 }
 
 /// Returns what a proxy is told whose question finds no place, or no answer in time: what the limits and the pipeline say by their `on_error`. `None` if there is no such
@@ -251,12 +321,17 @@ async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &Forwarded
     if takes.is_empty() { Vec::new() } else { node.engine.take(&takes, node.now()).await }
 }
 
-async fn decide(node: &Node, plan: &Plan, pipeline: &str, event: Event) -> Result<Action, HttpFailure> {
-    let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(Action::Accept) };
+async fn decide(
+    node: &Node,
+    plan: &Plan,
+    pipeline: &str,
+    event: Event,
+) -> Result<Option<Decision>, HttpFailure> {
+    let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(None) };
     let prepared = node.prepare(pipeline, event, node.now(), LookupMode::None).await?;
     let decisions = node.engine.decide(vec![prepared]).await;
-    let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the request was not decided"))?;
-    Ok(decision.verdict.action)
+    let decision = decisions.into_iter().next();
+    Ok(Some(decision.ok_or_else(|| INTERNAL.failure("the request was not decided"))?))
 }
 
 fn refused(status: StatusCode, meant: StatusCode, title: &str, head: HeaderMap) -> Response {

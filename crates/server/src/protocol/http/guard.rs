@@ -28,6 +28,7 @@ use crate::core::tokens::names_this_host;
 use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
 use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
+use crate::protocol::http::site_challenge;
 
 /// The name in metrics for the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
@@ -99,7 +100,8 @@ async fn admit(
 ) -> Result<Response, HttpFailure> {
     let path = request.uri().path();
     // What proxies ask carries their clients' own tokens: who may ask there its route knows.
-    let is_asked_by_proxies = path.starts_with(PREFIX);
+    let is_asked_by_visitors = path.starts_with(site_challenge::PREFIX);
+    let is_asked_by_proxies = path.starts_with(PREFIX) || is_asked_by_visitors;
     let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
     let caller = if is_asked_by_proxies { Caller::of_peer(peer) } else { Caller::Known };
     let refused = if is_asked_by_proxies || OPEN.contains(&path) {
@@ -131,12 +133,15 @@ async fn admit(
                 });
             }
         };
-    let takes_body = place.is_some() && caller == Caller::Known && takes_body(request.method(), route);
+    let takes_body = place.is_some()
+        && (caller == Caller::Known || is_asked_by_visitors)
+        && takes_body(request.method(), route);
+    let body_max = is_asked_by_visitors.then_some(site_challenge::BODY_BYTES_MAX);
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let deadline = Deadline::at(deadline);
     let (parts, body) = request.into_parts();
     let (body, room, unread) = if takes_body {
-        let read = asked_by(caller, body::read(node, caller, &parts.headers, body));
+        let read = asked_by(caller, body::read(node, caller, &parts.headers, body, body_max));
         let read = deadline.clone().cut(read).await;
         let (body, room) = read.map_err(|_| {
             let seconds = node.timeout().as_secs_f64();

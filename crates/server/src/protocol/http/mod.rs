@@ -3,6 +3,9 @@
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
+#[allow(dead_code, unused_imports, reason = "no route serves it yet")]
+pub(crate) mod challenge_page;
+mod challenges;
 pub(crate) mod connection;
 mod crowdsec;
 pub(crate) mod events;
@@ -13,6 +16,7 @@ mod limits;
 mod mail_reports;
 mod node;
 mod rules;
+pub(crate) mod site_challenge;
 mod statistics;
 
 use std::sync::Arc;
@@ -55,6 +59,7 @@ use crate::core::problem::{
         (name = "feedback", description = "Feedback"),
         (name = "limits", description = "Limits"),
         (name = "bans", description = "The ban list"),
+        (name = "challenges", description = "Challenges and passes"),
         (name = "rules", description = "Rules"),
         (name = "node", description = "The node itself"),
     ),
@@ -64,7 +69,7 @@ use crate::core::problem::{
 struct ApiDescription;
 
 #[derive(OpenApi)]
-#[openapi(paths(forward_auth::auth))]
+#[openapi(paths(forward_auth::auth, site_challenge::step))]
 struct ForwardDescription;
 
 /// The state that routes have at hand: for most of them the node alone.
@@ -97,6 +102,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(batch::decide))
         .routes(routes!(events::observe))
         .routes(routes!(events::peek))
+        .routes(routes!(challenges::issue))
+        .routes(routes!(challenges::verify))
         .routes(routes!(feedback::decision))
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))
@@ -130,6 +137,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(node::metrics))
         .routes(routes!(node::openapi))
         .routes(routes!(node::index))
+        .route("/v1/gate/{name}/{step}", any(site_challenge::step))
         .route("/v1/auth/{name}", any(forward_auth::auth))
         .route("/v1/auth/{name}/", any(forward_auth::auth))
         .route("/v1/auth/{name}/{*rest}", any(forward_auth::auth))

@@ -419,7 +419,7 @@ impl<'f> RespSession<'f> {
             }?;
             let id = event.id.clone();
             let prepared = node.prepare(&pipeline, event, arrival, lookups).await.map_err(late)?;
-            Ok(SubmittedEvent { id, prepared, warnings })
+            Ok(SubmittedEvent { id, prepared, warnings, pass: None })
         };
         self.listener.deadline().bound(asked_by(self.caller(), reading)).await
     }
@@ -521,7 +521,7 @@ impl<'f> RespSession<'f> {
             );
         }
         let class = String::from_utf8_lossy(command.get(2).unwrap_or_default()).into_owned();
-        let SubmittedEvent { id, prepared, warnings } = self.event(command, 3, LookupMode::None).await?;
+        let SubmittedEvent { id, prepared, warnings, .. } = self.event(command, 3, LookupMode::None).await?;
         // Without an id the same fields are the same event.
         let mut same = Vec::new();
         for word in command.from(3) {

@@ -1,0 +1,301 @@
+//! A challenge in front of a site: the steps of a visitor's browser, which the proxy hands on from below `/.tollhouse/`.
+//!
+//! ```text
+//! forward-auth ─► 401 with the page ─► a worker solves ─► POST verify ─► 303 to the very URL, with a pass as cookie
+//!    (nginx: the page by `challenge`)   without scripts ─► mark, and after a while continue ─► the same
+//! ```
+//!
+//! Whoever is refused is sent back to the page that was asked for, and there asked anew.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::http::header::{
+    ACCEPT, ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use content::text::received;
+use data_encoding::{BASE64, HEXLOWER};
+use engine::{ChallengeCause, EarnedPass, IssuedChallenge, UnkeyedEvent};
+use event::Time;
+use gate::pass::PASS_CHARS;
+use plan::ForwardPlan;
+use serde::{Deserialize, Serialize};
+
+use super::challenge_page::{ChallengePage, ChallengeReason, PlainWay, Translation, same_site};
+use super::forward_auth::{ForwardedRequest, PeerAddress, forward_of, visitor_of};
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, METHOD_NOT_ALLOWED, NOT_FOUND, shown};
+
+/// The prefix of the URLs that proxies hand visitors' steps to.
+pub(crate) const PREFIX: &str = "/v1/gate/";
+/// Most bytes of the body of a step.
+pub(crate) const BODY_BYTES_MAX: usize = 16 << 10;
+/// The path on the site that the proxy hands on.
+const BASE: &str = "/.tollhouse/";
+/// The cookie of the pass.
+const PASS_COOKIE: &str = "tollhouse-pass";
+/// The cookie that says that a page's picture was loaded.
+const MARK_COOKIE: &str = "tollhouse-mark";
+/// Tells a proxy that shows pages of its own the challenge, and a program why it is refused.
+pub(super) const CHALLENGE: HeaderName = HeaderName::from_static("tollhouse-challenge");
+/// Longest cookie fields that are looked through.
+const COOKIE_BYTES_MAX: usize = 16 << 10;
+/// A transparent picture of one pixel.
+const PIXEL: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
+
+/// A challenge on its way through a proxy to the page that shows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct HandedChallenge<'a> {
+    #[serde(borrow)]
+    challenge: Cow<'a, str>,
+    #[serde(borrow, default)]
+    waiting: Option<Cow<'a, str>>,
+    #[serde(default)]
+    seconds: u32,
+    #[serde(borrow)]
+    cause: Cow<'a, str>,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+}
+
+const CAUSES: [(ChallengeCause, ChallengeReason, &str); 5] = [
+    (ChallengeCause::New, ChallengeReason::New, "new"),
+    (ChallengeCause::Busy, ChallengeReason::Busy, "busy"),
+    (ChallengeCause::Suspicious, ChallengeReason::Suspicious, "suspicious"),
+    (ChallengeCause::Failures, ChallengeReason::Failures, "failures"),
+    (ChallengeCause::Expired, ChallengeReason::Expired, "expired"),
+];
+
+/// Returns the field that carries a challenge.
+pub(super) fn handed(issued: &IssuedChallenge, id: &str) -> Option<HeaderValue> {
+    let cause = CAUSES.iter().find(|(cause, ..)| *cause == issued.cause).map_or("new", |(.., word)| word);
+    let (waiting, seconds) = match &issued.waiting {
+        Some((place, wait)) => (Some(place.as_str().into()), seconds(wait.0)),
+        None => (None, 0),
+    };
+    let challenge = issued.json.as_str().into();
+    let handed = HandedChallenge { challenge, waiting, seconds, cause: cause.into(), id: id.into() };
+    HeaderValue::try_from(BASE64.encode(&serde_json::to_vec(&handed).ok()?)).ok()
+}
+
+/// Whole seconds of a time, none left out.
+fn seconds(micros: i64) -> u32 {
+    u32::try_from(micros.max(0).div_euclid(1_000_000) + i64::from(micros % 1_000_000 > 0)).unwrap_or(u32::MAX)
+}
+
+/// Returns true if a client shows pages to somebody.
+pub(super) fn wants_page(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|value| received(value.as_bytes()).contains("text/html"))
+}
+
+/// The page for a challenge.
+pub(super) fn page(
+    forward: &ForwardPlan,
+    status: StatusCode,
+    field: &HeaderValue,
+    asked: &ForwardedRequest,
+    headers: &HeaderMap,
+) -> Option<Response> {
+    let json = BASE64.decode(field.as_bytes()).ok()?;
+    let handed: HandedChallenge<'_> = serde_json::from_slice(&json).ok()?;
+    let reason = CAUSES.iter().find(|(.., word)| *word == handed.cause);
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).ok()?;
+    let nonce = HEXLOWER.encode(&nonce);
+    let return_to = asked.target();
+    let (mark, go_on);
+    let without_scripts = match &handed.waiting {
+        Some(place) => {
+            let place: String =
+                place.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-_".contains(*sign)).collect();
+            mark = format!("{BASE}mark?place={place}");
+            go_on = format!("{BASE}continue?place={place}&return={}", encoded(&return_to));
+            Some(PlainWay { wait_seconds: handed.seconds, mark_url: &mark, continue_url: &go_on })
+        }
+        None => None,
+    };
+    let page = ChallengePage {
+        challenge: &handed.challenge,
+        base: BASE,
+        return_to: &return_to,
+        is_form: !matches!(asked.method(), "GET" | "HEAD"),
+        site: asked.host(),
+        reason: reason.map_or(ChallengeReason::New, |(_, reason, _)| *reason),
+        contact: forward.contact.as_deref(),
+        reference: &handed.id,
+        without_scripts,
+        nonce: &nonce,
+    };
+    let languages: Vec<u8> =
+        headers.get_all(ACCEPT_LANGUAGE).iter().flat_map(|value| [value.as_bytes(), b","].concat()).collect();
+    let translation = Translation::negotiated(&received(&languages));
+    let mut response = (status, page.render(translation, None)).into_response();
+    for (name, value) in page.headers(translation) {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    Some(response)
+}
+
+/// A text in a query.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
+                out.push(char::from(byte))
+            }
+            _ => out += &format!("%{byte:02X}"),
+        }
+        out
+    })
+}
+
+/// Returns the pass that a request shows, if it looks like one.
+pub(super) fn shown_pass(headers: &HeaderMap) -> Option<String> {
+    cookie(headers, PASS_COOKIE)
+}
+
+/// Returns the first cookie of this name that has the length of a pass.
+fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+    let fields = headers.get_all(COOKIE).iter().map(|value| value.as_bytes());
+    let mut pairs = fields
+        .filter(|field| field.len() <= COOKIE_BYTES_MAX)
+        .flat_map(|field| field.split(|byte| *byte == b';'));
+    pairs.find_map(|pair| {
+        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        (value.len() == PASS_CHARS).then(|| std::str::from_utf8(value).ok().map(str::to_owned)).flatten()
+    })
+}
+
+/// The fields of a form, or of a query.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StepFields {
+    altcha: String,
+    #[serde(rename = "return")]
+    return_to: String,
+    place: String,
+}
+
+/// Takes a visitor's step: `verify`, `mark`, `continue`, or shows the page again (`challenge`).
+#[utoipa::path(
+    get,
+    path = "/v1/gate/{name}/{step}",
+    tag = "challenges",
+    operation_id = "gate_step",
+    security(()),
+    params(
+        ("name" = String, Path, description = "The [[forward_auth]]"),
+        ("step" = String, Path, description = "`challenge`: the page, for proxies that show pages of their own; `verify`: takes a solution, by POST; `mark` and `continue`: without scripts"),
+    ),
+    responses(
+        (status = 200, description = "The picture of `mark`"),
+        (status = 303, description = "Back to the page that was asked for, with a pass if one was earned"),
+        (status = 401, description = "The page of a challenge"),
+        (status = 403, description = "This address is no proxy", body = crate::api::ProblemJson, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn step(
+    State(node): State<Arc<Node>>,
+    Extension(PeerAddress(peer)): Extension<PeerAddress>,
+    Path((name, step)): Path<(String, String)>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, HttpFailure> {
+    let plan = node.engine.plan();
+    let (forward, ip) = forward_of(&plan, &name, peer, &headers)?;
+    let pipeline = forward.pipeline.as_deref().and_then(|name| plan.pipeline(Some(name)));
+    let pipeline = pipeline.filter(|pipeline| pipeline.challenge.is_some());
+    let Some(pipeline) = pipeline else {
+        let failure = NOT_FOUND.failure(format!("[[forward_auth]] `{}` has no challenges", shown(&name)));
+        return Err(failure.help("its pipeline needs `[challenge]`"));
+    };
+    if step == "challenge" {
+        let asked = ForwardedRequest::of(ip, &method, &uri, &headers);
+        let shown = headers.get(&CHALLENGE).zip(asked.ok());
+        let page =
+            shown.and_then(|(field, asked)| page(forward, StatusCode::UNAUTHORIZED, field, &asked, &headers));
+        return page.ok_or_else(|| {
+            let failure = NOT_FOUND.failure("there is no challenge to show");
+            failure.help(
+                "the proxy hands on the field `Tollhouse-Challenge` of the answer that refused the request",
+            )
+        });
+    }
+    let read = |text: &[u8]| serde_urlencoded::from_bytes::<StepFields>(text).unwrap_or_default();
+    let query = || read(uri.query().unwrap_or_default().as_bytes());
+    let now = node.now();
+    let event = visitor_of(ip, &method, &headers);
+    let visitor = node.engine.read(pipeline, event, now, &Default::default());
+    match (step.as_str(), &method) {
+        ("verify", &Method::POST) => {
+            let fields = read(&body);
+            let earned = node.redeem(&visitor, fields.altcha.as_bytes(), now).await;
+            Ok(back(&headers, &fields.return_to, earned.ok()))
+        }
+        ("mark", &Method::GET) => Ok(mark(&node, &visitor, &headers, &query(), now)),
+        ("continue", &Method::GET) => {
+            let (fields, mark) = (query(), cookie(&headers, MARK_COOKIE));
+            let mark = mark.as_deref().map(str::as_bytes);
+            let earned = node.engine.finish_waiting(&visitor, fields.place.as_bytes(), mark, now).await;
+            Ok(back(&headers, &fields.return_to, earned.ok()))
+        }
+        ("verify" | "mark" | "continue", _) => {
+            Err(METHOD_NOT_ALLOWED.failure(format!("{} {}", shown(method.as_str()), shown(&step))))
+        }
+        _ => Err(NOT_FOUND.failure(format!("there is no step `{}`", shown(&step)))),
+    }
+}
+
+/// The picture, with the sign that it was loaded.
+fn mark(
+    node: &Node,
+    visitor: &UnkeyedEvent,
+    headers: &HeaderMap,
+    fields: &StepFields,
+    now: Time,
+) -> Response {
+    let mut response = ([(CONTENT_TYPE, "image/gif"), (CACHE_CONTROL, "no-store")], PIXEL).into_response();
+    if let Some(sign) = node.engine.mark_rendered(visitor, fields.place.as_bytes(), now) {
+        set_cookie(&mut response, headers, MARK_COOKIE, &sign, 900, BASE);
+    }
+    response
+}
+
+/// Sends a visitor back to the page that was asked for.
+fn back(headers: &HeaderMap, return_to: &str, earned: Option<EarnedPass>) -> Response {
+    let to = HeaderValue::try_from(&*same_site(return_to)).unwrap_or(HeaderValue::from_static("/"));
+    let mut response =
+        (StatusCode::SEE_OTHER, [(LOCATION, to), (CACHE_CONTROL, HeaderValue::from_static("no-store"))])
+            .into_response();
+    if let Some(pass) = earned {
+        set_cookie(&mut response, headers, PASS_COOKIE, &pass.token, seconds(pass.lifetime.0), "/");
+    }
+    response
+}
+
+fn set_cookie(
+    response: &mut Response,
+    headers: &HeaderMap,
+    name: &str,
+    value: &str,
+    seconds: u32,
+    path: &str,
+) {
+    let is_https =
+        headers.get("x-forwarded-proto").is_some_and(|proto| proto.as_bytes().eq_ignore_ascii_case(b"https"));
+    let secure = if is_https { "; Secure" } else { "" };
+    let cookie = format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    if let Ok(cookie) = HeaderValue::try_from(cookie) {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+}
