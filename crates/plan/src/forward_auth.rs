@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use event::Value;
 use judge::{Network, Networks};
 
 use crate::config::{ConfigProblems, ConfigView, Document, expected};
@@ -23,6 +24,29 @@ pub const FORWARD_FIELDS: [&str; 8] = [
     "http.referer",
 ];
 
+/// A field of the event that is taken from the request's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardField {
+    /// The name of the field.
+    pub name: String,
+    /// The place in the head where the value is.
+    pub source: ForwardSource,
+    /// True if the event gets a keyed hash instead of the value.
+    pub is_hashed: bool,
+}
+
+/// A place in a request's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForwardSource {
+    /// A header field, by its name in lower case.
+    Header(String),
+    /// A cookie.
+    Cookie(String),
+}
+
+/// Most fields that are taken from a request's head.
+const FORWARD_FIELDS_MAX: usize = 32;
+
 /// The check that proxies may ask for before they hand a request on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardPlan {
@@ -38,6 +62,8 @@ pub struct ForwardPlan {
     pub refuse: u16,
     /// The answer to a request that cannot be decided on: the strictest of its limits and its pipeline.
     pub on_error: FailureMode,
+    /// Fields of the event that are taken from the request's head.
+    pub fields: Vec<ForwardField>,
     /// The owner's mail address or URL, for visitors who are challenged.
     pub contact: Option<String>,
     /// The field in which the proxy tells the site's load, in lower case.
@@ -90,12 +116,66 @@ pub(super) fn compile(
             pipeline: pipeline.map(str::to_owned),
             refuse: u16::try_from(refuse).unwrap_or(429),
             on_error,
+            fields: fields(&view, pipeline, drafts, problems),
             contact: view.str("contact").map(str::to_owned),
             load_field: view.str("load_field").map(str::to_ascii_lowercase),
             capacity: view.float("capacity").filter(|capacity| *capacity > 0.0),
         });
     }
     plans
+}
+
+/// The fields that a request's head gives.
+fn fields(
+    view: &ConfigView<'_>,
+    pipeline: Option<&str>,
+    drafts: &[PipelineDraft<'_>],
+    problems: &mut ConfigProblems,
+) -> Vec<ForwardField> {
+    let Some(table) = view.table("fields") else { return Vec::new() };
+    let deciding = drafts.iter().find(|draft| Some(draft.pipeline.name.as_str()) == pipeline);
+    let mut fields = Vec::new();
+    for (name, value) in table.facts() {
+        let origin = table.origin(&name);
+        let text = match &value {
+            Value::String(text) => text.trim(),
+            _ => "",
+        };
+        let (is_hashed, place) = match text.strip_prefix("hash ") {
+            Some(place) => (true, place.trim_start()),
+            None => (false, text),
+        };
+        let source = match place.split_once(' ') {
+            Some(("header", name)) if is_token(name.trim()) => {
+                ForwardSource::Header(name.trim().to_ascii_lowercase())
+            }
+            Some(("cookie", name)) if is_token(name.trim()) => ForwardSource::Cookie(name.trim().to_owned()),
+            _ => {
+                let help =
+                    "write `header NAME` or `cookie NAME`, with `hash` before it for a hash of the value";
+                problems.add(origin, format!("`{name}` is taken from nowhere"), Some(help.to_owned()));
+                continue;
+            }
+        };
+        let schema = deciding.map(|draft| &draft.pipeline.schema);
+        if schema.is_none_or(|schema| schema.slot(&name).is_none()) {
+            let help = "declare it in the pipeline: [[field]], type = \"string\"".to_owned();
+            problems.add(origin, format!("the pipeline has no field `{name}`"), Some(help));
+            continue;
+        }
+        fields.push(ForwardField { name, source, is_hashed });
+    }
+    if fields.len() > FORWARD_FIELDS_MAX {
+        let help = format!("at most {FORWARD_FIELDS_MAX} are possible");
+        problems.add(view.origin("fields"), format!("`fields` has {}", fields.len()), Some(help));
+    }
+    fields
+}
+
+/// Returns true if a text can be the name of a header field or a cookie (RFC 9110, 5.6.2).
+fn is_token(name: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_sign)
 }
 
 fn taken(view: &ConfigView<'_>, limits: &[Arc<LimitPlan>], problems: &mut ConfigProblems) -> Vec<String> {

@@ -39,7 +39,7 @@ pub use config::{
 use config::{ConfigRecipe, ConfigView};
 pub use envoy::EnvoyPlan;
 pub use failure_mode::FailureMode;
-pub use forward_auth::{FORWARD_FIELDS, ForwardPlan};
+pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource};
 pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,

@@ -15,6 +15,7 @@ pub struct Preset {
 pub static ALL: &[Preset] = &[
     Preset { name: "mail", extends: None, text: include_str!("../../../presets/mail.toml") },
     Preset { name: "web", extends: None, text: include_str!("../../../presets/web.toml") },
+    Preset { name: "gate", extends: None, text: include_str!("../../../presets/gate.toml") },
     Preset { name: "analytics", extends: None, text: include_str!("../../../presets/analytics.toml") },
     Preset { name: "login", extends: None, text: include_str!("../../../presets/login.toml") },
     Preset { name: "comments", extends: None, text: include_str!("../../../presets/comments.toml") },
@@ -32,6 +33,27 @@ pub static ALL: &[Preset] = &[
         text: include_str!("../../../presets/mail-outgoing.toml"),
     },
 ];
+
+/// Presets that go together, and what the main file of a data directory says beside them.
+#[derive(Debug)]
+pub struct PresetBundle {
+    /// The name of the bundle in `tollhouse init --preset`.
+    pub name: &'static str,
+    /// The purpose of the bundle, in one line.
+    pub summary: &'static str,
+    /// The names of its presets; the first is the default pipeline's.
+    pub presets: &'static [&'static str],
+    /// The settings of the node that connect them.
+    pub settings: &'static str,
+}
+
+/// All bundles.
+pub static BUNDLES: &[PresetBundle] = &[PresetBundle {
+    name: "site",
+    summary: "a site behind a proxy: `gate` asks before a request is answered, `web` judges the log",
+    presets: &["web", "gate"],
+    settings: include_str!("../../../presets/bundles/site.toml"),
+}];
 
 /// Parts that presets leave out, and files switch on by `modules = ["..."]`.
 pub static MODULES: &[Preset] = &[

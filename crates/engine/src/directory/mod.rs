@@ -135,6 +135,18 @@ impl Directory {
     /// presets, the first in the main file and each further one in a file of its own. Refuses to touch an existing
     /// one.
     pub fn create(path: &Path, presets: &[&Preset]) -> Result<Directory, DirectoryError> {
+        Directory::create_with(path, presets, "")
+    }
+
+    /// Makes a data directory as [`Directory::create`] does, with more settings at the end of the main file.
+    ///
+    /// # Errors
+    /// As [`Directory::create`].
+    pub fn create_with(
+        path: &Path,
+        presets: &[&Preset],
+        settings: &str,
+    ) -> Result<Directory, DirectoryError> {
         let directory = Directory { path: path.to_path_buf() };
         match directory.look() {
             Ok(()) => return Err(DirectoryError::Present(path.to_path_buf())),
@@ -147,7 +159,7 @@ impl Directory {
         for preset in others {
             directory.write(&format!("{}.toml", preset.name), &pipeline_text(preset))?;
         }
-        directory.write("tollhouse.toml", &main_text(main.copied(), others))?;
+        directory.write("tollhouse.toml", &(main_text(main.copied(), others) + settings))?;
         // The secret comes last: a directory with one is whole.
         let mut bytes = [0; Secret::BYTES];
         getrandom::fill(&mut bytes).map_err(|error| io_error(path)(io::Error::other(error.to_string())))?;

@@ -133,6 +133,11 @@ impl Engine {
         Some(IssuedChallenge { json, units, waiting, cause })
     }
 
+    /// A keyed hash of a value that must not be kept as it is, 16 hexadecimal digits; the same value of another field has another.
+    pub fn hash_field(&self, field: &str, value: &str) -> String {
+        self.secret.shingle(format!("\0field\0{field}\0{value}").as_bytes()).to_string()
+    }
+
     /// A hash of a rule's name, by which a challenge that comes back tells why it was issued.
     pub(crate) fn reason_hash(&self, rule: &str) -> u32 {
         (self.secret.shingle(format!("\0gate\0reason\0{rule}").as_bytes()).0 >> 32) as u32

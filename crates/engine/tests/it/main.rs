@@ -16,6 +16,7 @@ mod envoy;
 mod erase;
 mod fixtures;
 mod flood;
+mod gate;
 mod honest;
 mod journal;
 mod last_values;

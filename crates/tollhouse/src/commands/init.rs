@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use engine::Directory;
-use plan::preset::Preset;
+use plan::preset::{self, BUNDLES, Preset, PresetBundle};
 
 use crate::console::{BOLD, say};
 use crate::exit::{CommandError, Exit};
@@ -16,27 +16,57 @@ use crate::options::preset_named;
 Examples:
   tollhouse init --data ./data                              For mail
   tollhouse init --preset mail --preset web --data ./data   For mail and web events
+  tollhouse init --preset site --data ./data                For a site behind a proxy: web and gate
 
 The secret keys every stored hash. It is created once, readable by you only. Without it nothing that
 was counted can be read: keep a copy in a safe place.")]
 pub(crate) struct InitArgs {
     /// Preset of a pipeline; the first is the default pipeline's
-    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = preset_named)]
-    presets: Vec<&'static Preset>,
+    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = choice)]
+    presets: Vec<PresetChoice>,
     /// The directory to make
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
 }
 
+/// A preset, or presets that go together.
+#[derive(Clone, Copy, Debug)]
+enum PresetChoice {
+    Preset(&'static Preset),
+    Bundle(&'static PresetBundle),
+}
+
+/// The choice that a name makes.
+fn choice(name: &str) -> Result<PresetChoice, String> {
+    match BUNDLES.iter().find(|bundle| bundle.name == name) {
+        Some(bundle) => Ok(PresetChoice::Bundle(bundle)),
+        None => preset_named(name).map(PresetChoice::Preset).map_err(|expected| {
+            let bundles: Vec<&str> = BUNDLES.iter().map(|bundle| bundle.name).collect();
+            format!("{expected}, {}", bundles.join(", "))
+        }),
+    }
+}
+
 pub(crate) fn run(args: InitArgs) -> Result<Exit, CommandError> {
     let mut presets: Vec<&Preset> = Vec::new();
-    for preset in args.presets {
+    let mut settings = String::new();
+    let mut chosen: Vec<&'static Preset> = Vec::new();
+    for choice in args.presets {
+        match choice {
+            PresetChoice::Preset(preset) => chosen.push(preset),
+            PresetChoice::Bundle(bundle) => {
+                chosen.extend(bundle.presets.iter().filter_map(|name| preset::find(name)));
+                settings += bundle.settings;
+            }
+        }
+    }
+    for preset in chosen {
         if presets.iter().any(|other| other.name == preset.name) {
             return Err(CommandError::new(format_args!("--preset {} is given twice", preset.name)));
         }
         presets.push(preset);
     }
-    let directory = Directory::create(&args.data, &presets)?;
+    let directory = Directory::create_with(&args.data, &presets, &settings)?;
     let shown = args.data.display();
     say(format_args!("Made {BOLD}{shown}{BOLD:#}:"));
     let mut names: Vec<String> = fs::read_dir(directory.path())

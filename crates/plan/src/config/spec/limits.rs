@@ -138,6 +138,12 @@ pub(super) const FORWARD_AUTH: Section = Section {
             "Status of a request over a limit; nginx knows 401 and 403 only",
         ),
         setting(
+            "fields",
+            SettingType::Facts,
+            None,
+            "Fields of the event that are taken from the request's head: `{ language = \"header accept-language\", session = \"hash cookie sid\" }`. `hash` gives a keyed hash of 16 digits instead of the value. The pipeline declares them as [[field]]",
+        ),
+        setting(
             "contact",
             SettingType::Text,
             None,

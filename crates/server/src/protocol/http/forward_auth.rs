@@ -18,7 +18,7 @@ use engine::Decision;
 use engine::limit::TakeResult;
 use event::{Event, Value};
 use judge::Action;
-use plan::{ForwardPlan, Plan};
+use plan::{ForwardPlan, ForwardSource, Plan};
 
 use super::limits::{LimitGroup, fields};
 use super::site_challenge;
@@ -223,6 +223,12 @@ pub(super) async fn auth(
     if let Some(load) = load(forward, &headers, rate) {
         event.push("gate.load", load);
     }
+    for field in &forward.fields {
+        if let Some(value) = of_head(&headers, &field.source) {
+            let value = if field.is_hashed { node.engine.hash_field(&field.name, &value) } else { value };
+            event.push(field.name.clone(), value);
+        }
+    }
     if let Some(pass) = site_challenge::shown_pass(&headers) {
         event.push("pass.token", pass);
     }
@@ -277,6 +283,18 @@ pub(super) fn forward_of<'p>(
 pub(super) fn visitor_of(ip: IpAddr, method: &Method, headers: &HeaderMap) -> Event {
     let asked = ForwardedRequest::of(ip, method, &Uri::from_static("/"), headers);
     asked.unwrap_or_else(|_| ForwardedRequest { ip: ip.to_string(), ..ForwardedRequest::default() }).event(ip)
+}
+
+/// Longest value that is taken from a request's head, in bytes.
+const HEAD_VALUE_BYTES_MAX: usize = 4 << 10;
+
+/// The value at a place in a request's head; of a field that is there several times the first.
+fn of_head(headers: &HeaderMap, source: &ForwardSource) -> Option<String> {
+    let value = match source {
+        ForwardSource::Header(name) => received(headers.get(name)?.as_bytes()).into_owned(),
+        ForwardSource::Cookie(name) => site_challenge::cookie(headers, name)?,
+    };
+    Some(value).filter(|value| !value.is_empty() && value.len() <= HEAD_VALUE_BYTES_MAX)
 }
 
 /// The load of the site: what the proxy says, or the share of what it is made for.

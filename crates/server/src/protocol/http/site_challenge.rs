@@ -158,11 +158,11 @@ fn encoded(text: &str) -> String {
 
 /// Returns the pass that a request shows, if it looks like one.
 pub(super) fn shown_pass(headers: &HeaderMap) -> Option<String> {
-    cookie(headers, PASS_COOKIE)
+    cookie(headers, PASS_COOKIE).filter(|pass| pass.len() == PASS_CHARS)
 }
 
-/// Returns the first cookie of this name that has the length of a pass.
-fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
+/// Returns the first cookie of this name.
+pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     let fields = headers.get_all(COOKIE).iter().map(|value| value.as_bytes());
     let mut pairs = fields
         .filter(|field| field.len() <= COOKIE_BYTES_MAX)
@@ -170,7 +170,7 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     pairs.find_map(|pair| {
         let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
         let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-        (value.len() == PASS_CHARS).then(|| std::str::from_utf8(value).ok().map(str::to_owned)).flatten()
+        std::str::from_utf8(value).ok().map(str::to_owned)
     })
 }
 
