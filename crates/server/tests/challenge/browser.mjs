@@ -69,6 +69,13 @@ async function accessible(page, what, rules = {}) {
 async function picture(page, name) {
   if (!pictures) return;
   mkdirSync(pictures, {recursive: true});
+  // A challenge that nobody solves would stand at its beginning.
+  await page.evaluate(() => {
+    const bar = document.getElementById('th-bar');
+    bar.setAttribute('value', .45);
+    Object.defineProperty(bar, 'value', {configurable: true, set() {}});
+    return new Promise(done => setTimeout(done, 400));
+  });
   await page.screenshot({path: join(pictures, name + '.png')});
 }
 
@@ -154,6 +161,18 @@ const cases = {
     assert.equal(mark?.resourceType(), 'image');
     await page.finish();
   },
+  async 'sends back to the form without scripts'(browser) {
+    const page = await opened(browser, {javaScriptEnabled: false});
+    await page.goto(sites.ordinary + '/form');
+    await page.fill('input[name=text]', 'my long comment');
+    await page.click('button');
+    await page.getByText('Please go back and send the form again').waitFor();
+    assert.doesNotMatch(await page.locator('body').innerText(), /cannot solve|not been delivered/);
+    await page.goto(sites.ordinary + '/form');
+    await page.click('button');
+    await page.getByText('Here you are: POST').waitFor();
+    await page.finish();
+  },
   async 'says that scripts are needed, where there is no way without'(browser) {
     const page = await opened(browser, {javaScriptEnabled: false});
     await page.goto(sites.endless + '/');
@@ -222,7 +241,7 @@ const cases = {
     }
   },
   async 'passes axe as it is without scripts'(browser) {
-    for (const site of [sites.ordinary, sites.endless]) for (const colorScheme of ['light', 'dark']) {
+    for (const [name, site] of [['plain', sites.ordinary], ['none', sites.endless]]) for (const colorScheme of ['light', 'dark']) {
       const page = await opened(browser, {colorScheme});
       // axe is a script: it looks at what a browser without them would show. That the page goes on by itself, which axe
       // objects to, is the way itself; a link does the same by hand.
@@ -232,7 +251,7 @@ const cases = {
       await page.setContent(still);
       assert.match(await page.locator('body').innerText(), /runs no scripts/);
       await accessible(page, `without scripts ${colorScheme}`);
-      await picture(page, `plain-${colorScheme}`);
+      await picture(page, `${name}-${colorScheme}`);
       await page.context().close();
     }
   },

@@ -64,7 +64,7 @@ pub(crate) struct ChallengePage<'a> {
     pub(crate) is_form: bool,
     /// The host that asks.
     pub(crate) site: &'a str,
-    /// Why it asks.
+    /// The reason that is told.
     pub(crate) reason: ChallengeReason,
     /// The owner's mail address or URL.
     pub(crate) contact: Option<&'a str>,
@@ -79,9 +79,22 @@ pub(crate) struct ChallengePage<'a> {
 impl ChallengePage<'_> {
     /// Returns the page in a language, laid out by the owner's template or our own.
     pub(crate) fn render(&self, translation: &Translation, template: Option<&Template>) -> String {
-        let template = template.unwrap_or(&PAGE);
         let mut page = String::with_capacity(16 << 10);
-        template.fill(&mut page, |slot, page| self.slot(slot, translation, page));
+        template.unwrap_or(&PAGE).fill(&mut page, |slot, page| self.slot(slot, translation, page));
+        page
+    }
+
+    /// Returns the page that tells a visitor without scripts, whose form was not kept, to go back and send it again.
+    pub(crate) fn render_passed(&self, translation: &Translation, template: Option<&Template>) -> String {
+        let mut page = String::with_capacity(8 << 10);
+        template.unwrap_or(&PAGE).fill(&mut page, |slot, page| match slot {
+            Slot::Head | Slot::FormNote => {}
+            Slot::Challenge => {
+                let done = html(&translation.form_done);
+                let _ = write!(page, "<div id=\"th-check\"><p id=\"th-status\">{done}</p></div>");
+            }
+            _ => self.slot(slot, translation, page),
+        });
         page
     }
 
@@ -118,7 +131,7 @@ impl ChallengePage<'_> {
         }
     }
 
-    /// What browsers without scripts need in the head: where to go on, and when.
+    /// Writes the part of the head that is for browsers without scripts: where to go on, and when.
     fn head(&self, page: &mut String) {
         page.push_str("<noscript>");
         if let Some(way) = self.without_scripts {

@@ -111,7 +111,7 @@ async function solve(parameters, subtle, rest) {
   };
 
   // Calls of `crypto.subtle` take their time on the way: a few are under way at once.
-  if (!stretched || cost < 100) subtle = 0;
+  if (!stretched || cost < 20) subtle = 0;
   for (const count = subtle ? 4 : 1;; tried += count) {
     if (performance.now() > until) await pause();
     const keys = await Promise.all([...Array(count).keys()].map(i => derive(tried + i)));

@@ -30,7 +30,7 @@ use Slot::{
 };
 
 /// Placeholders: name, place, and where each may stand.
-const SLOTS: &[(&str, Slot, Kind)] = &[
+pub(super) const SLOTS: &[(&str, Slot, Kind)] = &[
     ("language", Language, Kind::Text),
     ("direction", Direction, Kind::Text),
     ("title", Title, Kind::Text),
@@ -51,7 +51,7 @@ const REQUIRED: [(&str, Slot); 2] = [("head", Head), ("challenge", Challenge)];
 
 /// The kind of a value: between tags stands either, in a quoted attribute text alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Text,
     Markup,
 }
@@ -192,7 +192,7 @@ impl Place {
         }
     }
 
-    /// Where a value of this kind cannot stand, in words.
+    /// Returns the place, in words, if a value of this kind cannot stand there.
     fn refuses(&self, kind: Kind) -> Option<&'static str> {
         match (self, kind) {
             (Place::Text, _) | (Place::Quoted(..), Kind::Text) => None,

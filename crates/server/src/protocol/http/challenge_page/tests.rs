@@ -39,7 +39,8 @@ fn the_page_is_small_in_every_language() {
     let longest =
         Translation::all().iter().map(|text| (page().render(text, None).len(), text.language())).max();
     let (bytes, language) = longest.unwrap();
-    println!("{bytes} bytes in {language}; script {}, style {}", SCRIPT.len(), STYLE.len());
+    let english = page().render(&Translation::all()[0], None).len();
+    println!("{bytes} bytes in {language}, {english} in en; script {}, style {}", SCRIPT.len(), STYLE.len());
     assert!(bytes < 15_000, "{bytes} bytes in {language}");
 }
 
@@ -133,6 +134,14 @@ fn templates_are_read_and_refused() {
     );
     check("{{head}}<!-- <p>{{site}} -->{{challenge}}", Some("in a comment"));
     check(&"x".repeat(1 << 20), Some("1048576 bytes"));
+
+    let guide = include_str!("../../../../../../docs/guides/challenge-page.md");
+    let (_, example) = guide.split_once("```html\n").unwrap();
+    check(example.split_once("```").unwrap().0, None);
+    let (_, table) = guide.split_once("| place | |").unwrap();
+    for (name, ..) in super::template::SLOTS {
+        assert!(table.contains(&format!("`{{{{{name}}}}}`")), "the guide lacks {name}");
+    }
 
     let template = Template::read("<h1>{{site}}</h1>{{head}}{{challenge}}").unwrap();
     let text = Translation::negotiated("de");

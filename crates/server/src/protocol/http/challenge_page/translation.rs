@@ -32,7 +32,7 @@ pub(crate) struct Translation {
     working: String,
     slow: String,
     done: String,
-    form_done: String,
+    pub(super) form_done: String,
     back: String,
     retry: String,
     refused: String,

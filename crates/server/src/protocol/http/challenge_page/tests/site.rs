@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::{ChallengePage, ChallengeReason, PlainWay, Translation, same_site};
 
-/// What solving gives.
+/// The answer to a solution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pass {
     /// A cookie that lets pass.
@@ -109,9 +109,15 @@ impl Site {
             }
             "/.tollhouse/continue" => {
                 let (token, back) = query.split_once("&return=")?;
+                let is_form = token.starts_with("form-");
                 let waits = waiting.lock().unwrap().remove(token);
                 let wait = Duration::from_secs(self.plain_seconds?.into());
                 match waits {
+                    Some((since, true)) if since.elapsed() >= wait && is_form => {
+                        let (_, mut fields, body) = self.ask("POST", "/", language, waiting, true);
+                        fields.push(("set-cookie", COOKIE.to_owned()));
+                        (200, fields, body)
+                    }
                     Some((since, true)) if since.elapsed() >= wait => passed(&decoded(back)),
                     waits => (403, Vec::new(), format!("not yet: {waits:?}")),
                 }
@@ -122,7 +128,7 @@ impl Site {
             }
             "/favicon.ico" => (404, Vec::new(), String::new()),
             _ if has_pass => (200, Vec::new(), page(&format!("Here you are: {method} {body}"))),
-            _ => self.ask(&method, &target, language, waiting),
+            _ => self.ask(&method, &target, language, waiting, false),
         };
         let mut head =
             format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
@@ -135,8 +141,9 @@ impl Site {
         stream.write_all(format!("{head}\r\n{body}").as_bytes()).ok()
     }
 
-    fn ask(self, method: &str, target: &str, language: &str, waiting: &Waiting) -> Answer {
-        let token = random();
+    fn ask(self, method: &str, target: &str, language: &str, waiting: &Waiting, is_passed: bool) -> Answer {
+        let is_form = !["GET", "HEAD"].contains(&method);
+        let token = if is_form { format!("form-{}", random()) } else { random() };
         waiting.lock().unwrap().insert(token.clone(), (Instant::now(), false));
         let challenge = json!({
             "parameters": {
@@ -169,7 +176,7 @@ impl Site {
             challenge: &challenge,
             base: "/.tollhouse/",
             return_to: target,
-            is_form: !["GET", "HEAD"].contains(&method),
+            is_form,
             site: value("site.example"),
             reason: ChallengeReason::New,
             contact: Some(if self.hostile { &hostile_url } else { "owner@site.example" }),
@@ -182,7 +189,8 @@ impl Site {
             nonce: &nonce,
         };
         let text = Translation::negotiated(language);
-        (401, page.headers(text).into(), page.render(text, None))
+        let body = if is_passed { page.render_passed(text, None) } else { page.render(text, None) };
+        (401, page.headers(text).into(), body)
     }
 
     fn verify(self, body: &str) -> Answer {
@@ -205,11 +213,13 @@ impl Site {
     }
 }
 
+const COOKIE: &str = "pass=yes; Path=/; HttpOnly; SameSite=Lax";
+
 type Answer = (u16, Vec<(&'static str, String)>, String);
 
 fn passed(back: &str) -> Answer {
-    let cookie = "pass=yes; Path=/; HttpOnly; SameSite=Lax".to_owned();
-    (303, vec![("location", same_site(back).into_owned()), ("set-cookie", cookie)], String::new())
+    let location = same_site(back).into_owned();
+    (303, vec![("location", location), ("set-cookie", COOKIE.to_owned())], String::new())
 }
 
 /// A value of a form.
