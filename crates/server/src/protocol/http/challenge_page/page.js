@@ -23,7 +23,13 @@
   };
   const back = () => history.length > 1 ? history.back() : location.assign(document.referrer || '/');
   // A page that came by POST must not be reloaded: that would send the form unasked.
-  const leave = () => location.pathname + location.search == wanted ? location.reload() : location.replace(location.origin + wanted + location.hash);
+  const leave = () => {
+    const target = new URL(location.origin + wanted);
+    target.hash = location.hash;
+    // To go where one is would only look for the fragment.
+    if (target.href == location.href) location.reload();
+    else location.replace(target);
+  };
 
   const {parameters} = challenge, expected = 16 ** parameters.keyPrefix.length;
   let started, slow;
