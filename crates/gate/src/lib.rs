@@ -6,4 +6,5 @@
 pub mod challenge;
 pub mod columns;
 pub mod keyring;
+pub mod page_template;
 pub mod pass;

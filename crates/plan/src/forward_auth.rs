@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use event::Value;
+use gate::page_template::PageTemplate;
 use judge::{Network, Networks};
 
-use crate::config::{ConfigProblems, ConfigView, Document, expected};
+use crate::config::{ConfigProblems, ConfigView, Document, expected, template_key};
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
 use crate::pipeline::PipelineInput;
@@ -66,6 +67,8 @@ pub struct ForwardPlan {
     pub fields: Vec<ForwardField>,
     /// The owner's mail address or URL, for visitors who are challenged.
     pub contact: Option<String>,
+    /// The owner's layout of the page for visitors who are challenged.
+    pub template: Option<Arc<PageTemplate>>,
     /// The field in which the proxy tells the site's load, in lower case.
     pub load_field: Option<String>,
     /// Requests a second that the site is made for.
@@ -118,11 +121,29 @@ pub(super) fn compile(
             on_error,
             fields: fields(&view, pipeline, drafts, problems),
             contact: view.str("contact").map(str::to_owned),
+            template: template(document, name, &view, problems),
             load_field: view.str("load_field").map(str::to_ascii_lowercase),
             capacity: view.float("capacity").filter(|capacity| *capacity > 0.0),
         });
     }
     plans
+}
+
+/// The owner's layout of a page; what is wrong with it is told of.
+fn template(
+    document: &Document,
+    name: &str,
+    view: &ConfigView<'_>,
+    problems: &mut ConfigProblems,
+) -> Option<Arc<PageTemplate>> {
+    let file = document.list_file(&template_key(name))?;
+    match PageTemplate::read(&file.text) {
+        Ok(template) => Some(Arc::new(template)),
+        Err(error) => {
+            problems.add(view.origin("template"), format!("{}: {error}", file.name), None);
+            None
+        }
+    }
 }
 
 /// The fields that a request's head gives.

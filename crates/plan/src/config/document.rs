@@ -165,6 +165,17 @@ impl Document {
                 lists.insert(pattern_list_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
             }
         }
+        for view in self.list("forward_auth") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("template")) else { continue };
+            let origin = view.origin("template");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            files.add(&path);
+            lists.insert(template_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+        }
         for view in self.list("model") {
             let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
             let origin = view.origin("file");
@@ -314,6 +325,11 @@ pub(crate) const PATTERN_LISTS: [&str; 5] = ["probes", "exploits", "attacks", "t
 /// The key among a document's lists of a file of patterns.
 pub(crate) fn pattern_list_key(name: &str) -> String {
     format!("patterns/{name}")
+}
+
+/// The key among a document's lists of the template of a page.
+pub(crate) fn template_key(name: &str) -> String {
+    format!("templates/{name}")
 }
 
 /// The key among a document's lists of the file of a table.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use build_feature::{BuildFeature, MissingFeature};
 pub use document::Document;
-pub(crate) use document::{PATTERN_LISTS, list_key, pattern_list_key, table_key};
+pub(crate) use document::{PATTERN_LISTS, list_key, pattern_list_key, table_key, template_key};
 pub use endpoint::{Endpoint, EndpointError};
 pub use formatter::format;
 pub(crate) use overlays::ConfigRecipe;

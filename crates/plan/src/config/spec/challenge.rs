@@ -11,7 +11,7 @@ pub(super) const CHALLENGE: Section = Section {
         setting(
             "cost",
             SettingType::Text,
-            Some("\"200\""),
+            Some("\"500\""),
             "Work, in thousands of iterations of SHA-256: an expression of the rule language, a number. A browser does some thousand of these units a second",
         ),
         setting(

@@ -150,6 +150,12 @@ pub(super) const FORWARD_AUTH: Section = Section {
             "Mail address or URL of the site's owner, for visitors who are [challenged](../guides/challenges.md)",
         ),
         setting(
+            "template",
+            SettingType::Text,
+            None,
+            "File with your own layout of the [page](../guides/challenge-page.md#your-own-layout) for visitors who are challenged, relative to this file",
+        ),
+        setting(
             "load_field",
             SettingType::Text,
             None,

@@ -134,7 +134,7 @@ pub(super) fn page(
     let languages: Vec<u8> =
         headers.get_all(ACCEPT_LANGUAGE).iter().flat_map(|value| [value.as_bytes(), b","].concat()).collect();
     let translation = Translation::negotiated(&received(&languages));
-    let mut response = (status, page.render(translation, None)).into_response();
+    let mut response = (status, page.render(translation, forward.template.as_deref())).into_response();
     for (name, value) in page.headers(translation) {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(name, value);

@@ -1,25 +1,23 @@
 //! The page that asks a browser to solve a challenge: who asks and why, a task that a worker solves, and the way back.
 //!
 //! It is one document without anything of anybody else. What it says stands in `presets/challenge`, a file a language; what it
-//! looks like can be replaced by a [`Template`]. Every value is escaped for the place where it stands, also the host and the
+//! looks like can be replaced by a [`PageTemplate`]. Every value is escaped for the place where it stands, also the host and the
 //! path that a stranger has sent. Solving is in `solver.js`, the way there and back in `page.js`.
 
 mod markup;
-mod template;
 mod translation;
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-pub(crate) use self::template::{Template, TemplateError};
 pub(crate) use self::translation::Translation;
 
 use self::markup::{compact, css_string, html, json_in_script, nonce, shown};
-use self::template::Slot;
+use gate::page_template::{PageTemplate, PlaceholderSlot};
 
-static PAGE: LazyLock<Template> =
-    LazyLock::new(|| Template::read(include_str!("page.html")).unwrap_or_default());
+static PAGE: LazyLock<PageTemplate> =
+    LazyLock::new(|| PageTemplate::read(include_str!("page.html")).unwrap_or_default());
 static STYLE: LazyLock<String> = LazyLock::new(|| compact(include_str!("style.css"), "{};,"));
 static SCRIPT: LazyLock<String> = LazyLock::new(|| {
     compact(concat!(include_str!("solver.js"), include_str!("page.js")), "{}()[];,:=+-*/<>!&|?^%")
@@ -78,18 +76,18 @@ pub(crate) struct ChallengePage<'a> {
 
 impl ChallengePage<'_> {
     /// Returns the page in a language, laid out by the owner's template or our own.
-    pub(crate) fn render(&self, translation: &Translation, template: Option<&Template>) -> String {
+    pub(crate) fn render(&self, translation: &Translation, template: Option<&PageTemplate>) -> String {
         let mut page = String::with_capacity(16 << 10);
         template.unwrap_or(&PAGE).fill(&mut page, |slot, page| self.slot(slot, translation, page));
         page
     }
 
     /// Returns the page that tells a visitor without scripts, whose form was not kept, to go back and send it again.
-    pub(crate) fn render_passed(&self, translation: &Translation, template: Option<&Template>) -> String {
+    pub(crate) fn render_passed(&self, translation: &Translation, template: Option<&PageTemplate>) -> String {
         let mut page = String::with_capacity(8 << 10);
         template.unwrap_or(&PAGE).fill(&mut page, |slot, page| match slot {
-            Slot::Head | Slot::FormNote => {}
-            Slot::Challenge => {
+            PlaceholderSlot::Head | PlaceholderSlot::FormNote => {}
+            PlaceholderSlot::Challenge => {
                 let done = html(&translation.form_done);
                 let _ = write!(page, "<div id=\"th-check\"><p id=\"th-status\">{done}</p></div>");
             }
@@ -98,26 +96,28 @@ impl ChallengePage<'_> {
         page
     }
 
-    fn slot(&self, slot: Slot, text: &Translation, page: &mut String) {
+    fn slot(&self, slot: PlaceholderSlot, text: &Translation, page: &mut String) {
         let site = html(&shown(self.site)).into_owned();
         match slot {
-            Slot::Language => page.push_str(text.language()),
-            Slot::Direction => page.push_str(&html(&text.direction)),
-            Slot::Title => page.push_str(&html(&text.title)),
-            Slot::Site => page.push_str(&site),
-            Slot::Intro => page.push_str(&html(&text.intro).replace("{site}", &format!("<bdi>{site}</bdi>"))),
-            Slot::Reason => page.push_str(&html(self.reason(text))),
-            Slot::FormNote if self.is_form => paragraph(page, &html(&text.form_waits)),
-            Slot::FormNote => {}
-            Slot::Privacy => page.push_str(&html(&text.privacy)),
-            Slot::Contact => self.contact(text, page),
-            Slot::Reference => page.push_str(&html(&shown(self.reference))),
-            Slot::Nonce => page.push_str(&nonce(self.nonce)),
-            Slot::Style => {
+            PlaceholderSlot::Language => page.push_str(text.language()),
+            PlaceholderSlot::Direction => page.push_str(&html(&text.direction)),
+            PlaceholderSlot::Title => page.push_str(&html(&text.title)),
+            PlaceholderSlot::Site => page.push_str(&site),
+            PlaceholderSlot::Intro => {
+                page.push_str(&html(&text.intro).replace("{site}", &format!("<bdi>{site}</bdi>")))
+            }
+            PlaceholderSlot::Reason => page.push_str(&html(self.reason(text))),
+            PlaceholderSlot::FormNote if self.is_form => paragraph(page, &html(&text.form_waits)),
+            PlaceholderSlot::FormNote => {}
+            PlaceholderSlot::Privacy => page.push_str(&html(&text.privacy)),
+            PlaceholderSlot::Contact => self.contact(text, page),
+            PlaceholderSlot::Reference => page.push_str(&html(&shown(self.reference))),
+            PlaceholderSlot::Nonce => page.push_str(&nonce(self.nonce)),
+            PlaceholderSlot::Style => {
                 let _ = write!(page, "<style nonce=\"{}\">{}</style>", nonce(self.nonce), *STYLE);
             }
-            Slot::Head => self.head(page),
-            Slot::Challenge => self.challenge(text, page),
+            PlaceholderSlot::Head => self.head(page),
+            PlaceholderSlot::Challenge => self.challenge(text, page),
         }
     }
 

@@ -106,7 +106,7 @@ fn the_visitors_language_is_taken() {
 #[test]
 fn templates_are_read_and_refused() {
     let check = |text: &str, error: Option<&str>| {
-        let read = Template::read(text).map_err(|error| error.to_string());
+        let read = PageTemplate::read(text).map_err(|error| error.to_string());
         match error {
             None => assert_eq!(read.err(), None, "{text}"),
             Some(error) => assert!(read.as_ref().is_err_and(|why| why.contains(error)), "{text}: {read:?}"),
@@ -139,11 +139,11 @@ fn templates_are_read_and_refused() {
     let (_, example) = guide.split_once("```html\n").unwrap();
     check(example.split_once("```").unwrap().0, None);
     let (_, table) = guide.split_once("| place | |").unwrap();
-    for (name, ..) in super::template::SLOTS {
+    for (name, ..) in gate::page_template::SLOTS {
         assert!(table.contains(&format!("`{{{{{name}}}}}`")), "the guide lacks {name}");
     }
 
-    let template = Template::read("<h1>{{site}}</h1>{{head}}{{challenge}}").unwrap();
+    let template = PageTemplate::read("<h1>{{site}}</h1>{{head}}{{challenge}}").unwrap();
     let text = Translation::negotiated("de");
     let made = page().render(text, Some(&template));
     assert!(made.starts_with("<h1>site.example</h1><noscript>"), "{made}");

@@ -7,103 +7,145 @@ const BYTES_MAX: usize = 64 << 10;
 
 /// A place of a template that is filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub enum PlaceholderSlot {
+    /// The language of the texts, as a tag.
     Language,
+    /// The direction of the script: `ltr` or `rtl`.
     Direction,
+    /// The heading.
     Title,
+    /// The host that asks.
     Site,
+    /// A sentence that says who asks.
     Intro,
+    /// A sentence that says why.
     Reason,
+    /// A paragraph that says that a form was not delivered, or nothing.
     FormNote,
+    /// A sentence that says what is kept.
     Privacy,
+    /// Paragraphs with the owner's address and the reference.
     Contact,
+    /// The name of the decision.
     Reference,
+    /// The value that lets a style or a script of the template be used.
     Nonce,
+    /// Our style sheet.
     Style,
+    /// The way without scripts, in the head.
     Head,
+    /// The task, its button and the script.
     Challenge,
 }
 
-use Slot::{
+use PlaceholderSlot::{
     Challenge, Contact, Direction, FormNote, Head, Intro, Language, Nonce, Privacy, Reason, Reference, Site,
     Style, Title,
 };
 
 /// Placeholders: name, place, and where each may stand.
-pub(super) const SLOTS: &[(&str, Slot, Kind)] = &[
-    ("language", Language, Kind::Text),
-    ("direction", Direction, Kind::Text),
-    ("title", Title, Kind::Text),
-    ("site", Site, Kind::Text),
-    ("reference", Reference, Kind::Text),
-    ("reason", Reason, Kind::Text),
-    ("privacy", Privacy, Kind::Text),
-    ("nonce", Nonce, Kind::Text),
-    ("intro", Intro, Kind::Markup),
-    ("form_note", FormNote, Kind::Markup),
-    ("contact", Contact, Kind::Markup),
-    ("style", Style, Kind::Markup),
-    ("head", Head, Kind::Markup),
-    ("challenge", Challenge, Kind::Markup),
+pub const SLOTS: &[(&str, PlaceholderSlot, PlaceholderKind)] = &[
+    ("language", Language, PlaceholderKind::Text),
+    ("direction", Direction, PlaceholderKind::Text),
+    ("title", Title, PlaceholderKind::Text),
+    ("site", Site, PlaceholderKind::Text),
+    ("reference", Reference, PlaceholderKind::Text),
+    ("reason", Reason, PlaceholderKind::Text),
+    ("privacy", Privacy, PlaceholderKind::Text),
+    ("nonce", Nonce, PlaceholderKind::Text),
+    ("intro", Intro, PlaceholderKind::Markup),
+    ("form_note", FormNote, PlaceholderKind::Markup),
+    ("contact", Contact, PlaceholderKind::Markup),
+    ("style", Style, PlaceholderKind::Markup),
+    ("head", Head, PlaceholderKind::Markup),
+    ("challenge", Challenge, PlaceholderKind::Markup),
 ];
 /// Placeholders without which a page does not work.
-const REQUIRED: [(&str, Slot); 2] = [("head", Head), ("challenge", Challenge)];
+const REQUIRED: [(&str, PlaceholderSlot); 2] = [("head", Head), ("challenge", Challenge)];
 
 /// The kind of a value: between tags stands either, in a quoted attribute text alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum PlaceholderKind {
+    /// Text, which is escaped.
     Text,
+    /// Markup, which is escaped where it was made.
     Markup,
 }
 
 /// A page laid out by the owner of a site.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
-    pieces: Vec<(String, Option<Slot>)>,
+pub struct PageTemplate {
+    pieces: Vec<(String, Option<PlaceholderSlot>)>,
 }
 
 /// A reason for which a template is refused.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub(crate) enum TemplateError {
+pub enum PageTemplateError {
+    /// A text beyond the bound.
     #[error("the template has {0} bytes; at most {BYTES_MAX} are read")]
     TooLong(usize),
+    /// A placeholder that is not known.
     #[error("line {line}: there is no placeholder {{{{{name}}}}}; there are {known}", known = known())]
-    Unknown { line: usize, name: String },
+    Unknown {
+        /// The line.
+        line: usize,
+        /// The name, cut.
+        name: String,
+    },
+    /// A placeholder without an end.
     #[error("line {line}: a placeholder begins here and has no end: write }}}} behind its name")]
-    Open { line: usize },
+    Open {
+        /// The line.
+        line: usize,
+    },
+    /// A placeholder where its value could not be escaped.
     #[error("line {line}: {{{{{name}}}}} cannot stand {place}")]
-    Misplaced { line: usize, name: &'static str, place: &'static str },
+    Misplaced {
+        /// The line.
+        line: usize,
+        /// The placeholder.
+        name: &'static str,
+        /// The place, for people.
+        place: &'static str,
+    },
+    /// A placeholder that is needed and missing.
     #[error("{{{{{0}}}}} is missing: without it the page does not work")]
     Missing(&'static str),
+    /// A placeholder that can stand once and stands twice.
     #[error("line {line}: {{{{{name}}}}} stands there a second time")]
-    Twice { line: usize, name: &'static str },
+    Twice {
+        /// The line.
+        line: usize,
+        /// The placeholder.
+        name: &'static str,
+    },
 }
 
 fn known() -> String {
     SLOTS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
 }
 
-impl Template {
+impl PageTemplate {
     /// Reads a template, and refuses one with which the page would not work or values would not be escaped rightly.
-    pub(crate) fn read(text: &str) -> Result<Template, TemplateError> {
+    pub fn read(text: &str) -> Result<PageTemplate, PageTemplateError> {
         if text.len() > BYTES_MAX {
-            return Err(TemplateError::TooLong(text.len()));
+            return Err(PageTemplateError::TooLong(text.len()));
         }
         let (mut pieces, mut rest, mut place, mut line) = (Vec::new(), text, Place::default(), 1);
         while let Some((before, behind)) = rest.split_once("{{") {
             line += before.matches('\n').count();
             place.advance(before);
-            let (name, after) = behind.split_once("}}").ok_or(TemplateError::Open { line })?;
+            let (name, after) = behind.split_once("}}").ok_or(PageTemplateError::Open { line })?;
             let Some(&(name, slot, kind)) = SLOTS.iter().find(|(known, ..)| *known == name.trim()) else {
                 let name = name.trim().chars().take(40).collect();
-                return Err(TemplateError::Unknown { line, name });
+                return Err(PageTemplateError::Unknown { line, name });
             };
             if let Some(place) = place.refuses(kind) {
-                return Err(TemplateError::Misplaced { line, name, place });
+                return Err(PageTemplateError::Misplaced { line, name, place });
             }
             let had = pieces.iter().any(|(_, had)| *had == Some(slot));
             if had && (slot == Head || slot == Challenge) {
-                return Err(TemplateError::Twice { line, name });
+                return Err(PageTemplateError::Twice { line, name });
             }
             pieces.push((before.to_owned(), Some(slot)));
             line += behind[..behind.len() - after.len()].matches('\n').count();
@@ -112,14 +154,14 @@ impl Template {
         pieces.push((rest.to_owned(), None));
         for (name, required) in REQUIRED {
             if !pieces.iter().any(|(_, slot)| *slot == Some(required)) {
-                return Err(TemplateError::Missing(name));
+                return Err(PageTemplateError::Missing(name));
             }
         }
-        Ok(Template { pieces })
+        Ok(PageTemplate { pieces })
     }
 
     /// Writes the page, each place by `fill`.
-    pub(super) fn fill(&self, page: &mut String, fill: impl Fn(Slot, &mut String)) {
+    pub fn fill(&self, page: &mut String, fill: impl Fn(PlaceholderSlot, &mut String)) {
         for (text, slot) in &self.pieces {
             page.push_str(text);
             if let Some(slot) = slot {
@@ -193,10 +235,10 @@ impl Place {
     }
 
     /// Returns the place, in words, if a value of this kind cannot stand there.
-    fn refuses(&self, kind: Kind) -> Option<&'static str> {
+    fn refuses(&self, kind: PlaceholderKind) -> Option<&'static str> {
         match (self, kind) {
-            (Place::Text, _) | (Place::Quoted(..), Kind::Text) => None,
-            (Place::Quoted(..), Kind::Markup) => Some("in an attribute: it is markup"),
+            (Place::Text, _) | (Place::Quoted(..), PlaceholderKind::Text) => None,
+            (Place::Quoted(..), PlaceholderKind::Markup) => Some("in an attribute: it is markup"),
             (Place::Comment, _) => Some("in a comment"),
             (Place::Tag(..), _) => Some("in a tag, but in a quoted value: write name=\"{{…}}\""),
             (Place::Raw(_), _) => Some("in a script or a style"),
