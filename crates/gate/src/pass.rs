@@ -29,11 +29,11 @@ const SKEW: Span = Span::seconds(60);
 /// The way in which a pass was earned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassWay {
-    /// By work.
+    /// Work.
     Work,
-    /// Without scripts: by waiting, and by loading what a page shows.
+    /// Without scripts: waiting, and loading what a page shows.
     Rendered,
-    /// Without scripts: by waiting alone.
+    /// Without scripts: waiting alone.
     Waited,
 }
 

@@ -64,7 +64,7 @@ struct Course {
     /// Requests of attackers, and those that were let through.
     attacks: usize,
     through: usize,
-    /// Those let through by attacker.
+    /// All requests and those let through, by attacker.
     by_actor: BTreeMap<&'static str, (usize, usize)>,
 }
 

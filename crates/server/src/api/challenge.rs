@@ -21,9 +21,9 @@ pub struct SolutionJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ChallengeOutcome)]
 pub struct ChallengeOutcomeJson {
-    /// Whether it is solved, and had not been used.
+    /// True if it is solved, and had not been used.
     pub solved: bool,
-    /// Why it is refused: `unreadable`, `expired`, `forged`, `other_purpose`, `other_visitor`, `used` or `unsolved`.
+    /// The reason to refuse it: `unreadable`, `expired`, `forged`, `other_purpose`, `other_visitor`, `used` or `unsolved`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
     /// The pass that it earns.
