@@ -26,8 +26,9 @@ const DAY = 86_400;
 // What becomes of a comment: shown, held for a moderator, or refused.
 async function publish(comment) {
   const action = await decide(comment);
-  if (action === "review") return [action, "shown to its author, and to a moderator"];
-  if (["quarantine", "reject"].includes(action)) return [action, "refused"];
+  if (action === "review_after") return [action, "shown, and a moderator looks at it"];
+  if (action === "review_before") return [action, "shown to its author, until a moderator has decided"];
+  if (action === "reject") return [action, "refused"];
   return [action, "shown"];
 }
 
@@ -47,4 +48,4 @@ for (let number = 0; number < 12; number++) {
   });
 }
 console.log("abuse:", action, text);
-assert(["review", "quarantine", "reject"].includes(action), action);
+assert(["review_after", "review_before", "reject"].includes(action), action);

@@ -31,9 +31,11 @@ def publish(user, joined, place, opened, text, typed_seconds, ip, device):
         "user": user, "joined": joined, "place": place, "opened": opened, "text": text,
         "typed_seconds": typed_seconds, "ip": ip, "device": device,
     })
-    if action == "review":
-        return action, "shown to its author, and to a moderator"
-    if action in ("quarantine", "reject"):
+    if action == "review_after":
+        return action, "shown, and a moderator looks at it"
+    if action == "review_before":
+        return action, "shown to its author, until a moderator has decided"
+    if action == "reject":
         return action, "refused"
     return action, "shown"
 
@@ -47,4 +49,4 @@ for number in range(12):
                            f"Earn {number * 7 + 100} euro a day from home, see how: https://cash.example/",
                            2, f"203.0.113.{number}", f"d-new{number}")
 print("abuse:", action, text)
-assert action in ("review", "quarantine", "reject"), action
+assert action in ("review_after", "review_before", "reject"), action

@@ -34,7 +34,7 @@ def pay(user, account_hours, ip, device, country, card, issuer, card_country, sh
     })
     if action == "reject":
         return action, "declined"  # and what was approved is voided
-    if action == "review":
+    if action == "review_before":
         return action, "confirmed by a second factor, or looked at before it is shipped"
     return action, result
 
@@ -44,4 +44,4 @@ print("honest:", *pay("ann", 9000, "198.51.100.7", "d-ann", "DE", "card-0", "400
 for number in range(20):
     action, text = pay(f"t{number}", 1, f"203.0.{number}.9", "d-test", "US", f"card-{number * 3 + 11}", "500077", "US", "US", 100)
 print("abuse:", action, text)
-assert action in ("review", "reject"), action
+assert action in ("review_before", "reject"), action

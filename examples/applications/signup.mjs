@@ -24,7 +24,7 @@ async function decide(event) {
 async function signUp(account) {
   const action = await decide(account);
   if (action === "challenge") return [action, "Please enter the code that we sent you."];
-  if (["review", "reject"].includes(action)) return [action, "Thank you! We will write to you."];
+  if (["review_before", "reject"].includes(action)) return [action, "Thank you! We will write to you."];
   return [action, "Welcome!"];
 }
 
@@ -42,4 +42,4 @@ for (let number = 0; number < 15; number++) {
   });
 }
 console.log("abuse:", action, text);
-assert(["challenge", "review", "reject"].includes(action), action);
+assert(["challenge", "review_before", "reject"].includes(action), action);

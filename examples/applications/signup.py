@@ -28,7 +28,7 @@ def sign_up(email, name, ip, device, agent, country, form_seconds):
     })
     if action == "challenge":
         return action, "Please enter the code that we sent you."
-    if action in ("review", "reject"):
+    if action in ("review_before", "reject"):
         return action, "Thank you! We will write to you."
     return action, "Welcome!"
 
@@ -39,4 +39,4 @@ print("honest:", *sign_up("anna.meyer@gmx.de", "Anna Meyer", "198.51.100.7", "d-
 for number in range(15):
     action, text = sign_up(f"bonus.hunter{number}@gmail.com", "Max Muster", f"203.0.{number}.9", "d-farm", firefox, "DE", 9)
 print("abuse:", action, text)
-assert action in ("challenge", "review", "reject"), action
+assert action in ("challenge", "review_before", "reject"), action

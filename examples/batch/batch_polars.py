@@ -42,5 +42,5 @@ joined = pl.concat([events, known], how="horizontal")
 pace = joined.group_by("ip").agg(pl.col("ip_lately.seen_1h").max()).sort("ip_lately.seen_1h", descending=True)
 assert pace.height == 50 and pace["ip_lately.seen_1h"][0] > 50, pace
 decided = post("decide", events)
-assert decided["score"].is_finite().all() and set(decided["action"].unique()) <= {"accept", "review", "shadow", "reject"}
+assert decided["score"].is_finite().all() and set(decided["action"].unique()) <= {"accept", "review_after", "shadow", "reject"}
 print(f"{known.height} events; the busiest address had {pace['ip_lately.seen_1h'][0]} within an hour")

@@ -44,5 +44,5 @@ again = post("observe", events)
 assert pc.all(again["duplicate"]).as_py() and not pc.any(known["duplicate"]).as_py()
 assert pc.max(again["ip_lately.seen_1h"]).as_py() == busiest == rows // 50
 decided = post("decide", events.drop_columns(["id"]))
-assert set(pc.unique(decided["action"]).to_pylist()) <= {"accept", "review", "shadow", "reject"}
+assert set(pc.unique(decided["action"]).to_pylist()) <= {"accept", "review_after", "shadow", "reject"}
 print(f"{known.num_rows} events; the busiest address had {busiest} of them")

@@ -578,7 +578,7 @@ mod tests {
             }
             let mut fired = Vec::new();
             let decided = reader.verdict(|rule, shadow| fired.push((rule, shadow))).unwrap();
-            prop_assert_eq!((decided.score, decided.action), (2.5, Action::Review));
+            prop_assert_eq!((decided.score, decided.action), (2.5, Action::ReviewAfter));
             prop_assert_eq!(fired, [("A", false), ("B", false), ("C", true)]);
             reader.effects().unwrap();
             let (id, start) = reader.start().unwrap();

@@ -70,7 +70,7 @@ pub(super) fn row(values: Vec<Option<Value>>) -> DecisionRow {
         verdict: Verdict {
             score: 2.5,
             probability: 0.75,
-            action: Action::Review,
+            action: Action::ReviewAfter,
             reasons: vec![reason("A", values.first().cloned().flatten()), reason("B", None)],
             shadow: vec![reason("C", values.last().cloned().flatten())],
             next: Some(NextBand { action: Action::Reject, distance: 0.5 }),

@@ -10,12 +10,12 @@ use crate::calibration::Calibration;
 use crate::diagnostic::did_you_mean;
 use crate::score::rounded;
 
-/// Declares an enum whose variants are known by one lower-case word, in text and in serde alike.
+/// Declares an enum whose variants are known by one word in lower case, in text and in serde alike.
 macro_rules! words {
     ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
+        #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
@@ -62,8 +62,10 @@ words! {
         Shadow = "shadow",
         /// Let it through once its sender has solved something, such as a proof of work.
         Challenge = "challenge",
-        /// Hold it until a person has looked.
-        Review = "review",
+        /// Hold it until a person has decided.
+        ReviewBefore = "review_before",
+        /// Let it through, and have a person look at it then.
+        ReviewAfter = "review_after",
     }
 }
 
@@ -348,7 +350,7 @@ mod tests {
             &[(5.0, Action::Tag), (9.0, Action::Tag)],
             "the band at 9 asks for `tag`, which another band does already",
         );
-        check(&[(0.0, Action::Tag); 9], "there are at most 8 bands");
+        check(&[(0.0, Action::Tag); 10], "there are at most 9 bands");
     }
 
     #[test]

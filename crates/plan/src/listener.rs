@@ -220,8 +220,8 @@ impl Default for Replies {
     fn default() -> Replies {
         Replies(Action::ALL.map(|action| match action {
             Action::Accept => MailReply::Pass,
-            Action::Tag | Action::Review | Action::Challenge => MailReply::Tag,
-            Action::Quarantine => MailReply::Quarantine,
+            Action::Tag | Action::ReviewAfter | Action::Challenge => MailReply::Tag,
+            Action::Quarantine | Action::ReviewBefore => MailReply::Quarantine,
             Action::Reject => MailReply::Reject,
             Action::Throttle => MailReply::Defer,
             Action::Shadow => MailReply::Discard,

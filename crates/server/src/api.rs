@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(serde_json::to_string(&line).unwrap(), text);
         };
         check(
-            r#"{"id":"0000000000001","pipeline":"web","version":"00","time":"2026-05-17T10:00:00Z","action":"review","score":3.0,"probability":0.25,"next":{"action":"challenge","distance":2.0},"duplicate":false,"reasons":[{"name":"PROBE","score":3.0,"detail":"http.probe = true","values":{"http.probe":true}}],"shadow":[]}"#,
+            r#"{"id":"0000000000001","pipeline":"web","version":"00","time":"2026-05-17T10:00:00Z","action":"review_after","score":3.0,"probability":0.25,"next":{"action":"challenge","distance":2.0},"duplicate":false,"reasons":[{"name":"PROBE","score":3.0,"detail":"http.probe = true","values":{"http.probe":true}}],"shadow":[]}"#,
             false,
         );
         check(

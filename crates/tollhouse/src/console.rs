@@ -52,8 +52,8 @@ pub(crate) fn report(failure: &CommandError) {
 pub(crate) fn colour(action: Action) -> Style {
     match action {
         Action::Accept => GREEN,
-        Action::Tag | Action::Review | Action::Challenge | Action::Shadow => YELLOW,
-        Action::Quarantine | Action::Throttle | Action::Reject => RED,
+        Action::Tag | Action::ReviewAfter | Action::Challenge | Action::Shadow => YELLOW,
+        Action::Quarantine | Action::ReviewBefore | Action::Throttle | Action::Reject => RED,
     }
 }
 

@@ -181,7 +181,7 @@ effects = ["add ip.refused"]
 
 [[band]]
 at = 1.0
-action = "review"
+action = "review_after"
 "#;
 
 fn engine(extra: &str) -> (Engine, Arc<Pipeline>) {

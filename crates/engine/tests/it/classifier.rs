@@ -82,7 +82,7 @@ score = 9.0
 
 [[band]]
 at = 4.0
-action = "review"
+action = "review_after"
 "#;
 
 const BAD: [&str; 4] = [

@@ -316,7 +316,7 @@ const MANY: [u64; 2] = [20, 3012];
 /// The pipeline with a rule that has effects, and every block a segment of its own.
 fn plan_with_effects() -> Plan {
     let rule = "[[rule]]\nname = \"TOLD\"\nwhen = \"user.mail == 'told@example.org'\"\nscore = 0\n\
-                effects = [\"set review\", \"add ip.bad by 2\", \"notify 'ops'\"]\n";
+                effects = [\"set review_after\", \"add ip.bad by 2\", \"notify 'ops'\"]\n";
     let config = Config::from_text("signup.toml", &(CONFIG.to_owned() + rule), &Overrides::default());
     let mut plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     plan.node.journal.segment = 1;

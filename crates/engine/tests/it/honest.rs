@@ -20,7 +20,7 @@ pub(crate) struct Judged {
 
 /// Returns whether an action is more than a look.
 pub(crate) fn is_acted_on(action: &Action) -> bool {
-    !matches!(action.to_string().as_str(), "accept" | "review")
+    !matches!(action.to_string().as_str(), "accept" | "review_after")
 }
 
 /// Judges the lines of a log in their order, by address.

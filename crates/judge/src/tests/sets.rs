@@ -171,15 +171,15 @@ fn effects_set_and_lift_actions() {
     check(vec![with("A", YES, 1.0, &[but])], "[A] () 1 throttle");
     check(vec![with("A", YES, 9.0, &[but])], "[A] () 9 reject");
     check(vec![with("A", YES, 9.0, &[but, "lift reject"])], "[A] () 9 throttle");
-    check(vec![with("A", YES, 9.0, &["set review", but])], "[A] () 9 throttle");
+    check(vec![with("A", YES, 9.0, &["set review_after", but])], "[A] () 9 throttle");
     check(vec![with("A", YES, 1.0, &["set reject"]), with("B", YES, 1.0, &[but])], "[A B] () 2 reject");
     check(vec![with("A", YES, 1.0, &[but]), with("B", YES, 1.0, &["set reject"])], "[A B] () 2 reject");
     check(vec![with("A", YES, 9.0, &["lift reject"])], "[A] () 9 tag");
     check(vec![with("A", YES, 9.0, &["lift reject", "lift tag"])], "[A] () 9 accept");
-    let both = || vec![with("A", YES, 1.0, &["set throttle"]), with("B", YES, 1.0, &["set review"])];
-    check(both(), "[A B] () 2 review");
+    let both = || vec![with("A", YES, 1.0, &["set throttle"]), with("B", YES, 1.0, &["set review_after"])];
+    check(both(), "[A B] () 2 review_after");
     let mut lifted = both();
-    lifted.push(with("C", YES, 1.0, &["lift review"]));
+    lifted.push(with("C", YES, 1.0, &["lift review_after"]));
     check(lifted, "[A B C] () 3 throttle");
     check(vec![with("A", YES, 9.0, &["set reject", "set challenge", "lift challenge"])], "[A] () 9 reject");
 }

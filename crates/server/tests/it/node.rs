@@ -196,7 +196,12 @@ fn a_broken_journal_makes_the_node_unready() {
     std::fs::remove_dir_all(directory.journal_path()).unwrap();
     let mut answers = (0..50).map(|_| server.post("/v1/decide?pipeline=web", &[LOG], PROBE));
     let unlogged = answers.find(|answer| answer.json()["unlogged"] == true).unwrap();
-    assert_eq!((unlogged.status, &unlogged.json()["action"]), (200, &"review".into()), "{}", unlogged.body);
+    assert_eq!(
+        (unlogged.status, &unlogged.json()["action"]),
+        (200, &"review_after".into()),
+        "{}",
+        unlogged.body
+    );
     let lasting = server.post("/v1/decide?pipeline=web&durability=sync", &[LOG], PROBE);
     check_problem(&lasting, 503, "unavailable", "not all events could be counted and logged");
     check_problem(&server.get("/readyz"), 503, "unavailable", "the journal refuses writes");

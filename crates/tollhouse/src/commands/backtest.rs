@@ -275,7 +275,7 @@ fn show(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
             changes.chain(example.fires_no_more.iter().map(|rule| format!("-{rule}"))).collect();
         let label = example.label.as_deref().unwrap_or("-");
         out.line(format_args!(
-            "{}  {}  {:>10} {:>6.1} → {:<10} {:>6.1}  {}  {DIM}{}{DIM:#}",
+            "{}  {}  {:>13} {:>6.1} → {:<13} {:>6.1}  {}  {DIM}{}{DIM:#}",
             example.id,
             example.time,
             before.action.name(),

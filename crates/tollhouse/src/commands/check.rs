@@ -122,7 +122,7 @@ fn show(
         let style = colour(decision.action);
         let reasons = reasons(&decision.reasons);
         let (action, score) = (decision.action, decision.score);
-        out.line(format_args!("{style}{action:<10}{style:#} {score:>6.1}  {}  {reasons}", printable(file)))
+        out.line(format_args!("{style}{action:<13}{style:#} {score:>6.1}  {}  {reasons}", printable(file)))
     })
 }
 

@@ -183,7 +183,7 @@ impl ReplayRun {
             let style = colour(decision.action);
             let names: Vec<&str> = decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
             out.line(format_args!(
-                "{line:>9}  {}  {style}{:<10}{style:#} {:>6.1}  {DIM}{}{DIM:#}",
+                "{line:>9}  {}  {style}{:<13}{style:#} {:>6.1}  {DIM}{}{DIM:#}",
                 decision.time,
                 decision.action,
                 decision.score,

@@ -24,7 +24,8 @@ const REPLIES: &[SettingSpec] = &[
     setting("throttle", REPLY, None, "Unless given: `defer`, refused for now"),
     setting("shadow", REPLY, None, "Unless given: `discard`, accepted and delivered to nobody"),
     setting("challenge", REPLY, None, "Unless given: `tag`"),
-    setting("review", REPLY, None, "Unless given: `tag`"),
+    setting("review_before", REPLY, None, "Unless given: `quarantine`"),
+    setting("review_after", REPLY, None, "Unless given: `tag`"),
 ];
 
 pub(super) const SERVER: Section = Section {

@@ -138,8 +138,17 @@ const fn required(key: &'static str, shape: SettingType, doc: &'static str) -> S
     SettingSpec { key, shape, default: None, required: true, only: None, doc }
 }
 
-const ACTIONS: &[&str] =
-    &["accept", "tag", "quarantine", "reject", "throttle", "shadow", "challenge", "review"];
+const ACTIONS: &[&str] = &[
+    "accept",
+    "tag",
+    "quarantine",
+    "reject",
+    "throttle",
+    "shadow",
+    "challenge",
+    "review_before",
+    "review_after",
+];
 
 /// All sections, in the order in which data flows through them; the node's last.
 pub(super) static SECTIONS: &[Section] = &[

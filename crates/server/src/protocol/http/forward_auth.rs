@@ -315,10 +315,10 @@ pub(crate) fn undecided(node: &Node, uri: &Uri) -> Option<Response> {
 
 fn answered(forward: &ForwardPlan, action: Action, silent: bool, mut head: HeaderMap) -> Response {
     let meant = match action {
-        Action::Reject | Action::Quarantine => StatusCode::FORBIDDEN,
+        Action::Reject | Action::Quarantine | Action::ReviewBefore => StatusCode::FORBIDDEN,
         Action::Challenge => StatusCode::UNAUTHORIZED,
         Action::Throttle => StatusCode::TOO_MANY_REQUESTS,
-        Action::Accept | Action::Tag | Action::Review | Action::Shadow => {
+        Action::Accept | Action::Tag | Action::ReviewAfter | Action::Shadow => {
             if silent || action == Action::Shadow {
                 head.insert(SILENT, HeaderValue::from_static("1"));
             }

@@ -326,7 +326,7 @@ fn configure(args: &EventsBenchArgs, data: &Path) -> Result<(), CommandError> {
                 1000 * (rule + 1),
             );
         }
-        text += "[[band]]\nat = 100.0\naction = \"review\"\n";
+        text += "[[band]]\nat = 100.0\naction = \"review_after\"\n";
     }
     let path = directory.config_path();
     fs::write(&path, &text).map_err(CommandError::new)?;

@@ -168,7 +168,7 @@ fn here(decision: &Decision, pipeline: &Pipeline) -> PeerVerdict {
     let verdict = &decision.verdict;
     let severity = match verdict.action {
         Action::Accept | Action::Challenge => PeerSeverity::Pass,
-        Action::Tag | Action::Quarantine | Action::Review => PeerSeverity::Mark,
+        Action::Tag | Action::Quarantine | Action::ReviewBefore | Action::ReviewAfter => PeerSeverity::Mark,
         Action::Reject | Action::Throttle | Action::Shadow => PeerSeverity::Refuse,
     };
     let symbol = |reason: &judge::Reason| PeerSymbol { name: reason.rule.clone(), score: reason.score };

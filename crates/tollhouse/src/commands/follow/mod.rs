@@ -407,7 +407,7 @@ impl Follower<'_> {
         }
         let names: Vec<&str> = decision.reasons.iter().map(|reason| reason.name.as_str()).collect();
         let (time, action) = (decision.time, decision.action);
-        self.out.line(format_args!("{time}  {action:<10}  {}", names.join(", ")))
+        self.out.line(format_args!("{time}  {action:<13}  {}", names.join(", ")))
     }
 
     fn bad_at(&mut self, name: Option<&str>, why: &str) {
