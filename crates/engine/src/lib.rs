@@ -28,6 +28,7 @@ mod pipeline;
 mod relearning;
 mod reload;
 mod reputation_ranking;
+mod review;
 mod sender_history;
 mod unknown_fields;
 mod used_once;
@@ -80,6 +81,12 @@ pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED}
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
+pub use review::{
+    AlikeReviews, REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewCensus, ReviewClaim, ReviewComment,
+    ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewInput, ReviewItem, ReviewKeyError,
+    ReviewOrder, ReviewOutcome, ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord,
+    ReviewWordError, ReviewedItem,
+};
 pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
 pub use unknown_fields::JsonEventError;
 pub use used_once::UseResult;
@@ -144,6 +151,7 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
+    reviews: ReviewQueue,
     candidates: CandidateTallies,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,

@@ -95,6 +95,7 @@ impl Engine {
                  {crowded_out} that ended first had to make room; let labels end earlier"
             )
         });
+        self.maintain_reviews(horizon);
         self.judged.save()?;
         self.learners.maintain()?;
         self.health.set("labels-full", Impact::Degraded, full);
@@ -127,6 +128,7 @@ impl Engine {
         let ledger = self.ledger.embedded().ok_or(SnapshotError::NotHere)?;
         self.judged.save()?;
         self.learners.save()?;
+        self.reviews.save().map_err(directory::io_error(directory.path()))?;
         let go_on = || if is_over() { Err(SnapshotError::Ended) } else { Ok(()) };
         directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
         Ok(name)
@@ -150,6 +152,9 @@ impl Engine {
     pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
         let lines = self.judged.save().and_then(|()| self.learners.save());
+        if let Err(error) = self.reviews.save() {
+            tracing::error!(%error, "the queue of reviews cannot be written as a whole: its log has it");
+        }
         self.ledger.close()?;
         journal?;
         Ok(lines?)

@@ -29,6 +29,49 @@ pub(crate) struct JudgementLabel {
     pub(crate) side: &'static str,
 }
 
+/// A pipeline's reviews that were decided: the verdict, and whether in time.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ReviewLabel {
+    pub(crate) pipeline: String,
+    pub(crate) verdict: &'static str,
+    pub(crate) in_time: &'static str,
+}
+
+/// A pipeline's reviews on which two reviewers had a word, and whether these agreed.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct ReviewWordLabel {
+    pub(crate) pipeline: String,
+    pub(crate) agreed: &'static str,
+}
+
+/// Upper bounds of the buckets of the time until a review is decided, in seconds: minutes, hours and days.
+const REVIEW_SECONDS: [f64; 12] = [
+    60.0,
+    300.0,
+    900.0,
+    1_800.0,
+    3_600.0,
+    7_200.0,
+    14_400.0,
+    28_800.0,
+    86_400.0,
+    172_800.0,
+    604_800.0,
+    2_592_000.0,
+];
+
+/// The histograms of the time until a review is decided.
+#[derive(Clone, Debug)]
+pub(crate) struct ReviewHistograms(pub(crate) Family<PipelineLabel, Histogram>);
+
+impl Default for ReviewHistograms {
+    fn default() -> ReviewHistograms {
+        ReviewHistograms(Family::new_with_constructor(
+            (|| Histogram::new(REVIEW_SECONDS)) as fn() -> Histogram,
+        ))
+    }
+}
+
 /// A rule of a pipeline that fired, and whether it is enforced.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct RuleLabel {
@@ -103,6 +146,12 @@ pub struct EngineMetrics {
     pub(crate) journal_records: Counter,
     pub(crate) feedback_given: Family<PipelineLabel, Counter>,
     pub(crate) feedback_judged: Family<JudgementLabel, Counter>,
+    pub(crate) reviews_queued: Family<ActionLabel, Counter>,
+    pub(crate) reviews_refused: Family<ActionLabel, Counter>,
+    pub(crate) reviews_crowded_out: Counter,
+    pub(crate) reviews_decided: Family<ReviewLabel, Counter>,
+    pub(crate) reviews_decided_seconds: ReviewHistograms,
+    pub(crate) reviews_compared: Family<ReviewWordLabel, Counter>,
     pub(crate) challenges: ChallengeMetrics,
 }
 
@@ -204,6 +253,32 @@ impl EngineMetrics {
             self.feedback_judged.clone(),
         );
         self.challenges.register(registry);
+        registry.register("tollhouse_reviews_queued", "Reviews queued", self.reviews_queued.clone());
+        registry.register(
+            "tollhouse_reviews_refused",
+            "Reviews that were not queued, as the queue is full of what matters more",
+            self.reviews_refused.clone(),
+        );
+        registry.register(
+            "tollhouse_reviews_crowded_out",
+            "Reviews that went from a full queue to make room",
+            self.reviews_crowded_out.clone(),
+        );
+        registry.register(
+            "tollhouse_reviews_decided",
+            "Reviews decided, by verdict and whether within the service level",
+            self.reviews_decided.clone(),
+        );
+        registry.register(
+            "tollhouse_reviews_decided_seconds",
+            "Time from an event to the decision of reviewers, in seconds",
+            self.reviews_decided_seconds.0.clone(),
+        );
+        registry.register(
+            "tollhouse_reviews_compared",
+            "Words of reviewers on what another had a word on, by whether they agreed",
+            self.reviews_compared.clone(),
+        );
         let unlogged = self.journal_failures.clone();
         registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);
         let failures = self.settle_failures.clone();

@@ -21,6 +21,7 @@ use crate::learners::LinearLearners;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
+use crate::review::ReviewQueue;
 use crate::{Engine, LedgerHome, batch, directory, limit, reload, unknown_fields};
 
 impl Engine {
@@ -101,6 +102,8 @@ impl Engine {
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
         let told = BanList::open(&directory.ban_list_path()).map_err(EngineOpenError::Device)?;
+        let reviews = directory.open_reviews()?;
+        health.set("reviews-damaged", Impact::Degraded, review_damage(&reviews));
         directory.note_contents()?;
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
@@ -124,6 +127,7 @@ impl Engine {
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
             ban_list: told,
+            reviews,
             candidates: CandidateTallies::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
@@ -168,6 +172,7 @@ impl Engine {
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
             ban_list: BanList::default(),
+            reviews: ReviewQueue::default(),
             candidates: CandidateTallies::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
@@ -175,6 +180,16 @@ impl Engine {
             health: NodeConditions::default(),
         })
     }
+}
+
+/// Returns what of the queue of reviews could not be read when it was opened, for people.
+fn review_damage(reviews: &ReviewQueue) -> Option<String> {
+    let lost = reviews.lost_bytes();
+    (lost > 0).then(|| {
+        format!(
+            "{lost} bytes of the queue of reviews cannot be read: reviews are missing, or are as they were before a reviewer's last word"
+        )
+    })
 }
 
 fn open_ledger(

@@ -63,6 +63,14 @@ impl Directory {
             Ok(lines) => into.push((labels, format!("{lines} labels cannot be read"))),
             Err(error) => into.push((labels, error.to_string())),
         }
+        match self.open_reviews() {
+            Ok(reviews) => {
+                let lost = reviews.lost_bytes();
+                let said = format!("{lost} bytes of reviews cannot be read");
+                into.extend((lost > 0).then(|| (self.path().join(crate::review::IMAGES), said)));
+            }
+            Err(error) => into.push(error.parts()),
+        }
         let path = self.config_path();
         // A snapshot may have none.
         if path.exists()

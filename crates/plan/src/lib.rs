@@ -20,6 +20,7 @@ mod node;
 mod pipeline;
 pub mod preset;
 mod reference;
+mod review;
 
 use std::sync::Arc;
 
@@ -71,6 +72,7 @@ pub use pipeline::{
     amount,
 };
 pub use reference::reference;
+pub use review::ReviewPlan;
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
 pub const ONCE: Kind = Kind(0);
@@ -177,6 +179,7 @@ impl Plan {
             })
             .collect();
         limits::warn_of_idle_conditions(config.main(), &drafts, &mut problems);
+        review::check_exposure(config.main(), &drafts, &mut problems);
         pipeline::authentication::warn_of_unasked_lists(&node.dns, &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
         let forwards = forward_auth::compile(config.main(), &drafts, &limits, &mut problems);

@@ -9,6 +9,7 @@ use crate::cluster::ClusterPlan;
 use crate::config::{ConfigProblems, Document};
 use crate::listener::ListenerPlan;
 use crate::pipeline::authentication::DnsPlan;
+use crate::review::ReviewPlan;
 
 /// Settings of the node.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct NodePlan {
     pub ledger_segment: u32,
     /// The journal.
     pub journal: JournalPlan,
+    /// The queue of reviews.
+    pub review: ReviewPlan,
     /// Name service.
     pub dns: DnsPlan,
     /// The HTTP listener.
@@ -117,6 +120,7 @@ impl NodePlan {
                 keep: span("journal", "keep"),
                 keep_bytes: size("journal", "keep_bytes"),
             },
+            review: ReviewPlan::compile(document, problems),
             dns: DnsPlan::compile(document, problems),
             server: ServerPlan {
                 listen,

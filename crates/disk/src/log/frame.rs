@@ -97,6 +97,18 @@ pub struct FrameDamage<const E: usize> {
     pub is_tail: bool,
 }
 
+impl<const E: usize> FrameDamage<E> {
+    /// Returns true of a frame that was not written to its end when the process was killed.
+    pub fn is_torn(&self) -> bool {
+        let length = self.to - self.from;
+        self.is_tail
+            && match &self.head {
+                Some(head) => self.to < head.end(),
+                None => length < FrameHead::<E>::BYTES as u64,
+            }
+    }
+}
+
 /// The frames of a file one after another, and the stretches between them that cannot be read. Behind such a stretch it goes on
 /// with the next frame that begins where it says.
 #[derive(Debug)]

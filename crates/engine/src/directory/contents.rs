@@ -14,12 +14,13 @@ const NAME: &str = "contents.json";
 /// Largest list that is read.
 const BYTES_MAX: u64 = 64 << 10;
 /// Files that are listed once they are there, and what is gone with them.
-const LISTED: [(&str, &str); 8] = [
+const LISTED: [(&str, &str); 9] = [
     ("journal/segments", "the decisions that were logged"),
     ("labels.ndjson", "the labels that enforcement points were told of"),
     ("learners.bin", "what linear models have learned"),
     ("limits.json", "the posted exceptions from limits"),
     (NAMES[0], "which names the stored numbers stand for"),
+    (crate::review::IMAGES, "the reviews that are not decided, and what is held for them"),
     ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),
     ("scores.json", "the scores that lines by promise are drawn from"),
     ("tollhouse.toml", "the configuration"),

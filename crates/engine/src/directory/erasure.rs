@@ -102,6 +102,9 @@ impl Directory {
             let secret = self.secret().map_err(StatisticsExchangeError::Directory)?;
             BanList::erase(&path, |piece| shingles.contains(&secret.shingle(piece.as_bytes())))
                 .map_err(|error| StatisticsExchangeError::Directory(io_error(&path)(error)))?;
+            let reviews = self.open_reviews().map_err(StatisticsExchangeError::Directory)?;
+            let erased = reviews.erase(shingles);
+            erased.map_err(|error| StatisticsExchangeError::Directory(io_error(self.path())(error)))?;
         }
         Ok(records)
     }

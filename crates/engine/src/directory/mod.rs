@@ -21,6 +21,7 @@ use stats::{Catalog, Durability, EmbeddedLedger};
 use store::Recovery;
 
 use crate::EngineOpenError;
+use crate::review::ReviewQueue;
 use plan::Plan;
 use plan::preset::Preset;
 
@@ -313,6 +314,13 @@ impl Directory {
     /// Returns the path of the ban list: labels with the pieces that they are on.
     pub(crate) fn ban_list_path(&self) -> PathBuf {
         self.path.join("labels.ndjson")
+    }
+
+    /// Opens the queue of reviews.
+    pub(crate) fn open_reviews(&self) -> Result<ReviewQueue, DirectoryError> {
+        let device = disk::FileDevice::unlocked(&self.path);
+        let opened = device.and_then(|device| ReviewQueue::open(Box::new(device)));
+        opened.map_err(io_error(&self.path))
     }
 
     /// The journal's files.

@@ -231,7 +231,7 @@ pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredLessons> {
                     Some(lesson) => stored.lessons.push(lesson),
                     None => lost += head.end() - head.at,
                 },
-                FramePiece::Damaged(damage) if is_torn(&damage) => {}
+                FramePiece::Damaged(damage) if damage.is_torn() => {}
                 FramePiece::Damaged(FrameDamage { from, to, .. }) => lost += to - from,
             }
         }
@@ -243,16 +243,6 @@ pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredLessons> {
         }
     }
     Ok(stored)
-}
-
-/// Returns true of a frame that was not written to its end when the process was killed.
-fn is_torn(damage: &FrameDamage<0>) -> bool {
-    let length = damage.to - damage.from;
-    damage.is_tail
-        && match damage.head {
-            Some(head) => damage.to < head.end(),
-            None => length < FrameHead::<0>::BYTES as u64,
-        }
 }
 
 #[cfg(test)]

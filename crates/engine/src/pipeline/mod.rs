@@ -213,7 +213,11 @@ impl Engine {
                 row.facts.set(plan.cost, issued.units);
             }
         }
-        let Some(journal) = &self.journal else { return decisions };
+        let reviews = self.reviews_of(&observed, &decisions);
+        let Some(journal) = &self.journal else {
+            self.queue_reviews(reviews, &decisions);
+            return decisions;
+        };
         let mut records = self.records.take();
         for prepared in observed.prepared_mut() {
             let row = &mut prepared.row;
@@ -257,6 +261,8 @@ impl Engine {
         }
         records.clear();
         self.records.give(records);
+        // After the journal: who opens a review finds its decision there.
+        self.queue_reviews(reviews, &decisions);
         decisions
     }
 

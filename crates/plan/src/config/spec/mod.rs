@@ -187,6 +187,7 @@ pub(super) static SECTIONS: &[Section] = &[
     node::LEDGER,
     node::CLUSTER,
     node::JOURNAL,
+    node::REVIEW,
     node::DNS,
     listeners::SERVER,
     limits::ENVOY,

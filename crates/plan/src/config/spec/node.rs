@@ -56,6 +56,57 @@ pub(super) const LEDGER: Section = Section {
     ],
 };
 
+pub(super) const REVIEW: Section = Section {
+    name: "review",
+    form: SectionForm::Table,
+    node: true,
+    doc: "The queue of what people are to look at: decisions whose action is `review_before` or `review_after`.",
+    settings: &[
+        setting(
+            "items",
+            SettingType::Integer(0, 200_000),
+            Some("20000"),
+            "Most reviews that are kept, some 1 KB each; 0 for no queue. Beyond it the oldest that is decided goes, or else the least exposed `review_after`; what is held stays",
+        ),
+        setting(
+            "claim",
+            SettingType::Span,
+            Some("\"10m\""),
+            "How long a review is a reviewer's who has claimed it",
+        ),
+        setting(
+            "within",
+            SettingType::Span,
+            Some("\"4h\""),
+            "The service level: the time within which a review is to be decided",
+        ),
+        setting(
+            "keep",
+            SettingType::Span,
+            Some("\"30d\""),
+            "How long a review is kept after it is decided, and a `review_after` that nobody has looked at. What is held is kept until it is decided",
+        ),
+        setting(
+            "agreement",
+            SettingType::Integer(1, 9),
+            Some("1"),
+            "The number of different reviewers who have to say the same. Two that differ escalate the review",
+        ),
+        setting(
+            "exposure",
+            SettingType::Text,
+            None,
+            "Field or other fact with a number, such as the followers of a place: the larger it is, the sooner somebody should look. Unless given: the score",
+        ),
+        setting(
+            "leads",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Reviewers who decide what is escalated. Without any, everybody decides it who has had no word on it",
+        ),
+    ],
+};
+
 pub(super) const CLUSTER: Section = Section {
     name: "cluster",
     form: SectionForm::Table,

@@ -1,0 +1,348 @@
+//! The queue as threads share it: the table behind a lock, and its files, which no lock of the table waits for.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use disk::Device;
+use event::{Key, Shingle, Time};
+use journal::RecordId;
+use parking_lot::Mutex;
+use plan::ReviewPlan;
+
+use super::item::{ReviewItem, ReviewVerdict};
+use super::store::{self, ReviewLog};
+use super::table::{
+    AlikeReviews, Queued, ReviewCensus, ReviewCursor, ReviewError, ReviewFilter, ReviewOrder, ReviewPage,
+    ReviewTable,
+};
+
+/// Bytes of logs after which images of all items are written, unless these are longer still.
+const LOG_BYTES_MIN: u64 = 4 << 20;
+
+/// The queue of reviews.
+#[derive(Debug, Default)]
+pub struct ReviewQueue {
+    state: Mutex<ReviewQueueState>,
+    /// `None` for a queue in memory.
+    files: Option<ReviewFiles>,
+}
+
+#[derive(Debug, Default)]
+struct ReviewQueueState {
+    table: ReviewTable,
+    /// Entries for the log, in the order of the changes.
+    pending: Vec<Vec<u8>>,
+}
+
+/// The locks are taken in the order `writing`, `log`, state.
+#[derive(Debug)]
+struct ReviewFiles {
+    device: Box<dyn Device>,
+    log: Mutex<ReviewLog>,
+    /// Held while images are written.
+    writing: Mutex<()>,
+    /// Bytes that could not be read at the start.
+    lost: u64,
+}
+
+impl ReviewQueueState {
+    fn note(&mut self, item: &Arc<ReviewItem>) {
+        self.pending.push(store::put_entry(item));
+    }
+}
+
+impl ReviewQueue {
+    /// Opens the queue of a directory.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn open(device: Box<dyn Device>) -> io::Result<ReviewQueue> {
+        let mut stored = store::read(&*device)?;
+        let mut table = ReviewTable::default();
+        for (id, item) in std::mem::take(&mut stored.items) {
+            match item {
+                Some(item) => table.put(item),
+                None => _ = table.remove(id),
+            }
+        }
+        let log = Mutex::new(ReviewLog::behind(&stored));
+        let files = ReviewFiles { device, log, writing: Mutex::default(), lost: stored.lost };
+        let state = ReviewQueueState { table, pending: Vec::new() };
+        Ok(ReviewQueue { state: Mutex::new(state), files: Some(files) })
+    }
+
+    /// Returns the bytes of its files that could not be read when they were opened.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.files.as_ref().map_or(0, |files| files.lost)
+    }
+
+    /// Returns an item.
+    ///
+    /// # Errors
+    /// [`ReviewError::Unknown`].
+    pub fn get(&self, id: RecordId) -> Result<Arc<ReviewItem>, ReviewError> {
+        self.state.lock().table.get(id).map(Arc::clone).ok_or(ReviewError::Unknown(id))
+    }
+
+    /// Returns a page of those that are wanted, behind a place.
+    pub fn page(
+        &self,
+        filter: &ReviewFilter,
+        order: ReviewOrder,
+        after: Option<ReviewCursor>,
+        limit: usize,
+        now: Time,
+    ) -> ReviewPage {
+        self.state.lock().table.page(filter, order, after, limit, now)
+    }
+
+    /// Returns the number of items by state.
+    pub fn census(&self, plan: &ReviewPlan, now: Time) -> ReviewCensus {
+        self.state.lock().table.census(plan, now)
+    }
+
+    /// Returns the number of items that are not decided and share a key, counted up to `most`.
+    pub fn waiting_with(&self, key: Key, most: usize) -> usize {
+        self.state.lock().table.waiting_with(key, most)
+    }
+
+    /// Returns the items that share a key and wait for a reviewer's word, the oldest first, at most so many; and as many others
+    /// at most, which he cannot decide now.
+    pub fn alike(
+        &self,
+        key: Key,
+        word: (&str, ReviewVerdict),
+        most: usize,
+        plan: &ReviewPlan,
+        now: Time,
+    ) -> AlikeReviews {
+        self.state.lock().table.alike(key, word, most, plan, now)
+    }
+
+    /// Queues items. Answers what became of each.
+    ///
+    /// # Errors
+    /// If they cannot be written: they are in the queue, and a restart may lose them.
+    pub(crate) fn push(&self, items: Vec<ReviewItem>, plan: &ReviewPlan) -> (Vec<Queued>, io::Result<()>) {
+        let mut outcomes = Vec::with_capacity(items.len());
+        {
+            let mut state = self.state.lock();
+            for item in items {
+                let id = item.id;
+                let queued = state.table.push(item, plan);
+                if let Queued::InPlaceOf(gone) = queued {
+                    state.pending.push(store::gone_entry(gone));
+                }
+                if let Some(item) = state.table.get(id).map(Arc::clone) {
+                    state.note(&item);
+                }
+                outcomes.push(queued);
+            }
+        }
+        (outcomes, self.write())
+    }
+
+    /// Gives an item to a reviewer for a time, or for longer.
+    ///
+    /// # Errors
+    /// [`ReviewError`].
+    pub fn claim(
+        &self,
+        id: RecordId,
+        by: &str,
+        plan: &ReviewPlan,
+        now: Time,
+    ) -> Result<Arc<ReviewItem>, ReviewError> {
+        self.change(|table| table.claim(id, by, plan, now))
+    }
+
+    /// Takes back a reviewer's claim.
+    ///
+    /// # Errors
+    /// [`ReviewError`].
+    pub fn release(&self, id: RecordId, by: &str, now: Time) -> Result<Arc<ReviewItem>, ReviewError> {
+        self.change(|table| table.release(id, by, now))
+    }
+
+    /// Has a lead decide an item.
+    ///
+    /// # Errors
+    /// [`ReviewError`].
+    pub fn escalate(
+        &self,
+        id: RecordId,
+        by: &str,
+        why: &str,
+        now: Time,
+    ) -> Result<Arc<ReviewItem>, ReviewError> {
+        self.change(|table| table.escalate(id, by, why, now))
+    }
+
+    /// Adds a comment, whoever works on the item, and also once it is decided.
+    ///
+    /// # Errors
+    /// [`ReviewError`].
+    pub fn comment(
+        &self,
+        id: RecordId,
+        by: &str,
+        text: &str,
+        now: Time,
+    ) -> Result<Arc<ReviewItem>, ReviewError> {
+        self.change(|table| table.comment(id, by, text, now))
+    }
+
+    /// Checks whether a reviewer may have this word on an item now.
+    ///
+    /// # Errors
+    /// As [`ReviewQueue::decide`].
+    pub(crate) fn may_decide(
+        &self,
+        id: RecordId,
+        by: &str,
+        verdict: ReviewVerdict,
+        plan: &ReviewPlan,
+        now: Time,
+    ) -> Result<Arc<ReviewItem>, ReviewError> {
+        let state = self.state.lock();
+        state.table.may_decide(id, by, verdict, plan, now)?;
+        state.table.get(id).map(Arc::clone).ok_or(ReviewError::Unknown(id))
+    }
+
+    /// Takes a reviewer's word. Answers whether anything has changed.
+    ///
+    /// # Errors
+    /// [`ReviewError`].
+    pub(crate) fn decide(
+        &self,
+        id: RecordId,
+        by: &str,
+        verdict: ReviewVerdict,
+        plan: &ReviewPlan,
+        now: Time,
+    ) -> Result<(Arc<ReviewItem>, bool), ReviewError> {
+        let (item, is_new) = {
+            let mut state = self.state.lock();
+            let (item, is_new) = state.table.decide(id, by, verdict, plan, now)?;
+            state.note(&item);
+            (item, is_new)
+        };
+        self.write_or_mend()?;
+        Ok((item, is_new))
+    }
+
+    fn change(
+        &self,
+        change: impl FnOnce(&mut ReviewTable) -> Result<Arc<ReviewItem>, ReviewError>,
+    ) -> Result<Arc<ReviewItem>, ReviewError> {
+        let item = {
+            let mut state = self.state.lock();
+            let item = change(&mut state.table)?;
+            state.note(&item);
+            item
+        };
+        self.write_or_mend()?;
+        Ok(item)
+    }
+
+    /// Writes what has changed by now. It outlives the process then, and is synced with the housekeeping.
+    fn write(&self) -> io::Result<()> {
+        let Some(ReviewFiles { device, log, .. }) = &self.files else {
+            self.state.lock().pending.clear();
+            return Ok(());
+        };
+        let mut log = log.lock();
+        let pending = std::mem::take(&mut self.state.lock().pending);
+        log.append(&**device, &pending)
+    }
+
+    /// Writes what has changed, with images of all items if something was not written before.
+    fn write_or_mend(&self) -> io::Result<()> {
+        self.write().or_else(|_| self.save())
+    }
+
+    /// Writes images of all items. Decisions and reviewers go on meanwhile.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        let Some(ReviewFiles { device, log, writing, .. }) = &self.files else { return Ok(()) };
+        let _alone = writing.lock();
+        {
+            let log = log.lock();
+            if log.is_current() && self.state.lock().pending.is_empty() {
+                return Ok(());
+            }
+        }
+        let (number, items, was_behind) = {
+            let mut log = log.lock();
+            let (pending, items) = {
+                let mut state = self.state.lock();
+                (std::mem::take(&mut state.pending), state.table.all())
+            };
+            let was_behind = log.is_behind;
+            // Until the images are in place the old log has it all.
+            let is_behind = log.append(&**device, &pending).is_err();
+            let number = log.turn();
+            log.is_behind = false;
+            (number, items, was_behind || is_behind)
+        };
+        let written = store::write_images(&**device, number, &items);
+        let mut log = log.lock();
+        match written {
+            Ok(bytes) => {
+                (log.bytes, log.image_bytes) = (0, bytes);
+                Ok(())
+            }
+            Err(error) => {
+                log.is_behind |= was_behind;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes out the items of events that have a key of these, and writes the others.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn erase(&self, shingles: &HashSet<Shingle>) -> io::Result<()> {
+        {
+            let mut state = self.state.lock();
+            let is_meant =
+                |item: &ReviewItem| item.keys.iter().any(|(_, shingle)| shingles.contains(shingle));
+            for item in state.table.all().into_iter().filter(|item| is_meant(item)) {
+                state.table.remove(item.id);
+                state.pending.push(store::gone_entry(item.id));
+            }
+        }
+        self.save()
+    }
+
+    /// Lets go of what was decided before a time, or was published and not looked at, and syncs the log or writes images of all.
+    /// Answers how many items went.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn maintain(&self, before: Option<Time>) -> io::Result<usize> {
+        let gone = {
+            let mut state = self.state.lock();
+            let gone = before.map(|before| state.table.expire(before)).unwrap_or_default();
+            state.pending.extend(gone.iter().map(|id| store::gone_entry(*id)));
+            gone.len()
+        };
+        let written = self.write();
+        let Some(ReviewFiles { device, log, .. }) = &self.files else { return Ok(gone) };
+        let (is_long, blob) = {
+            let log = log.lock();
+            (log.bytes > LOG_BYTES_MIN.max(log.image_bytes.saturating_mul(2)), log.blob())
+        };
+        if written.is_err() || is_long || log.lock().is_behind {
+            self.save()?;
+        } else if let Some(blob) = blob {
+            blob.sync()?;
+            device.sync_names()?;
+        }
+        Ok(gone)
+    }
+}
