@@ -21,6 +21,7 @@ mod limits;
 mod node;
 mod problem;
 mod reputation;
+mod review;
 mod rules;
 mod statistics;
 
@@ -32,6 +33,7 @@ pub use limits::*;
 pub use node::*;
 pub use problem::*;
 pub use reputation::*;
+pub use review::*;
 pub use rules::*;
 pub use statistics::*;
 

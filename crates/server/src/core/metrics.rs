@@ -19,6 +19,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use stats::LedgerMetric;
 
+use crate::core::clock::Clock;
+
 /// The media type of [`Metrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -74,6 +76,12 @@ struct BandLabel {
     action: String,
 }
 
+/// The state of a review.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
 /// The kind of fault of a node.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ConditionLabel {
@@ -117,10 +125,13 @@ struct ListenerMetrics {
 }
 
 impl ServerMetrics {
-    pub(crate) fn new(engine: &Arc<Engine>) -> ServerMetrics {
+    pub(crate) fn new(engine: &Arc<Engine>, clock: &Clock) -> ServerMetrics {
         let mut registry = Registry::default();
         engine.metrics().register(&mut registry);
-        registry.register_collector(Box::new(EngineCollector(Arc::clone(engine))));
+        registry.register_collector(Box::new(EngineCollector {
+            engine: Arc::clone(engine),
+            clock: clock.clone(),
+        }));
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("tollhouse_build", "The program", version);
         let requests = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
@@ -267,7 +278,10 @@ fn encode(encoder: &mut MetricEncoder<'_>, figure: &LedgerMetric) -> fmt::Result
 }
 
 /// The collector of what ledger and journal hold, asked for when it is shown.
-struct EngineCollector(Arc<Engine>);
+struct EngineCollector {
+    engine: Arc<Engine>,
+    clock: Clock,
+}
 
 impl fmt::Debug for EngineCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -280,8 +294,8 @@ impl EngineCollector {
     fn encode_bands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Measured = Family<BandLabel, Gauge<f64, AtomicU64>>;
         let [scores, promised, held, good, recall, reached]: [Measured; 6] = Default::default();
-        for pipeline in &self.0.plan().pipelines {
-            for line in self.0.promised_lines(pipeline) {
+        for pipeline in &self.engine.plan().pipelines {
+            for line in self.engine.promised_lines(pipeline) {
                 let label = BandLabel { pipeline: pipeline.name.clone(), action: line.action.to_string() };
                 scores.get_or_create(&label).set(line.at);
                 promised.get_or_create(&label).set(line.false_positives);
@@ -314,12 +328,34 @@ impl EngineCollector {
         Ok(())
     }
 
+    /// The queue of reviews, and its service level.
+    fn encode_reviews(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (plan, now) = (self.engine.plan(), self.clock.now());
+        let census = self.engine.reviews().census(&plan.node.review, now);
+        let states = Family::<StateLabel, Gauge>::default();
+        for (state, count) in engine::ReviewState::ALL.iter().zip(census.states) {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            states.get_or_create(&StateLabel { state: state.name() }).set(count);
+        }
+        let help = "Reviews by state";
+        states.encode(encoder.encode_descriptor("tollhouse_reviews", help, None, states.metric_type())?)?;
+        let oldest = census.oldest.map_or(0.0, |oldest| (now - oldest).as_seconds_f64().max(0.0));
+        let gauge = ConstGauge::new(oldest);
+        let help = "Age of the oldest review that is not decided, in seconds";
+        let name = "tollhouse_reviews_oldest_seconds";
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        let gauge = ConstGauge::new(i64::try_from(census.overdue).unwrap_or(i64::MAX));
+        let help = "Reviews that are not decided and are older than the service level";
+        let name = "tollhouse_reviews_overdue";
+        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+    }
+
     /// The curves from scores to probabilities that were drawn through judged events.
     fn encode_calibrations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Measured = Family<PipelineLabel, Gauge<f64, AtomicU64>>;
         let [slopes, offsets, bad, expected, squared]: [Measured; 5] = Default::default();
-        for pipeline in &self.0.plan().pipelines {
-            let calibration = self.0.calibration(pipeline);
+        for pipeline in &self.engine.plan().pipelines {
+            let calibration = self.engine.calibration(pipeline);
             if !calibration.is_drawn {
                 continue;
             }
@@ -350,8 +386,8 @@ impl EngineCollector {
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let ledger = self.0.census();
-        let journal = self.0.journal().map(|journal| journal.census()).unwrap_or_default();
+        let ledger = self.engine.census();
+        let journal = self.engine.journal().map(|journal| journal.census()).unwrap_or_default();
         let gauges = [
             ("ledger_cells", "Cells in memory", ledger.cells),
             (
@@ -412,7 +448,7 @@ impl Collector for EngineCollector {
             gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
         }
         let versions = Family::<VersionLabel, Gauge>::default();
-        for pipeline in &self.0.plan().pipelines {
+        for pipeline in &self.engine.plan().pipelines {
             let of = [("enforced", Some(&pipeline.version))];
             let candidate = pipeline.candidate.as_ref().map(|candidate| &candidate.version);
             for (role, version) in of.into_iter().chain([("candidate", candidate)]) {
@@ -422,9 +458,10 @@ impl Collector for EngineCollector {
             }
         }
         self.encode_bands(&mut encoder)?;
+        self.encode_reviews(&mut encoder)?;
         self.encode_calibrations(&mut encoder)?;
         let conditions = Family::<ConditionLabel, Gauge>::default();
-        for condition in self.0.health().list() {
+        for condition in self.engine.health().list() {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);
         }
         let help = "1 for each current condition, as in `/readyz`";
@@ -446,7 +483,7 @@ impl Collector for EngineCollector {
             let name = format!("tollhouse_{name}");
             counter.encode(encoder.encode_descriptor(&name, help, None, counter.metric_type())?)?;
         }
-        let figures = self.0.figures();
+        let figures = self.engine.figures();
         let mut names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
         names.sort_unstable();
         names.dedup();

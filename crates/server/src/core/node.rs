@@ -97,7 +97,7 @@ impl Node {
     pub(crate) fn new(engine: Arc<Engine>, clock: Clock) -> Node {
         let plan = engine.plan().node.server.clone();
         let bodies = usize::try_from(plan.body_max.saturating_mul(BODIES)).unwrap_or(usize::MAX);
-        let mut metrics = ServerMetrics::new(&engine);
+        let mut metrics = ServerMetrics::new(&engine, &clock);
         let crowded = OVERLOADED
             .failure(format!("{} requests are at work", plan.requests_max))
             .help("try again after the time in Retry-After");

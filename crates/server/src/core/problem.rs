@@ -11,8 +11,8 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{
-    BanError, DecisionLookupError, FeedbackError, KeyStatisticsError, PieceError, ReloadError, SnapshotError,
-    SyncError, UnknownName,
+    BanError, DecisionLookupError, FeedbackError, KeyStatisticsError, PieceError, ReloadError, ReviewError,
+    ReviewKeyError, SnapshotError, SyncError, UnknownName,
 };
 use journal::JournalError;
 use stats::LedgerError;
@@ -46,6 +46,7 @@ types! {
     FORBIDDEN FORBIDDEN "forbidden" "Requests of this kind are not accepted without a token",
     NOT_FOUND NOT_FOUND "not-found" "There is nothing here",
     METHOD_NOT_ALLOWED METHOD_NOT_ALLOWED "method-not-allowed" "The URL does not know this method",
+    CONFLICT CONFLICT "conflict" "Something else was done with it meanwhile",
     SLOW_REQUEST REQUEST_TIMEOUT "slow-request" "The request did not arrive in time",
     TOO_LARGE PAYLOAD_TOO_LARGE "too-large" "The request is too large",
     UNSUPPORTED_TYPE UNSUPPORTED_MEDIA_TYPE "unsupported-type" "The pipeline does not read this type of content",
@@ -278,6 +279,41 @@ impl From<BanError> for HttpFailure {
                     "behind a proxy, mend what says whose requests it hands on; firewalls would shut it out",
                 ),
             BanError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<ReviewError> for HttpFailure {
+    fn from(error: ReviewError) -> HttpFailure {
+        let help = match &error {
+            ReviewError::Unknown(_) => return NOT_FOUND.failure(error.to_string()),
+            ReviewError::Class { .. } => {
+                return UNKNOWN_NAME
+                    .failure(format!("class: {}", shown(&error.to_string())))
+                    .help("leave it out for the first class of `good` or `bad` of [reports]");
+            }
+            ReviewError::Unwritten(error) => {
+                tracing::error!(%error, "the queue of reviews could not be written");
+                return UNAVAILABLE
+                    .failure("the queue of reviews could not be written; a restart would lose this")
+                    .help("the node's log says why; say it again");
+            }
+            ReviewError::Full(_) => return NOT_APPLICABLE.failure(error.to_string()),
+            ReviewError::Decided(_) => "a review is decided once",
+            ReviewError::Claimed { .. } => "take another one, or wait until the claim is over",
+            ReviewError::NotClaimed(_) => "the claim may be over",
+            ReviewError::Spoken(_) => "take another one",
+            ReviewError::Escalated => "comment on it, or take another one",
+        };
+        CONFLICT.failure(error.to_string()).help(help)
+    }
+}
+
+impl From<ReviewKeyError> for HttpFailure {
+    fn from(error: ReviewKeyError) -> HttpFailure {
+        match error {
+            ReviewKeyError::Unknown(error) => error.into(),
+            ReviewKeyError::Piece(error) => error.into(),
         }
     }
 }

@@ -27,6 +27,7 @@ mod proxies;
 mod python;
 mod quotas;
 mod resp;
+mod reviews;
 mod rspamd;
 mod rules;
 mod spamc;

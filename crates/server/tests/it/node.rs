@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 44] = [
+pub(crate) const ROUTES: [(&str, &str); 52] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -21,6 +21,8 @@ pub(crate) const ROUTES: [(&str, &str); 44] = [
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/reputations"),
+    ("get", "/v1/reviews"),
+    ("get", "/v1/reviews/{id}"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
     ("get", "/v1/timeline"),
@@ -42,6 +44,12 @@ pub(crate) const ROUTES: [(&str, &str); 44] = [
     ("post", "/v1/peek"),
     ("post", "/v1/readings"),
     ("post", "/v1/report"),
+    ("post", "/v1/reviews/decide"),
+    ("post", "/v1/reviews/{id}/claim"),
+    ("post", "/v1/reviews/{id}/comment"),
+    ("post", "/v1/reviews/{id}/decide"),
+    ("post", "/v1/reviews/{id}/escalate"),
+    ("post", "/v1/reviews/{id}/release"),
     ("post", "/v1/rules"),
     ("post", "/v1/rules/promote"),
     ("post", "/v1/rules/reload"),

@@ -24,7 +24,7 @@ use crate::protocol::input::{
     self, DurabilityParam, EnvelopeSource, EventHeaders, JSON_LINES, MessageReadOptions,
 };
 
-fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
+pub(super) fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
     text.parse().map_err(|error: journal::RecordIdError| INVALID_PARAMETER.failure(format!("id: {error}")))
 }
 
@@ -167,7 +167,7 @@ impl FeedbackItem {
 }
 
 /// The name of a reporter, if it is one.
-fn reporter(by: Option<String>) -> Result<Option<String>, HttpFailure> {
+pub(super) fn reporter(by: Option<String>) -> Result<Option<String>, HttpFailure> {
     const BYTES_MAX: usize = 256;
     match by {
         Some(by) if by.trim().is_empty() || by.len() > BYTES_MAX => {

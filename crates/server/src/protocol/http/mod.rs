@@ -15,6 +15,7 @@ pub(crate) mod guard;
 mod limits;
 mod mail_reports;
 mod node;
+mod reviews;
 mod rules;
 pub(crate) mod site_challenge;
 mod statistics;
@@ -57,6 +58,7 @@ use crate::core::problem::{
         (name = "decide", description = "Events in, verdicts out"),
         (name = "statistics", description = "Statistics of keys"),
         (name = "feedback", description = "Feedback"),
+        (name = "reviews", description = "The queue of reviews"),
         (name = "limits", description = "Limits"),
         (name = "bans", description = "The ban list"),
         (name = "challenges", description = "Challenges and passes"),
@@ -114,6 +116,14 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(feedback::feedback_batch))
         .routes(routes!(feedback::learn))
         .routes(routes!(mail_reports::report))
+        .routes(routes!(reviews::list))
+        .routes(routes!(reviews::decide_alike))
+        .routes(routes!(reviews::review))
+        .routes(routes!(reviews::claim))
+        .routes(routes!(reviews::release))
+        .routes(routes!(reviews::decide))
+        .routes(routes!(reviews::escalate))
+        .routes(routes!(reviews::comment))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::readings))
         .routes(routes!(statistics::top))

@@ -139,6 +139,14 @@ GET  /v1/limits/{name}/overrides the overrides that were posted
 PUT  /v1/limits/{name}/overrides let a limit be another for a key
 GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
+GET  /v1/reviews          what people are to look at: ?state=&sort=&kind=&value=
+GET  /v1/reviews/{id}     one of them, and what came of it
+POST /v1/reviews/{id}/claim      take it: {\"by\": ...}
+POST /v1/reviews/{id}/release    give it back
+POST /v1/reviews/{id}/decide     decide it: {\"by\": ..., \"verdict\": ...}
+POST /v1/reviews/{id}/escalate   have a lead decide it: {\"by\": ..., \"text\": ...}
+POST /v1/reviews/{id}/comment    comment on it
+POST /v1/reviews/decide   decide all that share a key: {\"kind\": ..., \"value\": ..., \"by\": ..., \"verdict\": ...}
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=&from=&to=
 POST /v1/readings         what is counted of many keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=

@@ -1,0 +1,322 @@
+//! The queue of reviews: listed, claimed, decided one by one or by what they share, escalated and commented on.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use engine::{
+    REVIEW_TEXT_BYTES_MAX, ReviewCursor, ReviewError, ReviewFilter, ReviewInput, ReviewItem, ReviewOrder,
+    ReviewState,
+};
+use event::Key;
+use journal::RecordId;
+use judge::Action;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+use utoipa::IntoParams;
+
+use super::feedback::{record_id, reporter};
+use super::{JsonBody, QueryParams};
+use crate::api::{self, PassedReviewJson, ReviewJson, ReviewKeyJson, ReviewedJson};
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, shown};
+
+/// Reviews of a page, unless it is asked for fewer or more.
+const PAGE: usize = 50;
+/// Most reviews of a page.
+const PAGE_MAX: usize = 500;
+/// Reviews that are decided as one, unless fewer or more are asked for.
+const ALIKE: usize = 100;
+/// Most reviews that are decided as one.
+const ALIKE_MAX: usize = 1000;
+
+/// The choice among reviews, their order, and the page.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ReviewListParams {
+    /// Only of this pipeline.
+    pipeline: Option<String>,
+    /// Only in this state: `open`, `claimed`, `escalated` or `decided`; without it all that are not decided.
+    state: Option<String>,
+    /// Only those for which this rule fired.
+    rule: Option<String>,
+    /// Only with this action: `review_before` or `review_after`.
+    action: Option<String>,
+    /// Only those that have a key of this kind and of `value`.
+    kind: Option<String>,
+    /// The value, as it stands in events.
+    value: Option<String>,
+    /// Only of the event that its caller calls so.
+    event_id: Option<String>,
+    /// The order: `oldest` first, or the most `exposed` first.
+    sort: Option<String>,
+    /// Most reviews of the page, up to 500; 50 if none is given.
+    limit: Option<usize>,
+    /// `next` of the page before.
+    after: Option<String>,
+}
+
+/// Returns the one of some words that is meant.
+fn word<T: Copy>(name: &str, text: &str, words: &[(&str, T)]) -> Result<T, HttpFailure> {
+    let known = words.iter().find(|(word, _)| *word == text);
+    known.map(|(_, meant)| *meant).ok_or_else(|| {
+        let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let detail = format!("{name}: expected one of {}, not `{}`", words.join(", "), shown(text));
+        INVALID_PARAMETER.failure(detail)
+    })
+}
+
+fn cursor(text: &str) -> Result<ReviewCursor, HttpFailure> {
+    let read = || {
+        let (rank, id) = text.split_once('-')?;
+        Some(ReviewCursor { rank: u64::from_str_radix(rank, 16).ok()?, id: RecordId::from_str(id).ok()? })
+    };
+    read().ok_or_else(|| INVALID_PARAMETER.failure("after: expected `next` of another page"))
+}
+
+fn reviewer(by: String) -> Result<String, HttpFailure> {
+    // Those are one who are one as reporters: names differ by more than by capitals.
+    let by = reporter(Some(by))?.unwrap_or_default();
+    Ok(plan::reporter(&by))
+}
+
+fn text(text: String) -> Result<String, HttpFailure> {
+    match text.trim() {
+        "" => Err(INVALID_PARAMETER.failure("text: is empty")),
+        _ if text.len() > REVIEW_TEXT_BYTES_MAX => {
+            Err(INVALID_PARAMETER.failure(format!("text: has more than {REVIEW_TEXT_BYTES_MAX} bytes")))
+        }
+        _ => Ok(text),
+    }
+}
+
+fn shown_review(node: &Node, item: &ReviewItem) -> ReviewJson {
+    ReviewJson::new(item, &node.engine.plan().node.review, node.now())
+}
+
+/// The queue of reviews: decisions that people are to look at.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews",
+    tag = "reviews",
+    operation_id = "reviews",
+    params(ReviewListParams),
+    responses((status = 200, description = "A page of reviews", body = api::ReviewsJson), ProblemResponses),
+)]
+pub(super) async fn list(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<ReviewListParams>,
+) -> Result<Json<api::ReviewsJson>, HttpFailure> {
+    let ReviewListParams { pipeline, state, rule, action, kind, value, event_id, sort, limit, after } =
+        params;
+    let states = ReviewState::ALL.map(|state| (state.name(), state));
+    let state = state.map(|text| word("state", &text, &states)).transpose()?;
+    let actions = [Action::ReviewBefore, Action::ReviewAfter].map(|action| (action.name(), action));
+    let action = action.map(|text| word("action", &text, &actions)).transpose()?;
+    let orders = [("oldest", ReviewOrder::Oldest), ("exposed", ReviewOrder::Exposed)];
+    let order = sort.map(|text| word("sort", &text, &orders)).transpose()?.unwrap_or_default();
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {PAGE_MAX}")));
+    }
+    let key = match (kind, value) {
+        (Some(kind), Some(value)) => Some(key(&node, pipeline.as_deref(), &kind, &value)?),
+        (None, None) => None,
+        _ => return Err(INVALID_PARAMETER.failure("kind, value: expected both or neither")),
+    };
+    if let Some(name) = &pipeline {
+        node.pipeline(Some(name))?;
+    }
+    let after = after.as_deref().map(cursor).transpose()?;
+    let filter = ReviewFilter { pipeline, state, rule, action, key, event_id };
+    let page = node.engine.reviews().page(&filter, order, after, limit, node.now());
+    let reviews = page.items.iter().map(|item| shown_review(&node, item)).collect();
+    let next = page.next.map(|ReviewCursor { rank, id }| format!("{rank:x}-{id}"));
+    Ok(Json(api::ReviewsJson { reviews, next }))
+}
+
+fn key(node: &Node, pipeline: Option<&str>, kind: &str, value: &str) -> Result<Key, HttpFailure> {
+    let pipeline = node.pipeline(pipeline)?;
+    Ok(node.engine.review_key(&pipeline, kind, value)?)
+}
+
+/// One review. Who asked for the decision learns here what came of it: its `verdict`, once it is `decided`.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews/{id}",
+    tag = "reviews",
+    operation_id = "review",
+    params(("id" = String, Path, description = "The decision's id")),
+    responses((status = 200, description = "The review", body = api::ReviewJson), ProblemResponses),
+)]
+pub(super) async fn review(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+) -> Result<Json<ReviewJson>, HttpFailure> {
+    let reviews = node.engine.reviews();
+    let item = reviews.get(record_id(&id)?)?;
+    let plan = node.engine.plan();
+    let kinds = plan.pipeline(Some(&item.pipeline)).map(|pipeline| &pipeline.kinds);
+    let known = item.keys.iter().filter_map(|(kind, shingle)| {
+        let plan = kinds?.iter().find(|plan| plan.kind == *kind)?;
+        let key = Key { space: item.space, kind: *kind, shingle: *shingle };
+        let waiting = reviews.waiting_with(key, ALIKE_MAX);
+        Some(ReviewKeyJson { kind: plan.name.clone(), shingle: shingle.to_string(), waiting })
+    });
+    Ok(Json(ReviewJson { keys: known.collect(), ..shown_review(&node, &item) }))
+}
+
+/// Gives a review to a reviewer for the time of `claim` of [review]. Claimed again it is his for longer.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{id}/claim",
+    tag = "reviews",
+    operation_id = "review_claim",
+    params(("id" = String, Path, description = "The decision's id")),
+    request_body = api::ReviewerJson,
+    responses((status = 200, description = "It is the reviewer's", body = api::ReviewJson), ProblemResponses),
+)]
+pub(super) async fn claim(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<api::ReviewerJson>,
+) -> Result<Json<ReviewJson>, HttpFailure> {
+    let (id, by, plan) = (record_id(&id)?, reviewer(body.by)?, node.engine.plan());
+    let item = node.engine.reviews().claim(id, &by, &plan.node.review, node.now())?;
+    Ok(Json(shown_review(&node, &item)))
+}
+
+/// Takes back a reviewer's claim.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{id}/release",
+    tag = "reviews",
+    operation_id = "review_release",
+    params(("id" = String, Path, description = "The decision's id")),
+    request_body = api::ReviewerJson,
+    responses((status = 200, description = "It is open again", body = api::ReviewJson), ProblemResponses),
+)]
+pub(super) async fn release(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<api::ReviewerJson>,
+) -> Result<Json<ReviewJson>, HttpFailure> {
+    let (id, by) = (record_id(&id)?, reviewer(body.by)?);
+    let item = node.engine.reviews().release(id, &by, node.now())?;
+    Ok(Json(shown_review(&node, &item)))
+}
+
+/// Has a lead decide a review.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{id}/escalate",
+    tag = "reviews",
+    operation_id = "review_escalate",
+    params(("id" = String, Path, description = "The decision's id")),
+    request_body = api::ReviewTextJson,
+    responses((status = 200, description = "It waits for a lead", body = api::ReviewJson), ProblemResponses),
+)]
+pub(super) async fn escalate(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<api::ReviewTextJson>,
+) -> Result<Json<ReviewJson>, HttpFailure> {
+    let (id, by, why) = (record_id(&id)?, reviewer(body.by)?, text(body.text)?);
+    let item = node.engine.reviews().escalate(id, &by, &why, node.now())?;
+    Ok(Json(shown_review(&node, &item)))
+}
+
+/// Adds a comment to a review.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{id}/comment",
+    tag = "reviews",
+    operation_id = "review_comment",
+    params(("id" = String, Path, description = "The decision's id")),
+    request_body = api::ReviewTextJson,
+    responses((status = 200, description = "It is added", body = api::ReviewJson), ProblemResponses),
+)]
+pub(super) async fn comment(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<api::ReviewTextJson>,
+) -> Result<Json<ReviewJson>, HttpFailure> {
+    let (id, by, comment) = (record_id(&id)?, reviewer(body.by)?, text(body.text)?);
+    let item = node.engine.reviews().comment(id, &by, &comment, node.now())?;
+    Ok(Json(shown_review(&node, &item)))
+}
+
+/// Takes a reviewer's word on a review, which is feedback on the decision, too. It is decided once enough reviewers say the
+/// same (`agreement` of [review]); two that differ escalate it. The same word again counts once.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{id}/decide",
+    tag = "reviews",
+    operation_id = "review_decide",
+    params(("id" = String, Path, description = "The decision's id")),
+    request_body = api::ReviewDecisionJson,
+    responses((status = 200, description = "The word is taken", body = api::ReviewedJson), ProblemResponses),
+)]
+pub(super) async fn decide(
+    State(node): State<Arc<Node>>,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody<api::ReviewDecisionJson>,
+) -> Result<Json<ReviewedJson>, HttpFailure> {
+    let (id, by, now) = (record_id(&id)?, reviewer(body.by)?, node.now());
+    let engine = Arc::clone(&node.engine);
+    // The decision is read from the journal, which blocks.
+    let reviewed = node.lookups.run(node.timeout() / 2, move |_| {
+        let word = ReviewInput { by: &by, verdict: body.verdict, class: body.class.as_deref() };
+        Handle::current().block_on(engine.decide_review(id, word, now))
+    });
+    Ok(Json(ReviewedJson::new(reviewed.await??, &node.engine.plan().node.review, now)))
+}
+
+/// Takes a reviewer's word on all reviews that share a key and are not decided, such as all posts with a link.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/decide",
+    tag = "reviews",
+    operation_id = "reviews_decide",
+    request_body = api::ReviewsDecisionJson,
+    responses((status = 200, description = "What became of each", body = api::ReviewsOutcomeJson), ProblemResponses),
+)]
+pub(super) async fn decide_alike(
+    State(node): State<Arc<Node>>,
+    JsonBody(body): JsonBody<api::ReviewsDecisionJson>,
+) -> Result<Json<api::ReviewsOutcomeJson>, HttpFailure> {
+    let api::ReviewsDecisionJson { pipeline, kind, value, by, verdict, class, limit, dry_run } = body;
+    let (by, now) = (reviewer(by)?, node.now());
+    let limit = limit.unwrap_or(ALIKE);
+    if !(1..=ALIKE_MAX).contains(&limit) {
+        return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {ALIKE_MAX}")));
+    }
+    let key = key(&node, pipeline.as_deref(), &kind, &value)?;
+    let word = ReviewInput { by: &by, verdict, class: class.as_deref() };
+    let judged_by = node.pipeline(pipeline.as_deref())?;
+    node.engine.check_review_class(&judged_by, word)?;
+    let plan = node.engine.plan();
+    let review = &plan.node.review;
+    let alike = node.engine.reviews().alike(key, (&by, verdict), limit, review, now);
+    let more = alike.has_more;
+    let (items, passed_over) = if dry_run {
+        (alike.waiting, alike.passed_over)
+    } else {
+        let engine = Arc::clone(&node.engine);
+        let taken = node.lookups.run(node.timeout() / 2, move |_| {
+            let word = ReviewInput { by: &by, verdict, class: class.as_deref() };
+            Handle::current().block_on(engine.decide_reviews_alike(alike, word, now))
+        });
+        let (reviewed, passed_over) = taken.await?;
+        (reviewed.into_iter().map(|taken| taken.item).collect(), passed_over)
+    };
+    let passed =
+        |(id, why): (RecordId, ReviewError)| PassedReviewJson { id: id.to_string(), why: why.to_string() };
+    Ok(Json(api::ReviewsOutcomeJson {
+        reviews: items.iter().map(|item| ReviewJson::new(item, review, now)).collect(),
+        passed_over: passed_over.into_iter().map(passed).collect(),
+        more,
+    }))
+}
