@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use content::mail::message::Envelope;
 use event::{Span, Time};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
     FeedbackOutcomeJson, MailReportJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
-    ReloadOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson,
+    ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -382,6 +384,54 @@ impl ApiClient {
         let mut query = vec![("name", name), ("order", order), ("within", &within), ("limit", &limit)];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.get("/v1/reputations", &query)
+    }
+
+    /// A page of the queue of reviews.
+    pub(crate) fn reviews(
+        &self,
+        filter: QueryPairs<'_>,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<ReviewsJson, CallError> {
+        let limit = limit.to_string();
+        let mut query = filter.to_vec();
+        query.push(("limit", &limit));
+        query.extend(after.map(|after| ("after", after)));
+        self.get("/v1/reviews", &query)
+    }
+
+    /// One review.
+    pub(crate) fn review(&self, id: &str) -> Result<ReviewJson, CallError> {
+        self.get(&format!("/v1/reviews/{}", escaped(id)), &[])
+    }
+
+    /// Claims, releases or escalates a review, or comments on it.
+    pub(crate) fn change_review(
+        &self,
+        id: &str,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<ReviewJson, CallError> {
+        self.post_json(&format!("/v1/reviews/{}/{what}", escaped(id)), body)
+    }
+
+    /// Has a reviewer's word on a review.
+    pub(crate) fn decide_review(
+        &self,
+        id: &str,
+        word: &ReviewDecisionJson,
+    ) -> Result<ReviewedJson, CallError> {
+        self.post_json(&format!("/v1/reviews/{}/decide", escaped(id)), word)
+    }
+
+    /// Has a reviewer's word on all reviews that share a key.
+    pub(crate) fn decide_reviews(&self, word: &ReviewsDecisionJson) -> Result<ReviewsOutcomeJson, CallError> {
+        self.post_json("/v1/reviews/decide", word)
+    }
+
+    fn post_json<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
+        let body = serde_json::to_vec(body).map_err(|error| CallError::Failed(CommandError::new(error)))?;
+        self.call(Method::POST, path, &[], &[("content-type", "application/json")], &body)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, query: QueryPairs<'_>) -> Result<T, CallError> {

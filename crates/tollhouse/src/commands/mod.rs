@@ -23,6 +23,7 @@ mod preset;
 mod replay;
 mod report;
 mod restore;
+mod reviews;
 mod rules;
 mod serve;
 mod snapshot;
@@ -81,6 +82,7 @@ enum CliCommand {
     Verify(verify::VerifyArgs),
     Snapshot(snapshot::SnapshotArgs),
     Restore(restore::RestoreArgs),
+    Reviews(reviews::ReviewsArgs),
     Ledger(ledger::LedgerArgs),
     Config(config::ConfigArgs),
     Rules(rules::RulesArgs),
@@ -116,6 +118,7 @@ impl Cli {
             CliCommand::Verify(args) => verify::run(args),
             CliCommand::Snapshot(args) => snapshot::run(args),
             CliCommand::Restore(args) => restore::run(args),
+            CliCommand::Reviews(args) => reviews::run(args),
             CliCommand::Ledger(args) => ledger::run(args),
             CliCommand::Config(args) => config::run(args),
             CliCommand::Rules(args) => rules::run(args),

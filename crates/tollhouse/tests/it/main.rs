@@ -31,6 +31,7 @@ mod program;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
 mod reputation;
+mod reviews;
 mod rules;
 mod serve;
 #[cfg(feature = "cluster")]
