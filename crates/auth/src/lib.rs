@@ -18,6 +18,7 @@ mod spf_record;
 mod tests;
 
 use std::future::ready;
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ use tokio::time::Instant;
 use dns::{DnsCache, DnsCacheLimits, HickoryResolver};
 pub use metrics::DnsMetrics;
 use signature::{HashedMessage, SignatureOutcome};
-use spf::{SpfQuery, SpfResult};
+use spf::{AddressNames, SpfQuery, SpfResult};
 
 /// Name service, and what uses it.
 pub struct MessageChecks {
@@ -132,7 +133,8 @@ impl MessageChecks {
             add_facts(read, &outcome, spf);
             read.seal(raw);
         }
-        if let Some((answer, confirmed)) = names.filter(|(answer, _)| !answer.is_unknown()) {
+        if let Some(AddressNames { answer, confirmed, .. }) = names.filter(|names| !names.answer.is_unknown())
+        {
             let shown = confirmed.first().map(String::as_str).or_else(|| answer.names().next());
             if let Some(name) = shown {
                 read.set(auth.ptr, Value::from(name));
@@ -149,6 +151,18 @@ impl MessageChecks {
         for (slot, items) in told.into_iter().filter(|(_, items)| !items.is_empty()) {
             read.set(slot, Value::from(items));
         }
+    }
+
+    /// Returns the names of an address that name service has forward and back, within the configured time; `None` if that
+    /// cannot be known now. An address that is nobody's has none.
+    pub async fn confirmed_names(&self, client: IpAddr) -> Option<Vec<String>> {
+        if !is_public(client) {
+            return Some(Vec::new());
+        }
+        let deadline = Instant::now() + self.timeout;
+        let names = spf::confirmed(&self.dns, deadline, client).await;
+        // A name that could not be looked up may be the one that is asked for.
+        (names.is_whole || !names.confirmed.is_empty()).then_some(names.confirmed)
     }
 
     async fn authenticate<P>(

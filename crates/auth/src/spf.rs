@@ -204,7 +204,7 @@ impl SpfEvaluation<'_> {
     /// The names of the client that lead back to it (section 5.5). What fails on the way is as if it were not there.
     async fn validated(&mut self) -> &[String] {
         if self.validated.is_none() {
-            let names = confirmed(self.dns, self.deadline, self.client).await.1;
+            let names = confirmed(self.dns, self.deadline, self.client).await.confirmed;
             self.validated = Some(names);
         }
         self.validated.as_deref().unwrap_or_default()
@@ -251,21 +251,28 @@ fn same_network(client: IpAddr, other: IpAddr, v4: u32, v6: u128) -> bool {
     }
 }
 
+/// The names of an address.
+pub(crate) struct AddressNames {
+    /// The answer of reverse DNS.
+    pub(crate) answer: DnsAnswer,
+    /// The names that lead back to the address.
+    pub(crate) confirmed: Vec<String>,
+    /// True if all of it could be looked up.
+    pub(crate) is_whole: bool,
+}
+
 /// Returns what reverse DNS says of an address, and those of its names that lead back to it, at most ten of them.
-pub(crate) async fn confirmed(
-    dns: &Arc<DnsCache>,
-    deadline: Instant,
-    client: IpAddr,
-) -> (DnsAnswer, Vec<String>) {
+pub(crate) async fn confirmed(dns: &Arc<DnsCache>, deadline: Instant, client: IpAddr) -> AddressNames {
     let answer = dns.lookup(&reverse_name(client), DnsRecordType::Ptr, deadline).await;
-    let mut confirmed = Vec::new();
+    let (mut confirmed, mut is_whole) = (Vec::new(), !answer.is_unknown());
     for name in answer.names().take(NAMES_MAX) {
         let back = dns.lookup(name, address_kind(client), deadline).await;
+        is_whole &= !back.is_unknown();
         if back.addresses().any(|ip| ip == client) {
             confirmed.push(name.to_owned());
         }
     }
-    (answer, confirmed)
+    AddressNames { answer, confirmed, is_whole }
 }
 
 /// Returns what the result is called (RFC 8601).

@@ -70,16 +70,16 @@ pub fn claimed<'r>(robots: impl IntoIterator<Item = &'r DeclaredRobot>, agent: &
 /// Reasons for a file that has no networks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishedNetworksError {
-    /// It is longer than such files are.
+    /// The file is longer than such files are.
     #[error("a file of networks has at most {NETWORKS_BYTES_MAX} bytes and {NETWORKS_MAX} networks")]
     TooLarge,
-    /// It is JSON of another shape.
+    /// The file is JSON of another shape.
     #[error("it is no JSON with `prefixes`: {0}")]
     Malformed(String),
     /// A network is none.
     #[error("`{0}` is no network such as `192.0.2.0/24`")]
     Network(String),
-    /// It has no networks.
+    /// The file has no networks.
     #[error("it has no networks")]
     Empty,
 }

@@ -21,6 +21,7 @@ mod pipeline;
 pub mod preset;
 mod reference;
 mod review;
+mod signers;
 
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ pub use pipeline::reputation::{
     EvidenceSource, Grade, GradeThresholds, HALF_LIVES, PartMeasure, PartWindows, ReputationFormula,
     ReputationPart, ReputationPlan, SCORE_MAX,
 };
+pub use pipeline::robots::{ApplicationColumns, RobotColumns, RobotProof, RobotsPlan};
 pub use pipeline::tables::TablePlan;
 pub use pipeline::value_addition::ValueAddition;
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
@@ -73,6 +75,7 @@ pub use pipeline::{
 };
 pub use reference::reference;
 pub use review::ReviewPlan;
+pub use signers::{KeyDirectoryPlan, KeyDirectorySource};
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
 pub const ONCE: Kind = Kind(0);
@@ -97,6 +100,10 @@ pub struct Plan {
     pub limits: Vec<Arc<LimitPlan>>,
     /// The checks that proxies may ask for.
     pub forwards: Vec<ForwardPlan>,
+    /// Applications that sign their requests.
+    pub applications: Vec<gate::application::Application>,
+    /// The keys of those who sign requests of robots.
+    pub key_directories: Vec<KeyDirectoryPlan>,
     /// The warnings about what is legal and suspicious in the configuration.
     pub warnings: ConfigProblems,
     /// The recipe by which the configuration is read again.
@@ -183,6 +190,8 @@ impl Plan {
         pipeline::authentication::warn_of_unasked_lists(&node.dns, &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
         let forwards = forward_auth::compile(config.main(), &drafts, &limits, &mut problems);
+        let applications = signers::applications(config.main(), &mut problems);
+        let key_directories = signers::key_directories(config.main(), &mut problems);
         fit_sketches(node.ledger_memory, &mut drafts);
         let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
@@ -191,8 +200,20 @@ impl Plan {
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
         let warnings = ConfigProblems::default();
-        let plan =
-            Plan { node, pipelines, catalog, numbers, limits, forwards, envoy, warnings, recipe, files };
+        let plan = Plan {
+            node,
+            pipelines,
+            catalog,
+            numbers,
+            limits,
+            forwards,
+            applications,
+            key_directories,
+            envoy,
+            warnings,
+            recipe,
+            files,
+        };
         Ok((plan, tested, problems))
     }
 

@@ -72,6 +72,11 @@ pub static MODULES: &[Preset] = &[
         extends: None,
         text: include_str!("../../../presets/modules/dns-list-barracuda.toml"),
     },
+    Preset {
+        name: "declared-robots",
+        extends: None,
+        text: include_str!("../../../presets/modules/declared-robots.toml"),
+    },
 ];
 
 /// The module of this name.

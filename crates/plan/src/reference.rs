@@ -6,6 +6,7 @@ use event::{Column, Schema};
 use crate::config::settings_reference;
 use crate::pipeline::PipelineInput;
 use crate::pipeline::columns::{content_facts, input_facts};
+use crate::pipeline::robots::visitor_facts;
 
 /// Returns the reference of every section, key and fact in Markdown, as `docs/reference/configuration.md` has it.
 pub fn reference() -> String {
@@ -15,6 +16,8 @@ pub fn reference() -> String {
         text += "Rules and kinds can name these, beside the fields that the pipeline declares.\n\n";
         text += &table(input_facts(input).columns());
     }
+    text += "\n## Facts of who is asking\n\nThose of pipelines that read requests, where the configuration has `[robots]`, or `[[application]]`.\n\n";
+    text += &table(visitor_facts().columns());
     text +=
         "\n## Facts of content\n\nFacts of a field `NAME`, by the `content` that a `[[field]]` declares.\n";
     for content in ContentKind::ALL {

@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::core::blocking::blocking;
 use crate::core::clock::Clock;
 use crate::core::descriptors;
+use crate::core::key_cache;
 use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
 use crate::core::node::Node;
 use crate::core::reload::log_reload;
@@ -83,6 +84,7 @@ impl Server {
         let time = tokio::spawn(keep_time(Arc::clone(&node)));
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
         let watch = tokio::spawn(watch(Arc::clone(&node)));
+        let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let connections = GracefulShutdown::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections) => {}
@@ -107,6 +109,7 @@ impl Server {
         time.abort();
         upkeep.abort();
         watch.abort();
+        keys.abort();
         let engine = Arc::clone(&node.engine);
         let closed = blocking(move || engine.close()).await;
         tracing::info!("stopped");
@@ -143,6 +146,16 @@ async fn keep_time(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         node.look_at_clock();
+    }
+}
+
+/// Fetches the keys of those who sign requests.
+async fn fetch_keys(node: Arc<Node>) {
+    let mut ticks = interval(key_cache::LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        node.keys.refresh(&node.engine.plan().key_directories).await;
     }
 }
 

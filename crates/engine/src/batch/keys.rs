@@ -85,6 +85,8 @@ impl<'a> BatchKeys<'a> {
             && pipeline.header.is_usual()
             && pipeline.columns.fields.is_empty()
             && pipeline.phrases.is_empty()
+            && pipeline.robots.is_none()
+            && pipeline.applications.is_none()
             && pipeline.classifiers.is_empty()
             && pipeline.kinds.iter().all(|kind| kind.last.is_none())
             && sources <= SOURCES_MAX;

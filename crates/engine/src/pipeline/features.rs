@@ -1,5 +1,6 @@
 //! Stage 2, content features: the raw message, or the request, is read. Pure and bounded; see the `content` crate.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use content::budget::{Budget, Cancellation};
@@ -60,6 +61,19 @@ impl UnkeyedEvent {
         }
     }
 
+    /// The address whose names say if a request is of the robot that it claims to be of; `None` if nothing is to be asked.
+    pub fn robot_question(&self) -> Option<IpAddr> {
+        self.row.pipeline.robots.as_ref()?.question(&self.row.facts)
+    }
+
+    /// Adds what the names of that address say, each of which was found forward and back; `None` if they could not be had.
+    pub fn answer_robot_question(&mut self, names: Option<&[String]>) {
+        if let Some(robots) = &self.row.pipeline.robots {
+            robots.answer(&mut self.row.facts, names);
+            self.is_changed = true;
+        }
+    }
+
     /// Fills who sealed the message, where `auth.arc` says that the chain is intact:
     /// [`content::mail::authentication::arc_features`].
     pub fn seal(&mut self, raw: &[u8]) {
@@ -97,6 +111,14 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
             content::web::access_log::features(columns, prefixes, patterns, &mut row.facts)
         }
         ContentColumns::Json => {}
+    }
+    if let Some(robots) = &row.pipeline.robots {
+        robots.fill(&mut row.facts);
+    }
+    if let Some(applications) = &row.pipeline.applications
+        && row.facts.get(applications.verified).is_none()
+    {
+        row.facts.set(applications.verified, false);
     }
     if let Some(budget) = for_fields {
         fill_fields(&mut row, &budget);

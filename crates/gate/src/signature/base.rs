@@ -13,7 +13,7 @@ const BASE_BYTES_MAX: usize = 32 << 10;
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
 /// The header fields of a request.
-pub trait FieldSource {
+pub trait FieldSource: Sync {
     /// Returns the values of a field, whose name is in lower case, in the order of the request.
     fn values(&self, name: &str) -> Vec<&[u8]>;
 }

@@ -62,10 +62,10 @@ impl std::fmt::Debug for VerificationKey {
 /// Reasons for a text that is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerificationKeyError {
-    /// It is not encoded as keys are.
+    /// The text is not encoded as keys are.
     #[error("it is no base64url of 32 bytes, as a public key of ed25519 is")]
     Encoding,
-    /// It is too short to be kept from guessing.
+    /// The secret is too short to be kept from guessing.
     #[error("a secret has at least {SECRET_BYTES_MIN} bytes")]
     Short,
 }

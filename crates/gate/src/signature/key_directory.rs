@@ -31,13 +31,13 @@ struct DirectoryKey {
 /// Reasons for bytes that are no directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyDirectoryError {
-    /// It is longer than a directory is.
+    /// The directory is longer than directories are.
     #[error("a directory of keys has at most {DIRECTORY_BYTES_MAX} bytes and {KEYS_MAX} keys")]
     TooLarge,
-    /// It is no set of JSON web keys.
+    /// The bytes are no set of JSON web keys.
     #[error("it is no set of JSON web keys: {0}")]
     Malformed(String),
-    /// It has no key of a kind that is known.
+    /// The directory has no key of a kind that is known.
     #[error("it has no public key of ed25519, P-256, P-384 or RSA")]
     Empty,
 }

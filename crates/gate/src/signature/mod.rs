@@ -68,7 +68,7 @@ pub enum SignatureRefusal {
     /// The request is for a host for which signatures do not hold.
     #[error("the host is none of those for which signatures hold")]
     Host,
-    /// It cannot be known now if the signature was used before.
+    /// The ledger cannot say now if the signature was used before.
     #[error("it cannot be known if the signature was used before")]
     Unknown,
 }

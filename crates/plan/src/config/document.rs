@@ -27,8 +27,8 @@ pub struct Document {
     pub(super) origin: ConfigOrigin,
     /// True if it is not known what the file extends or reads, or if parts of it could not be read at all.
     pub(super) broken: bool,
-    /// The files of sets, by the set's name, of tables, by [`table_key`], of phrases, by [`list_key`], and of patterns, by
-    /// [`pattern_list_key`].
+    /// The files of sets, by the set's name, of tables, by [`table_key`], of phrases, by [`list_key`], of patterns, by
+    /// [`pattern_list_key`], of robots, by [`robot_key`], and of directories of keys, by [`key_directory_key`].
     pub(super) lists: HashMap<String, Arc<ConfigSource>>,
     /// The files of models, by the model's name, and of network databases, by [`table_key`].
     pub(super) models: HashMap<String, Vec<u8>>,
@@ -152,6 +152,29 @@ impl Document {
                 lists.insert(list_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
             }
         }
+        for view in self.list("robot") {
+            let Some(name) = view.str("name") else { continue };
+            for (file, origin) in view.strings("files") {
+                let Some(directory) = directory else {
+                    not_in_a_directory(file, origin, problems);
+                    continue;
+                };
+                let path = directory.join(file);
+                files.add(&path);
+                lists.insert(robot_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+            }
+        }
+        for view in self.list("key_directory") {
+            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
+            let origin = view.origin("file");
+            let Some(directory) = directory else {
+                not_in_a_directory(file, origin, problems);
+                continue;
+            };
+            let path = directory.join(file);
+            files.add(&path);
+            lists.insert(key_directory_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+        }
         if let Some(view) = self.section("patterns") {
             for name in PATTERN_LISTS {
                 let Some(file) = view.str(name) else { continue };
@@ -264,8 +287,7 @@ impl Document {
 
     pub(super) fn effective(&self, main: bool, values: &mut Vec<EffectiveValue>) {
         self.each(main, |section, name, key, node, shape| {
-            let hidden =
-                matches!(shape, Some(SettingType::Secret(_) | SettingType::List(SettingType::Secret(_))));
+            let hidden = shape.is_some_and(has_secret);
             let value = if hidden { "\"***\"".to_owned() } else { node.value.to_toml() };
             values.push(EffectiveValue {
                 scope: if section.node { "node" } else { self.name() }.to_owned(),
@@ -301,12 +323,23 @@ impl Document {
                     for view in self.list(section.name) {
                         let name = view.str(identity).unwrap_or_default();
                         for entry in view.table.entries.iter().filter(|entry| entry.key != identity) {
-                            visit(section, name, &entry.key, &entry.node, None);
+                            let shape = section.setting(&entry.key).map(|setting| setting.shape);
+                            visit(section, name, &entry.key, &entry.node, shape);
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// Returns true if a value of the shape has a secret somewhere in it: then none of it is shown.
+fn has_secret(shape: SettingType) -> bool {
+    match shape {
+        SettingType::Secret(_) => true,
+        SettingType::List(inner) | SettingType::OneOrMore(inner) => has_secret(*inner),
+        SettingType::Table(settings) => settings.iter().any(|setting| has_secret(setting.shape)),
+        _ => false,
     }
 }
 
@@ -335,6 +368,16 @@ pub(crate) fn template_key(name: &str) -> String {
 /// The key among a document's lists of the file of a table.
 pub(crate) fn table_key(name: &str) -> String {
     format!("tables/{name}")
+}
+
+/// The key among a document's lists of a file of a robot's networks.
+pub(crate) fn robot_key(robot: &str, file: &str) -> String {
+    format!("robots/{robot}/{file}")
+}
+
+/// The key among a document's lists of the file of a directory of keys.
+pub(crate) fn key_directory_key(name: &str) -> String {
+    format!("keys/{name}")
 }
 
 /// The key among a document's lists of a file of phrases.

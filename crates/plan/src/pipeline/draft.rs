@@ -22,7 +22,7 @@ use super::{
     DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, ReadingColumn, ReadingSource,
     UnknownFieldPolicy,
 };
-use super::{challenge, phrases, rules};
+use super::{challenge, phrases, robots, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
@@ -78,6 +78,8 @@ impl<'a> PipelineDraft<'a> {
         };
         let mut columns = columns(document, input, &mut builder, problems);
         let challenge = challenge::columns(document, &mut builder, problems);
+        let robots = robots::compile(document, main, input, &mut builder, problems);
+        let applications = robots::application_columns(main, input, &mut builder, problems);
         let phrases = phrases::compile(document, &columns, &mut builder, problems);
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
@@ -120,6 +122,8 @@ impl<'a> PipelineDraft<'a> {
                 columns,
                 tables,
                 phrases,
+                robots,
+                applications,
                 classifiers: Vec::new(),
                 models: Vec::new(),
                 challenge: None,

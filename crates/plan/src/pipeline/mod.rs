@@ -15,6 +15,7 @@ mod patterns;
 pub(crate) mod phrases;
 pub(crate) mod reports;
 pub(crate) mod reputation;
+pub(crate) mod robots;
 pub(crate) mod rules;
 pub(crate) mod scope;
 pub(crate) mod statistic;
@@ -44,6 +45,7 @@ use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
 use self::reports::{REPORTER, ReportsPlan, reporter};
 use self::reputation::ReputationPlan;
+use self::robots::{ApplicationColumns, RobotsPlan};
 use self::tables::TablePlan;
 use crate::aggregate;
 use crate::failure_mode::FailureMode;
@@ -138,6 +140,10 @@ pub struct Pipeline {
     pub tables: Vec<TablePlan>,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
+    /// Robots that say who they are, if requests are looked at for them.
+    pub robots: Option<RobotsPlan>,
+    /// The columns of applications that sign requests, if there are any.
+    pub applications: Option<ApplicationColumns>,
     /// Classifiers, asked before the models.
     pub classifiers: Vec<ClassifierPlan>,
     /// Models that say something of an event before it is judged.

@@ -30,6 +30,17 @@ impl MessageLookups {
     }
 }
 
+#[cfg(feature = "mail-auth")]
+impl MessageLookups {
+    /// Asks name service for the names of a client that claims to be a robot which is known by them.
+    pub(crate) async fn name_robot(&self, read: &mut UnkeyedEvent) {
+        if let (Some(checks), Some(client)) = (&self.checks, read.robot_question()) {
+            let names = checks.confirmed_names(client).await;
+            read.answer_robot_question(names.as_deref());
+        }
+    }
+}
+
 #[cfg(not(feature = "mail-auth"))]
 impl MessageLookups {
     pub(crate) fn new(_: &NodePlan, _: &mut Registry) -> MessageLookups {
@@ -37,4 +48,6 @@ impl MessageLookups {
     }
 
     pub(crate) async fn add(&self, _: &mut UnkeyedEvent, _: &[u8], _: &ReadingPool) {}
+
+    pub(crate) async fn name_robot(&self, _: &mut UnkeyedEvent) {}
 }

@@ -11,6 +11,7 @@ pub(crate) mod descriptors;
 pub mod framing;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
+pub(crate) mod key_cache;
 pub(crate) mod listener;
 pub(crate) mod listener_context;
 pub(crate) mod load_shedding;
@@ -24,6 +25,7 @@ pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
 pub(crate) mod reload;
 pub(crate) mod shares;
+pub(crate) mod signature_metrics;
 pub(crate) mod through;
 pub(crate) mod tokens;
 pub mod trusted_proxies;

@@ -21,6 +21,7 @@ use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
 #[cfg(feature = "grpc")]
 use crate::core::grpc::GrpcResources;
+use crate::core::key_cache::KeyCache;
 use crate::core::load_shedding::{LoadShedder, Refusal};
 use crate::core::lookups::MessageLookups;
 use crate::core::metrics::ServerMetrics;
@@ -29,6 +30,7 @@ use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
 use crate::core::rate_meter::RateMeters;
 use crate::core::reading_pool::ReadingPool;
 use crate::core::shares::{Caller, Share, Shares};
+use crate::core::signature_metrics::SignatureMetrics;
 use crate::core::tokens::{Tokens, names_token};
 
 /// The number of largest bodies that may be in memory at once.
@@ -45,6 +47,10 @@ pub(crate) struct Node {
     pub(crate) metrics: ServerMetrics,
     /// The lookups about messages.
     pub(crate) message_lookups: MessageLookups,
+    /// The keys of those who sign requests.
+    pub(crate) keys: Arc<KeyCache>,
+    /// The counters of signatures of requests.
+    pub(crate) signatures: SignatureMetrics,
     #[cfg(feature = "grpc")]
     pub(crate) grpc: GrpcResources,
     /// Its settings, as at the start.
@@ -105,6 +111,8 @@ impl Node {
         let batches = AdmissionQueue::of_batches();
         Node {
             message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
+            keys: Arc::new(KeyCache::new(metrics.registry())),
+            signatures: SignatureMetrics::new(metrics.registry()),
             #[cfg(feature = "grpc")]
             grpc: GrpcResources::new(bodies / 2, metrics.registry()),
             metrics,

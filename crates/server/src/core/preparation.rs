@@ -46,7 +46,14 @@ impl Node {
         lookups: LookupMode,
     ) -> Result<PreparedEvent, Late> {
         if reading_pool::is_brief(&event) {
-            return Ok(self.engine.prepare(pipeline, event, arrival));
+            if pipeline.robots.is_none() {
+                return Ok(self.engine.prepare(pipeline, event, arrival));
+            }
+            let mut read = self.engine.read(pipeline, event, arrival, &Cancellation::default());
+            if lookups == LookupMode::Configured {
+                self.message_lookups.name_robot(&mut read).await;
+            }
+            return Ok(self.engine.key(read));
         }
         let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
@@ -54,6 +61,9 @@ impl Node {
         let mut read = self.reading.read(bytes, read).await?;
         if let (Some(raw), LookupMode::Configured) = (raw, lookups) {
             self.message_lookups.add(&mut read, &raw, &self.reading).await;
+        }
+        if lookups == LookupMode::Configured {
+            self.message_lookups.name_robot(&mut read).await;
         }
         let engine = Arc::clone(&self.engine);
         self.reading.read(bytes, move |_| engine.key(read)).await

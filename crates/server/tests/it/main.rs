@@ -33,3 +33,4 @@ mod rules;
 mod spamc;
 mod statistics;
 mod strangers;
+mod visitors;

@@ -12,6 +12,7 @@ mod reputation;
 mod rules;
 mod statistics;
 mod value;
+mod visitors;
 
 pub(super) use check::{OverlayKind, check, check_applies, check_complete, check_layer};
 pub use feedback::WEIGHT_MAX;
@@ -159,6 +160,8 @@ pub(super) static SECTIONS: &[Section] = &[
     input::AUTH,
     input::DNSBL,
     input::FIELD,
+    visitors::ROBOTS,
+    visitors::ROBOT,
     statistics::KIND,
     statistics::STATISTIC,
     statistics::DISTINCT,
@@ -184,6 +187,8 @@ pub(super) static SECTIONS: &[Section] = &[
     node::NODE,
     limits::LIMIT,
     limits::FORWARD_AUTH,
+    visitors::APPLICATION,
+    visitors::KEY_DIRECTORY,
     node::LEDGER,
     node::CLUSTER,
     node::JOURNAL,

@@ -22,6 +22,7 @@ use plan::{ForwardPlan, ForwardSource, Plan};
 
 use super::limits::{LimitGroup, fields};
 use super::site_challenge;
+use super::visitor_identity::{self, VisitedTarget};
 use crate::api;
 use crate::core::node::Node;
 use crate::core::preparation::LookupMode;
@@ -232,7 +233,7 @@ pub(super) async fn auth(
     if let Some(pass) = site_challenge::shown_pass(&headers) {
         event.push("pass.token", pass);
     }
-    let decision = match decide(&node, &plan, pipeline, event).await {
+    let decision = match decide(&node, &plan, pipeline, event, &asked, &headers).await {
         Ok(decision) => decision,
         Err(failure) => {
             tracing::error!(name, detail = failure.problem().detail, "a proxy's question is not decided on");
@@ -344,9 +345,20 @@ async fn decide(
     plan: &Plan,
     pipeline: &str,
     event: Event,
+    asked: &ForwardedRequest,
+    headers: &HeaderMap,
 ) -> Result<Option<Decision>, HttpFailure> {
     let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(None) };
-    let prepared = node.prepare(pipeline, event, node.now(), LookupMode::None).await?;
+    let mut event = event;
+    let authority = HOSTS.iter().copied().chain([HOST.as_str()]).find_map(|name| headers.get(name));
+    let target = VisitedTarget {
+        method: &asked.method,
+        authority: authority.and_then(|host| host.to_str().ok()).unwrap_or_default(),
+        path: &asked.path,
+        query: &asked.query,
+    };
+    visitor_identity::add(node, plan, pipeline, target, headers, &mut event).await;
+    let prepared = node.prepare(pipeline, event, node.now(), LookupMode::Configured).await?;
     let decisions = node.engine.decide(vec![prepared]).await;
     let decision = decisions.into_iter().next();
     Ok(Some(decision.ok_or_else(|| INTERNAL.failure("the request was not decided"))?))

@@ -19,6 +19,7 @@ mod reviews;
 mod rules;
 pub(crate) mod site_challenge;
 mod statistics;
+mod visitor_identity;
 
 use std::sync::Arc;
 

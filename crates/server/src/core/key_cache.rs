@@ -1,0 +1,143 @@
+//! Keys of those who sign requests: fetched in the background from the URLs that the configuration names, and from nowhere else.
+//!
+//! ```text
+//! every second ─► due? ─► GET, at most 256 KiB within ten seconds, no redirections ─► the keys, or those of before for a day
+//! request ─► keys at hand, or none; a key that is not among them makes its directory due, once a minute at most
+//! ```
+//!
+//! No request waits for it. There are as many entries as directories in the configuration.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gate::signature::{DIRECTORY_BYTES_MAX, KeyDirectory};
+use parking_lot::Mutex;
+use plan::{KeyDirectoryPlan, KeyDirectorySource};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+use crate::core::blocking::blocking;
+
+/// The interval at which it is looked which directories are due.
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
+/// The shortest time between two fetches of a directory that nobody configured.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The time for which keys count that could not be fetched again.
+const STALE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The time for one fetch.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A result of a fetch.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct FetchLabel {
+    directory: String,
+    result: &'static str,
+}
+
+/// The keys that were fetched, by URL.
+#[derive(Debug, Default)]
+pub(crate) struct KeyCache {
+    entries: Mutex<HashMap<String, CachedKeys>>,
+    fetches: Family<FetchLabel, Counter>,
+}
+
+#[derive(Debug)]
+struct CachedKeys {
+    keys: Option<Arc<KeyDirectory>>,
+    /// The time of the last fetch that succeeded.
+    fetched: Option<Instant>,
+    /// The time of the last fetch.
+    tried: Instant,
+    due: Instant,
+}
+
+impl KeyCache {
+    pub(crate) fn new(registry: &mut Registry) -> KeyCache {
+        let cache = KeyCache::default();
+        registry.register(
+            "tollhouse_key_directory_fetches",
+            "Fetches of directories of keys, by result: `ok` or `failed`",
+            cache.fetches.clone(),
+        );
+        cache
+    }
+
+    /// Returns the keys of a directory, if they are at hand.
+    pub(crate) fn keys(&self, directory: &KeyDirectoryPlan) -> Option<Arc<KeyDirectory>> {
+        match &directory.source {
+            KeyDirectorySource::File(keys) => Some(Arc::clone(keys)),
+            KeyDirectorySource::Url { url, .. } => {
+                let entries = self.entries.lock();
+                let entry = entries.get(url)?;
+                entry.fetched.filter(|fetched| fetched.elapsed() < STALE_MAX)?;
+                entry.keys.clone()
+            }
+        }
+    }
+
+    /// Makes a directory due, as somebody uses a key that is not in it: it may be new.
+    pub(crate) fn miss(&self, directory: &KeyDirectoryPlan) {
+        if let KeyDirectorySource::Url { url, .. } = &directory.source
+            && let Some(entry) = self.entries.lock().get_mut(url)
+        {
+            entry.due = entry.due.min(entry.tried + PAUSE);
+        }
+    }
+
+    /// Fetches the directories that are due, one after the other.
+    pub(crate) async fn refresh(self: &Arc<Self>, directories: &[KeyDirectoryPlan]) {
+        let urls = directories.iter().filter_map(|directory| match &directory.source {
+            KeyDirectorySource::Url { url, refresh } => Some((directory.name.clone(), url.clone(), *refresh)),
+            KeyDirectorySource::File(_) => None,
+        });
+        let urls: Vec<_> = urls.collect();
+        self.entries.lock().retain(|known, _| urls.iter().any(|(_, url, _)| url == known));
+        for (name, url, refresh) in urls {
+            let now = Instant::now();
+            if self.entries.lock().get(&url).is_some_and(|entry| entry.due > now) {
+                continue;
+            }
+            let asked = url.clone();
+            let fetched = blocking(move || fetch(&asked)).await;
+            let refresh = Duration::from_micros(refresh.0.unsigned_abs());
+            let result = if fetched.is_ok() { "ok" } else { "failed" };
+            self.fetches.get_or_create(&FetchLabel { directory: name.clone(), result }).inc();
+            let now = Instant::now();
+            let mut entries = self.entries.lock();
+            let entry =
+                entries.entry(url).or_insert(CachedKeys { keys: None, fetched: None, tried: now, due: now });
+            entry.tried = now;
+            match fetched {
+                Ok(keys) => {
+                    entry.keys = Some(Arc::new(keys));
+                    entry.fetched = Some(now);
+                    entry.due = now + refresh;
+                }
+                Err(why) => {
+                    tracing::warn!(directory = name, %why, "the keys of a signer cannot be fetched");
+                    entry.due = now + refresh.min(PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// Fetches a directory.
+fn fetch(url: &str) -> Result<KeyDirectory, String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(TIMEOUT))
+        .max_redirects(0)
+        .max_redirects_will_error(true)
+        .max_response_header_size(16 << 10)
+        .proxy(None)
+        .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .into();
+    let mut answer = agent.get(url).call().map_err(|error| error.to_string())?;
+    let body = answer.body_mut().with_config().limit(DIRECTORY_BYTES_MAX as u64);
+    let bytes = body.read_to_vec().map_err(|error| error.to_string())?;
+    KeyDirectory::read(&bytes).map_err(|error| error.to_string())
+}
