@@ -280,6 +280,12 @@ pub(super) fn forward_of<'p>(
     Ok((forward, client(peer, forwarded.into_iter(), &forward.trusted_proxies)))
 }
 
+/// The host that a visitor asks, for people.
+pub(super) fn visited_host(headers: &HeaderMap) -> String {
+    let asked = ForwardedRequest::of([127, 0, 0, 1].into(), &Method::GET, &Uri::from_static("/"), headers);
+    asked.map(|asked| asked.host).unwrap_or_default()
+}
+
 /// An event that tells who a visitor is, whatever the visitor asks for.
 pub(super) fn visitor_of(ip: IpAddr, method: &Method, headers: &HeaderMap) -> Event {
     let asked = ForwardedRequest::of(ip, method, &Uri::from_static("/"), headers);

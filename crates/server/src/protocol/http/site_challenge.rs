@@ -5,7 +5,7 @@
 //!    (nginx: the page by `challenge`)   without scripts ─► mark, and after a while continue ─► the same
 //! ```
 //!
-//! Whoever is refused is sent back to the page that was asked for, and there asked anew.
+//! Whoever is refused is told so (403), or to ask anew (410).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,12 +22,13 @@ use content::text::received;
 use data_encoding::{BASE64, HEXLOWER};
 use engine::{ChallengeCause, EarnedPass, IssuedChallenge, UnkeyedEvent};
 use event::Time;
+use gate::challenge::ChallengeRefusal;
 use gate::pass::PASS_CHARS;
 use plan::ForwardPlan;
 use serde::{Deserialize, Serialize};
 
 use super::challenge_page::{ChallengePage, ChallengeReason, PlainWay, Translation, same_site};
-use super::forward_auth::{ForwardedRequest, PeerAddress, forward_of, visitor_of};
+use super::forward_auth::{ForwardedRequest, PeerAddress, forward_of, visited_host, visitor_of};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, METHOD_NOT_ALLOWED, NOT_FOUND, shown};
 
@@ -114,7 +115,8 @@ pub(super) fn page(
             let place: String =
                 place.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-_".contains(*sign)).collect();
             mark = format!("{BASE}mark?place={place}");
-            go_on = format!("{BASE}continue?place={place}&return={}", encoded(&return_to));
+            let form = if is_form(asked.method()) { "&form=1" } else { "" };
+            go_on = format!("{BASE}continue?place={place}&return={}{form}", encoded(&return_to));
             Some(PlainWay { wait_seconds: handed.seconds, mark_url: &mark, continue_url: &go_on })
         }
         None => None,
@@ -123,7 +125,7 @@ pub(super) fn page(
         challenge: &handed.challenge,
         base: BASE,
         return_to: &return_to,
-        is_form: !matches!(asked.method(), "GET" | "HEAD"),
+        is_form: is_form(asked.method()),
         site: asked.host(),
         reason: reason.map_or(ChallengeReason::New, |(_, reason, _)| *reason),
         contact: forward.contact.as_deref(),
@@ -131,16 +133,63 @@ pub(super) fn page(
         without_scripts,
         nonce: &nonce,
     };
-    let languages: Vec<u8> =
-        headers.get_all(ACCEPT_LANGUAGE).iter().flat_map(|value| [value.as_bytes(), b","].concat()).collect();
-    let translation = Translation::negotiated(&received(&languages));
-    let mut response = (status, page.render(translation, forward.template.as_deref())).into_response();
+    let translation = spoken(headers);
+    let text = page.render(translation, forward.template.as_deref());
+    Some(shown_page(status, &page, translation, text))
+}
+
+/// Returns true if a request of this method has a body, which is not kept.
+fn is_form(method: &str) -> bool {
+    !matches!(method, "GET" | "HEAD")
+}
+
+/// The language of a visitor.
+fn spoken(headers: &HeaderMap) -> &'static Translation {
+    let languages = headers.get_all(ACCEPT_LANGUAGE).iter();
+    let languages: Vec<u8> = languages.flat_map(|value| [value.as_bytes(), b","].concat()).collect();
+    Translation::negotiated(&received(&languages))
+}
+
+fn shown_page(
+    status: StatusCode,
+    page: &ChallengePage<'_>,
+    translation: &Translation,
+    text: String,
+) -> Response {
+    let mut response = (status, text).into_response();
     for (name, value) in page.headers(translation) {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(name, value);
         }
     }
-    Some(response)
+    response
+}
+
+/// The page that tells a visitor without scripts what came of the waiting.
+fn outcome_page(
+    forward: &ForwardPlan,
+    headers: &HeaderMap,
+    fields: &StepFields,
+    site: &str,
+    has_passed: bool,
+) -> Response {
+    let page = ChallengePage {
+        challenge: "",
+        base: BASE,
+        return_to: &fields.return_to,
+        is_form: fields.form == "1",
+        site,
+        reason: ChallengeReason::New,
+        contact: forward.contact.as_deref(),
+        reference: "",
+        without_scripts: None,
+        // No script is on it, so nothing has to be foreseen; its styles bear it.
+        nonce: "outcome",
+    };
+    let translation = spoken(headers);
+    let text = page.render_outcome(has_passed, translation, forward.template.as_deref());
+    let status = if has_passed { StatusCode::OK } else { StatusCode::FORBIDDEN };
+    shown_page(status, &page, translation, text)
 }
 
 /// A text in a query.
@@ -182,6 +231,8 @@ struct StepFields {
     #[serde(rename = "return")]
     return_to: String,
     place: String,
+    /// `1` if the request had a body, which was not kept.
+    form: String,
 }
 
 /// Takes a visitor's step: `verify`, `mark`, `continue`, or shows the page again (`challenge`).
@@ -197,9 +248,10 @@ struct StepFields {
     ),
     responses(
         (status = 200, description = "The picture of `mark`"),
-        (status = 303, description = "Back to the page that was asked for, with a pass if one was earned"),
+        (status = 303, description = "Back to the page that was asked for, with the pass that was earned"),
         (status = 401, description = "The page of a challenge"),
-        (status = 403, description = "This address is no proxy", body = crate::api::ProblemJson, content_type = "application/problem+json"),
+        (status = 410, description = "The challenge has expired or was used"),
+        (status = 403, description = "The challenge is refused, or this address is no proxy", body = crate::api::ProblemJson, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn step(
@@ -239,15 +291,30 @@ pub(super) async fn step(
     match (step.as_str(), &method) {
         ("verify", &Method::POST) => {
             let fields = read(&body);
-            let earned = node.redeem(&visitor, fields.altcha.as_bytes(), now).await;
-            Ok(back(&headers, &fields.return_to, earned.ok()))
+            match node.redeem(&visitor, fields.altcha.as_bytes(), now).await {
+                Ok(pass) => Ok(back(&headers, &fields.return_to, pass)),
+                // The page asks anew for the first, and tells the visitor of the second.
+                Err(ChallengeRefusal::Expired | ChallengeRefusal::Used) => {
+                    Ok(StatusCode::GONE.into_response())
+                }
+                Err(_) => Ok(StatusCode::FORBIDDEN.into_response()),
+            }
         }
         ("mark", &Method::GET) => Ok(mark(&node, &visitor, &headers, &query(), now)),
         ("continue", &Method::GET) => {
             let (fields, mark) = (query(), cookie(&headers, MARK_COOKIE));
             let mark = mark.as_deref().map(str::as_bytes);
-            let earned = node.engine.finish_waiting(&visitor, fields.place.as_bytes(), mark, now).await;
-            Ok(back(&headers, &fields.return_to, earned.ok()))
+            let finished = node.engine.finish_waiting(&visitor, fields.place.as_bytes(), mark, now).await;
+            let host = visited_host(&headers);
+            Ok(match finished {
+                Ok(pass) if fields.form == "1" => {
+                    let mut response = outcome_page(forward, &headers, &fields, &host, true);
+                    give_pass(&mut response, &headers, &pass);
+                    response
+                }
+                Ok(pass) => back(&headers, &fields.return_to, pass),
+                Err(_) => outcome_page(forward, &headers, &fields, &host, false),
+            })
         }
         ("verify" | "mark" | "continue", _) => {
             Err(METHOD_NOT_ALLOWED.failure(format!("{} {}", shown(method.as_str()), shown(&step))))
@@ -271,16 +338,17 @@ fn mark(
     response
 }
 
-/// Sends a visitor back to the page that was asked for.
-fn back(headers: &HeaderMap, return_to: &str, earned: Option<EarnedPass>) -> Response {
+/// Sends a visitor back to the page that was asked for, with a pass.
+fn back(headers: &HeaderMap, return_to: &str, pass: EarnedPass) -> Response {
     let to = HeaderValue::try_from(&*same_site(return_to)).unwrap_or(HeaderValue::from_static("/"));
-    let mut response =
-        (StatusCode::SEE_OTHER, [(LOCATION, to), (CACHE_CONTROL, HeaderValue::from_static("no-store"))])
-            .into_response();
-    if let Some(pass) = earned {
-        set_cookie(&mut response, headers, PASS_COOKIE, &pass.token, seconds(pass.lifetime.0), "/");
-    }
+    let fields = [(LOCATION, to), (CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    let mut response = (StatusCode::SEE_OTHER, fields).into_response();
+    give_pass(&mut response, headers, &pass);
     response
+}
+
+fn give_pass(response: &mut Response, headers: &HeaderMap, pass: &EarnedPass) {
+    set_cookie(response, headers, PASS_COOKIE, &pass.token, seconds(pass.lifetime.0), "/");
 }
 
 fn set_cookie(

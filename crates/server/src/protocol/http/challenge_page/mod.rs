@@ -82,14 +82,25 @@ impl ChallengePage<'_> {
         page
     }
 
-    /// Returns the page that tells a visitor without scripts, whose form was not kept, to go back and send it again.
-    pub(crate) fn render_passed(&self, translation: &Translation, template: Option<&PageTemplate>) -> String {
+    /// Returns the page that tells a visitor without scripts what came of the waiting: the form, which was not kept, can be sent
+    /// again, or the check did not succeed, for cookies or pictures that were refused.
+    pub(crate) fn render_outcome(
+        &self,
+        has_passed: bool,
+        translation: &Translation,
+        template: Option<&PageTemplate>,
+    ) -> String {
         let mut page = String::with_capacity(8 << 10);
         template.unwrap_or(&PAGE).fill(&mut page, |slot, page| match slot {
             PlaceholderSlot::Head | PlaceholderSlot::FormNote => {}
             PlaceholderSlot::Challenge => {
-                let done = html(&translation.form_done);
-                let _ = write!(page, "<div id=\"th-check\"><p id=\"th-status\">{done}</p></div>");
+                let said = if has_passed { &translation.form_done } else { &translation.cookies };
+                let _ = write!(page, "<div id=\"th-check\"><p id=\"th-status\">{}</p>", html(said));
+                if !has_passed {
+                    let (to, retry) = (same_site(self.return_to), html(&translation.retry));
+                    let _ = write!(page, "<p><a href=\"{}\">{retry}</a></p>", html(&to));
+                }
+                page.push_str("</div>");
             }
             _ => self.slot(slot, translation, page),
         });
