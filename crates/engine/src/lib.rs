@@ -29,6 +29,7 @@ mod relearning;
 mod reload;
 mod reputation_ranking;
 mod review;
+mod review_queue;
 mod sender_history;
 mod unknown_fields;
 mod used_once;
@@ -81,11 +82,11 @@ pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED}
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
-pub use review::{
+pub use review::{ReviewInput, ReviewKeyError, ReviewedItem};
+pub use review_queue::{
     AlikeReviews, REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewCensus, ReviewClaim, ReviewComment,
-    ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewInput, ReviewItem, ReviewKeyError,
-    ReviewOrder, ReviewOutcome, ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord,
-    ReviewWordError, ReviewedItem,
+    ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewOrder, ReviewOutcome,
+    ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
 };
 pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
 pub use unknown_fields::JsonEventError;

@@ -21,7 +21,7 @@ use crate::learners::LinearLearners;
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
-use crate::review::ReviewQueue;
+use crate::review_queue::ReviewQueue;
 use crate::{Engine, LedgerHome, batch, directory, limit, reload, unknown_fields};
 
 impl Engine {

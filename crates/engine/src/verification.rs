@@ -67,7 +67,7 @@ impl Directory {
             Ok(reviews) => {
                 let lost = reviews.lost_bytes();
                 let said = format!("{lost} bytes of reviews cannot be read");
-                into.extend((lost > 0).then(|| (self.path().join(crate::review::IMAGES), said)));
+                into.extend((lost > 0).then(|| (self.path().join(crate::review_queue::IMAGES), said)));
             }
             Err(error) => into.push(error.parts()),
         }

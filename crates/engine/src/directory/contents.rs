@@ -20,7 +20,7 @@ const LISTED: [(&str, &str); 9] = [
     ("learners.bin", "what linear models have learned"),
     ("limits.json", "the posted exceptions from limits"),
     (NAMES[0], "which names the stored numbers stand for"),
-    (crate::review::IMAGES, "the reviews that are not decided, and what is held for them"),
+    (crate::review_queue::IMAGES, "the reviews that are not decided, and what is held for them"),
     ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),
     ("scores.json", "the scores that lines by promise are drawn from"),
     ("tollhouse.toml", "the configuration"),

@@ -21,7 +21,7 @@ use stats::{Catalog, Durability, EmbeddedLedger};
 use store::Recovery;
 
 use crate::EngineOpenError;
-use crate::review::ReviewQueue;
+use crate::review_queue::ReviewQueue;
 use plan::Plan;
 use plan::preset::Preset;
 

@@ -189,7 +189,7 @@ impl Site {
             nonce: &nonce,
         };
         let text = Translation::negotiated(language);
-        let body = if is_passed { page.render_passed(text, None) } else { page.render(text, None) };
+        let body = if is_passed { page.render_outcome(true, text, None) } else { page.render(text, None) };
         (401, page.headers(text).into(), body)
     }
 

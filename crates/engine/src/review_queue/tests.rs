@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use disk::{Device, MemoryDevice};
+use event::Time;
 use event::{Kind, Shingle, Space, Span};
 use proptest::prelude::*;
 

@@ -14,13 +14,13 @@ pub const REVIEW_COMMENTS_MAX: usize = 32;
 /// Longest comment or reason of an escalation, in bytes.
 pub const REVIEW_TEXT_BYTES_MAX: usize = 1000;
 /// Most rules that an item names.
-pub(super) const RULES_MAX: usize = 16;
+pub(crate) const RULES_MAX: usize = 16;
 /// Most keys of an item, and of one kind.
-pub(super) const KEYS_MAX: usize = 64;
+pub(crate) const KEYS_MAX: usize = 64;
 /// See [`KEYS_MAX`].
-pub(super) const KEYS_OF_KIND_MAX: usize = 8;
+pub(crate) const KEYS_OF_KIND_MAX: usize = 8;
 /// Most words of reviewers that an item keeps.
-pub(super) const WORDS_MAX: usize = 32;
+pub(crate) const WORDS_MAX: usize = 32;
 
 /// The word of a reviewer on what is held, or was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

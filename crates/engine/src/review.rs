@@ -8,14 +8,7 @@
 //! ```
 //!
 //! An item has what the queue sorts and searches by, and no content: that is in the journal, under the same id. What people do
-//! is the state machine of [`table`]; [`store`] keeps it on disk.
-
-mod item;
-mod queue;
-mod store;
-mod table;
-#[cfg(test)]
-mod tests;
+//! is the state machine of [`crate::review_queue`], which keeps it on disk, too.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,19 +24,10 @@ use crate::feedback::{FeedbackError, FeedbackInput, FeedbackOutcome};
 use crate::metrics::{ActionLabel, ReviewLabel, ReviewWordLabel, label};
 use crate::pipeline::Decision;
 use crate::pipeline::observe::ObservedBatch;
+use crate::review_queue::{
+    AlikeReviews, QueueOutcome, ReviewError, ReviewItem, ReviewQueue, ReviewVerdict, item,
+};
 use crate::{Engine, find_kind};
-
-pub use item::{
-    REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewClaim, ReviewComment, ReviewEscalation, ReviewItem,
-    ReviewOutcome, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
-};
-pub use queue::ReviewQueue;
-pub use table::{
-    AlikeReviews, ReviewCensus, ReviewCursor, ReviewError, ReviewFilter, ReviewOrder, ReviewPage,
-};
-
-pub(crate) use store::IMAGES;
-use table::Queued;
 
 /// Reasons for a key that cannot be looked for.
 #[derive(Debug, thiserror::Error)]
@@ -180,15 +164,15 @@ impl Engine {
         let (outcomes, written) = self.reviews.push(items, &plan.node.review);
         for (outcome, label) in outcomes.iter().zip(&labels) {
             match outcome {
-                Queued::Taken => _ = self.metrics.reviews_queued.get_or_create(label).inc(),
-                Queued::InPlaceOf(_) => {
+                QueueOutcome::Taken => _ = self.metrics.reviews_queued.get_or_create(label).inc(),
+                QueueOutcome::InPlaceOf(_) => {
                     self.metrics.reviews_queued.get_or_create(label).inc();
                     self.metrics.reviews_crowded_out.inc();
                 }
-                Queued::Refused => _ = self.metrics.reviews_refused.get_or_create(label).inc(),
+                QueueOutcome::Refused => _ = self.metrics.reviews_refused.get_or_create(label).inc(),
             }
         }
-        if outcomes.contains(&Queued::Refused) {
+        if outcomes.contains(&QueueOutcome::Refused) {
             let detail = format!(
                 "the queue of reviews is full of {} items that matter more: decide them, or raise `items` of [review]",
                 plan.node.review.items

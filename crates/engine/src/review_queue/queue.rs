@@ -13,8 +13,8 @@ use plan::ReviewPlan;
 use super::item::{ReviewItem, ReviewVerdict};
 use super::store::{self, ReviewLog};
 use super::table::{
-    AlikeReviews, Queued, ReviewCensus, ReviewCursor, ReviewError, ReviewFilter, ReviewOrder, ReviewPage,
-    ReviewTable,
+    AlikeReviews, QueueOutcome, ReviewCensus, ReviewCursor, ReviewError, ReviewFilter, ReviewOrder,
+    ReviewPage, ReviewTable,
 };
 
 /// Bytes of logs after which images of all items are written, unless these are longer still.
@@ -124,14 +124,18 @@ impl ReviewQueue {
     ///
     /// # Errors
     /// If they cannot be written: they are in the queue, and a restart may lose them.
-    pub(crate) fn push(&self, items: Vec<ReviewItem>, plan: &ReviewPlan) -> (Vec<Queued>, io::Result<()>) {
+    pub(crate) fn push(
+        &self,
+        items: Vec<ReviewItem>,
+        plan: &ReviewPlan,
+    ) -> (Vec<QueueOutcome>, io::Result<()>) {
         let mut outcomes = Vec::with_capacity(items.len());
         {
             let mut state = self.state.lock();
             for item in items {
                 let id = item.id;
                 let queued = state.table.push(item, plan);
-                if let Queued::InPlaceOf(gone) = queued {
+                if let QueueOutcome::InPlaceOf(gone) = queued {
                     state.pending.push(store::gone_entry(gone));
                 }
                 if let Some(item) = state.table.get(id).map(Arc::clone) {

@@ -150,7 +150,7 @@ pub struct AlikeReviews {
 
 /// The fate of an item that was to be queued.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Queued {
+pub(crate) enum QueueOutcome {
     /// The item is in the queue.
     Taken,
     /// The item is in the queue, and another had to make room.
@@ -220,10 +220,10 @@ impl ReviewTable {
 
     /// Queues an item. Where there is no room the oldest that is decided goes, or else the least exposed of those that are
     /// published; what is held stays.
-    pub(crate) fn push(&mut self, item: ReviewItem, plan: &ReviewPlan) -> Queued {
+    pub(crate) fn push(&mut self, item: ReviewItem, plan: &ReviewPlan) -> QueueOutcome {
         if self.len() < plan.items || self.items.contains_key(&item.id) {
             self.put(Arc::new(item));
-            return Queued::Taken;
+            return QueueOutcome::Taken;
         }
         let decided = self.by_age.range((true, RecordId(0))..).next().map(|(_, id)| *id);
         let spare = || self.spare.last().copied();
@@ -232,10 +232,10 @@ impl ReviewTable {
             let spare = spare()?;
             (item.action != Action::ReviewAfter || own < spare).then_some(spare.1)
         });
-        let Some(victim) = victim.filter(|_| plan.items > 0) else { return Queued::Refused };
+        let Some(victim) = victim.filter(|_| plan.items > 0) else { return QueueOutcome::Refused };
         self.remove(victim);
         self.put(Arc::new(item));
-        Queued::InPlaceOf(victim)
+        QueueOutcome::InPlaceOf(victim)
     }
 
     /// Takes out what was decided before a time, and what was published before it and nobody looked at.

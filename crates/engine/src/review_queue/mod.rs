@@ -1,0 +1,19 @@
+//! The queue itself: items, what people may do with them, and the files that keep it.
+
+pub(crate) mod item;
+mod queue;
+mod store;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use item::{
+    REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewClaim, ReviewComment, ReviewEscalation, ReviewItem,
+    ReviewOutcome, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
+};
+pub use queue::ReviewQueue;
+pub(crate) use store::IMAGES;
+pub(crate) use table::QueueOutcome;
+pub use table::{
+    AlikeReviews, ReviewCensus, ReviewCursor, ReviewError, ReviewFilter, ReviewOrder, ReviewPage,
+};
