@@ -16,7 +16,7 @@ pub fn reference() -> String {
         text += "Rules and kinds can name these, beside the fields that the pipeline declares.\n\n";
         text += &table(input_facts(input).columns());
     }
-    text += "\n## Facts of who is asking\n\nThose of pipelines that read requests, where the configuration has `[robots]`, or `[[application]]`.\n\n";
+    text += "\n## Facts of who is asking\n\nThose of pipelines that read requests, where the configuration has a `[[robot]]` or `robots.hosts`, or an `[[application]]`.\n\n";
     text += &table(visitor_facts().columns());
     text +=
         "\n## Facts of content\n\nFacts of a field `NAME`, by the `content` that a `[[field]]` declares.\n";

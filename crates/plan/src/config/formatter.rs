@@ -423,7 +423,12 @@ mod tests {
                 "`tollhouse rules fmt` lays it out"
             );
         }
-        let all: Vec<&str> = preset::MODULES.iter().map(|module| module.name).collect();
+        let robots = "declared-robots";
+        let all = preset::MODULES.iter().map(|module| module.name).filter(|name| *name != robots);
+        let all: Vec<&str> = all.collect();
+        let text = format!("preset = 'web'\nmodules = ['{robots}']\n");
+        let plan = Plan::compile(&Config::from_text("test", &text, &Overrides::default())).unwrap();
+        assert!(plan.pipelines[0].robots.is_some());
         for preset in ["mail", "mail-incoming"] {
             for modules in [&all[..], &all[..1], &all[1..2]] {
                 let text = format!("preset = {preset:?}\nmodules = {modules:?}\n");

@@ -178,8 +178,9 @@ pub(crate) fn compile(
 ) -> Option<RobotsPlan> {
     let section = document.section("robots");
     let views = entries(document, "robot", problems);
-    let written = section.filter(|view| view.is_written());
-    let origin = written.map(|view| view.first_origin()).or_else(|| Some(views.first()?.first_origin()))?;
+    // A kept version writes out the defaults of every section, so an empty one says nothing.
+    let given = section.filter(|view| !view.strings("hosts").is_empty());
+    let origin = given.map(|view| view.origin("hosts")).or_else(|| Some(views.first()?.first_origin()))?;
     if input == PipelineInput::Message {
         let help = "leave it out, or read requests: `input = \"access-log\"` or \"json\"".to_owned();
         problems.add(origin, "robots are looked for in requests only", Some(help));

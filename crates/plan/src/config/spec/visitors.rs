@@ -19,7 +19,7 @@ pub(super) const ROBOTS: Section = Section {
     name: "robots",
     form: SectionForm::Table,
     node: false,
-    doc: "Robots that say who they are, in requests: facts `bot.*`. The section may be empty; the module `declared-robots` has the well-known ones. See [robots.md](../guides/robots.md).",
+    doc: "Robots that say who they are, in requests: facts `bot.*`. They exist with `hosts` or a `[[robot]]`; the module `declared-robots` has the well-known ones. See [robots.md](../guides/robots.md).",
     settings: &[
         setting(
             "hosts",
