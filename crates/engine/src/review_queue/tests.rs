@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use disk::{Device, MemoryDevice};
-use event::Time;
-use event::{Kind, Shingle, Space, Span};
+use event::{Key, Kind, Shingle, Space, Span, Time};
+use journal::RecordId;
+use judge::Action;
+use plan::ReviewPlan;
 use proptest::prelude::*;
 
 use super::*;
