@@ -13,6 +13,17 @@ use crate::config::{ConfigProblems, ConfigView, Document};
 
 /// Most doublings of the work.
 const DOUBLINGS_MAX: f64 = 16.0;
+/// Settings that do nothing without a cost, and their defaults.
+const DEFAULTS: [(&str, &str); 7] = [
+    ("doublings", "0"),
+    ("algorithm", "pbkdf2"),
+    ("expires", "10m"),
+    ("pass", "12h"),
+    ("without_scripts", "rendered"),
+    ("wait", "6s"),
+    ("pass_without_scripts", "2h"),
+];
+
 /// Most facts that a challenge or a pass is bound to.
 const FACTS_MAX: usize = 8;
 
@@ -97,7 +108,16 @@ pub(crate) fn columns(
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,
 ) -> Option<ChallengeColumns> {
-    let view = document.section("challenge").filter(ConfigView::is_written)?;
+    let view = document.section("challenge")?;
+    if view.str("cost").is_none() {
+        // A kept version has all settings that have a default.
+        let differs = |(key, default): &(&str, &str)| view.str(key).is_some_and(|text| text != *default);
+        if DEFAULTS.iter().any(differs) || view.is_given("visitor") || view.is_given("pass_bound_to") {
+            let help = "add `cost = \"500\"`, thousands of iterations of a hash".to_owned();
+            problems.add(view.first_origin(), "[challenge] has no `cost`", Some(help));
+        }
+        return None;
+    }
     let columns = ChallengeColumns::register(builder);
     columns.map_err(|error| problems.add(view.origin(""), format!("[challenge]: {error}"), None)).ok()
 }

@@ -11,8 +11,8 @@ pub(super) const CHALLENGE: Section = Section {
         setting(
             "cost",
             SettingType::Text,
-            Some("\"500\""),
-            "Work, in thousands of iterations of SHA-256: an expression of the rule language, a number. A browser does some thousand of these units a second",
+            None,
+            "Needed for challenges: work, in thousands of iterations of SHA-256: an expression of the rule language, a number. A browser does some thousands of these units a second; 500 is a good beginning",
         ),
         setting(
             "doublings",

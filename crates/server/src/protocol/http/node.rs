@@ -137,6 +137,9 @@ POST /v1/limits/{name}/settle    settle what was taken for a cost that was not k
 POST /v1/limits/{name}/reset     make a key as if it had used nothing
 GET  /v1/limits/{name}/overrides the overrides that were posted
 PUT  /v1/limits/{name}/overrides let a limit be another for a key
+POST /v1/challenges       issue a challenge for an event: ?pipeline=
+POST /v1/challenges/verify      verify one that was solved: {\"payload\": ..., \"event\": {...}}
+GET  /v1/gate/{name}/{step}     a visitor's step with a challenge, which the proxy hands on
 GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
 GET  /v1/reviews          what people are to look at: ?state=&sort=&kind=&value=
