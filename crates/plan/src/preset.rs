@@ -41,8 +41,8 @@ pub struct PresetBundle {
     pub name: &'static str,
     /// The purpose of the bundle, in one line.
     pub summary: &'static str,
-    /// The names of its presets; the first is the default pipeline's.
-    pub presets: &'static [&'static str],
+    /// The names of its presets, each with what its file says beside it; the first is the default pipeline's.
+    pub presets: &'static [(&'static str, &'static str)],
     /// The settings of the node that connect them.
     pub settings: &'static str,
 }
@@ -51,7 +51,7 @@ pub struct PresetBundle {
 pub static BUNDLES: &[PresetBundle] = &[PresetBundle {
     name: "site",
     summary: "a site behind a proxy: `gate` asks before a request is answered, `web` judges the log",
-    presets: &["web", "gate"],
+    presets: &[("web", ""), ("gate", include_str!("../../../presets/bundles/site-gate.toml"))],
     settings: include_str!("../../../presets/bundles/site.toml"),
 }];
 

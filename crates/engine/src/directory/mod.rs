@@ -136,16 +136,17 @@ impl Directory {
     /// presets, the first in the main file and each further one in a file of its own. Refuses to touch an existing
     /// one.
     pub fn create(path: &Path, presets: &[&Preset]) -> Result<Directory, DirectoryError> {
-        Directory::create_with(path, presets, "")
+        let presets: Vec<(&Preset, &str)> = presets.iter().map(|preset| (*preset, "")).collect();
+        Directory::create_with(path, &presets, "")
     }
 
-    /// Makes a data directory as [`Directory::create`] does, with more settings at the end of the main file.
+    /// Makes a data directory as [`Directory::create`] does, with more settings for each pipeline, and at the end of the main file.
     ///
     /// # Errors
     /// As [`Directory::create`].
     pub fn create_with(
         path: &Path,
-        presets: &[&Preset],
+        presets: &[(&Preset, &str)],
         settings: &str,
     ) -> Result<Directory, DirectoryError> {
         let directory = Directory { path: path.to_path_buf() };
@@ -158,9 +159,9 @@ impl Directory {
         let (main, others) =
             presets.split_first().map_or((None, presets), |(main, others)| (Some(main), others));
         for preset in others {
-            directory.write(&format!("{}.toml", preset.name), &pipeline_text(preset))?;
+            directory.write(&format!("{}.toml", preset.0.name), &pipeline_text(preset))?;
         }
-        directory.write("tollhouse.toml", &(main_text(main.copied(), others) + settings))?;
+        directory.write("tollhouse.toml", &(main_text(main, others) + settings))?;
         // The secret comes last: a directory with one is whole.
         let mut bytes = [0; Secret::BYTES];
         getrandom::fill(&mut bytes).map_err(|error| io_error(path)(io::Error::other(error.to_string())))?;
@@ -364,7 +365,7 @@ impl LooseModes {
     }
 }
 
-fn pipeline_text(preset: &Preset) -> String {
+fn pipeline_text((preset, more): &(&Preset, &str)) -> String {
     format!(
         "# A pipeline of Tollhouse: the preset `{name}` and what differs from it here.\n\
          # `tollhouse preset show {name}` prints what is extended; an entry of the same name changes it key by key:\n\
@@ -372,15 +373,15 @@ fn pipeline_text(preset: &Preset) -> String {
          #   [[rule]]\n\
          #   name = \"SOME_RULE\"\n\
          #   score = 0.5\n\n\
-         preset = \"{name}\"\n",
+         preset = \"{name}\"\n{more}",
         name = preset.name
     )
 }
 
-fn main_text(main: Option<&Preset>, others: &[&Preset]) -> String {
+fn main_text(main: Option<&(&Preset, &str)>, others: &[(&Preset, &str)]) -> String {
     let mut text = main.map(pipeline_text).unwrap_or_default();
     // Each pipeline counts in a space of its own unless it is told otherwise by its preset.
-    let files: Vec<String> = others.iter().map(|preset| format!("\"{}.toml\"", preset.name)).collect();
+    let files: Vec<String> = others.iter().map(|(preset, _)| format!("\"{}.toml\"", preset.name)).collect();
     if !files.is_empty() {
         text += &format!("\n[node]\npipelines = [{}]\n", files.join(", "));
     }

@@ -48,23 +48,24 @@ fn choice(name: &str) -> Result<PresetChoice, String> {
 }
 
 pub(crate) fn run(args: InitArgs) -> Result<Exit, CommandError> {
-    let mut presets: Vec<&Preset> = Vec::new();
+    let mut presets: Vec<(&Preset, &str)> = Vec::new();
     let mut settings = String::new();
-    let mut chosen: Vec<&'static Preset> = Vec::new();
+    let mut chosen: Vec<(&'static Preset, &'static str)> = Vec::new();
     for choice in args.presets {
         match choice {
-            PresetChoice::Preset(preset) => chosen.push(preset),
+            PresetChoice::Preset(preset) => chosen.push((preset, "")),
             PresetChoice::Bundle(bundle) => {
-                chosen.extend(bundle.presets.iter().filter_map(|name| preset::find(name)));
+                let named = bundle.presets.iter();
+                chosen.extend(named.filter_map(|(name, more)| Some((preset::find(name)?, *more))));
                 settings += bundle.settings;
             }
         }
     }
-    for preset in chosen {
-        if presets.iter().any(|other| other.name == preset.name) {
+    for (preset, more) in chosen {
+        if presets.iter().any(|(other, _)| other.name == preset.name) {
             return Err(CommandError::new(format_args!("--preset {} is given twice", preset.name)));
         }
-        presets.push(preset);
+        presets.push((preset, more));
     }
     let directory = Directory::create_with(&args.data, &presets, &settings)?;
     let shown = args.data.display();
