@@ -28,6 +28,10 @@ pub enum SigningPurpose {
     Waiting,
     /// The sign that a client has loaded what a page shows.
     Rendered,
+    /// A form that was rendered for a visitor.
+    Form,
+    /// Names of fields and links that nobody sees.
+    Bait,
 }
 
 impl SigningPurpose {
@@ -37,6 +41,8 @@ impl SigningPurpose {
             SigningPurpose::Pass => b"pass",
             SigningPurpose::Waiting => b"waiting",
             SigningPurpose::Rendered => b"rendered",
+            SigningPurpose::Form => b"form",
+            SigningPurpose::Bait => b"bait",
         }
     }
 }

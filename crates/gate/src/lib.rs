@@ -4,8 +4,10 @@
 //! counted by the pipeline; here is only what can be known from the bytes and the [`Keyring`](keyring::Keyring).
 
 pub mod application;
+pub mod bait;
 pub mod challenge;
 pub mod columns;
+pub mod form;
 pub mod keyring;
 pub mod page_template;
 pub mod pass;
