@@ -103,6 +103,20 @@ pub(crate) struct ChallengeOutcomeLabel {
     pub(crate) outcome: &'static str,
 }
 
+/// The token of a form that was sent: `opened`, or why it was refused.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct FormLabel {
+    pub(crate) pipeline: String,
+    pub(crate) outcome: String,
+}
+
+/// Bait that was taken: `link`, `field` or `parameter`.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct BaitLabel {
+    pub(crate) pipeline: String,
+    pub(crate) bait: String,
+}
+
 /// A limit, and what it said: `allowed`, `refused`, `silent`, `would_refuse`, `exempt` or `unknown`.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct LimitLabel {
@@ -153,6 +167,31 @@ pub struct EngineMetrics {
     pub(crate) reviews_decided_seconds: ReviewHistograms,
     pub(crate) reviews_compared: Family<ReviewWordLabel, Counter>,
     pub(crate) challenges: ChallengeMetrics,
+    pub(crate) forms: FormMetrics,
+}
+
+/// The counters of forms and bait.
+#[derive(Debug, Default)]
+pub(crate) struct FormMetrics {
+    pub(crate) issued: Family<PipelineLabel, Counter>,
+    pub(crate) sent: Family<FormLabel, Counter>,
+    pub(crate) bait: Family<BaitLabel, Counter>,
+}
+
+impl FormMetrics {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("tollhouse_forms_issued", "Tokens of forms that were issued", self.issued.clone());
+        registry.register(
+            "tollhouse_forms_sent",
+            "Forms that were sent with a token, by what came of it: `opened`, or why it was refused",
+            self.sent.clone(),
+        );
+        registry.register(
+            "tollhouse_bait_taken",
+            "Events that took bait, by what they took: `link`, `field` or `parameter`",
+            self.bait.clone(),
+        );
+    }
 }
 
 /// The counters of challenges.
@@ -279,6 +318,7 @@ impl EngineMetrics {
             "Words of reviewers on what another had a word on, by whether they agreed",
             self.reviews_compared.clone(),
         );
+        self.forms.register(registry);
         let unlogged = self.journal_failures.clone();
         registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);
         let failures = self.settle_failures.clone();

@@ -54,6 +54,7 @@ pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::classifier::{ClassifierPlan, LinearView};
 pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
+pub use pipeline::form::{BaitPlan, FormPlan};
 pub use pipeline::header::EventHeader;
 pub use pipeline::key_fields::{KeyField, KeyFields};
 pub use pipeline::model::ModelPlan;

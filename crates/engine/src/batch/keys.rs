@@ -88,6 +88,9 @@ impl<'a> BatchKeys<'a> {
             && pipeline.robots.is_none()
             && pipeline.applications.is_none()
             && pipeline.classifiers.is_empty()
+            && pipeline.challenge.is_none()
+            && pipeline.form.is_none()
+            && pipeline.bait.is_none()
             && pipeline.kinds.iter().all(|kind| kind.last.is_none())
             && sources <= SOURCES_MAX;
         if !is_plain {

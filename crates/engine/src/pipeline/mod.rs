@@ -7,6 +7,7 @@ pub(crate) mod challenge;
 pub(crate) mod classifiers;
 pub(crate) mod features;
 pub(crate) mod fields;
+pub(crate) mod form;
 pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod observe;
@@ -96,7 +97,13 @@ impl Engine {
         cancellation: &Cancellation,
     ) -> UnkeyedEvent {
         let mut row = features::fill(fields::fill(pipeline, event, arrival), cancellation);
+        if pipeline.challenge.is_some() || pipeline.form.is_some() {
+            // What is shown may be bound to a derived field, and fields may be derived from what was shown.
+            fields::derive_late(&mut row);
+        }
         self.read_pass(&mut row);
+        self.read_form(&mut row);
+        self.read_bait(&mut row);
         UnkeyedEvent::new(row)
     }
 

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
+use event::Value;
 use judge::{Action, Verdict};
 
+use super::fields::RowDraft;
 use super::keys::PreparedEvent;
 use super::observe::ObservedBatch;
 use crate::Engine;
-use crate::metrics::{ActionLabel, NotifyLabel, PipelineLabel, RuleLabel, label};
+use crate::metrics::{ActionLabel, BaitLabel, FormLabel, NotifyLabel, PipelineLabel, RuleLabel, label};
 
 impl Engine {
     pub(super) fn count_prepared(&self, prepared: &PreparedEvent) {
@@ -19,6 +21,28 @@ impl Engine {
         }
         if prepared.row.ignored > 0 {
             self.metrics.fields_ignored.get_or_create(&label).inc_by(u64::from(prepared.row.ignored));
+        }
+        self.count_form(&prepared.row);
+    }
+
+    /// Counts what came of a form's token, and bait that was taken.
+    fn count_form(&self, row: &RowDraft) {
+        let (facts, pipeline) = (&row.facts, &row.pipeline);
+        if let Some(columns) = pipeline.form.as_ref().map(|plan| &plan.columns) {
+            let outcome = match (facts.get(columns.refused), facts.get(columns.opened)) {
+                (Some(Value::String(refusal)), _) => Some(&**refusal),
+                (_, Some(Value::Bool(true))) => Some("opened"),
+                _ => None,
+            };
+            if let Some(outcome) = outcome {
+                let label = FormLabel { pipeline: pipeline.name.clone(), outcome: outcome.to_owned() };
+                self.metrics.forms.sent.get_or_create(&label).inc();
+            }
+        }
+        let bait = pipeline.bait.as_ref().and_then(|plan| facts.get(plan.columns.taken));
+        if let Some(Value::String(bait)) = bait {
+            let label = BaitLabel { pipeline: pipeline.name.clone(), bait: bait.to_string() };
+            self.metrics.forms.bait.get_or_create(&label).inc();
         }
     }
 

@@ -93,7 +93,7 @@ impl ChallengePlan {
 }
 
 /// A keyed hash of facts, in order and unambiguous; what is missing counts as empty.
-fn bound(secret: &Secret, what: &str, slots: &[Slot], facts: &Facts) -> u64 {
+pub(super) fn bound(secret: &Secret, what: &str, slots: &[Slot], facts: &Facts) -> u64 {
     let mut text = format!("\0gate\0{what}\0");
     for slot in slots {
         let value = facts.get(*slot).map(ToString::to_string).unwrap_or_default();
@@ -181,7 +181,7 @@ impl PipelineDraft<'_> {
 }
 
 /// The facts that a setting names, or those that an access log has unless it is given.
-fn slots(
+pub(super) fn slots(
     view: &ConfigView<'_>,
     key: &str,
     usual: &[&str],

@@ -22,7 +22,7 @@ use super::{
     DistinctPlan, KindPlan, LastValuePlan, Pipeline, PipelineInput, ReadingColumn, ReadingSource,
     UnknownFieldPolicy,
 };
-use super::{challenge, phrases, robots, rules};
+use super::{challenge, form, phrases, robots, rules};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
@@ -80,6 +80,8 @@ impl<'a> PipelineDraft<'a> {
         let challenge = challenge::columns(document, &mut builder, problems);
         let robots = robots::compile(document, main, input, &mut builder, problems);
         let applications = robots::application_columns(main, input, &mut builder, problems);
+        let form = form::form_columns(document, &mut builder, problems);
+        let bait = form::bait_columns(document, &mut builder, problems);
         let phrases = phrases::compile(document, &columns, &mut builder, problems);
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
@@ -127,6 +129,8 @@ impl<'a> PipelineDraft<'a> {
                 classifiers: Vec::new(),
                 models: Vec::new(),
                 challenge: None,
+                form: None,
+                bait: None,
                 candidate: None,
                 readings: Vec::new(),
                 checks: false,
@@ -170,6 +174,8 @@ impl<'a> PipelineDraft<'a> {
         draft.define(&sets, &mut builder, problems);
         draft.rules(&mut builder, problems);
         draft.challenge(challenge, &mut builder, problems);
+        draft.form(form, builder.schema(), problems);
+        draft.bait(bait, builder.schema(), problems);
         draft.effects();
         draft.evidence_sources(problems);
         draft.partial_rules();

@@ -7,6 +7,7 @@ pub(crate) mod classifier;
 pub(crate) mod columns;
 pub(crate) mod derived;
 pub(crate) mod draft;
+pub(crate) mod form;
 mod functions;
 pub(crate) mod header;
 pub(crate) mod key_fields;
@@ -39,6 +40,7 @@ use self::candidate::Candidate;
 use self::challenge::ChallengePlan;
 use self::classifier::ClassifierPlan;
 use self::derived::DerivedField;
+use self::form::{BaitPlan, FormPlan};
 use self::header::EventHeader;
 use self::key_fields::KeyFields;
 use self::model::ModelPlan;
@@ -150,6 +152,10 @@ pub struct Pipeline {
     pub models: Vec<ModelPlan>,
     /// Challenges for events on which they are decided.
     pub challenge: Option<ChallengePlan>,
+    /// Tokens of forms.
+    pub form: Option<FormPlan>,
+    /// Bait in pages.
+    pub bait: Option<BaitPlan>,
     /// Rules that are judged beside the enforced ones.
     pub candidate: Option<Arc<Candidate>>,
     /// The columns that the observe stage fills.

@@ -11,6 +11,7 @@ mod decide;
 mod dovecot;
 mod envoy;
 mod feedback;
+mod forms;
 mod forward;
 mod greylisting;
 mod grpc;

@@ -21,7 +21,7 @@ use crate::quotas::with_limits;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A proxy of its own; killed when it is dropped.
-struct Proxy(Child);
+pub(crate) struct Proxy(Child);
 
 impl Drop for Proxy {
     fn drop(&mut self) {
@@ -32,7 +32,7 @@ impl Drop for Proxy {
 
 impl Proxy {
     /// Starts it and waits until it listens on these ports. What it says is in `log`.
-    fn start(mut command: Command, ports: &[u16], log: &Path) -> Proxy {
+    pub(crate) fn start(mut command: Command, ports: &[u16], log: &Path) -> Proxy {
         let said = std::fs::File::create(log).unwrap();
         command.stdout(said.try_clone().unwrap()).stderr(said);
         let mut proxy = Proxy(command.spawn().unwrap());
@@ -131,18 +131,18 @@ fn assert_opens(port: u16) {
 }
 
 /// A block of a page of the documentation: the one of this language that begins so.
-fn shown<'p>(page: &'p str, language: &str, begins: &str) -> &'p str {
+pub(crate) fn shown<'p>(page: &'p str, language: &str, begins: &str) -> &'p str {
     let start = format!("```{language}\n{begins}");
     let at = page.find(&start).unwrap_or_else(|| panic!("the page shows no {start}"));
     let rest = &page[at + 4 + language.len()..];
     rest.split("\n```").next().unwrap()
 }
 
-const LIMITS_PAGE: &str = include_str!("../../../../docs/guides/limits.md");
+pub(crate) const LIMITS_PAGE: &str = include_str!("../../../../docs/guides/limits.md");
 const ENVOY_PAGE: &str = include_str!("../../../../docs/guides/envoy.md");
 
 /// The site itself, until the test ends: it tells which request it was handed. Its port.
-fn application() -> u16 {
+pub(crate) fn application() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

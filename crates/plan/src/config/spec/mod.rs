@@ -4,6 +4,7 @@
 mod challenge;
 mod check;
 mod feedback;
+mod form;
 mod input;
 mod limits;
 mod listeners;
@@ -184,6 +185,8 @@ pub(super) static SECTIONS: &[Section] = &[
     rules::RULE,
     rules::BAND,
     challenge::CHALLENGE,
+    form::FORM,
+    form::BAIT,
     node::NODE,
     limits::LIMIT,
     limits::FORWARD_AUTH,

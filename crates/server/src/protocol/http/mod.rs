@@ -10,6 +10,7 @@ pub(crate) mod connection;
 mod crowdsec;
 pub(crate) mod events;
 mod feedback;
+mod forms;
 pub(crate) mod forward_auth;
 pub(crate) mod guard;
 mod limits;
@@ -63,6 +64,7 @@ use crate::core::problem::{
         (name = "limits", description = "Limits"),
         (name = "bans", description = "The ban list"),
         (name = "challenges", description = "Challenges and passes"),
+        (name = "forms", description = "Forms and bait"),
         (name = "rules", description = "Rules"),
         (name = "node", description = "The node itself"),
     ),
@@ -107,6 +109,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(events::peek))
         .routes(routes!(challenges::issue))
         .routes(routes!(challenges::verify))
+        .routes(routes!(forms::issue))
+        .routes(routes!(forms::baits))
         .routes(routes!(feedback::decision))
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))
