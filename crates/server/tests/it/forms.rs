@@ -216,9 +216,10 @@ fn what_is_tried_against_tokens_is_refused() {
         let ours = token(server, "guestbook", "sign", &json!({"ip": ANN}));
         check("nothing", json!({"ip": ANN}), Value::Null);
         check("an empty field", event(&json!("")), Value::Null);
-        check("a list", event(&json!([ours, ours])), Value::Null);
         check("the fact itself", json!({"ip": ANN, "form.opened": true, "form.age": 9.0}), Value::Null);
-        check("a number", event(&json!(7)), json!("forged"));
+        let list = event(&json!([ours, ours])).to_string();
+        let refused = server.post("/v1/decide?pipeline=guestbook", &[JSON], &list);
+        check_problem(&refused, 422, "invalid-event", "form.token");
         check("any text", event(&json!("x".repeat(70))), json!("forged"));
         check("a long text", event(&json!("A".repeat(100_000))), json!("forged"));
         check("cut", event(&json!(&ours[1..])), json!("forged"));
