@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 55] = [
+pub(crate) const ROUTES: [(&str, &str); 57] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -13,6 +13,7 @@ pub(crate) const ROUTES: [(&str, &str); 55] = [
     ("get", "/openapi.json"),
     ("get", "/readyz"),
     ("get", "/v1/auth/{name}"),
+    ("get", "/v1/baits"),
     ("get", "/v1/bans"),
     ("get", "/v1/bans/ips"),
     ("get", "/v1/bans/stream"),
@@ -37,6 +38,7 @@ pub(crate) const ROUTES: [(&str, &str); 55] = [
     ("post", "/v1/decide/batch"),
     ("post", "/v1/feedback"),
     ("post", "/v1/feedback/batch"),
+    ("post", "/v1/forms"),
     ("post", "/v1/learn"),
     ("post", "/v1/limits/{name}/peek"),
     ("post", "/v1/limits/{name}/refund"),

@@ -139,6 +139,8 @@ GET  /v1/limits/{name}/overrides the overrides that were posted
 PUT  /v1/limits/{name}/overrides let a limit be another for a key
 POST /v1/challenges       issue a challenge for an event: ?pipeline=
 POST /v1/challenges/verify      verify one that was solved: {\"payload\": ..., \"event\": {...}}
+POST /v1/forms            sign a token for a form that is shown: ?form=
+GET  /v1/baits            today's bait: fields, links, lines for robots.txt
 GET  /v1/gate/{name}/{step}     a visitor's step with a challenge, which the proxy hands on
 GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
