@@ -76,6 +76,15 @@ impl SchemaBuilder {
         Ok(slot)
     }
 
+    /// Keeps the values of a column out of the journal.
+    pub fn leave_out(&mut self, slot: Slot) {
+        if let Some(column) = self.0.columns.get_mut(usize::from(slot.0))
+            && std::mem::replace(&mut column.journalled, false)
+        {
+            self.0.transient.push(slot);
+        }
+    }
+
     /// The schema so far.
     pub fn schema(&self) -> &Schema {
         &self.0
@@ -237,9 +246,13 @@ mod tests {
         assert_eq!(builder.add(column(Type::Bool)), Err(ColumnError::Taken(Type::Integer)));
         let large = Column { name: "b".into(), kind: Type::String, doc: String::new(), journalled: false };
         let large = builder.add(large).unwrap();
+        builder.leave_out(large);
+        let late = Column { name: "c".into(), kind: Type::String, doc: String::new(), journalled: true };
+        let late = builder.add(late).unwrap();
+        builder.leave_out(late);
         let schema = builder.finish();
-        assert_eq!(schema.transient(), [large]);
-        assert_eq!(Schema::from_columns(schema.columns().to_vec()).transient(), [large]);
+        assert_eq!(schema.transient(), [large, late]);
+        assert_eq!(Schema::from_columns(schema.columns().to_vec()).transient(), [large, late]);
         assert_eq!(schema.slot("a"), Some(slot));
         let mut row = schema.empty_row();
         assert_eq!(row.get(slot), None);

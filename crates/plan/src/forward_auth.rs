@@ -25,27 +25,29 @@ pub const FORWARD_FIELDS: [&str; 8] = [
     "http.referer",
 ];
 
-/// A field of the event that is taken from the request's head.
+/// A field of the event that is taken from the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardField {
     /// The name of the field.
     pub name: String,
-    /// The place in the head where the value is.
+    /// The place in the request where the value is.
     pub source: ForwardSource,
     /// True if the event gets a keyed hash instead of the value.
     pub is_hashed: bool,
 }
 
-/// A place in a request's head.
+/// A place in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForwardSource {
     /// A header field, by its name in lower case.
     Header(String),
     /// A cookie.
     Cookie(String),
+    /// The first bytes of the body, where the proxy sends them.
+    Body,
 }
 
-/// Most fields that are taken from a request's head.
+/// Most fields that are taken from a request.
 const FORWARD_FIELDS_MAX: usize = 32;
 
 /// The check that proxies may ask for before they hand a request on.
@@ -63,8 +65,10 @@ pub struct ForwardPlan {
     pub refuse: u16,
     /// The answer to a request that cannot be decided on: the strictest of its limits and its pipeline.
     pub on_error: FailureMode,
-    /// Fields of the event that are taken from the request's head.
+    /// Fields of the event that are taken from the request.
     pub fields: Vec<ForwardField>,
+    /// Most bytes of the body that are read; 0 where no field is taken from it.
+    pub body_max: usize,
     /// The owner's mail address or URL, for visitors who are challenged.
     pub contact: Option<String>,
     /// The owner's layout of the page for visitors who are challenged.
@@ -112,6 +116,9 @@ pub(super) fn compile(
             .map(|limit| limit.on_error)
             .chain(deciding.map(|draft| draft.pipeline.on_error))
             .fold(FailureMode::Open, FailureMode::or);
+        let fields = fields(&view, pipeline, drafts, problems);
+        let is_body_read = fields.iter().any(|field| field.source == ForwardSource::Body);
+        let body_max = view.size("body_max").filter(|_| is_body_read).unwrap_or_default();
         plans.push(ForwardPlan {
             name: name.to_owned(),
             trusted_proxies: Networks::new(proxies),
@@ -119,7 +126,8 @@ pub(super) fn compile(
             pipeline: pipeline.map(str::to_owned),
             refuse: u16::try_from(refuse).unwrap_or(429),
             on_error,
-            fields: fields(&view, pipeline, drafts, problems),
+            fields,
+            body_max: usize::try_from(body_max).unwrap_or_default(),
             contact: view.str("contact").map(str::to_owned),
             template: template(document, name, &view, problems),
             load_field: view.str("load_field").map(str::to_ascii_lowercase),
@@ -146,7 +154,7 @@ fn template(
     }
 }
 
-/// The fields that a request's head gives.
+/// The fields that a request gives.
 fn fields(
     view: &ConfigView<'_>,
     pipeline: Option<&str>,
@@ -171,18 +179,23 @@ fn fields(
                 ForwardSource::Header(name.trim().to_ascii_lowercase())
             }
             Some(("cookie", name)) if is_token(name.trim()) => ForwardSource::Cookie(name.trim().to_owned()),
+            None if place == "body" => ForwardSource::Body,
             _ => {
-                let help =
-                    "write `header NAME` or `cookie NAME`, with `hash` before it for a hash of the value";
+                let help = "write `header NAME`, `cookie NAME` or `body`, with `hash` before it for a hash of the value";
                 problems.add(origin, format!("`{name}` is taken from nowhere"), Some(help.to_owned()));
                 continue;
             }
         };
         let schema = deciding.map(|draft| &draft.pipeline.schema);
-        if schema.is_none_or(|schema| schema.slot(&name).is_none()) {
+        let Some(column) = schema.and_then(|schema| Some(schema.column(schema.slot(&name)?))) else {
             let help = "declare it in the pipeline: [[field]], type = \"string\"".to_owned();
             problems.add(origin, format!("the pipeline has no field `{name}`"), Some(help));
             continue;
+        };
+        if source == ForwardSource::Body && !is_hashed && column.journalled {
+            let help =
+                "bodies have passwords in them: `journal = false` in the [[field]] keeps it out".to_owned();
+            problems.add(origin, format!("the body would be kept in the journal, as `{name}`"), Some(help));
         }
         fields.push(ForwardField { name, source, is_hashed });
     }

@@ -70,8 +70,9 @@ pub(crate) fn columns(
             continue;
         }
         let doc = view.str("description").unwrap_or_default().to_owned();
+        let journalled = view.bool("journal").unwrap_or(true);
         let mut add = |name: String, kind: Type, doc: String| {
-            let added = builder.add(Column { name: name.clone(), kind, doc, journalled: true });
+            let added = builder.add(Column { name: name.clone(), kind, doc, journalled });
             added.map_err(|error| problems.add(view.origin("name"), format!("`{name}`: {error}"), None)).ok()
         };
         let Some(slot) = add(name.to_owned(), kind, doc) else { continue };
@@ -118,6 +119,11 @@ fn field_content(
     let first = schema.columns().len() as u16;
     match FieldColumns::register(builder, &name, content) {
         Ok(columns) => {
+            // It would be a copy of what the journal is not to keep.
+            let copy = builder.schema().slot(&format!("{name}.text_start"));
+            if let (Some(copy), Some(false)) = (copy, view.bool("journal")) {
+                builder.leave_out(copy);
+            }
             let facts = first..builder.schema().columns().len() as u16;
             Some(FieldContent { slot, columns, facts })
         }

@@ -1,5 +1,6 @@
 //! Challenges: in front of a site, step by step as a browser goes, and for applications; and what is tried against them.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use altcha::{Challenge, Payload, SolveChallengeOptions, solve_challenge};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, JSON, Running, SetClock, check_problem, directory, start_by};
 
 /// A gate that asks everybody who shows no pass, and an application that asks for more after each failure.
-const GATE: &str = r#"
+pub(crate) const GATE: &str = r#"
 name = "gate"
 space = 30
 input = "access-log"
@@ -100,19 +101,30 @@ contact = "owner@example.org"
 "#;
 
 fn with_gate(test: impl FnOnce(&Running, &SetClock)) {
-    let parent = tempfile::tempdir().unwrap();
-    let directory: Directory = directory(&parent.path().join("data"));
+    with_gate_of(GATE, MAIN, |server, clock, _| test(server, clock));
+}
+
+/// Returns a data directory with this gate, the application, and these lines of the main file.
+pub(crate) fn gate_directory(path: &Path, gate: &str, main: &str) -> Directory {
+    let directory: Directory = directory(path);
     let path = directory.config_path();
     let config = std::fs::read_to_string(&path).unwrap();
     let named = config.replace("pipelines = [\"web.toml\"]", "pipelines = [\"gate.toml\", \"app.toml\"]");
     assert_ne!(named, config);
-    std::fs::write(&path, named + MAIN).unwrap();
+    std::fs::write(&path, named + main).unwrap();
     let folder = path.parent().unwrap();
-    std::fs::write(folder.join("gate.toml"), GATE).unwrap();
+    std::fs::write(folder.join("gate.toml"), gate).unwrap();
     std::fs::write(folder.join("app.toml"), APP).unwrap();
+    directory
+}
+
+/// Runs a test against a server with this gate and these lines of the main file.
+pub(crate) fn with_gate_of(gate: &str, main: &str, test: impl FnOnce(&Running, &SetClock, &Directory)) {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = gate_directory(&parent.path().join("data"), gate, main);
     let clock = SetClock::default();
     let running = start_by(&directory, &[], |_| clock.clock());
-    test(&running, &clock);
+    test(&running, &clock, &directory);
     running.stop();
 }
 
@@ -162,14 +174,14 @@ impl Visitor {
 
 /// The challenge that an answer hands on in its field.
 #[track_caller]
-fn handed(answer: &Answer) -> Value {
+pub(crate) fn handed(answer: &Answer) -> Value {
     let field =
         answer.header("tollhouse-challenge").unwrap_or_else(|| panic!("no challenge: {}", answer.head));
     serde_json::from_slice(&BASE64.decode(field.as_bytes()).unwrap()).unwrap()
 }
 
 #[track_caller]
-fn challenge(answer: &Answer) -> String {
+pub(crate) fn challenge(answer: &Answer) -> String {
     handed(answer)["challenge"].as_str().unwrap().to_owned()
 }
 
@@ -184,7 +196,7 @@ fn encoded(payload: &Payload) -> String {
 }
 
 /// The solution of a challenge, as a client sends it.
-fn solved(challenge: &str) -> String {
+pub(crate) fn solved(challenge: &str) -> String {
     encoded(&payload(challenge))
 }
 
@@ -195,7 +207,7 @@ fn units(challenge: &str) -> u64 {
 }
 
 /// The pass that an answer sets as a cookie, as it is sent back.
-fn pass_of(answer: &Answer) -> Option<String> {
+pub(crate) fn pass_of(answer: &Answer) -> Option<String> {
     let cookie = answer.header("set-cookie").filter(|cookie| cookie.starts_with("tollhouse-pass="))?;
     Some(cookie.split(';').next().unwrap().to_owned())
 }
@@ -417,6 +429,15 @@ fn proxies_with_pages_of_their_own_show_it_by_another_question() {
             "not-found",
             "no step `other`",
         );
+        // A program gets the problem, and what is throttled its status.
+        let program = Visitor { accept: "*/*", ..ANN };
+        let told = program.ask(server, "GET", "/v1/gate/site/challenge", &more, b"");
+        assert_eq!((told.status, told.header("content-type")), (401, Some("application/problem+json")));
+        assert_eq!(handed(&told), handed(&asked));
+        let more = [&more[..], &["Tollhouse-Status: 429"]].concat();
+        for visitor in [ANN, program] {
+            assert_eq!(visitor.ask(server, "GET", "/v1/gate/site/challenge", &more, b"").status, 429);
+        }
         let large = vec![b'a'; 20_000];
         check_problem(&ANN.ask(server, "POST", "/v1/gate/site/verify", &[], &large), 413, "too-large", "16");
     });

@@ -259,6 +259,12 @@ pub(super) const FIELD: Section = Section {
             None,
             "Content of a `string` (or, but for `email` and `phone`, a `list`), from which [facts](#facts-of-content) are read: `body.links`, `body.phones`, ... of a field `body`. A fact of the input may be named as well. See [content.md](../guides/content.md)",
         ),
+        setting(
+            "journal",
+            SettingType::Bool,
+            Some("true"),
+            "Whether the journal keeps the value; if not, rules and content see it, explanations and backtests do not",
+        ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };

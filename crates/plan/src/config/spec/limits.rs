@@ -141,7 +141,13 @@ pub(super) const FORWARD_AUTH: Section = Section {
             "fields",
             SettingType::Facts,
             None,
-            "Fields of the event that are taken from the request's head: `{ language = \"header accept-language\", session = \"hash cookie sid\" }`. `hash` gives a keyed hash of 16 digits instead of the value. The pipeline declares them as [[field]]",
+            "Fields of the event that are taken from the request: `{ language = \"header accept-language\", session = \"hash cookie sid\", form = \"body\" }`. `hash` gives a keyed hash of 16 digits instead of the value. The pipeline declares them as [[field]]",
+        ),
+        setting(
+            "body_max",
+            SettingType::Size(64 << 10),
+            Some("\"8KiB\""),
+            "Most bytes of a body that are read, where a field is taken from it and the proxy sends it",
         ),
         setting(
             "contact",

@@ -89,20 +89,16 @@ pub(crate) async fn read(
     let max = usize::try_from(node.plan().body_max).unwrap_or(usize::MAX);
     let max = most.map_or(max, |most| most.min(max));
     let coding = coding(headers)?;
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let announced = announced(headers);
     let waits = headers.contains_key(header::EXPECT);
-    if waits && announced.is_some_and(|length: usize| length > max) {
+    if waits && announced.is_some_and(|length| length > max) {
         return Err(too_large(max));
     }
     let mut whole = AccountedBody::new(caller, announced.unwrap_or(0), max);
     let mut excess = 0usize;
     let mut paced = node.pace.body();
     while let Some(frame) = paced.wait(body.frame()).await.map_err(too_slow)? {
-        let frame = frame.map_err(|error| {
-            tracing::debug!(error = error.source(), "a body could not be read");
-            INVALID_BODY.failure("the body ended early or is framed wrongly")
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
         paced.add(data.len());
         if excess > 0 || data.len() > max - whole.bytes.len() {
             // Clients read the answer only once they have sent everything: hear some more of them out.
@@ -123,6 +119,39 @@ pub(crate) async fn read(
     let unpacked = node.reading.read(bytes, move |cancellation| unpack(&at, &whole, coding, cancellation));
     let plain = unpacked.await??;
     Ok((plain.bytes.into(), plain.room))
+}
+
+/// Reads the first bytes of a body, at most so many, and leaves the rest. Nothing is read of a body that is packed.
+pub(crate) async fn read_first(
+    node: &Node,
+    caller: Caller,
+    headers: &HeaderMap,
+    body: &mut Body,
+    most: usize,
+) -> Result<(Bytes, Option<Share>), HttpFailure> {
+    if !matches!(coding(headers), Ok(None)) {
+        return Ok((Bytes::new(), None));
+    }
+    let mut first = AccountedBody::new(caller, announced(headers).unwrap_or(0), most);
+    let mut paced = node.pace.body();
+    while first.bytes.len() < most
+        && let Some(frame) = paced.wait(body.frame()).await.map_err(too_slow)?
+    {
+        let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
+        paced.add(data.len());
+        first.push(node, &data[..data.len().min(most - first.bytes.len())])?;
+    }
+    Ok((first.bytes.into(), first.room))
+}
+
+/// Returns the length of a body that its head says.
+fn announced(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn unreadable(error: axum::Error) -> HttpFailure {
+    tracing::debug!(error = error.source(), "a body could not be read");
+    INVALID_BODY.failure("the body ended early or is framed wrongly")
 }
 
 fn too_slow(slow: TooSlow) -> HttpFailure {

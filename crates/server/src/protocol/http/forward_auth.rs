@@ -7,6 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -39,9 +40,9 @@ pub(crate) const PREFIX: &str = "/v1/auth/";
 /// Tells the application, through the proxy, that a request that passes is to be done silently nothing about.
 const SILENT: HeaderName = HeaderName::from_static("tollhouse-silent");
 /// The status that a refusal is meant to have where the proxy knows 401 and 403 only.
-const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
+pub(super) const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
 
-const NOT_LET_THROUGH: &str = "The request is not let through";
+pub(super) const NOT_LET_THROUGH: &str = "The request is not let through";
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const METHODS: [&str; 2] = ["x-forwarded-method", "x-original-method"];
@@ -195,6 +196,7 @@ pub(super) async fn auth(
     method: Method,
     uri: Uri,
     headers: HeaderMap,
+    body: Bytes,
 ) -> Result<Response, HttpFailure> {
     let plan = node.engine.plan();
     let (name, _) = own(&uri);
@@ -225,7 +227,7 @@ pub(super) async fn auth(
         event.push("gate.load", load);
     }
     for field in &forward.fields {
-        if let Some(value) = of_head(&headers, &field.source) {
+        if let Some(value) = of_request(&headers, &body, &field.source) {
             let value = if field.is_hashed { node.engine.hash_field(&field.name, &value) } else { value };
             event.push(field.name.clone(), value);
         }
@@ -295,13 +297,36 @@ pub(super) fn visitor_of(ip: IpAddr, method: &Method, headers: &HeaderMap) -> Ev
 /// Longest value that is taken from a request's head, in bytes.
 const HEAD_VALUE_BYTES_MAX: usize = 4 << 10;
 
-/// The value at a place in a request's head; of a field that is there several times the first.
-fn of_head(headers: &HeaderMap, source: &ForwardSource) -> Option<String> {
+/// The value at a place in a request; of a field that is there several times the first.
+fn of_request(headers: &HeaderMap, body: &[u8], source: &ForwardSource) -> Option<String> {
     let value = match source {
         ForwardSource::Header(name) => received(headers.get(name)?.as_bytes()).into_owned(),
         ForwardSource::Cookie(name) => site_challenge::cookie(headers, name)?,
+        ForwardSource::Body => {
+            return Some(received(whole_signs(body)).into_owned()).filter(|text| !text.is_empty());
+        }
     };
     Some(value).filter(|value| !value.is_empty() && value.len() <= HEAD_VALUE_BYTES_MAX)
+}
+
+/// Returns bytes without a sign of UTF-8 that was cut off at their end.
+fn whole_signs(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    }
+}
+
+/// Most bytes of a body that are read with a proxy's question: 0 where no field is taken from it, or no proxy asks.
+pub(crate) fn body_max(node: &Node, uri: &Uri, peer: Option<IpAddr>) -> usize {
+    let (name, Some(peer)) = (own(uri).0, peer) else { return 0 };
+    if name.is_empty() {
+        return 0;
+    }
+    let plan = node.engine.plan();
+    let forward = plan.forwards.iter().find(|forward| forward.name == name);
+    let forward = forward.filter(|forward| forward.trusted_proxies.contain(peer.to_canonical()));
+    forward.map_or(0, |forward| forward.body_max)
 }
 
 /// The load of the site: what the proxy says, or the share of what it is made for.
@@ -370,7 +395,7 @@ async fn decide(
     Ok(Some(decision.ok_or_else(|| INTERNAL.failure("the request was not decided"))?))
 }
 
-fn refused(status: StatusCode, meant: StatusCode, title: &str, head: HeaderMap) -> Response {
+pub(super) fn refused(status: StatusCode, meant: StatusCode, title: &str, head: HeaderMap) -> Response {
     let problem = api::ProblemJson {
         kind: "about:blank".to_owned(),
         title: title.to_owned(),

@@ -2,7 +2,8 @@
 //!
 //! All is decided by the head, in this order: may it ask at all (token; without tokens, no other site's page in a browser),
 //! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
-//! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body. Then the route
+//! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body; of a request that a
+//! proxy asks about its start is read where a field is taken from it ([`body::read_first`]). Then the route
 //! works in a task of its own: a client that goes away, or the deadline, ends no counting, so no event is counted and
 //! then left unjudged; what is still being read by then, and what counts nothing, is given up ([`crate::core::deadline`]); and a
 //! panic ends that task and nothing else.
@@ -11,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -139,17 +140,22 @@ async fn admit(
     let body_max = is_asked_by_visitors.then_some(site_challenge::BODY_BYTES_MAX);
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let deadline = Deadline::at(deadline);
-    let (parts, body) = request.into_parts();
+    let (parts, mut body) = request.into_parts();
+    let first = if body.is_end_stream() { 0 } else { forward_auth::body_max(node, &parts.uri, peer) };
+    let late = |_| {
+        let seconds = node.timeout().as_secs_f64();
+        SLOW_REQUEST
+            .failure(format!("the body was not complete after {seconds} s"))
+            .help("send it faster, or smaller")
+    };
     let (body, room, unread) = if takes_body {
         let read = asked_by(caller, body::read(node, caller, &parts.headers, body, body_max));
-        let read = deadline.clone().cut(read).await;
-        let (body, room) = read.map_err(|_| {
-            let seconds = node.timeout().as_secs_f64();
-            SLOW_REQUEST
-                .failure(format!("the body was not complete after {seconds} s"))
-                .help("send it faster, or smaller")
-        })??;
+        let (body, room) = deadline.clone().cut(read).await.map_err(late)??;
         (Body::from(body), room, None)
+    } else if place.is_some() && first > 0 {
+        let read = asked_by(caller, body::read_first(node, caller, &parts.headers, &mut body, first));
+        let (start, room) = deadline.clone().cut(read).await.map_err(late)??;
+        (Body::from(start), room, Some((parts.headers.clone(), body)))
     } else {
         (Body::empty(), None, Some((parts.headers.clone(), body)))
     };

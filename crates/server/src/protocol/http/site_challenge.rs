@@ -28,7 +28,9 @@ use plan::ForwardPlan;
 use serde::{Deserialize, Serialize};
 
 use super::challenge_page::{ChallengePage, ChallengeReason, PlainWay, Translation, same_site};
-use super::forward_auth::{ForwardedRequest, PeerAddress, forward_of, visited_host, visitor_of};
+use super::forward_auth::{
+    ForwardedRequest, NOT_LET_THROUGH, PeerAddress, STATUS, forward_of, refused, visited_host, visitor_of,
+};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, METHOD_NOT_ALLOWED, NOT_FOUND, shown};
 
@@ -249,7 +251,7 @@ struct StepFields {
     responses(
         (status = 200, description = "The picture of `mark`"),
         (status = 303, description = "Back to the page that was asked for, with the pass that was earned"),
-        (status = 401, description = "The page of a challenge"),
+        (status = 401, description = "The page of a challenge; for programs a problem. 429 where `Tollhouse-Status` says so"),
         (status = 410, description = "The challenge has expired or was used"),
         (status = 403, description = "The challenge is refused, or this address is no proxy", body = crate::api::ProblemJson, content_type = "application/problem+json"),
     ),
@@ -274,9 +276,18 @@ pub(super) async fn step(
     if step == "challenge" {
         let asked = ForwardedRequest::of(ip, &method, &uri, &headers);
         let shown = headers.get(&CHALLENGE).zip(asked.ok());
-        let page =
-            shown.and_then(|(field, asked)| page(forward, StatusCode::UNAUTHORIZED, field, &asked, &headers));
-        return page.ok_or_else(|| {
+        // The proxy knows 401 and 403 only, and hands on what was meant.
+        let is_throttled = headers.get(&STATUS).is_some_and(|status| status.as_bytes() == b"429");
+        let status = if is_throttled { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::UNAUTHORIZED };
+        let answer = shown.and_then(|(field, asked)| {
+            let mut answer = match wants_page(&headers) {
+                true => page(forward, status, field, &asked, &headers)?,
+                false => refused(status, status, NOT_LET_THROUGH, HeaderMap::new()),
+            };
+            answer.headers_mut().insert(CHALLENGE, field.clone());
+            Some(answer)
+        });
+        return answer.ok_or_else(|| {
             let failure = NOT_FOUND.failure("there is no challenge to show");
             failure.help(
                 "the proxy hands on the field `Tollhouse-Challenge` of the answer that refused the request",
