@@ -25,6 +25,7 @@ mod overload;
 mod policy;
 mod postfix;
 mod proxies;
+mod proxy_challenges;
 mod python;
 mod quotas;
 mod resp;

