@@ -12,7 +12,7 @@ import {join} from 'node:path';
 
 const {chromium: program, packages, site, seed, outbox, who, sessions, together, busy: afterwards} = JSON.parse(process.argv[2]);
 const {chromium} = createRequire(join(packages, 'x.js'))('playwright-core');
-const PATIENCE = 60_000;
+const PATIENCE = 120_000;
 
 // Chance from a seed: xmur3 makes the state, mulberry32 goes on from it.
 function seeded(text) {
@@ -67,7 +67,7 @@ class Visit {
       try {
         await this.page.waitForLoadState('load');
         found = await this.page.evaluate(() => document.querySelector('header nav') ? 'site'
-          : document.querySelector('#th-go:not([hidden])') && /POST|form/.test(document.querySelector('#th-data')?.textContent ?? '') && JSON.parse(document.querySelector('#th-data').textContent).form ? 'form'
+          : document.querySelector('#th-go:not([hidden])') && JSON.parse(document.querySelector('#th-data').textContent).form ? 'form'
           : document.querySelector('#th-data') ? 'asked' : 'refused');
       } catch (error) {
         // It went on meanwhile.
@@ -108,10 +108,14 @@ class Visit {
       const tree = await this.page.locator('body').ariaSnapshot();
       if (!tree.includes(name)) throw Error(`nobody is told of ${name}`);
       await this.focus(element => (element.textContent || '').trim(), name);
-      await this.page.keyboard.press('Enter');
-      await wait(100);
-    } else await this.page.getByRole(role, {name, exact: true}).first().click();
+      await this.leave(() => this.page.keyboard.press('Enter'));
+    } else await this.leave(() => this.page.getByRole(role, {name, exact: true}).first().click());
     await this.arrive();
+  }
+
+  // Does what leads to another page, and waits until that has begun.
+  leave(action) {
+    return Promise.all([this.page.waitForNavigation({waitUntil: 'commit'}), action()]);
   }
 
   async focus(read, wanted) {
@@ -136,16 +140,11 @@ class Visit {
       for (const [label, text] of fields) await this.fill(label, text);
       await this.think(3200, 4500);
       this.sending = path;
-      let arrived;
       if (this.kind == 'keyboard') {
         await this.focus(element => (element.textContent || '').trim(), button);
-        await this.page.keyboard.press('Enter');
-        await wait(200);
-        arrived = await this.arrive();
-      } else {
-        await Promise.all([this.page.waitForNavigation({waitUntil: 'commit'}), this.page.getByRole('button', {name: button}).click()]);
-        arrived = await this.arrive();
-      }
+        await this.leave(() => this.page.keyboard.press('Enter'));
+      } else await this.leave(() => this.page.getByRole('button', {name: button}).click());
+      const arrived = await this.arrive();
       this.sending = undefined;
       if (arrived) return;
       // As the browser kept it, or as it has to be written again.
@@ -177,7 +176,7 @@ class Visit {
       this.asked++;
       const mail = readFileSync(outbox, 'utf8').trim().split('\n').map(line => JSON.parse(line)).filter(mail => mail.to == email.toLowerCase());
       await this.page.getByLabel('The code that we have sent you').fill(mail.at(-1).code);
-      await Promise.all([this.page.waitForNavigation({waitUntil: 'commit'}), this.page.getByRole('button', {name: 'Confirm'}).click()]);
+      await this.leave(() => this.page.getByRole('button', {name: 'Confirm'}).click());
       await this.arrive();
     }
     if ((await this.heading()) != 'Welcome!') throw Error(`no account: ${await this.heading()}`);

@@ -26,6 +26,8 @@ mod ledger_names;
 mod limits;
 mod live;
 mod nats;
+#[path = "../../../server/tests/it/npm.rs"]
+mod npm;
 mod program;
 #[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]
@@ -38,6 +40,7 @@ mod serve;
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
+mod site;
 mod start;
 #[cfg(feature = "arrow")]
 mod systems;
