@@ -197,24 +197,25 @@ class Tally:
         self.asked = 0
         self.processor = 0.0
         self.solved = 0
+        self.solving = 0.0
 
-    def add(self, attempts=0, asked=0, processor=0.0, solved=0):
+    def add(self, attempts=0, asked=0, processor=0.0, solved=0, solving=0.0):
         with self.lock:
             self.attempts += attempts
             self.asked += asked
             self.processor += processor
             self.solved += solved
+            self.solving += solving
 
 
 def scrape(site, actor, ip, head, paths, tally, solves=False, pause=0.0):
-    began, solving = time.thread_time(), 0.0
+    began = time.thread_time()
     client = Client(site, actor, ip, head)
     for path in paths:
         status, _, handed = client.get(path)
         tally.add(attempts=1)
         if solves and handed:
-            client.solve(handed, path)
-            tally.add(attempts=1, solved=1)
+            tally.add(attempts=1, solved=1, solving=client.solve(handed, path))
             client.get(path)
         if pause:
             time.sleep(pause)
