@@ -245,7 +245,7 @@ fn no_spelling_escapes_a_limit_and_no_byte_a_rule() {
     });
 }
 
-/// What the gate declares to see of requests, and where it takes it from.
+/// Fields that the gate declares to see of requests, and where it takes it from.
 const SEEN: &str = r#"
 [[field]]
 name = "version"
@@ -417,7 +417,7 @@ fn what_is_named_of_a_request_is_seen_and_nothing_else() {
     assert!(!is_kept(parent.path(), b"Secret4711"));
 }
 
-/// What is wrong with these `fields` of a gate that declares `known`, and `kept`, which the journal keeps.
+/// The problems of these `fields` of a gate that declares `known`, and `kept`, which the journal keeps.
 fn check_fields(fields: &str, problem: &str) {
     let parent = tempfile::tempdir().unwrap();
     let gate = format!(

@@ -18,7 +18,7 @@ use crate::proxies::{
 
 const PAGE: &str = include_str!("../../../../docs/guides/challenges.md");
 
-/// What else is declared and judged by the gate, which asks whoever wants a page and shows no pass.
+/// More that is declared and judged by the gate, which asks whoever wants a page and shows no pass.
 const MORE: &str = r#"
 [[rule]]
 name = "BUSY"
