@@ -55,7 +55,7 @@ fn read_image_head(head: [u8; HEAD_BYTES]) -> Option<(u64, u64)> {
 #[serde(rename_all = "lowercase")]
 enum ReviewLogEntry<'a> {
     /// An item as it is now.
-    Put(Cow<'a, ReviewItem>),
+    Put(Box<Cow<'a, ReviewItem>>),
     /// An item that is no longer kept.
     Gone(RecordId),
 }
@@ -63,7 +63,7 @@ enum ReviewLogEntry<'a> {
 /// Returns the content of a frame of an item.
 pub(super) fn put_entry(item: &ReviewItem) -> Vec<u8> {
     // No type here refuses to be written.
-    serde_json::to_vec(&ReviewLogEntry::Put(Cow::Borrowed(item))).unwrap_or_default()
+    serde_json::to_vec(&ReviewLogEntry::Put(Box::new(Cow::Borrowed(item)))).unwrap_or_default()
 }
 
 /// Returns the content of a frame of an item that went.

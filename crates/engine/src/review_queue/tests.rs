@@ -30,7 +30,7 @@ fn item(id: u64, action: Action, exposure: f64, keys: u8, time: Time) -> ReviewI
     let keys = (0..4).filter(|bit| keys & 1 << bit != 0);
     ReviewItem {
         id: RecordId(id),
-        event_id: (id % 3 == 0).then(|| format!("e{id}")),
+        event_id: id.is_multiple_of(3).then(|| format!("e{id}")),
         pipeline: ["posts", "mail"][(id % 2) as usize].to_owned(),
         space: Space(3),
         action,

@@ -262,7 +262,7 @@ fn assert_gated(port: u16) {
     let solution = solved(&challenge(&asked));
     let eve = Visitor { address: [127, 0, 2, 9], ..ann };
     let refused = eve.verify(&solution, "X-Forwarded-For: 127.0.1.7\r\n");
-    assert_eq!((refused.status, pass_of(&refused)), (303, None), "{}", refused.head);
+    assert_eq!((refused.status, pass_of(&refused)), (403, None), "{}", refused.head);
     // She is who she is, whatever she says.
     let back = ann.verify(&solution, FORGED);
     assert_eq!((back.status, back.header("location")), (303, Some("/shop?a=b")), "{}", back.head);
