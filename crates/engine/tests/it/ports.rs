@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Ports of others: what is compared with, signed or asked beside.
-const OTHERS: [(&str, u16, &str); 9] = [
+const OTHERS: [(&str, u16, &str); 10] = [
     ("docs/guides/exim.md", 783, "a listener of `spamc`, as docs/guides/from-rspamd.md configures it"),
     ("docs/reference/cli.md", 11333, "Rspamd's own"),
     ("docs/reference/cli.md", 783, "spamd's own"),
     ("docs/reference/cli.md", 4222, "NATS' own"),
     ("docs/guides/limits.md", 8378, "a proxy of HAProxy's own, which asks Tollhouse for its script"),
+    ("docs/guides/challenges.md", 8378, "a proxy of HAProxy's own, which asks Tollhouse for its script"),
     ("docs/guides/forms.md", 8080, "the application's own"),
     ("docs/guides/forms.md", 8081, "a server of nginx' own, which answers in the application's place"),
     ("docs/guides/postfix.md", 11331, "OpenDKIM's own"),

@@ -386,7 +386,8 @@ fn a_signature_is_of_one_request() {
     ] {
         check(request(method, url, &fields), Err(SignatureRefusal::Forged));
     }
-    let changed = |name: &str, change: &dyn Fn(&mut Vec<(String, Vec<u8>)>, usize)| {
+    type HeadChange<'a> = &'a dyn Fn(&mut Vec<(String, Vec<u8>)>, usize);
+    let changed = |name: &str, change: HeadChange<'_>| {
         let mut list = fields.0.clone();
         let at = list.iter().position(|(known, _)| known == name).unwrap();
         change(&mut list, at);
