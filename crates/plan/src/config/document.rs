@@ -63,6 +63,9 @@ impl Document {
                 SectionForm::Top => {}
                 SectionForm::Table | SectionForm::Map => {
                     let Some(view) = self.section(section.name) else { continue };
+                    if section.is_nothing_by_default() && !view.is_written() {
+                        continue;
+                    }
                     text += &format!("\n[{}]\n", section.name);
                     write(&mut text, &view.table.entries);
                 }
@@ -314,7 +317,9 @@ impl Document {
                     }
                 }
                 SectionForm::Table | SectionForm::Map => {
-                    for entry in self.section(section.name).iter().flat_map(|view| &view.table.entries) {
+                    let view = self.section(section.name);
+                    let view = view.filter(|view| !section.is_nothing_by_default() || view.is_written());
+                    for entry in view.iter().flat_map(|view| &view.table.entries) {
                         let shape = section.setting(&entry.key).map(|setting| setting.shape);
                         visit(section, "", &entry.key, &entry.node, shape);
                     }

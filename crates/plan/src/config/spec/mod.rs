@@ -215,7 +215,15 @@ pub(super) fn identity(section_name: &str) -> Option<&'static str> {
     }
 }
 
+/// Sections that do something only where somebody has written them, if only their name.
+const NOTHING_BY_DEFAULT: [&str; 3] = ["challenge", "form", "bait"];
+
 impl Section {
+    /// Returns true if the section does nothing unless somebody has written it: its defaults alone are not kept.
+    pub(super) fn is_nothing_by_default(&self) -> bool {
+        NOTHING_BY_DEFAULT.contains(&self.name)
+    }
+
     /// The setting of this key.
     pub(super) fn setting(&self, key: &str) -> Option<&'static SettingSpec> {
         match self.form {
