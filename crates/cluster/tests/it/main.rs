@@ -10,6 +10,8 @@ mod homes;
 mod nodes;
 mod numbers;
 mod opening;
+#[path = "../../../server/tests/it/ports.rs"]
+mod ports;
 mod promises;
 mod proxy;
 #[expect(dead_code, reason = "only what a package brings is run")]

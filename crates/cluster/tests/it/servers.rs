@@ -1,12 +1,13 @@
 //! Servers of Redis on free loopback ports: one with all slots, or three masters with a replica each. They end with
-//! their values. Needs nothing but this file, `redis-server` and `redis-cli`.
+//! their values. Needs `redis-server` and `redis-cli`.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::ports::free_port;
 
 /// The time that servers may take to become what they are asked to be.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,13 +37,6 @@ pub(crate) struct Server {
     process: Option<Child>,
     directory: PathBuf,
     options: Vec<String>,
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
 }
 
 impl Server {

@@ -56,6 +56,8 @@ async function opened(browser, options = {}, script) {
 }
 const text = (page, name) => page.locator('#th-' + name).textContent();
 const settled = (page, name) => page.waitForFunction(name => {
+  // Until then the data may be there in part.
+  if (document.readyState == 'loading') return false;
   const data = JSON.parse(document.getElementById('th-data').textContent);
   return document.getElementById('th-status').textContent == data.text[name];
 }, name);

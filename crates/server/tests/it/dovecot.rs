@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::harness::{MAIL, MESSAGE, NOBODY, Running, free_port, is_root, obedient, start};
+use crate::harness::{MAIL, MESSAGE, NOBODY, Running, is_root, obedient, start};
+use crate::ports::free_port;
 
 /// Long enough never to matter where Dovecot works.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Answer, JSON, JSON_LINES, LOG, NOW, Running, SetClock, answer, check_problem, directory, free_port,
-    start_by,
+    Answer, JSON, JSON_LINES, LOG, NOW, Running, SetClock, answer, check_problem, directory, start_by,
 };
+use crate::ports::free_port;
 use crate::proxies::{LIMITS_PAGE, Proxy, application, shown};
 
 const PAGE: &str = include_str!("../../../../docs/guides/forms.md");

@@ -1,7 +1,7 @@
 //! A running server and a client that speaks HTTP/1.1 byte by byte, so that it can also speak it badly.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,11 +47,6 @@ pub(crate) const PROBE: &str =
 
 /// The user that mail is delivered as by mail servers of tests: `nobody`.
 pub(crate) const NOBODY: u32 = 65_534;
-
-/// A port of the loopback address for a server that a test starts.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// Returns true if tests may start servers that change to other users.
 pub(crate) fn is_root() -> bool {

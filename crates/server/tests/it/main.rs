@@ -23,6 +23,7 @@ mod node;
 mod npm;
 mod overload;
 mod policy;
+mod ports;
 mod postfix;
 mod proxies;
 mod proxy_challenges;

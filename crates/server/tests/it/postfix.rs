@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::harness::{NOBODY, Running, free_port, is_root, obedient, start};
+use crate::harness::{NOBODY, Running, is_root, obedient, start};
+use crate::ports::free_port;
 
 /// Debian's folder of Postfix's programs.
 const DAEMONS: &str = "/usr/lib/postfix/sbin";

@@ -14,6 +14,7 @@ use crate::envoy::with_envoy;
 use crate::forward::{SITE, assert_later, assert_left, assert_refused};
 use crate::harness::{Answer, JSON, Running, answer, configure, directory, start};
 use crate::limits::unfinished;
+use crate::ports::free_port;
 use crate::python::environment;
 use crate::quotas::with_limits;
 
@@ -47,10 +48,6 @@ impl Proxy {
         }
         proxy
     }
-}
-
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A port on which nobody listens, and one where connections are taken and nothing is ever said, as by a process that is stopped.
@@ -726,7 +723,6 @@ fn envoy_limits_as_it_is_told() {
 }
 
 #[test]
-#[ignore = "it failed once by chance, and it is not known why: run it with --ignored"]
 fn envoy_asks_before_a_site_and_does_as_it_is_told() {
     let Some(program) = envoy() else { return };
     // For a proxy on its own host Envoy writes an address of the host, whatever that is.

@@ -11,9 +11,10 @@ use serde_json::Value;
 use crate::challenges::{GATE, challenge, handed, pass_of, solved, with_gate_of};
 use crate::clients::Program;
 use crate::harness::{Answer, Running};
+use crate::ports::free_port;
 use crate::proxies::{
-    FrozenNode, Proxy, assert_opens, cluster, connect_from, envoy, free_port, get, indented, is_installed,
-    run_caddy, run_envoy, run_nginx, run_traefik, shown, site, traefik,
+    FrozenNode, Proxy, assert_opens, cluster, connect_from, envoy, get, indented, is_installed, run_caddy,
+    run_envoy, run_nginx, run_traefik, shown, site, traefik,
 };
 
 const PAGE: &str = include_str!("../../../../docs/guides/challenges.md");
@@ -245,6 +246,8 @@ fn assert_gated(port: u16) {
     }
     let asked = ann.get("/shop?a=b", "");
     is_page(&asked, 401);
+    let fields = asked.head.to_ascii_lowercase().matches("\r\ntollhouse-challenge: ").count();
+    assert_eq!(fields, 1, "{}", asked.head);
     assert!(asked.body.contains("/shop?a=b") && asked.body.contains("example.org"), "{}", asked.body);
     let program = Visitor { accept: "*/*", ..ann }.get("/shop", "");
     assert_eq!((program.status, program.header("content-type")), (401, Some("application/problem+json")));
@@ -370,7 +373,6 @@ fn is_hex(text: &str, length: usize) -> bool {
 }
 
 #[test]
-#[ignore = "a connection was reset by chance, and it is not known why: run it with --ignored"]
 fn nginx_shows_the_page_and_hands_the_steps_on() {
     if !is_installed("nginx") {
         return;
@@ -418,7 +420,6 @@ fn nginx_shows_the_page_and_hands_the_steps_on() {
 }
 
 #[test]
-#[ignore = "a connection was reset by chance, and it is not known why: run it with --ignored"]
 fn caddy_shows_the_page_and_hands_the_steps_on() {
     let Some(caddy) = Program::find("caddy") else { return };
     with_gated(|server| {
@@ -441,7 +442,6 @@ fn caddy_shows_the_page_and_hands_the_steps_on() {
 }
 
 #[test]
-#[ignore = "a connection was reset by chance, and it is not known why: run it with --ignored"]
 fn haproxy_shows_the_page_and_hands_the_steps_on() {
     if !is_installed("haproxy") {
         return;
@@ -501,7 +501,6 @@ const HTTPD_MODULES: [&str; 7] =
     ["mpm_event", "authz_core", "headers", "lua", "proxy", "proxy_http", "proxy_wstunnel"];
 
 #[test]
-#[ignore = "a connection was reset by chance, and it is not known why: run it with --ignored"]
 fn httpd_shows_the_page_and_hands_the_steps_on() {
     let modules = Path::new("/usr/lib/apache2/modules");
     if !is_installed("apache2") || !modules.join("mod_lua.so").exists() {
@@ -558,7 +557,6 @@ fn readable(folder: &Path) {
 }
 
 #[test]
-#[ignore = "a connection was reset by chance, and it is not known why: run it with --ignored"]
 fn traefik_shows_the_page_and_hands_the_steps_on() {
     let Some(program) = traefik() else { return };
     with_gated(|server| {
@@ -575,7 +573,6 @@ fn traefik_shows_the_page_and_hands_the_steps_on() {
 }
 
 #[test]
-#[ignore = "a connection was reset by chance, and it is not known why: run it with --ignored"]
 fn envoy_shows_the_page_and_hands_the_steps_on() {
     let Some(program) = envoy() else { return };
     with_gated(|server| {

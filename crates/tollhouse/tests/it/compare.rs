@@ -1,7 +1,6 @@
 //! `compare`, with this very program as the other filter: both speak the others' protocols.
 
-use std::net::TcpListener;
-
+use crate::ports::free_port;
 use crate::program::{Data, Server, run};
 
 /// A message that nothing is wrong with.
@@ -10,7 +9,7 @@ const HARMLESS: &str = "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSu
 
 /// Settings of a listener on a port that is free now.
 fn listener(protocol: &str) -> (String, [String; 2]) {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let address = format!("127.0.0.1:{}", free_port());
     let settings = [format!("listener.peer.protocol={protocol}"), format!("listener.peer.listen={address}")];
     (address, settings)
 }

@@ -28,6 +28,8 @@ mod live;
 mod nats;
 #[path = "../../../server/tests/it/npm.rs"]
 mod npm;
+#[path = "../../../server/tests/it/ports.rs"]
+mod ports;
 mod program;
 #[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]

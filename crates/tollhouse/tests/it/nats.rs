@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::follow::{Ends, end, line, seen, survives_kills, wait};
+use crate::ports::free_port;
 use crate::program::{Data, Ran, Server, command, run, run_with};
 
 const STREAM: &str = "LOGS";
@@ -28,11 +29,10 @@ fn fixture(name: &str) -> String {
     format!("{FIXTURES}/{name}")
 }
 
-/// The broker's process on a port, which is any free one for 0.
-fn start(storage: &Path, port: u16, options: &[&str]) -> Option<(Ends, u16)> {
-    let wanted = if port == 0 { "-1".to_owned() } else { port.to_string() };
+/// The broker's process on a port.
+fn start(storage: &Path, port: u16, options: &[&str]) -> Option<Ends> {
     let started = Command::new("nats-server")
-        .args(["-a", "127.0.0.1", "-p", &wanted, "-js", "-sd"])
+        .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
         .arg(storage)
         .arg("--ports_file_dir")
         .arg(storage)
@@ -47,17 +47,13 @@ fn start(storage: &Path, port: u16, options: &[&str]) -> Option<(Ends, u16)> {
     let mut broker = Ends(child);
     let ports = storage.join(format!("nats-server_{}.ports", broker.0.id()));
     let began = Instant::now();
-    loop {
-        let listens = fs::read(&ports).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let listens: Option<serde_json::Value> = listens;
-        let port = listens.and_then(|at| at["nats"][0].as_str()?.rsplit_once(':')?.1.parse().ok());
-        if let Some(port) = port {
-            return Some((broker, port));
-        }
+    // It writes this file when it listens.
+    while !ports.exists() {
         assert!(broker.0.try_wait().unwrap().is_none(), "nats-server has ended");
         assert!(began.elapsed() < PATIENCE, "nats-server does not listen");
         thread::sleep(Duration::from_millis(20));
     }
+    Some(broker)
 }
 
 /// A broker, and somebody who may do everything there.
@@ -77,7 +73,8 @@ impl Broker {
 
     fn start(options: &[&str], connect: ConnectOptions) -> Option<Broker> {
         let storage = tempfile::tempdir().unwrap();
-        let (process, port) = start(storage.path(), 0, options)?;
+        let port = free_port();
+        let process = start(storage.path(), port, options)?;
         let runtime = Runtime::new().unwrap();
         let jetstream = runtime.block_on(async {
             jetstream::new(connect.connect(format!("nats://127.0.0.1:{port}")).await.unwrap())
@@ -215,7 +212,7 @@ fn a_broker_of_nats_that_was_killed_is_asked_again() {
         wait(&server, 2 * round.cast_unsigned() + 1);
         end(broker.process.take().unwrap(), Signal::KILL);
         wait_until("no end of the connection is told", || says("it is asked again until it answers"));
-        broker.process = start(broker.storage.path(), broker.port, &[]).map(|(process, _)| process);
+        broker.process = start(broker.storage.path(), broker.port, &[]);
         broker.publish(line(2 * round + 1, "b"));
         wait(&server, 2 * round.cast_unsigned() + 2);
         wait_until("no new beginning is told", || says("NATS answers again"));

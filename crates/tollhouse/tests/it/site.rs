@@ -44,7 +44,6 @@ fn quick_run() -> Option<(Value, String)> {
 }
 
 #[test]
-#[ignore = "the driver of the browsers sometimes loses a message"]
 fn people_pass_and_programs_are_asked() {
     let Some((run, table)) = quick_run() else { return };
     let count =

@@ -54,8 +54,8 @@ fn messages_say_what_where_and_the_mend() {
     says(&["check", &empty], 1, &[&empty, "is empty", "no message in it"]);
     says(&["learn", "--class", "spam", "--data", here, &empty], 1, &[&empty, "is empty"]);
     says(&["check", &nowhere], 1, &[&nowhere]);
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let holder = std::net::TcpListener::bind(&taken).unwrap();
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
     says(&["serve", "--data", here, "--listen", &taken], 2, &[&taken, "is another node running there?"]);
     drop(holder);
     for kind in [["rspamd", "http://127.0.0.1:1"], ["spamd", "127.0.0.1:1"]] {
