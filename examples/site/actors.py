@@ -22,6 +22,8 @@ TOOLS = ({"User-Agent": "python-requests/2.32.3", "Accept": "*/*"}, {"User-Agent
          {"User-Agent": "Go-http-client/1.1"}, {"User-Agent": "curl/8.5.0", "Accept": "*/*"})
 PARTS = ("/static/style.css", "/static/book.js", "/static/logo.svg")
 PATIENCE = 60
+# Iterations that a page is worth to a scraper: some seconds of a core.
+WORK_MAX = 10_000_000
 
 
 def address(chance):
@@ -83,13 +85,20 @@ class Client:
         return self.request("POST", path, fields, **more)
 
     def solve(self, handed, back):
-        """Solves a challenge as a program of its own does, and returns the processor seconds that it took."""
+        """Solves a challenge as a program of its own does, and returns the processor seconds that it took; None where it gives up."""
         began = time.thread_time()
         challenge = json.loads(json.loads(base64.b64decode(handed))["challenge"])
+        if work_of(challenge["parameters"]) > WORK_MAX:
+            return None
         solution = solution_of(challenge["parameters"])
         payload = base64.b64encode(json.dumps({"challenge": challenge, "solution": solution}).encode()).decode()
         self.post("/.tollhouse/verify", {"altcha": payload, "return": back})
         return time.thread_time() - began
+
+
+def work_of(parameters):
+    """Iterations that are expected until a key has the prefix."""
+    return parameters["cost"] * 16 ** len(parameters["keyPrefix"])
 
 
 def solution_of(parameters):
@@ -142,18 +151,19 @@ def monitor(site, chance):
     return fine, client
 
 
+# Networks that operators publish for their robots, as the example's configuration has them.
 ROBOTS = (
-    ("66.249.66.", "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Googlebot/2.1; +http://www.google.com/bot.html) Chrome/150.0.0.0 Safari/537.36"),
-    ("157.55.39.", "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/150.0.0.0 Safari/537.36"),
-    ("17.241.75.", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)"),
-    ("57.152.72.", "DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)"),
-    ("207.241.237.", "Mozilla/5.0 (compatible; archive.org_bot +http://archive.org/details/archive.org_bot)"),
+    ("Googlebot", "66.249.66.", "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; Googlebot/2.1; +http://www.google.com/bot.html) Chrome/150.0.0.0 Safari/537.36"),
+    ("Bingbot", "157.55.39.", "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm) Chrome/150.0.0.0 Safari/537.36"),
+    ("Applebot", "17.241.75.", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15 (Applebot/0.1; +http://www.apple.com/go/applebot)"),
+    ("DuckDuckBot", "57.152.72.", "DuckDuckBot/1.1; (+http://duckduckgo.com/duckduckbot.html)"),
+    ("archive.org_bot", "207.241.237.", "Mozilla/5.0 (compatible; archive.org_bot +http://archive.org/details/archive.org_bot)"),
 )
 
 
 def robot(site, chance):
     """A search engine's: from its own network, obeys robots.txt, follows links."""
-    net, agent = chance.choice(ROBOTS)
+    _, net, agent = chance.choice(ROBOTS)
     client = Client(site, "honest", net + str(chance.randrange(1, 255)), {"User-Agent": agent, "Accept": HTML, "From": "robot(at)example.net"})
     fine = client.get("/robots.txt")[0] == 200
     ahead, seen = ["/"], set()
@@ -214,8 +224,9 @@ def scrape(site, actor, ip, head, paths, tally, solves=False, pause=0.0):
     for path in paths:
         status, _, handed = client.get(path)
         tally.add(attempts=1)
-        if solves and handed:
-            tally.add(attempts=1, solved=1, solving=client.solve(handed, path))
+        seconds = client.solve(handed, path) if solves and handed else None
+        if seconds is not None:
+            tally.add(attempts=1, solved=1, solving=seconds)
             client.get(path)
         if pause:
             time.sleep(pause)
@@ -240,7 +251,7 @@ def scraper_with_tools(site, chance, size):
 def scraper_as_robot(site, chance, size):
     """Says that it is a search engine's robot, from an address that is none."""
     tally = Tally()
-    head = {"User-Agent": ROBOTS[0][1], "Accept": HTML}
+    head = {"User-Agent": ROBOTS[0][2], "Accept": HTML}
     scrape(site, "scraper, says it is Googlebot", address(chance), head, entries(chance, size // 2), tally, pause=0.05)
     return tally
 
@@ -249,8 +260,10 @@ def scraper_of_many(site, chance, size):
     """Has an address for every few pages."""
     tally = Tally()
     paths = entries(chance, size // 2)
+    # The same old browser everywhere, as rented addresses have it.
+    head = {**BROWSER, "User-Agent": CHROME.replace("150", "131")}
     for at in range(0, len(paths), 10):
-        scrape(site, "scraper, an address each 10 pages", address(chance), BROWSER, paths[at:at + 10], tally)
+        scrape(site, "scraper, an address each 10 pages", address(chance), head, paths[at:at + 10], tally)
     return tally
 
 

@@ -1,4 +1,4 @@
-//! The pair `web` and `gate` in front of made-up crowds: the gate judges each request before it is answered, the log afterwards.
+//! The pair of `init --preset site`, `web` and `gate`, in front of made-up crowds: the gate judges each request before it is answered, the log afterwards.
 //! Who means no harm is hardly ever asked; who attacks does not get far.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use engine::{Directory, Engine};
 use event::{Event, Time};
 use judge::Action;
-use plan::{Config, Overrides, Pipeline, Plan, preset};
+use plan::preset::{self, BUNDLES};
+use plan::{Config, Overrides, Pipeline, Plan};
 
 use crate::crowds::{Crowd, crowd};
 
@@ -21,8 +22,11 @@ struct Pair {
 impl Pair {
     fn new() -> Pair {
         let home = tempfile::tempdir().unwrap();
-        let presets: Vec<_> = ["web", "gate"].into_iter().filter_map(preset::find).collect();
-        let directory = Directory::create(&home.path().join("data"), &presets).unwrap();
+        let bundle = BUNDLES.iter().find(|bundle| bundle.name == "site").unwrap();
+        let presets: Vec<_> =
+            bundle.presets.iter().map(|(name, more)| (preset::find(name).unwrap(), *more)).collect();
+        let directory =
+            Directory::create_with(&home.path().join("data"), &presets, bundle.settings).unwrap();
         let config = Config::load(&directory.config_path(), &Overrides::default());
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let (web, gate) = (plan.pipeline(Some("web")).cloned(), plan.pipeline(Some("gate")).cloned());
