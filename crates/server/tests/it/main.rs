@@ -21,6 +21,7 @@ mod milter;
 mod name_server;
 mod node;
 mod npm;
+mod openapi;
 mod overload;
 mod policy;
 mod ports;

@@ -11,6 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
+use utoipa::ToSchema;
 
 use super::QueryParams;
 use super::events::BatchParams;
@@ -18,6 +19,12 @@ use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, ProblemResponses};
 use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};
 use crate::protocol::input::{self, BodyFormat, JSON_LINES};
+
+/// An Arrow IPC stream of columns.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "for the description alone")]
+struct ArrowStream(Vec<u8>);
 
 /// Counts events and answers what is then known of their keys, row by row. Nothing is judged or logged.
 ///
@@ -32,7 +39,7 @@ use crate::protocol::input::{self, BodyFormat, JSON_LINES};
     request_body(
         description = "An Arrow IPC stream of columns, JSON objects one a line, or an array of them; at most `batch_max` events",
         content(
-            (Vec<u8> = "application/vnd.apache.arrow.stream"),
+            (ArrowStream = "application/vnd.apache.arrow.stream"),
             (String = "application/x-ndjson"),
             (Vec<serde_json::Value> = "application/json"),
         ),
@@ -41,8 +48,11 @@ use crate::protocol::input::{self, BodyFormat, JSON_LINES};
         (
             status = 200,
             description = "What is known, in the form of the request, and row by row as it was sent",
-            body = Vec<u8>,
-            content_type = "application/vnd.apache.arrow.stream",
+            content(
+                (ArrowStream = "application/vnd.apache.arrow.stream"),
+                (serde_json::Value = "application/x-ndjson"),
+                (Vec<serde_json::Value> = "application/json"),
+            ),
         ),
         ProblemResponses,
     ),
@@ -69,7 +79,7 @@ pub(super) async fn observe(
     request_body(
         description = "As for /v1/batch/observe",
         content(
-            (Vec<u8> = "application/vnd.apache.arrow.stream"),
+            (ArrowStream = "application/vnd.apache.arrow.stream"),
             (String = "application/x-ndjson"),
             (Vec<serde_json::Value> = "application/json"),
         ),
@@ -78,8 +88,11 @@ pub(super) async fn observe(
         (
             status = 200,
             description = "Decisions and what is known, in the form of the request, and row by row as it was sent",
-            body = Vec<u8>,
-            content_type = "application/vnd.apache.arrow.stream",
+            content(
+                (ArrowStream = "application/vnd.apache.arrow.stream"),
+                (serde_json::Value = "application/x-ndjson"),
+                (Vec<serde_json::Value> = "application/json"),
+            ),
         ),
         ProblemResponses,
     ),

@@ -9,6 +9,7 @@ mod challenges;
 pub(crate) mod connection;
 mod crowdsec;
 pub(crate) mod events;
+mod examples;
 mod feedback;
 mod forms;
 pub(crate) mod forward_auth;
@@ -22,7 +23,7 @@ pub(crate) mod site_challenge;
 mod statistics;
 mod visitor_identity;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -161,10 +162,15 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
     openapi.merge(ForwardDescription::openapi());
     let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     openapi.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(token));
-    // Nothing in a description refuses to be written.
-    let description = Bytes::from(serde_json::to_vec(&openapi).unwrap_or_default());
+    static DESCRIPTION: OnceLock<Bytes> = OnceLock::new();
+    let description = DESCRIPTION.get_or_init(|| {
+        // Nothing in a description refuses to be written.
+        let mut description = serde_json::to_value(&openapi).unwrap_or_default();
+        examples::add(&mut description);
+        Bytes::from(serde_json::to_vec(&description).unwrap_or_default())
+    });
     let node = Arc::new(Node::new(engine, clock));
-    let state = HttpState { node: Arc::clone(&node), feeds: Arc::default(), openapi: description };
+    let state = HttpState { node: Arc::clone(&node), feeds: Arc::default(), openapi: description.clone() };
     let router = router
         .fallback(nowhere)
         .method_not_allowed_fallback(no_method)
