@@ -4,6 +4,7 @@ mod applications;
 mod backtest;
 mod beside;
 mod check;
+mod clients;
 mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
@@ -31,7 +32,6 @@ mod npm;
 #[path = "../../../server/tests/it/ports.rs"]
 mod ports;
 mod program;
-#[cfg(feature = "kafka")]
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
 mod reputation;

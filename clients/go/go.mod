@@ -1,0 +1,3 @@
+module tollhouse
+
+go 1.19
