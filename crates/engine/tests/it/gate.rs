@@ -25,8 +25,7 @@ impl Pair {
         let bundle = BUNDLES.iter().find(|bundle| bundle.name == "site").unwrap();
         let presets: Vec<_> =
             bundle.presets.iter().map(|(name, more)| (preset::find(name).unwrap(), *more)).collect();
-        let directory =
-            Directory::create_with(&home.path().join("data"), &presets, bundle.settings).unwrap();
+        let directory = Directory::create_with(&home.path().join("data"), &presets, bundle.settings).unwrap();
         let config = Config::load(&directory.config_path(), &Overrides::default());
         let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let (web, gate) = (plan.pipeline(Some("web")).cloned(), plan.pipeline(Some("gate")).cloned());

@@ -1,9 +1,7 @@
 //! Clients in other languages: the cases of `clients/cases`, played by its server; then a real node that is killed meanwhile.
 
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +12,7 @@ use rustix::process::Signal;
 
 use crate::follow::Ends;
 use crate::npm::packages;
+use crate::ports::free_port;
 use crate::program::{Data, Server};
 use crate::python::python;
 
@@ -71,15 +70,6 @@ fn with_faults(test: impl FnOnce(&str)) {
     test(url.trim());
 }
 
-/// Returns a free address whose port is not among those that the system gives to connections: nobody gets it while the node that
-/// listened there is away, least of all the client that tries to connect.
-fn lasting_address() -> SocketAddr {
-    let chance = RandomState::new().hash_one(std::process::id());
-    let ports = (0..1000).map(|step| 20_000 + (chance.wrapping_add(step) % 12_000) as u16);
-    let mut listeners = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-    listeners.next().unwrap().local_addr().unwrap()
-}
-
 /// Starts a node, and a client that asks it what `live.json` has and then goes on asking. The node is killed in the middle, and
 /// started again: each event counts once.
 fn check_killed_node(address: &str, client: impl FnOnce(&str) -> Command) {
@@ -90,7 +80,7 @@ fn check_killed_node(address: &str, client: impl FnOnce(&str) -> Command) {
     let tokens = format!("server.tokens=[\"{TOKEN}\"]");
     let settings = [&tokens, "server.body_max=64KiB", "server.batch_max=3", "ledger.durability=sync"];
     let args: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-    let url = format!("http://{}", lasting_address());
+    let url = format!("http://127.0.0.1:{}", free_port());
     let mut server = Server::start_again(&data.path(), &url, &args);
     let mut client = Ends(client(&url).stdout(Stdio::piped()).spawn().unwrap());
     let mut said = String::new();
