@@ -1,0 +1,280 @@
+//! A section of `jail.conf` with all that is laid over it: which log, which filter, how often, how long.
+
+use std::collections::BTreeMap;
+
+use super::duration::{self, FailDuration};
+use super::filter::Fail2banFilter;
+use super::merged::MergedConfig;
+use super::{Fail2banFiles, Fail2banProblem, option_list};
+use event::Span;
+
+/// Most jails of a configuration.
+const JAILS_MAX: usize = 2_000;
+
+/// Bans that become longer with each one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BanIncrement {
+    /// The factor of the second ban's length, and so on; doubled each time if there are none.
+    pub multipliers: Vec<f64>,
+    /// A factor of all of them.
+    pub factor: f64,
+    /// The longest ban.
+    pub max: Option<FailDuration>,
+    /// True if bans of all jails count.
+    pub over_all_jails: bool,
+}
+
+/// A jail.
+#[derive(Clone, Debug)]
+pub struct Fail2banJail {
+    /// The name.
+    pub name: String,
+    /// True if it is switched on.
+    pub is_enabled: bool,
+    /// The filter; none if it could not be read.
+    pub filter: Option<Fail2banFilter>,
+    /// Files that it follows, with patterns of names.
+    pub log_paths: Vec<String>,
+    /// True if it follows the journal.
+    pub is_journal: bool,
+    /// Failures within `find_time` that lead to a ban.
+    pub max_retry: u32,
+    /// The time in which failures count.
+    pub find_time: Span,
+    /// The length of a ban.
+    pub ban_time: FailDuration,
+    /// Bans that become longer.
+    pub increment: Option<BanIncrement>,
+    /// Addresses, networks and names that are never banned.
+    pub ignored: Vec<String>,
+    /// True if the machine's own addresses are never banned.
+    pub ignores_self: bool,
+    /// The zone of the log's dates, if it is not the machine's.
+    pub log_zone: Option<String>,
+    /// Names of actions.
+    pub actions: Vec<String>,
+    /// What was not taken.
+    pub problems: Vec<Fail2banProblem>,
+}
+
+/// Options of a jail that a filter of its own has, too.
+const FILTER_OPTIONS: [&str; 6] =
+    ["prefregex", "failregex", "ignoreregex", "maxlines", "datepattern", "journalmatch"];
+
+/// Reads all jails, those that are switched off among them. Problems of files stand apart.
+pub fn read(files: &Fail2banFiles) -> (Vec<Fail2banJail>, Vec<Fail2banProblem>) {
+    let Some(mut config) = MergedConfig::read(files, "jail") else {
+        let message = "there is no such file".to_owned();
+        return (Vec::new(), vec![Fail2banProblem { file: "jail.conf".to_owned(), line: 0, message }]);
+    };
+    config.set_default("fail2ban_version", "1.0");
+    config.set_default("fail2ban_confpath", "/etc/fail2ban");
+    let names: Vec<String> = config.sections().take(JAILS_MAX).map(str::to_owned).collect();
+    let jails = names.iter().map(|name| jail(files, &mut config, name)).collect();
+    (jails, config.problems)
+}
+
+/// Values of a jail, and what could not be read of them.
+struct JailValues<'c> {
+    config: &'c MergedConfig,
+    jail: &'c str,
+    problems: Vec<Fail2banProblem>,
+}
+
+impl JailValues<'_> {
+    fn text(&mut self, option: &str) -> Option<String> {
+        match self.config.get(self.jail, option, &BTreeMap::new())? {
+            Ok(text) => Some(text),
+            Err(problem) => {
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, option: &str, message: String) {
+        let origin = self.config.raw(self.jail, option);
+        self.problems.push(Fail2banProblem {
+            file: origin.map_or_else(|| "jail.conf".to_owned(), |origin| origin.file.clone()),
+            line: origin.map_or(0, |origin| origin.line),
+            message: format!("[{}] `{option}`: {message}", self.jail),
+        });
+    }
+
+    fn number(&mut self, option: &str, default: u32) -> u32 {
+        let Some(text) = self.text(option) else { return default };
+        text.trim().parse().unwrap_or_else(|_| {
+            self.refuse(option, format!("`{text}` is no number"));
+            default
+        })
+    }
+
+    fn duration(&mut self, option: &str) -> Option<FailDuration> {
+        let text = self.text(option).filter(|text| !text.trim().is_empty())?;
+        let read = duration::read(&text);
+        if read.is_none() {
+            self.refuse(option, format!("`{text}` is no length of time"));
+        }
+        read
+    }
+
+    fn is_true(&mut self, option: &str, default: bool) -> bool {
+        self.text(option).map_or(default, |text| {
+            matches!(text.trim().to_lowercase().as_str(), "1" | "on" | "true" | "yes")
+        })
+    }
+}
+
+fn jail(files: &Fail2banFiles, config: &mut MergedConfig, name: &str) -> Fail2banJail {
+    let mut values = JailValues { config, jail: name, problems: Vec::new() };
+    let is_enabled = values.is_true("enabled", false);
+    let mut jail = Fail2banJail {
+        name: name.to_owned(),
+        is_enabled,
+        filter: None,
+        log_paths: Vec::new(),
+        is_journal: values.text("backend").is_some_and(|backend| backend.trim().starts_with("systemd")),
+        max_retry: values.number("maxretry", 5).max(1),
+        find_time: Span::minutes(10),
+        ban_time: FailDuration::Span(Span::minutes(10)),
+        increment: None,
+        ignored: Vec::new(),
+        ignores_self: values.is_true("ignoreself", true),
+        log_zone: values.text("logtimezone").filter(|zone| !zone.trim().is_empty()),
+        actions: Vec::new(),
+        problems: Vec::new(),
+    };
+    match values.duration("findtime") {
+        Some(FailDuration::Span(span)) => jail.find_time = span,
+        Some(FailDuration::Endless) => {
+            values.refuse("findtime", "for ever is not taken; 10 minutes are".to_owned())
+        }
+        None => {}
+    }
+    if let Some(duration) = values.duration("bantime") {
+        jail.ban_time = duration;
+    }
+    if values.is_true("bantime.increment", false) {
+        if values.text("bantime.formula").is_some_and(|formula| !formula.trim().is_empty()) {
+            let message = "a formula in Python is not taken; lengths are doubled".to_owned();
+            values.refuse("bantime.formula", message);
+        }
+        let multipliers = values.text("bantime.multipliers").unwrap_or_default();
+        let factor = values.text("bantime.factor").and_then(|text| text.trim().parse().ok());
+        jail.increment = Some(BanIncrement {
+            multipliers: multipliers
+                .split_whitespace()
+                .filter_map(|text| text.parse().ok())
+                .take(100)
+                .collect(),
+            factor: factor.filter(|factor: &f64| factor.is_finite() && *factor > 0.0).unwrap_or(1.0),
+            max: values.duration("bantime.maxtime"),
+            over_all_jails: values.is_true("bantime.overalljails", false),
+        });
+    }
+    let ignored = values.text("ignoreip").unwrap_or_default();
+    jail.ignored =
+        ignored.split([' ', ',', '\n', '\t']).filter(|text| !text.is_empty()).map(str::to_owned).collect();
+    if values.text("ignorecommand").is_some_and(|command| !command.trim().is_empty()) {
+        values.refuse("ignorecommand", "commands are not run".to_owned());
+    }
+
+    let filter = values.text("filter").unwrap_or_else(|| name.to_owned());
+    let of_jail = |values: &mut JailValues<'_>| {
+        let mut given = BTreeMap::new();
+        for option in FILTER_OPTIONS {
+            if values.config.raw(name, option).is_some()
+                && let Some(text) = values.text(option)
+            {
+                given.insert(option.to_owned(), text);
+            }
+        }
+        given
+    };
+    if is_enabled {
+        match option_list::read(&filter) {
+            Ok((filter_name, mut options)) => {
+                if jail.is_journal {
+                    options.entry("logtype".to_owned()).or_insert_with(|| "journal".to_owned());
+                }
+                // What the filter says is known to the jail: `failregex = %(known/failregex)s`.
+                if let Ok(filter) = Fail2banFilter::read(files, &filter_name, &options, &BTreeMap::new()) {
+                    let problems = std::mem::take(&mut values.problems);
+                    for (option, text) in [
+                        ("failregex", filter.patterns.patterns.join("\n")),
+                        ("ignoreregex", filter.patterns.ignored.join("\n")),
+                        ("datepattern", filter.patterns.dates.join("\n")),
+                    ] {
+                        config.set_known(name, option, &text.replace('%', "%%"));
+                    }
+                    values = JailValues { config, jail: name, problems };
+                }
+                let given = of_jail(&mut values);
+                options.extend(given.clone());
+                match Fail2banFilter::read(files, &filter_name, &options, &given) {
+                    Ok(filter) => jail.filter = Some(filter),
+                    Err(problem) => {
+                        let message = format!("`{filter}`: {problem}");
+                        values.refuse("filter", message);
+                    }
+                }
+            }
+            Err(message) => values.refuse("filter", message),
+        }
+    }
+    let paths = if is_enabled { values.text("logpath").unwrap_or_default() } else { String::new() };
+    for path in paths.lines().map(str::trim).filter(|path| !path.is_empty()) {
+        let path = path.strip_suffix(" tail").or_else(|| path.strip_suffix(" head")).unwrap_or(path);
+        jail.log_paths.push(path.trim().to_owned());
+    }
+    if is_enabled && let Some(actions) = values.text("action") {
+        for action in actions.lines().map(str::trim).filter(|action| !action.is_empty()) {
+            jail.actions.push(action.split('[').next().unwrap_or(action).trim().to_owned());
+        }
+    }
+    jail.problems = values.problems;
+    jail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jails_with_what_is_laid_over_them() {
+        let files = Fail2banFiles(
+            [
+                ("jail.conf", "[DEFAULT]\nbantime = 10m\nmaxretry = 5\nmode = normal\nfilter = %(__name__)s[mode=%(mode)s]\nignoreip = 127.0.0.1/8, ::1\n[a]\nlogpath = /x\n   /y*.log tail\n[b]\n"),
+                ("jail.local", "[DEFAULT]\nbantime.increment = true\nbantime.multipliers = 1 5 30\nbantime.maxtime = 1w\n[a]\nenabled = true\nmaxretry = 3\nfindtime = 1h\nfailregex = %(known/failregex)s\n    ^more <HOST> 100%%\nbackend = systemd\n[c]\nenabled = yes\nbantime = soon\n"),
+                ("filter.d/a.conf", "[Definition]\nfailregex = ^<mode> <HOST> 5%%$\njournalmatch = _COMM=a\n"),
+            ]
+            .map(|(path, text)| (path.to_owned(), text.to_owned()))
+            .into(),
+        );
+        let (jails, problems) = read(&files);
+        assert_eq!(problems, []);
+        let names: Vec<(&str, bool)> =
+            jails.iter().map(|jail| (jail.name.as_str(), jail.is_enabled)).collect();
+        assert_eq!(names, [("a", true), ("b", false), ("c", true)]);
+        let a = &jails[0];
+        assert_eq!((a.max_retry, a.find_time, a.is_journal), (3, Span::hours(1), true));
+        assert_eq!(a.log_paths, ["/x", "/y*.log"]);
+        assert_eq!(a.ignored, ["127.0.0.1/8", "::1"]);
+        let increment = a.increment.as_ref().expect("increment");
+        assert_eq!(increment.multipliers, [1.0, 5.0, 30.0]);
+        let filter = a.filter.as_ref().expect("filter");
+        assert_eq!(filter.journal_matches, ["_COMM=a"]);
+        let patterns = &filter.patterns.patterns;
+        assert_eq!(patterns.len(), 2, "{patterns:?}");
+        assert!(patterns[0].starts_with("^normal ") && patterns[0].ends_with("5%$"), "{patterns:?}");
+        assert!(patterns[1].starts_with("^more ") && patterns[1].ends_with("100%"), "{patterns:?}");
+        let problems: Vec<String> = jails[2].problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            problems,
+            [
+                "jail.local:14: [c] `bantime`: `soon` is no length of time",
+                "jail.conf:5: [c] `filter`: `c[mode=normal]`: filter.d/c.conf: there is no such filter",
+            ]
+        );
+    }
+}

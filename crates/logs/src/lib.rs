@@ -1,0 +1,20 @@
+//! Lines of any log → events: dates, envelopes, patterns with named groups, sessions of several lines; fail2ban's own files.
+//!
+//! ```text
+//! line ─► envelope ─► date ─► prefix ─► patterns ─► event, or counted as unread
+//! ```
+//!
+//! Pure and bounded: a line, the present and a zone in, a reading out. A line is read in time linear in its length;
+//! patterns that need steps back have a number of them. Files are read by whoever asks.
+
+pub mod date;
+pub mod date_detector;
+pub mod date_pattern;
+pub mod envelope;
+pub mod fail2ban;
+pub mod line_pattern;
+pub mod log_reader;
+pub mod logfmt;
+pub mod pattern_set;
+pub mod python_regex;
+mod required_text;

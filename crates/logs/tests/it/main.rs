@@ -1,0 +1,3 @@
+//! Lines of logs against what others say of them.
+
+mod fail2ban_labels;
