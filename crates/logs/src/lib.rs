@@ -7,6 +7,7 @@
 //! Pure and bounded: a line, the present and a zone in, a reading out. A line is read in time linear in its length;
 //! patterns that need steps back have a number of them. Files are read by whoever asks.
 
+pub mod columns;
 pub mod date;
 pub mod date_detector;
 pub mod date_pattern;
@@ -14,6 +15,7 @@ pub mod envelope;
 pub mod fail2ban;
 pub mod line_pattern;
 pub mod log_reader;
+pub mod log_stream;
 pub mod logfmt;
 pub mod pattern_set;
 pub mod python_regex;

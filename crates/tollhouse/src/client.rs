@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, MailReportJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
-    ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson,
-    ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    FeedbackOutcomeJson, MailReportJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
+    ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
+    ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -285,6 +285,11 @@ impl ApiClient {
     /// Has a copy of the data directory made, beside it.
     pub(crate) fn snapshot(&self) -> Result<SnapshotJson, CallError> {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
+    }
+
+    /// Returns the pipelines of the server.
+    pub(crate) fn pipelines(&self) -> Result<PipelinesJson, CallError> {
+        self.get("/v1/pipelines", &[])
     }
 
     /// Returns the rules that stand over a pipeline's file, and those that can be gone back to.

@@ -110,6 +110,11 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
         ContentColumns::AccessLog { columns, patterns } => {
             content::web::access_log::features(columns, prefixes, patterns, &mut row.facts)
         }
+        ContentColumns::Log { columns, .. } => {
+            if let Some(&Value::Ip(ip)) = row.facts.get(columns.ip) {
+                row.facts.set(columns.net, content::network::network(ip, prefixes));
+            }
+        }
         ContentColumns::Json => {}
     }
     if let Some(robots) = &row.pipeline.robots {

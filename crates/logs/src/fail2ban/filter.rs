@@ -20,8 +20,10 @@ const INIT: &str = "Init";
 pub struct Fail2banFilter {
     /// The name of its file without `.conf`.
     pub name: String,
-    /// The patterns.
+    /// The patterns, tags replaced by groups.
     pub patterns: LogPatterns,
+    /// The same patterns with their tags, as people read them.
+    pub written: LogPatterns,
     /// Conditions for entries of the journal.
     pub journal_matches: Vec<String>,
     /// Patterns and files that were not taken.
@@ -93,18 +95,19 @@ impl Fail2banFilter {
         };
         let anchors = if filter.patterns.lines > 1 { LineAnchors::Lines } else { LineAnchors::Text };
         let mut has_id = false;
-        if let Some(prefix) = prefix {
-            let prefix = tag::groups(&prefix);
+        if let Some(written) = prefix {
+            let prefix = tag::groups(&written);
             match LinePattern::new(&prefix, LineAnchors::Text) {
                 Ok(pattern) => {
                     has_id = identifies(&pattern);
                     filter.patterns.prefix = Some(prefix);
+                    filter.written.prefix = Some(written);
                 }
                 Err(error) => refuse("prefregex", format!("`prefregex`: {error}")),
             }
         }
         for (option, text, are_events) in [("failregex", &patterns, true), ("ignoreregex", &ignored, false)] {
-            let mut taken = Vec::new();
+            let (mut taken, mut written) = (Vec::new(), Vec::new());
             for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
                 if taken.len() >= PATTERNS_MAX {
                     refuse(option, format!("more than {PATTERNS_MAX} patterns"));
@@ -115,11 +118,18 @@ impl Fail2banFilter {
                     Ok(pattern) if are_events && !has_id && !identifies(&pattern) => {
                         refuse(option, format!("no group says who it was in `{line}`"));
                     }
-                    Ok(_) => taken.push(regex),
+                    Ok(_) => {
+                        taken.push(regex);
+                        written.push(line.to_owned());
+                    }
                     Err(error) => refuse(option, format!("{error} in `{line}`")),
                 }
             }
-            *(if are_events { &mut filter.patterns.patterns } else { &mut filter.patterns.ignored }) = taken;
+            if are_events {
+                (filter.patterns.patterns, filter.written.patterns) = (taken, written);
+            } else {
+                (filter.patterns.ignored, filter.written.ignored) = (taken, written);
+            }
         }
         for date in dates.lines().map(str::trim).filter(|line| !line.is_empty()) {
             match crate::date_detector::DateDetector::new(&[date]) {

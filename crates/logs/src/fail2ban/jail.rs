@@ -201,9 +201,9 @@ fn jail(files: &Fail2banFiles, config: &mut MergedConfig, name: &str) -> Fail2ba
                 if let Ok(filter) = Fail2banFilter::read(files, &filter_name, &options, &BTreeMap::new()) {
                     let problems = std::mem::take(&mut values.problems);
                     for (option, text) in [
-                        ("failregex", filter.patterns.patterns.join("\n")),
-                        ("ignoreregex", filter.patterns.ignored.join("\n")),
-                        ("datepattern", filter.patterns.dates.join("\n")),
+                        ("failregex", filter.written.patterns.join("\n")),
+                        ("ignoreregex", filter.written.ignored.join("\n")),
+                        ("datepattern", filter.written.dates.join("\n")),
                     ] {
                         config.set_known(name, option, &text.replace('%', "%%"));
                     }

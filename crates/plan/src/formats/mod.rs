@@ -1,4 +1,5 @@
-//! Files of limits that other programs read, too.
+//! Files that other programs read, too: limits, jails.
 
 pub mod envoy;
+pub mod fail2ban;
 pub mod limitador;

@@ -4,9 +4,11 @@ use content::field::{ContentKind, FieldColumns};
 use content::mail::authentication::AuthColumns;
 use content::web::pattern::RequestPatterns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
+use logs::columns::LogColumns;
+use logs::log_stream::LogSettings;
 
-use super::patterns;
 use super::{ContentColumns, EventColumns, FieldContent, InputColumns, PipelineInput};
+use super::{log, patterns};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::entries;
 
@@ -14,6 +16,7 @@ use crate::entries;
 fn input_columns(
     input: PipelineInput,
     patterns: impl FnOnce() -> RequestPatterns,
+    settings: impl FnOnce() -> LogSettings,
     builder: &mut SchemaBuilder,
 ) -> (EventColumns, ContentColumns) {
     let register = || -> Result<_, ColumnError> {
@@ -28,6 +31,10 @@ fn input_columns(
                 columns: Box::new(content::web::access_log::HttpColumns::register(builder)?),
                 patterns: Box::new(patterns()),
             },
+            PipelineInput::Log => ContentColumns::Log {
+                columns: LogColumns::register(builder)?,
+                settings: Box::new(settings()),
+            },
             PipelineInput::Json => ContentColumns::Json,
         };
         Ok((event, content))
@@ -39,7 +46,7 @@ fn input_columns(
 /// The facts that events of an input bring, before readings and declared fields.
 pub(crate) fn input_facts(input: PipelineInput) -> Schema {
     let mut builder = SchemaBuilder::default();
-    input_columns(input, RequestPatterns::default, &mut builder);
+    input_columns(input, RequestPatterns::default, LogSettings::default, &mut builder);
     builder.finish()
 }
 
@@ -52,7 +59,17 @@ pub(crate) fn columns(
     if input != PipelineInput::AccessLog {
         patterns::refuse(document, problems);
     }
-    let (event, content) = input_columns(input, || patterns::compile(document, problems), builder);
+    if input != PipelineInput::Log {
+        log::refuse(document, problems);
+    }
+    let mut log_problems = ConfigProblems::default();
+    let (event, content) = input_columns(
+        input,
+        || patterns::compile(document, problems),
+        || log::compile(document, &mut log_problems),
+        builder,
+    );
+    problems.extend(log_problems);
     let fields_start = builder.schema().columns().len();
     let (mut networks, mut fields) = (Vec::new(), Vec::new());
     for view in entries(document, "field", problems) {

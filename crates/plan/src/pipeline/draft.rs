@@ -74,6 +74,7 @@ impl<'a> PipelineDraft<'a> {
         let input = match top.str("input") {
             Some("message") => PipelineInput::Message,
             Some("access-log") => PipelineInput::AccessLog,
+            Some("log") => PipelineInput::Log,
             _ => PipelineInput::Json,
         };
         let mut columns = columns(document, input, &mut builder, problems);

@@ -11,6 +11,7 @@ pub(crate) mod form;
 mod functions;
 pub(crate) mod header;
 pub(crate) mod key_fields;
+mod log;
 pub(crate) mod model;
 mod patterns;
 pub(crate) mod phrases;
@@ -33,6 +34,8 @@ use content::network::PrefixLengths;
 use content::web::pattern::RequestPatterns;
 use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex, Value};
 use judge::{Action, Condition, Rule, RuleSet};
+use logs::columns::LogColumns;
+use logs::log_stream::LogSettings;
 use stats::{AggregateColumn, AggregateLayout, BucketSeries, LayoutError, Measure, Tier};
 
 use self::authentication::DnsListPlan;
@@ -61,20 +64,23 @@ pub enum PipelineInput {
     Message,
     /// Combined-format access-log lines.
     AccessLog,
+    /// Lines of any log, by patterns of its own.
+    Log,
     /// JSON objects with declared fields only.
     Json,
 }
 
 impl PipelineInput {
     /// All inputs, in the order in which they are documented.
-    pub const ALL: [PipelineInput; 3] =
-        [PipelineInput::Message, PipelineInput::AccessLog, PipelineInput::Json];
+    pub const ALL: [PipelineInput; 4] =
+        [PipelineInput::Message, PipelineInput::AccessLog, PipelineInput::Log, PipelineInput::Json];
 
     /// Returns the name of the input in configurations.
     pub fn name(self) -> &'static str {
         match self {
             PipelineInput::Message => "message",
             PipelineInput::AccessLog => "access-log",
+            PipelineInput::Log => "log",
             PipelineInput::Json => "json",
         }
     }
@@ -178,6 +184,16 @@ pub struct Pipeline {
     pub reports: Option<ReportsPlan>,
 }
 
+impl Pipeline {
+    /// The way in which lines of a log are read, if that is the input.
+    pub fn log(&self) -> Option<&LogSettings> {
+        match &self.columns.content {
+            ContentColumns::Log { settings, .. } => Some(settings),
+            _ => None,
+        }
+    }
+}
+
 /// A limit that rules of a pipeline ask for.
 #[derive(Debug)]
 pub struct RuleLimit {
@@ -236,7 +252,7 @@ impl InputColumns {
     pub(crate) fn is_normalised(&self, slot: Slot) -> bool {
         let is_body = match &self.content {
             ContentColumns::Message { mail, .. } => mail.body.words.text == slot,
-            ContentColumns::AccessLog { .. } | ContentColumns::Json => false,
+            ContentColumns::AccessLog { .. } | ContentColumns::Log { .. } | ContentColumns::Json => false,
         };
         is_body || self.fields.iter().any(|field| field.columns.normalised() == Some(slot))
     }
@@ -271,6 +287,13 @@ pub enum ContentColumns {
         columns: Box<content::web::access_log::HttpColumns>,
         /// The lists that it is searched by.
         patterns: Box<RequestPatterns>,
+    },
+    /// Lines of a log.
+    Log {
+        /// The columns of what a line says.
+        columns: LogColumns,
+        /// The way in which lines are read.
+        settings: Box<LogSettings>,
     },
     /// Fields alone.
     Json,

@@ -1,6 +1,8 @@
 //! The node and its pipelines in JSON.
 
 use judge::Action;
+use logs::log_reader::LogPatterns;
+use logs::log_stream::{LogEnvelope, LogSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -60,8 +62,11 @@ pub struct PipelineJson {
     pub name: String,
     /// Changes whenever something changes that verdicts depend on.
     pub version: String,
-    /// The input that it reads: `message`, `access-log` or `json`.
+    /// The input that it reads: `message`, `access-log`, `log` or `json`.
     pub input: String,
+    /// The way in which lines become its events, if it reads a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogInputJson>,
     /// The kinds of pieces that it counts.
     pub kinds: Vec<KindJson>,
     /// The things of which it counts distinct values.
@@ -103,6 +108,7 @@ impl PipelineJson {
             name: pipeline.name.clone(),
             version: pipeline.version.clone(),
             input: pipeline.input.name().to_owned(),
+            log: pipeline.log().map(LogInputJson::from),
             kinds: kinds.collect(),
             distincts: distincts
                 .map(|plan| DistinctJson {
@@ -123,6 +129,47 @@ impl PipelineJson {
             rules: rules.collect(),
             feedback: pipeline.feedback.keys().cloned().collect(),
         }
+    }
+}
+
+/// The way in which lines of a log become events, for whoever follows the log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LogInput)]
+pub struct LogInputJson {
+    /// The pattern that a line must match first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Patterns of lines that are events.
+    pub patterns: Vec<String>,
+    /// Patterns of lines that are none though one of `patterns` matches.
+    pub ignored: Vec<String>,
+    /// Patterns of dates.
+    pub dates: Vec<String>,
+    /// Most lines that a pattern spans.
+    pub lines: usize,
+    /// The form in which lines are handed over: `lines`, `journal`, `docker` or `cri`.
+    pub envelope: String,
+    /// The zone of dates that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zone: Option<String>,
+    /// Named groups that are fields of events.
+    pub fields: Vec<String>,
+}
+
+impl From<&LogSettings> for LogInputJson {
+    fn from(settings: &LogSettings) -> LogInputJson {
+        let LogPatterns { prefix, patterns, ignored, dates, lines } = settings.patterns.clone();
+        let envelope = settings.envelope.name().to_owned();
+        let (zone, fields) = (settings.zone.clone(), settings.fields.clone());
+        LogInputJson { prefix, patterns, ignored, dates, lines, envelope, zone, fields }
+    }
+}
+
+impl From<LogInputJson> for LogSettings {
+    fn from(input: LogInputJson) -> LogSettings {
+        let LogInputJson { prefix, patterns, ignored, dates, lines, envelope, zone, fields } = input;
+        let patterns = LogPatterns { prefix, patterns, ignored, dates, lines };
+        LogSettings { patterns, envelope: LogEnvelope::named(&envelope).unwrap_or_default(), zone, fields }
     }
 }
 

@@ -26,6 +26,7 @@ mod kills;
 mod ledger_names;
 mod limits;
 mod live;
+mod logs;
 mod nats;
 #[path = "../../../server/tests/it/npm.rs"]
 mod npm;

@@ -6,7 +6,7 @@ use super::{Section, SectionForm, SettingType, required, setting};
 pub(crate) const SPACE_MAX: u16 = 65_533;
 
 /// The words for what is counted from.
-pub(in crate::config) const INPUTS: &[&str] = &["message", "access-log", "json"];
+pub(in crate::config) const INPUTS: &[&str] = &["message", "access-log", "log", "json"];
 
 /// The key of a pipeline's candidate, which no verdict depends on.
 pub(in crate::config) const CANDIDATE: &str = "candidate";
@@ -47,7 +47,7 @@ pub(super) const TOP: Section = Section {
             "input",
             SettingType::Choice(INPUTS),
             Some("\"json\""),
-            "Input of the pipeline: RFC 5322 messages, combined-format access-log lines, or JSON objects",
+            "Input of the pipeline: RFC 5322 messages, combined-format access-log lines, lines of any `log` that `[log]` has patterns for, or JSON objects",
         ),
         setting(
             "on_error",
@@ -146,6 +146,57 @@ pub(super) const PATTERNS: Section = Section {
             "Agents that are libraries, tools and scanners: `http.agent_tool`",
         ),
         setting("robots", SettingType::Text, None, "Agents that declare themselves robots: `http.agent_bot`"),
+    ],
+};
+
+pub(super) const LOG: Section = Section {
+    name: "log",
+    form: SectionForm::Table,
+    node: false,
+    doc: "Patterns of lines, for `input = \"log\"`: regular expressions of Python's, with named groups and the tags of fail2ban's filters (`<HOST>`, `<F-USER>`). See [from-fail2ban.md](../guides/from-fail2ban.md#patterns-of-your-own).",
+    settings: &[
+        setting(
+            "patterns",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Patterns of lines that are events. The first one that matches counts",
+        ),
+        setting(
+            "prefix",
+            SettingType::Text,
+            Some("\"\""),
+            "Pattern that a line must match first; its group `content` is what the others read",
+        ),
+        setting(
+            "ignored",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Patterns of lines that are no events though one of `patterns` matches",
+        ),
+        setting(
+            "dates",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Patterns of dates, as `%d/%b/%Y %H:%M:%S`, `{^LN-BEG}` or `EPOCH`. Unless given: every form that is known",
+        ),
+        setting(
+            "lines",
+            SettingType::Integer(1, logs::log_reader::LINES_MAX as i64),
+            Some("1"),
+            "Most lines that a pattern may span",
+        ),
+        setting(
+            "zone",
+            SettingType::Text,
+            Some("\"\""),
+            "Zone of dates that name none: `Europe/Berlin`, `UTC+0200`. Unless given: that of the machine that follows the log",
+        ),
+        setting(
+            "envelope",
+            SettingType::Choice(&logs::log_stream::LogEnvelope::NAMES),
+            Some("\"lines\""),
+            "Form in which lines are handed over: as written (`lines`), by `journalctl -o json` (`journal`), in Docker's files (`docker`), in those of other container runtimes (`cri`)",
+        ),
     ],
 };
 

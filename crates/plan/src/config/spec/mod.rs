@@ -158,6 +158,7 @@ pub(super) static SECTIONS: &[Section] = &[
     input::TIME,
     input::NETWORKS,
     input::PATTERNS,
+    input::LOG,
     input::AUTH,
     input::DNSBL,
     input::FIELD,
@@ -216,7 +217,7 @@ pub(super) fn identity(section_name: &str) -> Option<&'static str> {
 }
 
 /// Sections that do something only where somebody has written them, if only their name.
-const NOTHING_BY_DEFAULT: [&str; 3] = ["challenge", "form", "bait"];
+const NOTHING_BY_DEFAULT: [&str; 4] = ["challenge", "form", "bait", "log"];
 
 impl Section {
     /// Returns true if the section does nothing unless somebody has written it: its defaults alone are not kept.

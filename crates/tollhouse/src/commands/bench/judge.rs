@@ -144,7 +144,7 @@ fn rows(engine: &Engine, pipeline: &Arc<Pipeline>, progress: &Progress) -> Resul
                 take(&|| event.clone(), event.time.unwrap_or_else(clock::now))?;
             }
         }
-        PipelineInput::Json => {}
+        PipelineInput::Log | PipelineInput::Json => {}
     }
     Ok(rows)
 }

@@ -1,5 +1,8 @@
 //! `tollhouse follow`: a growing file, a pipe, a topic of Kafka, or a stream of NATS JetStream, to a server.
 //!
+//! Lines of a log with patterns of its own are read here, by the patterns of the server's pipeline: what no pattern reads
+//! does not travel.
+//!
 //! ```text
 //! file ─► lines ─► events, named after the stream and their place in it ─► server ─► position kept
 //! ```
@@ -12,6 +15,7 @@
 mod backoff;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod line_reader;
 mod nats;
 
 use std::fs::{self, File};
@@ -23,17 +27,16 @@ use std::time::Duration;
 
 use content::web::access_log::LINE_BYTES_MAX;
 use data_encoding::HEXLOWER;
-use event::Event;
-use journal::json_value;
 use judge::Action;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use server::api::BatchLine;
 use sha2::{Digest, Sha256};
 
 use self::backoff::Backoff;
+use self::line_reader::{LineReader, ReadLine};
 use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
+use crate::clock;
 use crate::console::{Output, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
@@ -47,11 +50,13 @@ Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json /var/log/nginx/access.log
   journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
+  tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at.json /var/log/auth.log
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
-Access logs are in the combined format, or JSON as Caddy, Traefik and nginx write it. The command
-follows rotation, resumes after a restart, and counts nothing twice.")]
+Access logs are in the combined format, or JSON as Caddy, Traefik and nginx write it. Lines for a
+pipeline with `input = \"log\"` are read by its patterns. The command follows rotation, resumes
+after a restart, and counts nothing twice.")]
 pub(crate) struct FollowArgs {
     /// File to follow, or topic as kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
     #[arg(value_name = "FILE|-|URL", required_unless_present = "nats")]
@@ -61,9 +66,13 @@ pub(crate) struct FollowArgs {
     /// File that keeps the position; without it every start begins at the end of the file or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
-    /// Format of the lines: of an access log, or events as JSON objects
-    #[arg(long, value_enum, default_value_t = FollowFormat::AccessLog, value_name = "FORMAT")]
-    format: FollowFormat,
+    /// Format of the lines: of an access log, of another by the pipeline's patterns, or events as JSON objects; unless
+    /// given, what the named pipeline reads, or else an access log
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<FollowFormat>,
+    /// Print lines that no pattern of the pipeline reads
+    #[arg(long)]
+    unparsed: bool,
     /// Pipeline that judges, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
@@ -84,6 +93,8 @@ pub(crate) struct FollowArgs {
 enum FollowFormat {
     /// Combined format, or JSON objects of Caddy, Traefik or nginx.
     AccessLog,
+    /// Lines of any log, by the patterns of a pipeline with `input = "log"`.
+    Log,
     /// Events as `/v1/decide` takes them.
     Ndjson,
 }
@@ -115,13 +126,19 @@ struct FollowPosition {
 
 pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     let client = ApiClient::new(&args.server, args.token.as_deref())?;
+    let interrupt = Interrupt::watch(None);
+    let Some(lines) = LineReader::open(&client, args.format, args.pipeline.as_deref(), &interrupt)? else {
+        return Ok(Exit::Interrupted);
+    };
     let mut follow = Follower {
         out: Output::new(args.json.json),
-        interrupt: Interrupt::watch(None),
+        interrupt,
         client: &client,
         args: &args,
+        lines,
         events: 0,
         bad: 0,
+        unread: 0,
     };
     let exit = match (&args.nats.nats, &args.file) {
         (Some(_), _) => follow.nats()?,
@@ -132,7 +149,13 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
         (None, file) => follow.file(file.as_deref().unwrap_or(Path::new(STDIN)))?,
     };
     follow.out.flush()?;
-    say(format_args!("{} events, {} lines that were none", follow.events, follow.bad));
+    match follow.lines.is_log() {
+        true => say(format_args!(
+            "{} events, {} lines that no pattern reads, {} that were refused",
+            follow.events, follow.unread, follow.bad
+        )),
+        false => say(format_args!("{} events, {} lines that were none", follow.events, follow.bad)),
+    }
     Ok(exit)
 }
 
@@ -141,8 +164,11 @@ struct Follower<'a> {
     interrupt: Interrupt,
     client: &'a ApiClient,
     args: &'a FollowArgs,
+    lines: LineReader,
     events: u64,
     bad: u64,
+    /// Lines that no pattern reads.
+    unread: u64,
 }
 
 impl Follower<'_> {
@@ -346,18 +372,27 @@ impl Follower<'_> {
     /// the server afterwards: they are on its disk.
     fn send(&mut self, lines: Vec<NamedLine>) -> Result<(), CommandError> {
         let mut events = Vec::with_capacity(lines.len());
+        let now = clock::now();
         for (name, line) in lines {
-            let line = line.trim_ascii();
+            // Patterns mind spaces in front.
+            let line = if self.lines.is_log() { line.trim_ascii_end() } else { line.trim_ascii() };
             if line.is_empty() {
                 continue;
             }
-            match object(self.args.format, line, name.as_deref()) {
-                Ok(object) => events.push((name, object.to_string())),
+            match self.lines.read(line, name.as_deref(), now) {
+                Ok(ReadLine::Event(object)) => events.push((name, object.to_string())),
+                Ok(ReadLine::Silent) => {}
+                Ok(ReadLine::Unread) => {
+                    self.unread += 1;
+                    if self.args.unparsed {
+                        self.out.line(printable(&String::from_utf8_lossy(line)))?;
+                    }
+                }
                 Err(why) => self.bad_at(name.as_deref(), &why),
             }
         }
         if events.is_empty() {
-            return Ok(());
+            return self.out.flush();
         }
         let (names, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
         // What can be sent again is forgotten here once it is safe there.
@@ -438,32 +473,6 @@ impl Follower<'_> {
 fn is_whole(answers: &[BatchLine], events: usize) -> bool {
     let is_own = |answer: &BatchLine| matches!(answer, BatchLine::Error(error) if error.error.status >= 500);
     answers.len() == events && !answers.iter().any(is_own)
-}
-
-/// A line as an event of this name, unless it has one.
-fn object(form: FollowFormat, line: &[u8], name: Option<&str>) -> Result<Value, String> {
-    if line.len() > LINE_BYTES_MAX {
-        return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
-    }
-    if form == FollowFormat::Ndjson {
-        let mut object: Map<String, Value> =
-            serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
-        if let Some(name) = name {
-            object.entry("id").or_insert(Value::String(name.to_owned()));
-        }
-        return Ok(Value::Object(object));
-    }
-    let Event { id, time, fields, .. } =
-        content::web::access_log::event(line).map_err(|error| error.to_string())?;
-    let mut object: Map<String, Value> =
-        fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
-    if let Some(time) = time {
-        object.insert("time".to_owned(), Value::String(time.to_string()));
-    }
-    if let Some(name) = id.or(name.map(str::to_owned)) {
-        object.insert("id".to_owned(), Value::String(name));
-    }
-    Ok(Value::Object(object))
 }
 
 /// A file that is read.

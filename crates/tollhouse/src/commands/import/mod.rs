@@ -1,7 +1,8 @@
-//! `tollhouse import`: takes in statistics of another node, lists of Rspamd, limits of Limitador, what SpamAssassin had learned,
-//! and what filters know of senders.
+//! `tollhouse import`: takes in statistics of another node, jails of fail2ban, lists of Rspamd, limits of Limitador, what
+//! SpamAssassin had learned, and what filters know of senders.
 
 mod bayes;
+mod fail2ban;
 mod limits;
 mod multimap;
 mod reputation;
@@ -9,7 +10,7 @@ mod statistics;
 
 use crate::exit::{CommandError, Exit};
 
-/// Import statistics of `export --ledger`, or another program's lists, limits, learned mail or reputations
+/// Import statistics of `export --ledger`, or another program's jails, lists, limits, learned mail or reputations
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -17,6 +18,7 @@ Examples:
   tollhouse import --data ./new statistics.ndjson.zst            Into a directory without statistics
   tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
   tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
+  tollhouse import fail2ban --output ./bans /etc/fail2ban        Jails of fail2ban, as pipelines
   tollhouse import multimap --type from --symbol BLOCKED --score 8 blocked.map >> mail.toml
   tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
@@ -36,6 +38,7 @@ pub(crate) struct ImportArgs {
 
 #[derive(clap::Subcommand)]
 enum ImportCommand {
+    Fail2ban(fail2ban::Fail2banImportArgs),
     Limits(limits::LimitsImportArgs),
     Multimap(multimap::MultimapImportArgs),
     Bayes(bayes::BayesImportArgs),
@@ -44,6 +47,7 @@ enum ImportCommand {
 
 pub(crate) fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     match args.command {
+        Some(ImportCommand::Fail2ban(args)) => fail2ban::run(&args),
         Some(ImportCommand::Limits(args)) => limits::run(&args),
         Some(ImportCommand::Multimap(args)) => multimap::run(args),
         Some(ImportCommand::Bayes(args)) => bayes::run(args),

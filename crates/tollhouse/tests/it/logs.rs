@@ -1,0 +1,140 @@
+//! Jails of fail2ban become pipelines, logs are followed by their patterns, and who fails is banned.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::program::{Data, Server, run};
+
+const JAIL: &str = "[DEFAULT]\nmaxretry = 3\nfindtime = 10m\nbantime = 1h\nignoreip = 198.51.100.0/24\n\
+    [sshd]\nenabled = true\nlogpath = /var/log/auth.log\n[web]\nenabled = true\nlogpath = /var/log/web.log\nmaxretry = 1\n";
+const SSHD: &str = "[Definition]\nprefregex = ^<F-MLFID>\\s*\\S+ sshd\\[\\d+\\]: </F-MLFID><F-CONTENT>.+</F-CONTENT>$\n\
+    failregex = ^Failed password for <F-USER>\\S+</F-USER> from <HOST>(?: port \\d+)?$\n    ^<F-NOFAIL>Connection from</F-NOFAIL> <HOST>\n";
+const WEB: &str = "[Definition]\nfailregex = ^\\s*denied (?!local)<HOST>$\n    ^broken ( <HOST>$\n";
+
+/// A folder with a configuration of fail2ban.
+fn configuration(folder: &Path) -> PathBuf {
+    let etc = folder.join("fail2ban");
+    fs::create_dir_all(etc.join("filter.d")).unwrap();
+    fs::write(etc.join("jail.conf"), JAIL).unwrap();
+    fs::write(etc.join("filter.d/sshd.conf"), SSHD).unwrap();
+    fs::write(etc.join("filter.d/web.conf"), WEB).unwrap();
+    etc
+}
+
+/// Imports a configuration; returns what was said and the path of the main file.
+fn import(etc: &Path, folder: &Path) -> (String, String) {
+    let bans = folder.join("bans");
+    let (etc, to) = (etc.display().to_string(), bans.display().to_string());
+    let ran = run(["import", "fail2ban", "--output", &to, &etc], "").expect(0);
+    (ran.stderr, bans.join("tollhouse.toml").display().to_string())
+}
+
+/// The values that are banned now.
+fn banned(server: &Server) -> Vec<String> {
+    let mut answer = ureq::get(format!("{}/v1/bans/stream?startup=true", server.url)).call().unwrap();
+    let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+    let new = answer["new"].as_array().cloned().unwrap_or_default();
+    let mut values: Vec<String> =
+        new.iter().map(|ban| ban["value"].as_str().unwrap_or_default().to_owned()).collect();
+    values.sort();
+    values
+}
+
+/// The time as logs write it, in UTC.
+fn now() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    event::Time::from_seconds(seconds.cast_signed()).to_string()
+}
+
+/// A line of now.
+fn line(rest: &str) -> String {
+    format!("{} host {rest}\n", now())
+}
+
+#[test]
+fn who_fails_too_often_is_banned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (told, config) = import(&configuration(folder.path()), folder.path());
+    assert!(told.contains("2 jails with 3 patterns"), "{told}");
+    assert!(told.contains("not taken: filter.d/web.conf:2: a group that is not closed"), "{told}");
+    assert!(told.contains("--pipeline sshd --position sshd.position /var/log/auth.log"), "{told}");
+    run(["config", "check", "--strict", "--config", &config], "").expect(0);
+
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &["--config", &config]);
+    let failed = |ip: &str| line(&format!("sshd[7]: Failed password for root from {ip} port 22"));
+    let log: String = [
+        failed("192.0.2.1"),
+        line("sshd[8]: Connection from 192.0.2.3"),
+        failed("192.0.2.2"),
+        line("sshd[9]: something else"),
+        "no date, and nothing known\n".to_owned(),
+        failed("192.0.2.1"),
+        failed("192.0.2.2"),
+        failed("192.0.2.1"),
+        failed("198.51.100.1").repeat(9),
+    ]
+    .concat();
+    let file = folder.path().join("auth.log");
+    fs::write(&file, log).unwrap();
+    let file = file.display().to_string();
+    let follow = ["follow", "--server", &server.url, "--pipeline", "sshd", "--once", "--unparsed", &file];
+    let ran = run(follow, "").expect(0);
+    assert!(
+        ran.stderr.contains("14 events, 2 lines that no pattern reads, 0 that were refused"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stdout.contains("something else") && ran.stdout.contains("nothing known"), "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches("reject").count(), 1, "{}", ran.stdout);
+    assert_eq!(banned(&server), ["192.0.2.1"]);
+
+    // Nothing counts twice.
+    run(follow, "").expect(0);
+    assert_eq!(banned(&server), ["192.0.2.1"]);
+    // The other jail asks for one failure, and its pattern looks ahead.
+    let web = format!("{} denied 192.0.2.9\n", now());
+    let follow = ["follow", "--server", &server.url, "--pipeline", "web", "-"];
+    let ran = run(follow, &web).expect(0);
+    assert!(ran.stderr.contains("1 events"), "{}", ran.stderr);
+    assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.9"]);
+}
+
+#[test]
+fn debians_jails_become_pipelines_that_are_taken() {
+    let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mail-clients/etc/fail2ban");
+    let candidates = [unpacked, PathBuf::from("/etc/fail2ban")];
+    let Some(etc) = candidates.into_iter().find(|etc| etc.join("filter.d/sshd.conf").exists()) else {
+        println!(
+            "skipped: Debian's jails: fail2ban is not installed, and scripts/mail-clients has not unpacked it"
+        );
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("fail2ban");
+    for part in ["", "filter.d", "jail.d"] {
+        fs::create_dir_all(copy.join(part)).unwrap();
+        let Ok(entries) = fs::read_dir(etc.join(part)) else { continue };
+        for entry in entries.flatten().filter(|entry| entry.path().is_file()) {
+            fs::copy(entry.path(), copy.join(part).join(entry.file_name())).unwrap();
+        }
+    }
+    let jails = [
+        "sshd",
+        "apache-auth",
+        "nginx-http-auth",
+        "postfix",
+        "dovecot",
+        "mysqld-auth",
+        "asterisk",
+        "recidive",
+    ];
+    let local: String = jails.iter().map(|jail| format!("[{jail}]\nenabled = true\n")).collect();
+    fs::write(copy.join("jail.local"), format!("[DEFAULT]\nbantime.increment = true\n{local}")).unwrap();
+    let (told, config) = import(&copy, folder.path());
+    assert!(told.contains("7 jails"), "{told}");
+    run(["config", "check", "--strict", "--config", &config], "").expect(0);
+}
