@@ -33,7 +33,7 @@ enum Reading {
     Fields,
     /// Seconds since 1970 with a fraction, in this group.
     Epoch(usize),
-    /// The same, or milliseconds or microseconds by the number of digits.
+    /// Seconds, milliseconds or microseconds since 1970 by the number of digits, in this group.
     LongEpoch(usize),
     Tai64n,
     /// No date at all.

@@ -13,10 +13,10 @@ pub const STEPS_BACK_MAX: usize = 100_000;
 /// Text that is no pattern.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LinePatternError {
-    /// It is no regular expression of Python's.
+    /// Text that is no regular expression of Python's.
     #[error(transparent)]
     Syntax(#[from] PythonRegexError),
-    /// It does not compile, or becomes too large.
+    /// A program that does not compile, or becomes too large.
     #[error("{0}")]
     Program(String),
 }

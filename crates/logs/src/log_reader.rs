@@ -71,7 +71,7 @@ pub struct LogPatternError {
 }
 
 /// A reader of one kind of log, compiled.
-pub struct LogReader {
+pub struct LogLineReader {
     prefix: Option<LinePattern>,
     patterns: PatternSet,
     ignored: PatternSet,
@@ -88,7 +88,7 @@ pub struct LogEvent {
     pub is_dated: bool,
     /// The number of the pattern that matched.
     pub pattern: usize,
-    /// Who is counted: the id that a pattern names, else the address, network or host.
+    /// The id that is counted: what a pattern names so, else the address, network or host.
     pub id: String,
     /// The address, network or name of the host.
     pub host: Option<String>,
@@ -125,7 +125,7 @@ struct BufferedLine(String);
 
 /// The memory of a source of lines: one for each source and reader.
 #[derive(Debug, Default)]
-pub struct LogReaderState {
+pub struct LogLineState {
     last_form: LastDate,
     last_date: Option<Time>,
     lines: VecDeque<BufferedLine>,
@@ -136,9 +136,9 @@ pub struct LogReaderState {
     pub exceeded: u64,
 }
 
-impl LogReader {
+impl LogLineReader {
     /// Compiles patterns.
-    pub fn new(patterns: &LogPatterns) -> Result<LogReader, LogPatternError> {
+    pub fn new(patterns: &LogPatterns) -> Result<LogLineReader, LogPatternError> {
         let lines = patterns.lines.clamp(1, LINES_MAX);
         let anchors = if lines > 1 { LineAnchors::Lines } else { LineAnchors::Text };
         let compile = |pattern: &String, anchors| {
@@ -151,7 +151,7 @@ impl LogReader {
             Ok::<PatternSet, LogPatternError>(PatternSet::new(patterns))
         };
         let dates: Vec<&str> = patterns.dates.iter().map(String::as_str).collect();
-        Ok(LogReader {
+        Ok(LogLineReader {
             prefix: patterns.prefix.as_ref().map(|prefix| compile(prefix, LineAnchors::Text)).transpose()?,
             patterns: all(&patterns.patterns, anchors)?,
             ignored: all(&patterns.ignored, LineAnchors::Text)?,
@@ -177,7 +177,7 @@ impl LogReader {
         line: &str,
         date: Option<Time>,
         context: &DateContext,
-        state: &mut LogReaderState,
+        state: &mut LogLineState,
     ) -> LineReading {
         let line = truncated(line.trim_end_matches(['\r', '\n']), LINE_BYTES_MAX);
         let (text, date) = match date {
@@ -247,7 +247,7 @@ impl LogReader {
         &self,
         line: &str,
         context: &DateContext,
-        state: &mut LogReaderState,
+        state: &mut LogLineState,
     ) -> (String, Option<Time>) {
         let Some(found) = self.dates.find(line, context, &mut state.last_form) else {
             return (line.to_owned(), None);
@@ -267,7 +267,7 @@ impl LogReader {
         time: Time,
         is_dated: bool,
         now: Time,
-        state: &mut LogReaderState,
+        state: &mut LogLineState,
     ) -> LineReading {
         let Some(id) = fields.get("mlfid").cloned() else {
             let is_harmless = is_set(&fields, "nofail");
@@ -319,7 +319,7 @@ impl LogReader {
     }
 }
 
-impl LogReaderState {
+impl LogLineState {
     /// Takes the lines of a match out of the buffer, but those that the pattern skips over, and returns their text.
     fn take_lines(&mut self, text: &str, pattern: &LinePattern, groups: &MatchedGroups) -> String {
         let (start, end) = groups.range(0).unwrap_or((0, 0));
@@ -457,7 +457,7 @@ mod tests {
     use super::*;
     use jiff::tz::TimeZone;
 
-    fn reader(prefix: Option<&str>, patterns: &[&str], ignored: &[&str], lines: usize) -> LogReader {
+    fn reader(prefix: Option<&str>, patterns: &[&str], ignored: &[&str], lines: usize) -> LogLineReader {
         let owned =
             |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
         let patterns = LogPatterns {
@@ -467,13 +467,13 @@ mod tests {
             dates: Vec::new(),
             lines,
         };
-        LogReader::new(&patterns).expect("patterns")
+        LogLineReader::new(&patterns).expect("patterns")
     }
 
-    fn read(reader: &LogReader, lines: &[&str]) -> Vec<String> {
+    fn read(reader: &LogLineReader, lines: &[&str]) -> Vec<String> {
         let now: Time = "2005-08-14T10:00:00Z".parse().expect("time");
         let context = DateContext { now, zone: TimeZone::UTC };
-        let mut state = LogReaderState::default();
+        let mut state = LogLineState::default();
         let reading = |line: &&str| match reader.read(line, None, &context, &mut state) {
             LineReading::Event(event) => format!("{} {}", event.id, event.time),
             other => format!("{other:?}"),
@@ -544,7 +544,7 @@ mod tests {
     fn sessions_are_bounded() {
         let reader = reader(None, &[r"^(?P<mlfid>\d+) no(?P<nofail>)"], &[], 1);
         let context = DateContext { now: Time::from_seconds(1_000_000_000), zone: TimeZone::UTC };
-        let mut state = LogReaderState::default();
+        let mut state = LogLineState::default();
         for session in 0..2 * SESSIONS_MAX {
             reader.read(&format!("{session} no"), None, &context, &mut state);
         }

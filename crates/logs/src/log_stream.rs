@@ -8,7 +8,7 @@ use jiff::tz::{Offset, TimeZone};
 use crate::date::{DateContext, zone_offset};
 use crate::envelope;
 use crate::fail2ban::tag;
-use crate::log_reader::{LineReading, LogEvent, LogPatternError, LogPatterns, LogReader, LogReaderState};
+use crate::log_reader::{LineReading, LogEvent, LogLineReader, LogLineState, LogPatternError, LogPatterns};
 
 /// Most bytes of a line that an event keeps.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -77,9 +77,9 @@ pub struct LogSettings {
 
 impl LogSettings {
     /// The reader of these patterns.
-    pub fn reader(&self) -> Result<LogReader, LogPatternError> {
+    pub fn reader(&self) -> Result<LogLineReader, LogPatternError> {
         let groups = |patterns: &[String]| patterns.iter().map(|pattern| tag::groups(pattern)).collect();
-        LogReader::new(&LogPatterns {
+        LogLineReader::new(&LogPatterns {
             prefix: self.patterns.prefix.as_deref().filter(|prefix| !prefix.is_empty()).map(tag::groups),
             patterns: groups(&self.patterns.patterns),
             ignored: groups(&self.patterns.ignored),
@@ -95,7 +95,7 @@ impl LogSettings {
             envelope: self.envelope,
             zone: self.zone.as_deref().and_then(zone).unwrap_or(machine_zone),
             fields: self.fields.clone(),
-            state: LogReaderState::default(),
+            state: LogLineState::default(),
             part: String::new(),
         })
     }
@@ -109,11 +109,11 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 
 /// A source of lines that is read.
 pub struct LogStream {
-    reader: LogReader,
+    reader: LogLineReader,
     envelope: LogEnvelope,
     zone: TimeZone,
     fields: Vec<String>,
-    state: LogReaderState,
+    state: LogLineState,
     /// The beginning of a line that comes in parts.
     part: String,
 }

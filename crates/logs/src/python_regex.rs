@@ -54,7 +54,7 @@ struct OpenGroup {
     other_branch: Option<bool>,
 }
 
-struct Writer {
+struct PatternWriter {
     characters: Vec<char>,
     at: usize,
     anchors: LineAnchors,
@@ -72,7 +72,7 @@ pub fn rewrite(pattern: &str, anchors: LineAnchors) -> Result<RewrittenRegex, Py
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(PythonRegexError { at: 0, message: format!("longer than {PATTERN_BYTES_MAX} bytes") });
     }
-    let mut writer = Writer {
+    let mut writer = PatternWriter {
         characters: pattern.chars().collect(),
         at: 0,
         anchors,
@@ -84,11 +84,11 @@ pub fn rewrite(pattern: &str, anchors: LineAnchors) -> Result<RewrittenRegex, Py
         is_verbose: false,
     };
     writer.write()?;
-    let Writer { exact, necessary, steps_back, .. } = writer;
+    let PatternWriter { exact, necessary, steps_back, .. } = writer;
     Ok(RewrittenRegex { exact, necessary, steps_back })
 }
 
-impl Writer {
+impl PatternWriter {
     fn error<T>(&self, message: impl Into<String>) -> Result<T, PythonRegexError> {
         Err(PythonRegexError { at: self.at, message: message.into() })
     }

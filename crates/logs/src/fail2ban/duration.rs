@@ -45,7 +45,7 @@ pub fn read(text: &str) -> Option<FailDuration> {
 /// A length of time, or for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailDuration {
-    /// So long.
+    /// A length.
     Span(Span),
     /// Without an end.
     Endless,

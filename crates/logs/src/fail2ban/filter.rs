@@ -22,7 +22,7 @@ pub struct Fail2banFilter {
     pub name: String,
     /// The patterns, tags replaced by groups.
     pub patterns: LogPatterns,
-    /// The same patterns with their tags, as people read them.
+    /// Patterns with their tags, as people read them.
     pub written: LogPatterns,
     /// Conditions for entries of the journal.
     pub journal_matches: Vec<String>,

@@ -53,7 +53,7 @@ pub struct Fail2banJail {
     pub log_zone: Option<String>,
     /// Names of actions.
     pub actions: Vec<String>,
-    /// What was not taken.
+    /// Options that were not taken.
     pub problems: Vec<Fail2banProblem>,
 }
 

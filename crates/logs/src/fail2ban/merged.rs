@@ -25,7 +25,7 @@ pub struct MergedConfig {
     /// Names of sections in the order of the files.
     order: Vec<String>,
     defaults: OptionMap,
-    /// What options said before another file changed them: `%(known/name)s`.
+    /// Values of options before another file changed them: `%(known/name)s`.
     known: BTreeMap<String, OptionMap>,
     /// Problems of the files.
     pub problems: Vec<Fail2banProblem>,

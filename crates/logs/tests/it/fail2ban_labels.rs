@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use logs::date::DateContext;
 use logs::fail2ban::Fail2banFiles;
 use logs::fail2ban::filter::Fail2banFilter;
-use logs::log_reader::{LineReading, LogReader, LogReaderState};
+use logs::log_reader::{LineReading, LogLineReader, LogLineState};
 use serde_json::{Map, Value};
 
 /// The zone and the present of fail2ban's tests.
@@ -47,8 +47,8 @@ fn read_files(folder: &Path) -> Fail2banFiles {
 
 /// A filter under one set of options, with what it remembers of the log.
 struct FilterUnderTest {
-    reader: LogReader,
-    state: LogReaderState,
+    reader: LogLineReader,
+    state: LogLineState,
     is_journal: bool,
     prefix: String,
     mode: String,
@@ -72,8 +72,8 @@ fn filter(
     let is_journal = options.get("logtype").and_then(Value::as_str) == Some("journal");
     let prefix = options.get("test.prefix-line").and_then(Value::as_str).unwrap_or("").to_owned();
     let mode = options.get("mode").and_then(Value::as_str).unwrap_or("").to_owned();
-    let reader = LogReader::new(&filter.patterns).map_err(|error| error.to_string())?;
-    Ok(FilterUnderTest { reader, state: LogReaderState::default(), is_journal, prefix, mode })
+    let reader = LogLineReader::new(&filter.patterns).map_err(|error| error.to_string())?;
+    Ok(FilterUnderTest { reader, state: LogLineState::default(), is_journal, prefix, mode })
 }
 
 /// Counts of lines.

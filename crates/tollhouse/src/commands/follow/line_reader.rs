@@ -22,7 +22,7 @@ const LOCAL_ZONE: &str = "/etc/localtime";
 pub(super) enum LineReader {
     AccessLog,
     Ndjson,
-    /// By the patterns of a pipeline.
+    /// Lines of a log, by the patterns of a pipeline.
     Log(Box<LogStream>),
 }
 
