@@ -24,7 +24,7 @@ pub enum LinePatternError {
 /// A search that took more than [`STEPS_BACK_MAX`] steps back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a pattern took more than {STEPS_BACK_MAX} steps back")]
-pub struct StepsExceeded;
+pub struct StepLimitError;
 
 enum Program {
     /// Linear in the text.
@@ -103,7 +103,7 @@ impl LinePattern {
     }
 
     /// Searches a text for the first match.
-    pub fn search(&self, text: &str) -> Result<Option<MatchedGroups>, StepsExceeded> {
+    pub fn search(&self, text: &str) -> Result<Option<MatchedGroups>, StepLimitError> {
         match &self.program {
             Program::Linear(regex) => Ok(regex.captures(text).map(|captures| {
                 MatchedGroups(
@@ -114,7 +114,7 @@ impl LinePattern {
                 if !necessary.is_match(text) {
                     return Ok(None);
                 }
-                let captures = exact.captures(text).map_err(|_| StepsExceeded)?;
+                let captures = exact.captures(text).map_err(|_| StepLimitError)?;
                 Ok(captures.map(|captures| {
                     MatchedGroups(
                         captures
@@ -158,6 +158,6 @@ mod tests {
     #[test]
     fn steps_back_are_bounded() {
         let pattern = LinePattern::new(r"^(a|aa)+(?=!)\1!!$", LineAnchors::Text).expect("pattern");
-        assert_eq!(pattern.search(&format!("{}!a!!", "a".repeat(60))), Err(StepsExceeded));
+        assert_eq!(pattern.search(&format!("{}!a!!", "a".repeat(60))), Err(StepLimitError));
     }
 }

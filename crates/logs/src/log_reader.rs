@@ -26,7 +26,7 @@ use event::{Span, Time};
 
 use crate::date::DateContext;
 use crate::date_detector::{DateDetector, LastDate};
-use crate::line_pattern::{LinePattern, LinePatternError, MatchedGroups, StepsExceeded};
+use crate::line_pattern::{LinePattern, LinePatternError, MatchedGroups, StepLimitError};
 use crate::pattern_set::PatternSet;
 use crate::python_regex::LineAnchors;
 
@@ -66,7 +66,7 @@ pub struct LogPatterns {
 pub struct LogPatternError {
     /// The pattern.
     pub pattern: String,
-    /// Why it is none.
+    /// The reason why it is none.
     pub error: LinePatternError,
 }
 
@@ -212,7 +212,7 @@ impl LogLineReader {
             let groups = match prefix.search(&text) {
                 Ok(Some(groups)) => groups,
                 Ok(None) => return LineReading::Unread,
-                Err(StepsExceeded) => {
+                Err(StepLimitError) => {
                     state.exceeded += 1;
                     return LineReading::Unread;
                 }

@@ -2,7 +2,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use crate::line_pattern::{LinePattern, MatchedGroups, StepsExceeded};
+use crate::line_pattern::{LinePattern, MatchedGroups, StepLimitError};
 
 /// Patterns in an order, searched as one.
 #[derive(Default)]
@@ -10,7 +10,7 @@ pub struct PatternSet {
     patterns: Vec<LinePattern>,
     /// Needed texts of all patterns.
     words: Option<AhoCorasick>,
-    /// For each needed text, the patterns that need it.
+    /// The patterns that need each text.
     patterns_of_word: Vec<Vec<usize>>,
     /// Patterns that need no text, one bit each.
     always: Vec<u64>,
@@ -100,7 +100,7 @@ impl PatternSet {
     pub fn first_match(&self, text: &str, exceeded: &mut u64) -> Option<(usize, MatchedGroups)> {
         self.candidates(text).iter().find_map(|index| match self.patterns[index].search(text) {
             Ok(groups) => groups.map(|groups| (index, groups)),
-            Err(StepsExceeded) => {
+            Err(StepLimitError) => {
                 *exceeded += 1;
                 None
             }

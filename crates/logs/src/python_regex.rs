@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 60;
 pub struct PythonRegexError {
     /// The place in the pattern, in characters.
     pub at: usize,
-    /// Why it is not taken.
+    /// The reason why it is not taken.
     pub message: String,
 }
 
@@ -50,7 +50,7 @@ pub enum LineAnchors {
 struct OpenGroup {
     /// True if the necessary form leaves it out.
     is_left_out: bool,
-    /// For a condition: whether its other branch has been met.
+    /// True once the other branch of a condition has been met; none for other groups.
     other_branch: Option<bool>,
 }
 

@@ -150,7 +150,7 @@ fn identifies(pattern: &LinePattern) -> bool {
     ["fid", "ip4", "ip6", "dns", "mlfid"].iter().any(|name| pattern.has_group(name))
 }
 
-/// Where the values of a filter come from.
+/// Sources of a filter's values.
 struct FilterValues<'c> {
     config: &'c MergedConfig,
     /// Values for `%(name)s`.

@@ -42,14 +42,14 @@ impl Fail2banFiles {
     }
 }
 
-/// Something in a configuration that was not taken.
+/// A part of a configuration that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fail2banProblem {
     /// The file, below the configuration's folder.
     pub file: String,
     /// The line, from 1; 0 if the whole file is meant.
     pub line: usize,
-    /// Why it was not taken.
+    /// The reason why it was not taken.
     pub message: String,
 }
 
