@@ -29,8 +29,10 @@ mod server;
 
 pub use self::core::clock::{Clock, ClockSource, STEADY, SystemClock};
 pub use self::core::descriptors::raise_file_limit;
+pub use self::core::inherited_sockets::{InheritedSocketError, InheritedSockets};
 pub use self::core::listener::ServeError;
 pub use self::core::reload::reload;
+pub use self::core::service_manager::ServiceManager;
 pub use self::core::{framing, trusted_proxies};
 #[cfg(feature = "grpc")]
 pub use self::protocol::grpc_transport::proto;

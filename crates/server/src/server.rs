@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::Router;
 use engine::{Engine, Impact, Proposal};
-use hyper_util::server::graceful::GracefulShutdown;
 use plan::{Endpoint, Protocol};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -15,12 +14,15 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::core::blocking::blocking;
 use crate::core::clock::Clock;
 use crate::core::descriptors;
+use crate::core::inherited_sockets::{HTTP, InheritedSocket, InheritedSockets};
 use crate::core::key_cache;
 use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
 use crate::core::node::Node;
 use crate::core::reload::log_reload;
+use crate::core::service_manager::ServiceManager;
 use crate::protocol;
-use crate::protocol::http::{self, connection};
+use crate::protocol::http;
+use crate::protocol::http::connection::{self, HttpConnections};
 
 /// Time between two rounds of housekeeping.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -34,6 +36,7 @@ pub struct Server {
     node: Arc<Node>,
     router: Router,
     listeners: Vec<BoundListener>,
+    manager: ServiceManager,
 }
 
 impl Server {
@@ -43,16 +46,41 @@ impl Server {
     /// # Errors
     /// If an address is taken, or not this machine's, or a unix socket cannot be made.
     pub fn bind(engine: Arc<Engine>, clock: Clock) -> Result<Server, ServeError> {
+        Server::bind_with(engine, clock, InheritedSockets::default())
+    }
+
+    /// Listens as [`Server::bind`] does, but takes the sockets that were handed over for its listeners.
+    ///
+    /// # Errors
+    /// As [`Server::bind`]; and if a socket is for no listener, or has another address than its own.
+    pub fn bind_with(
+        engine: Arc<Engine>,
+        clock: Clock,
+        mut sockets: InheritedSockets,
+    ) -> Result<Server, ServeError> {
         let listen = engine.plan().node.server.listen;
-        let bound = std::net::TcpListener::bind(listen).and_then(|listener| {
+        let bound = match sockets.take(HTTP, &Endpoint::Tcp(listen))? {
+            Some(InheritedSocket::Tcp(listener)) => Ok(listener),
+            Some(InheritedSocket::Unix(_)) | None => std::net::TcpListener::bind(listen),
+        };
+        let bound = bound.and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok((listener.local_addr()?, listener))
         });
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(listen), error })?;
         let (node, router) = http::router(engine, clock);
-        let listeners: Result<_, _> = node.listeners().iter().map(BoundListener::bind).collect();
-        Ok(Server { listener, address, listeners: listeners?, node, router })
+        let listeners: Result<_, _> =
+            node.listeners().iter().map(|plan| BoundListener::bind(plan, &mut sockets)).collect();
+        let listeners = listeners?;
+        sockets.finish()?;
+        Ok(Server { listener, address, listeners, node, router, manager: ServiceManager::default() })
+    }
+
+    /// The server that tells this service manager when it serves, that it is alive, and when it stops.
+    #[must_use]
+    pub fn supervised_by(self, manager: ServiceManager) -> Server {
+        Server { manager, ..self }
     }
 
     /// The listeners of mail servers: name, protocol and address of each.
@@ -72,7 +100,7 @@ impl Server {
     /// # Errors
     /// If the engine could not write everything when it was closed.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Server { listener, address, node, router, listeners } = self;
+        let Server { listener, address, node, router, listeners, manager } = self;
         let listener = TcpListener::from_std(listener)
             .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
         let (stop, stopped) = ShutdownSignal::new();
@@ -81,16 +109,20 @@ impl Server {
             conversations.spawn(bound.serve(Arc::clone(&node), protocol::open, stopped.clone())?);
         }
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
+        let manager = Arc::new(manager);
+        manager.ready(&format!("http://{address}"));
+        let alive = tokio::spawn(keep_alive(Arc::clone(&node), Arc::clone(&manager)));
         let time = tokio::spawn(keep_time(Arc::clone(&node)));
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
-        let connections = GracefulShutdown::new();
+        let connections = HttpConnections::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections) => {}
             () = shutdown => {}
         }
         tracing::info!("shutting down");
+        manager.stopping();
         drop(listener);
         node.stop();
         stop.send_replace(true);
@@ -112,6 +144,7 @@ impl Server {
         keys.abort();
         let engine = Arc::clone(&node.engine);
         let closed = blocking(move || engine.close()).await;
+        alive.abort();
         tracing::info!("stopped");
         Ok(closed?)
     }
@@ -146,6 +179,20 @@ async fn keep_time(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         node.look_at_clock();
+    }
+}
+
+/// Tells the service manager that the server is alive, as long as tasks are run, threads are to be had, and nobody sits on what
+/// the node knows of its own state. One that is busy is alive; one that hangs is killed and started again.
+async fn keep_alive(node: Arc<Node>, manager: Arc<ServiceManager>) {
+    let Some(every) = manager.interval() else { return };
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let engine = Arc::clone(&node.engine);
+        blocking(move || drop(engine.health().list())).await;
+        manager.alive();
     }
 }
 

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
     FeedbackOutcomeJson, MailReportJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
+    FeedbackOutcomeJson, HealthJson, MailReportJson, ProblemJson, RankedReputationsJson, ReadingsJson,
     ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
     ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
@@ -280,6 +281,11 @@ impl ApiClient {
     /// A past decision laid open.
     pub(crate) fn explain(&self, id: &str) -> Result<ExplanationJson, CallError> {
         self.get(&format!("/v1/decisions/{}", escaped(id)), &[])
+    }
+
+    /// Returns whether the node takes requests.
+    pub(crate) fn readiness(&self) -> Result<HealthJson, CallError> {
+        self.get("/readyz", &[])
     }
 
     /// Has a copy of the data directory made, beside it.

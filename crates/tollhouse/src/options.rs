@@ -1,7 +1,7 @@
 //! Flags that several commands share, and what they mean together: which engine works, or which server is asked.
 
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use plan::{Config, Overrides, Pipeline, Plan};
 
 use crate::client::ApiClient;
 use crate::clock::now;
+use crate::console::say;
 use crate::exit::CommandError;
 use crate::features;
 use crate::interrupt::Interrupt;
@@ -243,12 +244,49 @@ impl ServerOptions {
     }
 }
 
-/// The environment's settings.
+/// The beginning of the names of variables that are settings.
+const SETTING_PREFIX: &str = "TOLLHOUSE_";
+
+/// The environment's settings, and those that are credentials: what is secret is no variable, which every child inherits.
 fn environment() -> Vec<(String, String)> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with("TOLLHOUSE_")).collect()
+    let mut settings: Vec<(String, String)> =
+        std::env::vars_os().filter_map(text).filter(|(name, _)| name.starts_with(SETTING_PREFIX)).collect();
+    if let Some(directory) = std::env::var_os("CREDENTIALS_DIRECTORY") {
+        for (name, value) in credentials(Path::new(&directory)) {
+            // A variable is meant to differ from what is installed.
+            if settings.iter().all(|(known, _)| *known != name) {
+                settings.push((name, value));
+            }
+        }
+    }
+    settings
+}
+
+/// Longest credential that is read.
+const CREDENTIAL_BYTES_MAX: u64 = 64 << 10;
+
+/// The settings among the files of a directory of credentials, as systemd and Kubernetes make them: a file has the name of a
+/// variable, and its content is the value, without the end of its last line.
+fn credentials(directory: &Path) -> Vec<(String, String)> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let read = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok().filter(|name| name.starts_with(SETTING_PREFIX))?;
+        let mut value = String::new();
+        let read = std::fs::File::open(entry.path())
+            .and_then(|file| file.take(CREDENTIAL_BYTES_MAX).read_to_string(&mut value));
+        if let Err(error) = read {
+            say(format_args!("warning: the credential {} cannot be read: {error}", entry.path().display()));
+            return None;
+        }
+        value.truncate(value.trim_end_matches(['\r', '\n']).len());
+        Some((name, value))
+    };
+    let mut found: Vec<_> = entries.filter_map(|entry| read(entry.ok()?)).collect();
+    found.sort_unstable();
+    found
 }
 
 /// Returns true if another process has the data directory open.
@@ -410,5 +448,20 @@ mod tests {
         assert!("ledger.durability".parse::<SettingOverride>().is_err());
         assert_eq!(time("1970-01-02"), Ok(Time::from_seconds(86_400)));
         assert!(time("tomorrow").is_err());
+    }
+
+    #[test]
+    fn credentials_are_settings_without_their_last_line_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        write("TOLLHOUSE_SERVER_TOKENS", "[\"one\"]\n");
+        write("TOLLHOUSE_CLUSTER_PASSWORD", " kept as it is ");
+        write("other", "of another program");
+        std::fs::create_dir(directory.path().join("TOLLHOUSE_FOLDER")).unwrap();
+        let expected =
+            [("TOLLHOUSE_CLUSTER_PASSWORD", " kept as it is "), ("TOLLHOUSE_SERVER_TOKENS", "[\"one\"]")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(credentials(directory.path()), expected);
+        assert_eq!(credentials(Path::new("/nowhere")), []);
     }
 }

@@ -48,6 +48,9 @@ pub enum DirectoryError {
         "{0} already is a data directory; its secret is never replaced, as all that was counted hangs on it"
     )]
     Present(PathBuf),
+    /// The data directory has another secret than the one that it should have.
+    #[error("{0} has another secret; all that was counted hangs on it, so it is never replaced")]
+    OtherSecret(PathBuf),
     /// Others may read the secret.
     #[error("{path} can be read by others (mode {mode:03o}); mend it with `chmod 600 {path}`")]
     Exposed {
@@ -92,6 +95,7 @@ impl DirectoryError {
             | DirectoryError::Absent(ref path)
             | DirectoryError::Lost(ref path)
             | DirectoryError::Present(ref path)
+            | DirectoryError::OtherSecret(ref path)
             | DirectoryError::Secret(ref path) => (path.clone(), self.to_string()),
         }
     }
@@ -163,10 +167,46 @@ impl Directory {
         }
         directory.write("tollhouse.toml", &(main_text(main, others) + settings))?;
         // The secret comes last: a directory with one is whole.
-        let mut bytes = [0; Secret::BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| io_error(path)(io::Error::other(error.to_string())))?;
-        directory.write("secret", &format!("{}\n", Secret::new(bytes).to_hex()))?;
+        directory.write_secret(None)?;
         Ok(directory)
+    }
+
+    /// Makes a data directory whose configuration is elsewhere, with this secret or a new one, and returns true; returns
+    /// false if it is there already.
+    ///
+    /// # Errors
+    /// If it is there with another secret than this one, has lost its secret, or cannot be written.
+    pub fn ensure_secret(path: &Path, secret: Option<&Secret>) -> Result<bool, DirectoryError> {
+        let directory = Directory { path: path.to_path_buf() };
+        match directory.look() {
+            Ok(()) => {
+                let other = match secret {
+                    Some(secret) => directory.secret()? != *secret,
+                    None => false,
+                };
+                if other { Err(DirectoryError::OtherSecret(path.to_path_buf())) } else { Ok(false) }
+            }
+            Err(DirectoryError::Absent(_)) => {
+                disk::create_directories(path).map_err(io_error(path))?;
+                directory.write_secret(secret)?;
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes this secret, or a new one.
+    fn write_secret(&self, secret: Option<&Secret>) -> Result<(), DirectoryError> {
+        let text = match secret {
+            Some(secret) => secret.to_hex(),
+            None => {
+                let mut bytes = [0; Secret::BYTES];
+                getrandom::fill(&mut bytes)
+                    .map_err(|error| io_error(&self.path)(io::Error::other(error.to_string())))?;
+                Secret::new(bytes).to_hex()
+            }
+        };
+        self.write("secret", &format!("{text}\n"))
     }
 
     /// Opens a data directory; does not lock it yet.
@@ -206,13 +246,21 @@ impl Directory {
     /// The secret that keys every shingle.
     pub fn secret(&self) -> Result<Secret, DirectoryError> {
         let path = self.secret_path();
-        let file = fs::File::open(&path).map_err(io_error(&path))?;
         if let Some(mode) = disk::exposed(&path).map_err(io_error(&path))? {
             return Err(DirectoryError::Exposed { path, mode });
         }
+        Directory::read_secret(&path)
+    }
+
+    /// Returns the secret that a file holds, whoever may read it.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or holds something else.
+    pub fn read_secret(path: &Path) -> Result<Secret, DirectoryError> {
+        let file = fs::File::open(path).map_err(io_error(path))?;
         let mut text = String::new();
-        file.take(1024).read_to_string(&mut text).map_err(io_error(&path))?;
-        Secret::from_hex(&text).ok_or(DirectoryError::Secret(path))
+        file.take(1024).read_to_string(&mut text).map_err(io_error(path))?;
+        Secret::from_hex(&text).ok_or_else(|| DirectoryError::Secret(path.to_path_buf()))
     }
 
     /// Locks the directory, by the device of its ledger.
@@ -414,6 +462,27 @@ mod tests {
         fs::set_permissions(directory.secret_path(), fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(directory.secret_path(), "not a secret").unwrap();
         assert!(matches!(directory.secret(), Err(DirectoryError::Secret(_))));
+    }
+
+    #[test]
+    fn a_directory_whose_configuration_is_elsewhere_gets_a_secret_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        assert!(Directory::ensure_secret(&path, None).unwrap());
+        let secret = Directory::open(&path).unwrap().secret().unwrap();
+        assert!(!Directory::ensure_secret(&path, None).unwrap(), "it is there");
+        assert!(!Directory::ensure_secret(&path, Some(&secret)).unwrap(), "with this secret");
+        let other = Secret::new([7; Secret::BYTES]);
+        let refused = Directory::ensure_secret(&path, Some(&other));
+        assert!(matches!(refused, Err(DirectoryError::OtherSecret(_))), "{refused:?}");
+        let copy = parent.path().join("copy");
+        assert!(Directory::ensure_secret(&copy, Some(&other)).unwrap());
+        assert_eq!(Directory::open(&copy).unwrap().secret().unwrap(), other);
+        fs::create_dir(copy.join("journal")).unwrap();
+        fs::write(copy.join("journal/1"), "").unwrap();
+        fs::remove_file(copy.join("secret")).unwrap();
+        let refused = Directory::ensure_secret(&copy, None);
+        assert!(matches!(refused, Err(DirectoryError::Lost(_))), "{refused:?}");
     }
 
     #[test]

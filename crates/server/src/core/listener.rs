@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::core::descriptors::{ClientConnectionPermit, ClientConnections};
+use crate::core::inherited_sockets::{InheritedSocket, InheritedSocketError, InheritedSockets};
 use crate::core::listener_context::ListenerContext;
 use crate::core::node::Node;
 use crate::core::write_timeout::WriteTimeoutStream;
@@ -40,6 +41,9 @@ pub enum ServeError {
         /// The error of the system.
         error: std::io::Error,
     },
+    /// A socket that was handed over is not taken.
+    #[error(transparent)]
+    Inherited(#[from] InheritedSocketError),
     /// A listener's protocol is not part of the program.
     #[error("{}: {}", .0, .0.help())]
     Missing(#[from] MissingFeature),
@@ -167,8 +171,15 @@ enum AsyncListener {
 }
 
 impl BoundListener {
-    /// Makes the socket. One that a dead process left behind at the path of a unix socket is taken away.
-    pub(crate) fn bind(plan: &ListenerPlan) -> Result<BoundListener, ServeError> {
+    /// Takes the socket that was handed over for it, or makes one. One that a dead process left behind at the path of a unix
+    /// socket is taken away.
+    pub(crate) fn bind(
+        plan: &ListenerPlan,
+        sockets: &mut InheritedSockets,
+    ) -> Result<BoundListener, ServeError> {
+        if let Some(socket) = sockets.take(&plan.name, &plan.listen)? {
+            return BoundListener::of(plan, socket);
+        }
         let bound = match &plan.listen {
             Endpoint::Tcp(address) => std::net::TcpListener::bind(address).and_then(|listener| {
                 listener.set_nonblocking(true)?;
@@ -180,6 +191,20 @@ impl BoundListener {
         let (address, listener, file) =
             bound.map_err(|error| ServeError::Listen { listen: plan.listen.clone(), error })?;
         Ok(BoundListener { plan: plan.clone(), address, listener, file })
+    }
+
+    /// A listener with a socket that was handed over. Its file, if it has one, is whose it was.
+    fn of(plan: &ListenerPlan, socket: InheritedSocket) -> Result<BoundListener, ServeError> {
+        let (address, listener) = match socket {
+            InheritedSocket::Tcp(listener) => {
+                let found = listener.local_addr();
+                let found =
+                    found.map_err(|error| ServeError::Listen { listen: plan.listen.clone(), error })?;
+                (Endpoint::Tcp(found), StdListener::Tcp(listener))
+            }
+            InheritedSocket::Unix(listener) => (plan.listen.clone(), StdListener::Unix(listener)),
+        };
+        Ok(BoundListener { plan: plan.clone(), address, listener, file: None })
     }
 
     /// Name, protocol and address.

@@ -11,6 +11,7 @@ pub(crate) mod descriptors;
 pub mod framing;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
+pub(crate) mod inherited_sockets;
 pub(crate) mod key_cache;
 pub(crate) mod listener;
 pub(crate) mod listener_context;
@@ -24,6 +25,7 @@ pub(crate) mod problem;
 pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
 pub(crate) mod reload;
+pub(crate) mod service_manager;
 pub(crate) mod shares;
 pub(crate) mod signature_metrics;
 pub(crate) mod through;

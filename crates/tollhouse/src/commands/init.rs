@@ -17,6 +17,7 @@ Examples:
   tollhouse init --data ./data                              For mail
   tollhouse init --preset mail --preset web --data ./data   For mail and web events
   tollhouse init --preset site --data ./data                For a site behind a proxy: web and gate
+  tollhouse init --secret-only --data /var/lib/tollhouse    For packages: no configuration
 
 The secret keys every stored hash. It is created once, readable by you only. Without it nothing that
 was counted can be read: keep a copy in a safe place.")]
@@ -24,6 +25,12 @@ pub(crate) struct InitArgs {
     /// Preset of a pipeline; the first is the default pipeline's
     #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = choice)]
     presets: Vec<PresetChoice>,
+    /// Make the secret only, unless there is one: the configuration is elsewhere, and `serve` is given it by `--config`
+    #[arg(long, conflicts_with = "presets")]
+    secret_only: bool,
+    /// File with the secret to take instead of a new one, such as that of the other nodes of a cluster
+    #[arg(long, value_name = "FILE", requires = "secret_only")]
+    secret: Option<PathBuf>,
     /// The directory to make
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
@@ -48,6 +55,13 @@ fn choice(name: &str) -> Result<PresetChoice, String> {
 }
 
 pub(crate) fn run(args: InitArgs) -> Result<Exit, CommandError> {
+    if args.secret_only {
+        let secret = args.secret.as_deref().map(Directory::read_secret).transpose()?;
+        let is_made = Directory::ensure_secret(&args.data, secret.as_ref())?;
+        let what = if is_made { "Made the secret of" } else { "There is a secret already in" };
+        say(format_args!("{what} {BOLD}{}{BOLD:#}; keep a copy of it in a safe place", args.data.display()));
+        return Ok(Exit::Fine);
+    }
     let mut presets: Vec<(&Preset, &str)> = Vec::new();
     let mut settings = String::new();
     let mut chosen: Vec<(&'static Preset, &'static str)> = Vec::new();

@@ -13,6 +13,7 @@ mod export;
 mod feedback;
 mod fit;
 mod follow;
+mod health;
 mod import;
 pub(crate) mod init;
 mod learn;
@@ -63,6 +64,7 @@ pub(crate) struct Cli {
 enum CliCommand {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
+    Health(health::HealthArgs),
     Demo(demo::Args),
     Check(check::CheckArgs),
     Compare(compare::CompareArgs),
@@ -99,6 +101,7 @@ impl Cli {
         match self.command {
             CliCommand::Init(args) => init::run(args),
             CliCommand::Serve(args) => serve::run(args),
+            CliCommand::Health(args) => health::run(args),
             CliCommand::Demo(args) => demo::run(args),
             CliCommand::Check(args) => check::run(args),
             CliCommand::Compare(args) => compare::run(args),

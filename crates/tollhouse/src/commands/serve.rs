@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::Engine;
-use server::{Clock, Server, SystemClock, raise_file_limit, reload};
+use server::{Clock, InheritedSockets, Server, ServiceManager, SystemClock, raise_file_limit, reload};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -27,6 +27,9 @@ Sections [[listener]] open ports for mail servers; for a milter on the command l
   --set listener.milter.protocol=milter --set listener.milter.listen=127.0.0.1:11332
 SIGINT and SIGTERM end it gracefully: requests are answered and everything is written.
 SIGHUP reloads the configuration; changed files reload anyhow.
+Under systemd it says when it serves, lives and stops (Type=notify, WatchdogSec=).
+It takes over sockets (FileDescriptorName=http, or the name of a [[listener]]). Files with the names
+of variables in $CREDENTIALS_DIRECTORY (LoadCredential=) are settings.
 RUST_LOG sets the log level, e.g. RUST_LOG=debug.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
@@ -50,11 +53,15 @@ enum LogFormat {
 pub(crate) fn run(args: ServeArgs) -> Result<Exit, CommandError> {
     log(args.log_format);
     raise_file_limit();
+    // Before anything else is opened.
+    let sockets = InheritedSockets::from_environment().map_err(CommandError::new)?;
+    let manager = ServiceManager::from_environment()
+        .map_err(|error| CommandError::new(format_args!("NOTIFY_SOCKET: {error}")))?;
     let mut options = args.engine;
     options.set.extend(args.listen.map(|listen| SettingOverride::new("server.listen", listen)));
     let engine = options.open_engine("give this one another data directory with --data")?;
     let json = args.log_format == LogFormat::Json;
-    serve(Arc::new(engine), |server| {
+    serve(Arc::new(engine), sockets, manager, |server| {
         // A program that reads JSON lines finds the addresses in the log.
         if !json {
             say(format_args!("Tollhouse listens on http://{}", server.local_addr()));
@@ -67,7 +74,12 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, CommandError> {
 }
 
 /// Serves until SIGINT or SIGTERM, and closes the engine.
-fn serve(engine: Arc<Engine>, listening: impl FnOnce(&Server)) -> Result<(), CommandError> {
+fn serve(
+    engine: Arc<Engine>,
+    sockets: InheritedSockets,
+    manager: ServiceManager,
+    listening: impl FnOnce(&Server),
+) -> Result<(), CommandError> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::new)?;
     runtime.block_on(async {
@@ -84,9 +96,10 @@ fn serve(engine: Arc<Engine>, listening: impl FnOnce(&Server)) -> Result<(), Com
                 let _ = tokio::task::spawn_blocking(move || reload(&engine, now)).await;
             }
         });
-        let server = Server::bind(engine, clock)?;
+        let server = Server::bind_with(engine, clock, sockets)?;
         listening(&server);
         server
+            .supervised_by(manager)
             .serve(async move {
                 tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
             })

@@ -1,5 +1,6 @@
 //! Connections of HTTP/1.1.
 
+use std::cell::Cell;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::sleep;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
 
 use super::forward_auth::PeerAddress;
 use super::guard::OTHER;
@@ -38,7 +39,7 @@ pub(crate) async fn accept(
     listener: &TcpListener,
     node: &Arc<Node>,
     router: &Router,
-    connections: &GracefulShutdown,
+    connections: &HttpConnections,
 ) {
     let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
     let clients = Arc::new(ClientConnections::default());
@@ -55,7 +56,7 @@ pub(crate) async fn accept(
                 };
                 let held = (permit, descriptor, place);
                 let connection =
-                    connection(stream, peer, Arc::clone(node), router.clone(), connections.watcher(), held);
+                    connection(stream, peer, Arc::clone(node), router.clone(), connections.watch(), held);
                 tokio::spawn(connection);
             }
             Err(error) => {
@@ -67,12 +68,51 @@ pub(crate) async fn accept(
     }
 }
 
+/// Longest time for which an end waits for the first request of a connection. Who connects to a socket that stays open from one
+/// server to the next has sent it, and must not be turned away.
+const FIRST_REQUEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The open connections, and how many of them have not had a request yet.
+pub(crate) struct HttpConnections {
+    connections: GracefulShutdown,
+    fresh: watch::Sender<usize>,
+}
+
+impl HttpConnections {
+    pub(crate) fn new() -> HttpConnections {
+        HttpConnections { connections: GracefulShutdown::new(), fresh: watch::Sender::new(0) }
+    }
+
+    /// Watches one more connection.
+    fn watch(&self) -> (Watcher, FreshConnection) {
+        self.fresh.send_modify(|count| *count += 1);
+        (self.connections.watcher(), FreshConnection(self.fresh.clone()))
+    }
+
+    /// Lets new connections have their first request, closes those that have none, and waits for all to end.
+    pub(crate) async fn shutdown(self) {
+        let mut fresh = self.fresh.subscribe();
+        // The sender is here, so waiting ends with a count of 0 or for its length.
+        let _ = timeout(FIRST_REQUEST_WAIT, fresh.wait_for(|count| *count == 0)).await;
+        self.connections.shutdown().await;
+    }
+}
+
+/// A connection that has not had a request yet, until this is dropped.
+struct FreshConnection(watch::Sender<usize>);
+
+impl Drop for FreshConnection {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
 async fn connection(
     stream: TcpStream,
     peer: PeerAddress,
     node: Arc<Node>,
     router: Router,
-    watcher: Watcher,
+    (watcher, fresh): (Watcher, FreshConnection),
     _held: (OwnedSemaphorePermit, DescriptorPermit, ClientConnectionPermit),
 ) {
     let _open = ConnectionGuard::new(node.metrics.connections.clone());
@@ -85,7 +125,9 @@ async fn connection(
     let stream = WatchedStream::new(PausedStream::new(stream, rest.clone()), found.clone());
     let stream = WriteTimeoutStream::new(stream, patience);
     let router = TowerToHyperService::new(router);
+    let fresh = Cell::new(Some(fresh));
     let service = service_fn(move |mut request: Request<Incoming>| {
+        drop(fresh.take());
         if let Some(fault) = found.get() {
             node.metrics.answered(OTHER, StatusCode::BAD_REQUEST.as_u16(), Duration::ZERO);
             return Either::Left(async move { Ok(misframed(fault)) });
