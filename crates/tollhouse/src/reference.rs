@@ -1,25 +1,48 @@
-//! The generated parts of `docs/reference`, read off what the program itself reads: settings and facts, commands, the
+//! The generated parts of the documents and of `packaging`, read off what the program itself reads: settings and facts, commands, the
 //! OpenAPI description, metrics. A part lies between two comments of a page, `<!-- generated: NAME -->` and `<!-- end -->`;
 //! what is around it is written by hand. `UPDATE=1 cargo test -p tollhouse reference` writes all parts; without `UPDATE` the
 //! tests compare them.
 
+mod monitoring;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Arg, Command, CommandFactory};
 use engine::Engine;
 use plan::{Config, Overrides, Plan};
+use regex::Regex;
 use serde_json::Value;
 use server::{Clock, Server, SystemClock};
 
 use crate::commands::Cli;
 
-/// Holds the parts of a page, by name and text, to what the page has: all of them and no other.
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Holds the parts of a page of the reference, by name and text, to what the page has: all of them and no other.
 fn hold(page: &str, parts: &[(String, String)]) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page);
-    let stored = std::fs::read_to_string(&path).unwrap();
+    hold_parts(&format!("docs/reference/{page}"), parts);
+}
+
+/// Holds a file of the repository to what is generated.
+fn hold_file(page: &str, wanted: &str) {
+    let path = root().join(page);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, wanted).unwrap();
+    } else {
+        let stored = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(stored == wanted, "{page} is old: UPDATE=1 cargo test -p tollhouse reference");
+    }
+}
+
+/// Holds the parts of a page of the repository to what is generated.
+fn hold_parts(page: &str, parts: &[(String, String)]) {
+    let stored = std::fs::read_to_string(root().join(page)).unwrap();
     let mut wanted = stored.clone();
     for (name, text) in parts {
         let begin = format!("<!-- generated: {name} -->\n");
@@ -31,11 +54,7 @@ fn hold(page: &str, parts: &[(String, String)]) {
     }
     let count = wanted.matches("<!-- generated: ").count();
     assert_eq!(count, parts.len(), "{page} has parts that nothing generates");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &wanted).unwrap();
-    } else {
-        assert!(stored == wanted, "{page} is old: UPDATE=1 cargo test -p tollhouse reference");
-    }
+    hold_file(page, &wanted);
 }
 
 #[test]
@@ -155,20 +174,98 @@ fn answers<const N: usize>(urls: [&str; N]) -> [String; N] {
 fn the_http_and_metrics_pages_are_what_a_node_says_of_itself() {
     let [description, metrics] = answers(["/openapi.json", "/metrics"]);
     hold("http.md", &[("operations".to_owned(), operations(&serde_json::from_str(&description).unwrap()))]);
+    let metrics = all_metrics(&metrics);
+    let rows: Vec<String> = metrics
+        .iter()
+        .map(|MetricFamily { name, kind, help }| format!("| `{name}` | {kind} | {help} |\n"))
+        .collect();
+    let table = format!("| metric | type | meaning |\n|---|---|---|\n{}", rows.concat());
+    hold("metrics.md", &[("metrics".to_owned(), table)]);
+    monitoring::hold(&metrics);
+}
+
+/// A metric with all its labels.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct MetricFamily {
+    name: String,
+    kind: String,
+    help: String,
+}
+
+/// Returns all metrics: those of a fresh node's page, those of a node in front of a cluster, and those that have no sample yet.
+fn all_metrics(page: &str) -> Vec<MetricFamily> {
+    let mut metrics: Vec<MetricFamily> =
+        families(page).into_iter().map(|(name, kind, help)| MetricFamily { name, kind, help }).collect();
     let of_cluster = cluster::ClusterMetrics::default()
         .figures()
         .into_iter()
         .chain(cluster::wire::WireCounters::default().figures());
-    let mut text = families(&metrics);
     for figure in of_cluster {
-        let kind = if figure.is_sum { "counter" } else { "gauge" };
-        text.push((format!("tollhouse_cluster_{}", figure.name), kind.to_owned(), figure.help.to_owned()));
+        metrics.push(MetricFamily {
+            name: format!("tollhouse_cluster_{}", figure.name),
+            kind: if figure.is_sum { "counter" } else { "gauge" }.to_owned(),
+            help: figure.help.to_owned(),
+        });
     }
-    text.sort();
-    let rows: Vec<String> =
-        text.iter().map(|(name, kind, help)| format!("| `{name}` | {kind} | {help} |\n")).collect();
-    let table = format!("| metric | type | meaning |\n|---|---|---|\n{}", rows.concat());
-    hold("metrics.md", &[("metrics".to_owned(), table)]);
+    for declared in declared_metrics() {
+        if metrics.iter().all(|known| known.name != declared.name) {
+            metrics.push(declared);
+        }
+    }
+    metrics.sort();
+    metrics
+}
+
+/// Returns the metrics that the sources register. A page leaves those out that have labels and were never counted.
+fn declared_metrics() -> Vec<MetricFamily> {
+    let call = Regex::new(
+        r#"register\(\s*"(?<name>tollhouse_\w+)",\s*(?:"(?<help>[^"]*)"|help),\s*&?(?<metric>[\w.]+)"#,
+    )
+    .unwrap();
+    let help = Regex::new(r#"let help =\s*"([^"]*)";"#).unwrap();
+    let mut found = Vec::new();
+    for krate in ["auth", "engine", "server"] {
+        let mut files = Vec::new();
+        sources(&root().join("crates").join(krate).join("src"), &mut files);
+        for text in files.iter().map(|file| std::fs::read_to_string(file).unwrap()) {
+            for at in call.captures_iter(&text) {
+                let begin = at.get(0).unwrap().start();
+                let last = |pattern: &Regex| {
+                    pattern.captures_iter(&text[..begin]).last().map(|found| found[1].to_owned())
+                };
+                let meaning = at.name("help").map(|help| help.as_str().to_owned()).or_else(|| last(&help));
+                let field = |path: &str| {
+                    let steps =
+                        path.split('.').filter(|step| *step != "clone" && step.parse::<u8>().is_err());
+                    steps.last().unwrap().to_owned()
+                };
+                let named = field(&at["metric"]);
+                // A local name of a field, and where the type of that is.
+                let alias = Regex::new(&format!(r"let {named} = ([\w.]+)\(\);")).unwrap();
+                let metric = last(&alias).map_or(named, |path| field(&path));
+                let kind = Regex::new(&format!(r"\b{metric}\b\s*[:=][^;\n]*?(Counter|Gauge|Histogram|Info)"))
+                    .unwrap();
+                let kind = kind.captures(&text).unwrap_or_else(|| panic!("the type of {metric}"));
+                found.push(MetricFamily {
+                    name: at["name"].to_owned(),
+                    kind: kind[1].to_lowercase(),
+                    help: meaning.unwrap(),
+                });
+            }
+        }
+    }
+    assert!(found.len() > 40, "{} metrics are not all that the sources register", found.len());
+    found
+}
+
+/// All Rust files in a folder and below.
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => sources(&path, into),
+            false => into.extend(path.extension().is_some_and(|ending| ending == "rs").then_some(path)),
+        }
+    }
 }
 
 /// The operations of a description, by their tags.
