@@ -32,6 +32,7 @@ mod nats;
 mod npm;
 #[path = "../../../server/tests/it/ports.rs"]
 mod ports;
+mod packages;
 mod program;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;

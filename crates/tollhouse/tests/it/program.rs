@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -36,7 +38,7 @@ impl Ran {
 }
 
 /// The built binary.
-const PROGRAM: &str = env!("CARGO_BIN_EXE_tollhouse");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_tollhouse");
 
 /// The program without the settings of this environment; its three streams are pipes.
 pub(crate) fn command(args: &[&OsStr]) -> Command {
@@ -171,12 +173,32 @@ impl Server {
         Server::start_by(program, data, "127.0.0.1:0", args)
     }
 
+    /// Starts it on a socket that listens already and that a service manager would hand over.
+    pub(crate) fn start_on(listener: &TcpListener, data: &Path, args: &[&str]) -> Server {
+        let mut shell = Command::new("sh");
+        let handed = "exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=http; exec \"$0\" \"$@\"";
+        shell.args(["-c", handed, PROGRAM]);
+        let listen = listener.local_addr().unwrap().to_string();
+        let mut command = Server::command(shell, data, &listen, args);
+        command.stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())));
+        Server::up(command)
+    }
+
     fn start_by(command: Command, data: &Path, listen: &str, args: &[&str]) -> Server {
+        Server::up(Server::command(command, data, listen, args))
+    }
+
+    fn command(command: Command, data: &Path, listen: &str, args: &[&str]) -> Command {
         let mut all =
             vec![OsStr::new("serve"), OsStr::new("--listen"), OsStr::new(listen), OsStr::new("--data")];
         all.push(data.as_os_str());
         all.extend(args.iter().map(OsStr::new));
-        let child = command_of(command, &all).spawn().unwrap();
+        command_of(command, &all)
+    }
+
+    /// Waits until the server says where it listens.
+    fn up(mut command: Command) -> Server {
+        let child = command.spawn().unwrap();
         let mut server = Server { child, url: String::new(), said: Arc::default() };
         let mut lines = BufReader::new(server.child.stderr.take().unwrap());
         let mut said = String::new();
