@@ -88,7 +88,7 @@ impl DateDetector {
                 let before = compiled.len();
                 for known in KNOWN.iter().filter(|known| !known.starts_with('^')) {
                     let is_named = !known.contains('%');
-                    if is_named && pattern.to_ascii_uppercase() != "^{DATE}" {
+                    if is_named && !pattern.eq_ignore_ascii_case("^{DATE}") {
                         continue;
                     }
                     match DatePattern::around(pattern, known) {

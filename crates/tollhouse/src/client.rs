@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, MailReportJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
-    FeedbackOutcomeJson, HealthJson, MailReportJson, ProblemJson, RankedReputationsJson, ReadingsJson,
-    ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
-    ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    FeedbackOutcomeJson, HealthJson, MailReportJson, PipelinesJson, ProblemJson, RankedReputationsJson,
+    ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson,
+    ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson,
+    TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};

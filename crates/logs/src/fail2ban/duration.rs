@@ -11,8 +11,8 @@ pub fn read(text: &str) -> Option<FailDuration> {
     if text.is_empty() || text.len() > 100 {
         return None;
     }
-    if text.starts_with('-') {
-        return text[1..].trim_start().bytes().next()?.is_ascii_digit().then_some(FailDuration::Endless);
+    if let Some(rest) = text.strip_prefix('-') {
+        return rest.trim_start().bytes().next()?.is_ascii_digit().then_some(FailDuration::Endless);
     }
     let mut seconds = 0.0;
     let mut rest = text.as_str();

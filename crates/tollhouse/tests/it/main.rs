@@ -30,9 +30,9 @@ mod logs;
 mod nats;
 #[path = "../../../server/tests/it/npm.rs"]
 mod npm;
+mod packages;
 #[path = "../../../server/tests/it/ports.rs"]
 mod ports;
-mod packages;
 mod program;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
