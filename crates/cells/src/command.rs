@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `VERSION` | none | the oldest and the newest version of requests |
 //! | `READ` | the node's number, the last writer, sketches, tables | number, writer, cells, places |
+//! | `CELLS` | tables | cells |
 //! | `WRITE` | the node's number, the last writer, tables | as the script that makes batches |
 //! | `CLAIM` | tables | 1 for each mark that is the claim's own |
 //! | `TAKE` | the round, tables | as the script that takes |
@@ -13,7 +14,7 @@
 //! | `LOAD` | a table | records now there |
 //!
 //! A request is read as a whole, and all of its keys are looked at, before anything is changed. The work of each is bounded by
-//! [`request::PLACES_MAX`] and the length of a request.
+//! [`request::PLACES_MAX`], or of a batch by [`request::CHANGES_MAX`], and by the length of a request.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -48,6 +49,8 @@ pub enum TableCommand {
     Version,
     /// Reads cells.
     Read,
+    /// Reads cells alone, of tables that may lie apart from the rest of their partition.
+    Cells,
     /// Makes a batch of changes.
     Write,
     /// Leaves marks.
@@ -66,9 +69,10 @@ pub enum TableCommand {
 
 impl TableCommand {
     /// All of them.
-    pub const ALL: [TableCommand; 9] = [
+    pub const ALL: [TableCommand; 10] = [
         TableCommand::Version,
         TableCommand::Read,
+        TableCommand::Cells,
         TableCommand::Write,
         TableCommand::Claim,
         TableCommand::Take,
@@ -83,6 +87,7 @@ impl TableCommand {
         match self {
             TableCommand::Version => "tollhouse.version",
             TableCommand::Read => "tollhouse.read",
+            TableCommand::Cells => "tollhouse.cells",
             TableCommand::Write => "tollhouse.write",
             TableCommand::Claim => "tollhouse.claim",
             TableCommand::Take => "tollhouse.take",
@@ -95,7 +100,10 @@ impl TableCommand {
 
     /// Returns true if it changes keys.
     pub fn writes(self) -> bool {
-        !matches!(self, TableCommand::Version | TableCommand::Read | TableCommand::Scan)
+        !matches!(
+            self,
+            TableCommand::Version | TableCommand::Read | TableCommand::Cells | TableCommand::Scan
+        )
     }
 
     /// Returns true if it may need memory, so that a server without any refuses it.
@@ -188,6 +196,7 @@ pub fn execute(
             Ok(CommandReply::List(vec![CommandReply::Integer(VERSION.into()), CommandReply::Integer(VERSION.into())]))
         }
         TableCommand::Read => read(keys, request, registry),
+        TableCommand::Cells => cells(keys, request, registry),
         TableCommand::Write => write(keys, request, clock, registry),
         TableCommand::Claim => claim(keys, request, registry),
         TableCommand::Take => take(keys, request, clock, registry),
@@ -304,8 +313,7 @@ fn read(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry)
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 10)?;
-    let places: Result<Vec<_>, _> = (0..count).map(|_| reader.place(forms.len(), keys.count())).collect();
-    let places = places?;
+    let places = places_of(&mut reader, count, forms.len(), keys.count())?;
     let mut sketched = Vec::new();
     if !reader.0.0.is_empty() {
         for _ in 0..reader.count(request::PLACES_MAX, 4)? {
@@ -314,20 +322,9 @@ fn read(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry)
         }
     }
     reader.end()?;
-    let numbers = FormNumbers::find(keys, &forms, places.iter().map(|place| (place.table, place.form)))?;
+    let cells = contents(keys, &forms, &places)?;
     let number = keys.text(0)?.unwrap_or(b"0").to_vec();
     let writer = keys.text(1)?.unwrap_or_default().to_vec();
-    let mut cells = Vec::with_capacity(count * 12);
-    for place in &places {
-        let table = keys.table(usize::from(place.table))?;
-        match numbers.key(place).and_then(|key| table?.content(key)) {
-            Some(content) => {
-                push_varint(&mut cells, content.len() as u64);
-                cells.extend_from_slice(content);
-            }
-            None => cells.push(0),
-        }
-    }
     let mut answers = vec![CommandReply::Bytes(number), CommandReply::Bytes(writer), CommandReply::Bytes(cells)];
     if !sketched.is_empty() {
         let mut counts = Vec::with_capacity(sketched.len());
@@ -340,6 +337,45 @@ fn read(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry)
         answers.push(CommandReply::Bytes(counts));
     }
     Ok(CommandReply::List(answers))
+}
+
+fn cells(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry) -> Result<CommandReply, CommandError> {
+    let mut reader = RequestReader::new(request)?;
+    let forms = forms_of(&mut reader, registry)?;
+    let count = reader.count(request::PLACES_MAX, 10)?;
+    let places = places_of(&mut reader, count, forms.len(), keys.count())?;
+    reader.end()?;
+    contents(keys, &forms, &places).map(CommandReply::Bytes)
+}
+
+fn places_of(
+    reader: &mut RequestReader<'_>,
+    count: usize,
+    forms: usize,
+    keys: usize,
+) -> Result<Vec<CellPlace>, CommandError> {
+    Ok((0..count).map(|_| reader.place(forms, keys)).collect::<Result<_, _>>()?)
+}
+
+/// The contents of cells: of each its length and its bytes.
+fn contents(
+    keys: &mut dyn CommandKeys,
+    forms: &[Arc<TableForm>],
+    places: &[CellPlace],
+) -> Result<Vec<u8>, CommandError> {
+    let numbers = FormNumbers::find(keys, forms, places.iter().map(|place| (place.table, place.form)))?;
+    let mut cells = Vec::with_capacity(places.len() * 12);
+    for place in places {
+        let table = keys.table(usize::from(place.table))?;
+        match numbers.key(place).and_then(|key| table?.content(key)) {
+            Some(content) => {
+                push_varint(&mut cells, content.len() as u64);
+                cells.extend_from_slice(content);
+            }
+            None => cells.push(0),
+        }
+    }
+    Ok(cells)
 }
 
 /// The number of sightings of a place: the least of its four counters, which have four bits each.
@@ -386,7 +422,7 @@ fn write(
         return Ok(answer(2, has, 0, &[]));
     }
     let forms = forms_of(&mut reader, registry)?;
-    let count = reader.count(request::PLACES_MAX, 11)?;
+    let count = reader.count(request::CHANGES_MAX, 11)?;
     let mut changes = Vec::with_capacity(count);
     let mut words = Vec::new();
     for _ in 0..count {

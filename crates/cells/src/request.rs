@@ -19,10 +19,12 @@ use crate::leaf::{RecordKey, content_bytes, push_content};
 pub const VERSION: u8 = 1;
 /// Most cells and places that one request may name: a longer one is cut by who asks.
 pub const PLACES_MAX: usize = 1 << 14;
+/// Most changes of one batch, which cannot be cut: a node makes it of what it has for a partition.
+pub const CHANGES_MAX: usize = 1 << 22;
 /// Most forms of a request.
 pub const FORMS_MAX: usize = 1 << 12;
 /// Longest request, in bytes.
-pub const BYTES_MAX: usize = 32 << 20;
+pub const BYTES_MAX: usize = 128 << 20;
 /// The latest time that is taken, and the earliest is as long before 1970: in the year 2255.
 const TIME_MAX: i64 = (1 << 53) - 1;
 

@@ -31,6 +31,8 @@ const BETWEEN: Duration = Duration::from_secs(3600);
 pub struct ClusterSweep {
     wire: WireClient,
     scan: Option<NameScan>,
+    /// The partition that is swept, and its tables whose end is not reached, where servers keep cells in tables.
+    tables: Option<(Partition, Vec<u8>)>,
 }
 
 /// The report of what a step has done.
@@ -47,7 +49,7 @@ pub struct SweepReport {
 impl ClusterSweep {
     /// Begins nothing yet.
     pub fn new(wire: &WireClient) -> ClusterSweep {
-        ClusterSweep { wire: wire.clone(), scan: None }
+        ClusterSweep { wire: wire.clone(), scan: None, tables: None }
     }
 
     /// Goes on by some names: what has aged out at `horizon` of those cells whose form is known is folded or removed. To be awaited where
@@ -60,6 +62,9 @@ impl ClusterSweep {
         forms: &HashMap<u32, Arc<CellForm>>,
         horizon: Time,
     ) -> Result<SweepReport, RemoteError> {
+        if self.wire.has_tables() {
+            return self.step_of_tables(horizon).await;
+        }
         let mut scan = match self.scan.take() {
             Some(scan) => scan,
             None => NameScan::begin(&self.wire, None).await?,
@@ -80,6 +85,17 @@ impl ClusterSweep {
         }
         self.scan = Some(scan);
         Ok(swept)
+    }
+
+    /// Removes what has expired from some tables. Servers do so themselves where somebody writes.
+    async fn step_of_tables(&mut self, horizon: Time) -> Result<SweepReport, RemoteError> {
+        let Some((partition, tables)) = self.tables.take().or_else(|| self.wire.first_tables()) else {
+            return Ok(SweepReport { ended: true, ..SweepReport::default() });
+        };
+        let steps = (STEP / tables.len().max(1)) as u64;
+        let (looked, removed, rest) = self.wire.sweep_tables((partition, tables), horizon, steps, WITHIN).await?;
+        self.tables = rest;
+        Ok(SweepReport { looked, removed, ended: self.tables.is_none() })
     }
 }
 

@@ -103,8 +103,6 @@ functions! {
     reply_error c"RedisModule_ReplyWithError": fn(Opaque, *const c_char) -> c_int;
     wrong_arity c"RedisModule_WrongArity": fn(Opaque) -> c_int;
     replicate c"RedisModule_Replicate": fn(Opaque, *const c_char, *const c_char; ...) -> c_int;
-    save_number c"RedisModule_SaveUnsigned": fn(Opaque, u64);
-    load_number c"RedisModule_LoadUnsigned": fn(Opaque) -> u64;
     save_bytes c"RedisModule_SaveStringBuffer": fn(Opaque, *const c_char, usize);
     load_bytes c"RedisModule_LoadStringBuffer": fn(Opaque, *mut usize) -> *mut c_char;
     is_torn c"RedisModule_IsIOError": fn(Opaque) -> c_int;

@@ -31,6 +31,7 @@ macro_rules! commands {
 commands! {
     version: Version;
     read: Read;
+    cells: Cells;
     write: Write;
     claim: Claim;
     take: Take;
@@ -72,17 +73,11 @@ pub(crate) fn create(context: Opaque) -> bool {
     })
 }
 
-/// A key that is open.
-struct OpenKey {
-    name: Opaque,
-    handle: Opaque,
-}
-
 /// The keys of a command. Each is opened when it is first asked for, and closed at the end.
 struct ServerKeys<'a> {
     context: Opaque,
     names: &'a [Opaque],
-    open: Vec<Option<OpenKey>>,
+    open: Vec<Option<Opaque>>,
     is_written: bool,
 }
 
@@ -91,8 +86,8 @@ impl ServerKeys<'_> {
         let (context, name) = (self.context, self.names[key]);
         let mode = if self.is_written { READ | WRITE } else { READ };
         // SAFETY: the context and the name are those of the command.
-        let open = || OpenKey { name, handle: unsafe { (server().open_key)(context, name, mode) } };
-        self.open[key].get_or_insert_with(open).handle
+        let open = || unsafe { (server().open_key)(context, name, mode) };
+        *self.open[key].get_or_insert_with(open)
     }
 
     fn type_of(&mut self, key: usize) -> c_int {
@@ -119,7 +114,7 @@ impl Drop for ServerKeys<'_> {
     /// Closes the keys, and removes tables without cells.
     fn drop(&mut self) {
         for key in 0..self.open.len() {
-            let Some(OpenKey { handle, .. }) = self.open[key] else { continue };
+            let Some(handle) = self.open[key] else { continue };
             if handle.is_null() {
                 continue;
             }

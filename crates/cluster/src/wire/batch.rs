@@ -18,7 +18,7 @@ use crate::remote::{
 };
 
 /// The time for which a partition remembers the number of a node that writes nothing, in milliseconds: 30 days.
-const NUMBER_TTL: i64 = 30 * 86_400_000;
+pub(super) const NUMBER_TTL: i64 = 30 * 86_400_000;
 /// Parts of a track's sum: the high one counts so many.
 pub(super) const CARRY_BITS: u32 = 62;
 

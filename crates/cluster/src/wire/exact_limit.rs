@@ -14,7 +14,7 @@ use crate::remote::{ExactLimitBatch, ExactLimitRequest, PriorReading, TIME_MAX};
 
 /// The time for which a partition remembers the last round of a node that asks no more, in milliseconds. Nothing is sent
 /// again after as long as a call may take.
-const BATCH_TTL: i64 = 10 * 60_000;
+pub(super) const BATCH_TTL: i64 = 10 * 60_000;
 /// From here on scripts cannot count.
 const COUNT_MAX: u64 = 1 << 53;
 

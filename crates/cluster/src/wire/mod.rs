@@ -24,6 +24,7 @@ mod diagnosis;
 pub mod exact_limit;
 mod form;
 mod generation;
+mod home;
 pub mod image;
 mod message_pack;
 mod name;
@@ -35,12 +36,13 @@ mod server_link;
 mod settings;
 mod sighting;
 pub mod slot;
+mod tables;
 mod topology;
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use event::{Shingle, Time};
@@ -62,6 +64,7 @@ use self::name::NameCodec;
 use self::routing::{CommandFailure, RoutedCommand};
 use self::script::{LuaScript, LuaScripts};
 use self::server_link::{ConnectionClass, ConnectionLoss, ExchangeError, ServerConnector, ServerLink};
+use self::tables::TableCodec;
 use self::topology::SlotTopology;
 use stats::LedgerMetric;
 
@@ -82,8 +85,6 @@ const TELL_EVERY: Duration = Duration::from_secs(5);
 const APART_TRIES: usize = 3;
 /// The number of names before the cells of a reading: the node's number, and the last writer.
 const HEAD: usize = 2;
-/// The layout of keys: said in the cluster beside the number of partitions.
-const LAYOUT: &str = "1";
 
 /// Reasons not to use a cluster.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +125,15 @@ pub enum ClusterOpenError {
         found: String,
         /// The layout that would be said here.
         expected: String,
+    },
+    /// Cells are kept by a module that not all servers have.
+    #[error(
+        "the cluster keeps its statistics by the module `tollhouse`: {said}. Load it there (docs/operating/cluster.md), of \
+         a release that fits this node's"
+    )]
+    Module {
+        /// The servers without it, or with another version.
+        said: String,
     },
     /// The nodes before this one have another secret.
     #[error(
@@ -166,6 +176,9 @@ struct WireCore {
     settings: Arc<WireSettings>,
     names: NameCodec,
     scripts: LuaScripts,
+    tables: TableCodec,
+    /// True if servers keep cells in tables of the module; false if scripts keep them in hashes.
+    has_tables: AtomicBool,
     dial: ServerConnector,
     topology: RwLock<Arc<SlotTopology>>,
     links: Mutex<HashMap<ServerAddress, Arc<ServerLink>>>,
@@ -202,6 +215,8 @@ impl WireClient {
         let inner = Arc::new(WireCore {
             names: NameCodec::new(&settings.prefix, settings.node, settings.partitions),
             scripts: LuaScripts::new(),
+            tables: TableCodec::new(settings.partitions),
+            has_tables: AtomicBool::new(false),
             dial: ServerConnector { settings: settings.clone(), authorities },
             topology: RwLock::default(),
             links: Mutex::default(),
@@ -264,6 +279,9 @@ impl WireClient {
         within: Duration,
     ) -> Vec<Result<(), RemoteError>> {
         let inner = &self.inner;
+        if inner.has_tables() {
+            return inner.remove_from_tables(cells, Instant::now() + within).await;
+        }
         let errand = |(partition, name): &(Partition, CellName)| {
             let mut command = cmd("DEL");
             command.arg(inner.names.named(*partition, *name)).arg(inner.names.writer(*partition));
@@ -301,6 +319,39 @@ impl WireClient {
             Err(trouble) => Err(named(trouble, errand.partition)),
         };
         errands.iter().zip(answers).map(removed).collect()
+    }
+
+    /// The tables that a sweep begins with.
+    pub(crate) fn first_tables(&self) -> Option<(Partition, Vec<u8>)> {
+        Some((Partition(0), (0..tables::TABLES).collect()))
+    }
+
+    /// Removes what has expired from tables of a partition; answers how many were looked at and removed, and where to go
+    /// on.
+    pub(crate) async fn sweep_tables(
+        &self,
+        (partition, tables): (Partition, Vec<u8>),
+        horizon: Time,
+        steps: u64,
+        within: Duration,
+    ) -> Result<(u64, u64, Option<(Partition, Vec<u8>)>), RemoteError> {
+        let inner = &self.inner;
+        let deadline = Instant::now() + within;
+        let (looked, removed, ended) =
+            inner.sweep_tables(partition, &tables, (horizon, steps), deadline).await?;
+        let rest = tables.into_iter().zip(ended).filter(|(_, is_over)| !is_over);
+        let rest: Vec<u8> = rest.map(|(table, _)| table).collect();
+        let next = match rest.is_empty() {
+            true => (partition.0 + 1 < inner.settings.partitions.count())
+                .then(|| (Partition(partition.0 + 1), (0..tables::TABLES).collect())),
+            false => Some((partition, rest)),
+        };
+        Ok((looked, removed, next))
+    }
+
+    /// Returns true if servers keep cells in tables of the module `tollhouse`; false if scripts keep them in hashes.
+    pub fn has_tables(&self) -> bool {
+        self.inner.has_tables()
     }
 
     /// Runs a call on the runtime; each of `count` things fails if that is gone.
@@ -423,42 +474,6 @@ impl WireCore {
         *self.topology.write() = Arc::new(topology);
     }
 
-    /// Says how keys are laid out and which secret they have, if nobody has, and checks that it is so.
-    async fn agree(&self) -> Result<(), ClusterOpenError> {
-        let name = self.names.layout();
-        let expected = format!("{LAYOUT} {}", self.settings.partitions.count());
-        let secret = self.settings.secret.map(|secret| format!("{:016x}", u64::from_be_bytes(secret)));
-        let whole = secret.iter().fold(expected.clone(), |whole, secret| format!("{whole} {secret}"));
-        let set = |condition: Option<&str>| {
-            let mut set = cmd("SET");
-            set.arg(&name).arg(&whole);
-            condition.iter().for_each(|condition| {
-                set.arg(*condition);
-            });
-            set
-        };
-        let mut get = cmd("GET");
-        get.arg(&name);
-        self.ask_first(set(Some("NX"))).await?;
-        let Value::BulkString(found) = self.ask_first(get).await? else {
-            return Err(ClusterOpenError::Unready("it has lost what was just written".into()));
-        };
-        let found = String::from_utf8_lossy(&found).into_owned();
-        let prefix = self.settings.prefix.clone();
-        let (layout, theirs) = match found.match_indices(' ').nth(1) {
-            Some((at, _)) => (&found[..at], Some(&found[at + 1..])),
-            None => (found.as_str(), None),
-        };
-        if layout != expected {
-            return Err(ClusterOpenError::Layout { prefix, found: layout.to_owned(), expected });
-        }
-        match (theirs, secret) {
-            (Some(theirs), Some(secret)) if theirs != secret => Err(ClusterOpenError::Secret { prefix }),
-            (None, Some(_)) => self.ask_first(set(None)).await.map(|_| ()),
-            _ => Ok(()),
-        }
-    }
-
     /// Sends a command to the server of the first partition.
     async fn ask_first(&self, command: Cmd) -> Result<Value, ClusterOpenError> {
         let deadline = Instant::now() + self.settings.connect_within.max(REFRESH_WITHIN);
@@ -478,6 +493,9 @@ impl WireCore {
         asked: Vec<PartitionRead>,
         deadline: Instant,
     ) -> Vec<Result<PartitionImages, RemoteError>> {
+        if self.has_tables() {
+            return self.read_tables(asked, deadline).await;
+        }
         let errand = |read: &PartitionRead| {
             let partition = read.partition;
             let mut keys = batch::read(&self.names, partition, &read.cells);
@@ -536,9 +554,14 @@ impl WireCore {
         let mut answers: Vec<Option<Result<WriteOutcome, RemoteError>>> = Vec::with_capacity(batches.len());
         let mut errands = Vec::with_capacity(batches.len());
         for batch in &batches {
-            match batch::batch(&self.names, batch) {
-                Ok(ScriptArguments { keys, argument }) => {
-                    let command = script(&self.scripts.apply, keys, Some(argument));
+            let command = if self.has_tables() {
+                self.tables.write(&self.names, &self.settings.node, batch)
+            } else {
+                batch::batch(&self.names, batch)
+                    .map(|ScriptArguments { keys, argument }| script(&self.scripts.apply, keys, Some(argument)))
+            };
+            match command {
+                Ok(command) => {
                     errands.push(RoutedCommand { partition: batch.partition, command });
                     answers.push(None);
                 }
@@ -563,9 +586,14 @@ impl WireCore {
             Vec::with_capacity(rounds.len());
         let (mut errands, mut sent) = (Vec::with_capacity(rounds.len()), Vec::with_capacity(rounds.len()));
         for round in &rounds {
-            match exact_limit::batch(&self.names, round) {
-                Ok(ScriptArguments { keys, argument }) => {
-                    let command = script(&self.scripts.take, keys, Some(argument));
+            let command = if self.has_tables() {
+                self.tables.take(&self.names, round)
+            } else {
+                exact_limit::batch(&self.names, round)
+                    .map(|ScriptArguments { keys, argument }| script(&self.scripts.take, keys, Some(argument)))
+            };
+            match command {
+                Ok(command) => {
                     errands.push(RoutedCommand { partition: round.partition, command });
                     sent.push(round);
                     answers.push(None);
@@ -691,9 +719,14 @@ impl WireCore {
         let mut errands = Vec::with_capacity(groups.len());
         groups.retain(|(partition, group)| {
             let list: Vec<&MarkClaim> = group.iter().map(|at| &claims[*at]).collect();
-            match batch::claims(&self.names, *partition, &list) {
-                Ok(ScriptArguments { keys, argument }) => {
-                    let command = script(&self.scripts.claim, keys, Some(argument));
+            let command = if self.has_tables() {
+                self.tables.claim(&self.names, *partition, &list)
+            } else {
+                batch::claims(&self.names, *partition, &list)
+                    .map(|ScriptArguments { keys, argument }| script(&self.scripts.claim, keys, Some(argument)))
+            };
+            match command {
+                Ok(command) => {
                     errands.push(RoutedCommand { partition: *partition, command });
                     true
                 }

@@ -8,6 +8,7 @@
 //! sketch    <prefix> {tag} '#s' sketch (4) lines (4) span (8) half (8), each with the greatest byte first
 //! sighter   <prefix> {tag} '#s' owner (16)
 //! probe     <prefix> {tag} '#?'
+//! table     <prefix> {tag} '#t' number (1)
 //! layout    <prefix> {tag of partition 0} '#'
 //! changed   <prefix> {tag of partition 0} '#' 'g'
 //! numbers   <prefix> {tag of partition 0} '#' 'n'
@@ -146,6 +147,14 @@ impl NameCodec {
         name
     }
 
+    /// The name of a table of cells, where a module keeps them.
+    pub(crate) fn table(&self, partition: Partition, table: u8) -> Vec<u8> {
+        let mut name = self.start(partition, 3);
+        name.extend_from_slice(b"#t");
+        name.push(table);
+        name
+    }
+
     /// The name of the number of an owner's last batch of sightings.
     pub(crate) fn sighter(&self, partition: Partition, owner: &[u8; 16]) -> Vec<u8> {
         let mut name = self.start(partition, 18);
@@ -203,6 +212,7 @@ mod tests {
             names.numbers(),
             names.number(Partition(3)),
             names.writer(Partition(3)),
+            names.table(Partition(3), 7),
             names.sighter(Partition(3), &[7; 16]),
             names.sketch(Partition(3), &SketchHalf { sketch: 1, lines: 2, span: event::Span(3), number: 4 }),
             Vec::new(),

@@ -18,6 +18,7 @@ use redis::{Cmd, Value, cmd};
 use tokio::time::Instant;
 
 use super::diagnosis;
+use super::home::all_tables;
 use super::name::CellName;
 use super::server_link::{ConnectionClass, ExchangeError};
 use super::slot::{SLOTS, slot_of};
@@ -32,6 +33,9 @@ pub(crate) const STEP: usize = 1000;
 /// table grows.
 pub(crate) const SEEN_MAX: usize = 3 << 20;
 
+/// Names that a step takes from each table.
+const TABLE_STEP: usize = STEP / 16 + 1;
+
 /// A pass. What it has told is all there is only when it has come to its end.
 pub(crate) struct NameScan {
     wire: WireClient,
@@ -43,6 +47,15 @@ pub(crate) struct NameScan {
     share: u64,
     shares: u64,
     seen: Option<SeenNames>,
+    /// The pass through tables, where the module keeps cells: each name is told once, and moving slots disturb nothing.
+    tables: Option<TableScan>,
+}
+
+/// A pass through the tables of all partitions.
+struct TableScan {
+    partition: u16,
+    /// Tables of this partition that have more, with where they go on.
+    rest: Vec<(u8, Vec<u8>)>,
 }
 
 /// A master, with what it has said of its slots.
@@ -71,7 +84,12 @@ impl NameScan {
             share: 0,
             shares: 0,
             seen: names_max.map(|most| SeenNames { names: HashSet::new(), most: most.max(1) }),
+            tables: None,
         };
+        if wire.has_tables() {
+            scan.tables = Some(TableScan { partition: 0, rest: all_tables() });
+            return Ok(scan);
+        }
         scan.masters = scan.masters_now().await?;
         scan.reach().await?;
         Ok(scan)
@@ -79,6 +97,9 @@ impl NameScan {
 
     /// The next names with their partitions, perhaps none; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<(Partition, CellName)>>, RemoteError> {
+        if self.tables.is_some() {
+            return self.next_of_tables().await;
+        }
         let Some(MasterServer { address, .. }) = self.masters.get(self.at).cloned() else { return Ok(None) };
         let mut scan = cmd("SCAN");
         scan.arg(self.cursor).arg("MATCH").arg(self.wire.inner.names.pattern()).arg("COUNT").arg(STEP);
@@ -118,6 +139,29 @@ impl NameScan {
             return Err(moved());
         }
         Ok(Some(names))
+    }
+
+    /// The next names of tables.
+    async fn next_of_tables(&mut self) -> Result<Option<Vec<(Partition, CellName)>>, RemoteError> {
+        let inner = &self.wire.inner;
+        let Some(scan) = &mut self.tables else { return Ok(None) };
+        if scan.partition >= inner.settings.partitions.count() {
+            return Ok(None);
+        }
+        let partition = Partition(scan.partition);
+        let mut tries = 0;
+        let (more, names) = loop {
+            match inner.scan_tables(partition, &scan.rest, TABLE_STEP, Instant::now() + WITHIN).await {
+                Ok(found) => break found,
+                Err(failure) => again(&mut tries, failure).await?,
+            }
+        };
+        scan.rest = more;
+        if scan.rest.is_empty() {
+            scan.partition += 1;
+            scan.rest = all_tables();
+        }
+        Ok(Some(names.into_iter().map(|name| (partition, name)).collect()))
     }
 
     /// Comes to a master.

@@ -21,7 +21,7 @@ fn ttl(span: Span) -> i64 {
     (span.0 / 1000).saturating_mul(2).saturating_add(TTL_MORE).clamp(1, TTL_MAX)
 }
 
-fn half_before(half: &SketchHalf) -> SketchHalf {
+pub(super) fn half_before(half: &SketchHalf) -> SketchHalf {
     SketchHalf { number: half.number.saturating_sub(1), ..*half }
 }
 

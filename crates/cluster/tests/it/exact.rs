@@ -106,7 +106,7 @@ fn take(wired: &Wired, round: &ExactLimitBatch) -> Vec<PriorReading> {
 
 /// Random histories of every mode, some of them before 1970.
 #[test]
-fn rounds_are_decided_as_stats_would_decide() {
+pub(crate) fn rounds_are_decided_as_stats_would_decide() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let cloud = Cloud::new(1024, 1);
@@ -173,7 +173,7 @@ fn is_refused(ask: &ExactLimitRequest, before: &PriorReading) -> bool {
 }
 
 #[test]
-fn a_round_counts_once_and_an_earlier_one_no_more() {
+pub(crate) fn a_round_counts_once_and_an_earlier_one_no_more() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(0, Measure::limit(Span::minutes(1), 6).unwrap());
@@ -313,7 +313,7 @@ fn three(cluster: &Cluster, prefix: &str, replicas: u8, exact: bool) -> Vec<Node
 
 /// Also the bound of the limits that are not: no node has seen what the others let through.
 #[test]
-fn three_nodes_let_through_as_much_as_one() {
+pub(crate) fn three_nodes_let_through_as_much_as_one() {
     let Some(cluster) = Cluster::start() else { return };
     let user = key(LIMIT, 1);
     let apart = three(&cluster, "a:", 0, false);
@@ -330,7 +330,7 @@ fn three_nodes_let_through_as_much_as_one() {
 }
 
 #[test]
-fn what_one_node_does_the_others_know() {
+pub(crate) fn what_one_node_does_the_others_know() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let nodes = three(&cluster, "c:", 0, true);
     let [one_node, other, third] = &nodes[..] else { unreachable!() };
@@ -371,7 +371,7 @@ fn what_one_node_does_the_others_know() {
 
 /// While the answers of the cluster are lost callers wait; the same round again is told the same.
 #[test]
-fn lost_answers_are_asked_for_again() {
+pub(crate) fn lost_answers_are_asked_for_again() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let proxy = Proxy::start(cluster.servers[0].address());
     let reach = vec![(cluster.servers[0].address(), proxy.address.to_string())];
@@ -400,7 +400,7 @@ fn lost_answers_are_asked_for_again() {
 
 /// A take that was not answered may have been counted; what was answered was, once, and the replica that takes over knows it.
 #[test]
-fn a_killed_master_lets_nothing_through_twice() {
+pub(crate) fn a_killed_master_lets_nothing_through_twice() {
     let Some(mut cluster) = Cluster::start() else { return };
     let nodes = three(&cluster, "d:", 1, true);
     let user = key(LIMIT, 4);

@@ -104,7 +104,7 @@ fn waiting(cluster: &Cluster) -> WireSettings {
 }
 
 #[test]
-fn a_killed_master_loses_nothing_that_replicas_have() {
+pub(crate) fn a_killed_master_loses_nothing_that_replicas_have() {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut load = Load::new(waiting(&cluster), 48);
     (0..20).for_each(|_| drop(load.add()));
@@ -132,7 +132,7 @@ fn a_killed_master_loses_nothing_that_replicas_have() {
 }
 
 #[test]
-fn a_paused_master_is_not_waited_for() {
+pub(crate) fn a_paused_master_is_not_waited_for() {
     let Some(mut cluster) = Cluster::start() else { return };
     let mut load = Load::new(settings(cluster.addresses(), 1), 48);
     load.check();
@@ -158,7 +158,7 @@ fn a_paused_master_is_not_waited_for() {
 }
 
 #[test]
-fn slots_move_under_load() {
+pub(crate) fn slots_move_under_load() {
     let Some(cluster) = Cluster::start() else { return };
     let mut load = Load::new(waiting(&cluster), 64);
     load.check();
@@ -189,7 +189,7 @@ fn slots_move_under_load() {
 }
 
 #[test]
-fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
+pub(crate) fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     let Some(cluster) = Cluster::start() else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(0, measures().remove(0));
@@ -238,7 +238,7 @@ fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
 }
 
 #[test]
-fn a_server_without_memory_is_full() {
+pub(crate) fn a_server_without_memory_is_full() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let mut load = Load::new(settings(cluster.addresses(), 1), 8);
     load.check();
@@ -252,7 +252,7 @@ fn a_server_without_memory_is_full() {
 }
 
 #[test]
-fn an_answer_that_is_lost_counts_once() {
+pub(crate) fn an_answer_that_is_lost_counts_once() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let proxy = Proxy::start(cluster.servers[0].address());
     let reach = vec![(cluster.servers[0].address(), proxy.address.to_string())];

@@ -148,7 +148,7 @@ fn change(plan: &CellPlan, random: &mut Random, owner: &RemoteCell, now: Time) -
 
 /// Random histories of every form, some of them before 1970.
 #[test]
-fn cells_are_those_of_stats() {
+pub(crate) fn cells_are_those_of_stats() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     check_cells(&cluster);
 }
@@ -165,11 +165,15 @@ pub(crate) fn check_cells(cluster: &Cluster) {
             let partition = wired.of(&cells[0]);
             let mut models = vec![Model::default(); cells.len()];
             let mut now = Time([1_750_000_000_000_000, 0, -5_000_000][seed as usize % 3]);
+            let mut latest = Time(i64::MIN);
             for _ in 0..12 {
                 let step = [0, 1, 9_000_000, 61_000_000, 700_000_000][random.below(5) as usize];
                 let step = if kind == 3 { 1 + step % 7 } else { step };
                 now = now + Span(step);
                 let horizon = now - Span([i64::MAX / 1000, 400_000_000, 0][random.below(3) as usize]);
+                // Tables let go of what has expired wherever somebody writes; as nodes do, no horizon goes back then.
+                let horizon = if wired.wire.has_tables() { horizon.max(latest) } else { horizon };
+                latest = horizon;
                 let mut writes = Vec::new();
                 for _ in 0..1 + random.below(3) {
                     let at = random.below(cells.len() as u64) as usize;
@@ -187,6 +191,9 @@ pub(crate) fn check_cells(cluster: &Cluster) {
                     let words = image.map(|CellImage { first, last, content }| {
                         plan.restore(first, last, &content).unwrap_or_else(|why| panic!("{why}: {content:?}"))
                     });
+                    if words.is_none() && wired.wire.has_tables() && plan.expires(&model.words) <= latest {
+                        continue;
+                    }
                     let ours = words.and_then(|words| spelled(&plan, &words));
                     assert_eq!(ours, spelled(&plan, &model.words), "{measure:?} seed {seed}: {writes:?}");
                 }
@@ -196,11 +203,11 @@ pub(crate) fn check_cells(cluster: &Cluster) {
     let counters = wired.wire.counters();
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((count(&counters.damaged), count(&counters.broken)), (0, 0));
-    assert!(count(&counters.loaded) > 0, "scripts were loaded when they were asked for");
+    assert!(wired.wire.has_tables() || count(&counters.loaded) > 0, "scripts were loaded when they were asked for");
 }
 
 #[test]
-fn a_batch_counts_once_and_none_is_left_out() {
+pub(crate) fn a_batch_counts_once_and_none_is_left_out() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let other = Wired::open(settings(cluster.addresses(), 2));
@@ -244,7 +251,7 @@ fn a_batch_counts_once_and_none_is_left_out() {
 }
 
 #[test]
-fn a_mark_is_left_by_one() {
+pub(crate) fn a_mark_is_left_by_one() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(11, Measure::once(Span::minutes(1)));

@@ -194,7 +194,7 @@ fn nobody_dates_himself_out_of_a_limit() {
 }
 
 #[test]
-fn nobody_dates_himself_out_of_a_limit_over_real_servers() {
+pub(crate) fn nobody_dates_himself_out_of_a_limit_over_real_servers() {
     let Some(cluster) = servers::Cluster::start() else { return };
     for (seed, is_exact) in (0..6).zip([false, true].into_iter().cycle()) {
         let times = fresh_for(Duration::from_millis(seed));
@@ -214,13 +214,13 @@ pub(crate) fn conform_over(cluster: &servers::Cluster) {
 }
 
 #[test]
-fn a_node_conforms_over_real_servers() {
+pub(crate) fn a_node_conforms_over_real_servers() {
     let Some(cluster) = servers::Cluster::start() else { return };
     conform_over(&cluster);
 }
 
 #[test]
-fn random_histories_over_real_servers_agree_with_a_list_of_events() {
+pub(crate) fn random_histories_over_real_servers_agree_with_a_list_of_events() {
     let Some(cluster) = servers::Cluster::start() else { return };
     for (seed, partitions, fresh) in [(100, 1, 0), (101, 64, 2), (102, 256, 60_000)] {
         let fresh = fresh_for(Duration::from_millis(fresh));

@@ -7,6 +7,7 @@ mod faults;
 mod figures;
 mod forms;
 mod homes;
+mod module;
 mod nodes;
 mod numbers;
 mod opening;

@@ -377,7 +377,7 @@ fn suffer(cluster: &mut Cluster, fault: &Fault, number: usize, directory: &Path)
 }
 
 #[test]
-fn every_acknowledged_addition_counts_once() {
+pub(crate) fn every_acknowledged_addition_counts_once() {
     let Some(mut cluster) = Cluster::start() else { return };
     let directory = tempfile::TempDir::new().unwrap();
     let rounds = std::env::var("FAULT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);

@@ -1,6 +1,8 @@
 //! Servers of Redis on free loopback ports: one with all slots, or three masters with a replica each. They end with
 //! their values. Needs `redis-server` and `redis-cli`.
 
+use std::cell::Cell;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,6 +31,28 @@ pub(crate) fn are_there() -> bool {
 /// The program that is started where nothing else is named.
 const PROGRAM: &str = "redis-server";
 
+thread_local! {
+    /// True if servers that this thread starts load the module.
+    static LOADS_MODULE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The module, as this build has made it: cargo makes it beside the tests, as it is one of their dependencies.
+pub(crate) fn module() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    Some(program.parent()?.join("libtollhouse_module.so")).filter(|path| path.exists())
+}
+
+/// Runs a test whose servers load the module `tollhouse`.
+pub(crate) fn with_module(test: impl FnOnce()) {
+    if module().is_none() {
+        println!("skipped: tests of the cluster home over the module: it is built for systems with shared objects only");
+        return;
+    }
+    LOADS_MODULE.set(true);
+    test();
+    LOADS_MODULE.set(false);
+}
+
 /// A server process.
 pub(crate) struct Server {
     program: PathBuf,
@@ -42,7 +66,10 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a program as one in a directory of its own, with more options.
     pub(crate) fn start(program: &Path, directory: PathBuf, options: &[&str]) -> Server {
-        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        if let Some(module) = module().filter(|_| LOADS_MODULE.get()) {
+            options.extend(["--loadmodule".to_owned(), module.display().to_string()]);
+        }
         let (program, port, bus) = (program.to_path_buf(), free_port(), free_port());
         let mut server = Server { program, port, bus, process: None, directory, options };
         std::fs::create_dir_all(&server.directory).expect("a directory");

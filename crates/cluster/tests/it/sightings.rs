@@ -309,7 +309,7 @@ fn sight(wired: &Wired, owner: u8, number: u64, halves: Vec<HalfSightings>) -> V
 
 /// The scripts count like a sketch.
 #[test]
-fn scripts_count_as_sketches_do() {
+pub(crate) fn scripts_count_as_sketches_do() {
     let Some(cluster) = servers::Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let mut model = BTreeMap::<i64, SketchCounters>::new();
@@ -402,7 +402,7 @@ fn known(node: &Cluster) -> Vec<u64> {
 }
 
 #[test]
-fn nodes_over_real_servers_share_what_they_have_seen() {
+pub(crate) fn nodes_over_real_servers_share_what_they_have_seen() {
     let Some(cluster) = servers::Cluster::start() else { return };
     let prefix = prefix();
     let open = |number| over(cluster.addresses(), &prefix, number);
@@ -439,7 +439,7 @@ fn node() {
 }
 
 #[test]
-fn a_kill_leaves_what_was_flushed() {
+pub(crate) fn a_kill_leaves_what_was_flushed() {
     let Some(cluster) = servers::Cluster::start() else { return };
     let prefix = prefix();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());

@@ -57,7 +57,7 @@ fn exported(way: &Wired, names_max: usize) -> BTreeMap<(Key, bool), ExportedCell
 }
 
 #[test]
-fn every_cell_leaves_once() {
+pub(crate) fn every_cell_leaves_once() {
     let Some(cluster) = Cluster::start() else { return };
     let prefix = prefix();
     let home = over(&cluster, &prefix, 1, PARTITIONS, fresh_for(Duration::ZERO));
@@ -131,7 +131,7 @@ fn sums(home: &Home, numbers: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_brought_in_is_read_by_every_node() {
+pub(crate) fn what_is_brought_in_is_read_by_every_node() {
     let Some(cluster) = Cluster::start() else { return };
     let prefixes = [prefix(), prefix()];
     let [from, to] = prefixes.each_ref().map(|prefix| over(&cluster, prefix, 1, PARTITIONS, lasting()));
@@ -158,7 +158,7 @@ fn what_is_brought_in_is_read_by_every_node() {
 }
 
 #[test]
-fn what_is_erased_is_gone_for_every_node() {
+pub(crate) fn what_is_erased_is_gone_for_every_node() {
     let Some(cluster) = Cluster::start() else { return };
     let prefix = prefix();
     let nodes = [1, 2].map(|node| over(&cluster, &prefix, node, PARTITIONS, lasting()));

@@ -1,0 +1,56 @@
+//! The suite over servers with the module `tollhouse`: what holds of cells that scripts keep holds of those in tables.
+
+use crate::servers::with_module;
+
+macro_rules! over_the_module {
+    ($($file:ident: $($test:ident)*;)*) => {
+        $(mod $file {
+            $(#[test]
+            fn $test() {
+                super::with_module(crate::$file::$test);
+            })*
+        })*
+    };
+}
+
+over_the_module! {
+    forms:
+        cells_are_those_of_stats
+        a_batch_counts_once_and_none_is_left_out
+        a_mark_is_left_by_one
+    ;
+    homes:
+        a_node_conforms_over_real_servers
+        random_histories_over_real_servers_agree_with_a_list_of_events
+        nobody_dates_himself_out_of_a_limit_over_real_servers
+    ;
+    exact:
+        rounds_are_decided_as_stats_would_decide
+        a_round_counts_once_and_an_earlier_one_no_more
+        three_nodes_let_through_as_much_as_one
+        what_one_node_does_the_others_know
+        lost_answers_are_asked_for_again
+        a_killed_master_lets_nothing_through_twice
+    ;
+    faults:
+        a_killed_master_loses_nothing_that_replicas_have
+        a_paused_master_is_not_waited_for
+        slots_move_under_load
+        a_slot_whose_keys_lie_apart_is_read_key_by_key
+        a_server_without_memory_is_full
+        an_answer_that_is_lost_counts_once
+    ;
+    nodes:
+        every_acknowledged_addition_counts_once
+    ;
+    sightings:
+        scripts_count_as_sketches_do
+        nodes_over_real_servers_share_what_they_have_seen
+        a_kill_leaves_what_was_flushed
+    ;
+    transfers:
+        every_cell_leaves_once
+        what_is_brought_in_is_read_by_every_node
+        what_is_erased_is_gone_for_every_node
+    ;
+}
