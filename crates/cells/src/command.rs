@@ -100,10 +100,7 @@ impl TableCommand {
 
     /// Returns true if it changes keys.
     pub fn writes(self) -> bool {
-        !matches!(
-            self,
-            TableCommand::Version | TableCommand::Read | TableCommand::Cells | TableCommand::Scan
-        )
+        !matches!(self, TableCommand::Version | TableCommand::Read | TableCommand::Cells | TableCommand::Scan)
     }
 
     /// Returns true if it may need memory, so that a server without any refuses it.
@@ -192,9 +189,10 @@ pub fn execute(
         return Err("a command has too few or too many keys".into());
     }
     match command {
-        TableCommand::Version => {
-            Ok(CommandReply::List(vec![CommandReply::Integer(VERSION.into()), CommandReply::Integer(VERSION.into())]))
-        }
+        TableCommand::Version => Ok(CommandReply::List(vec![
+            CommandReply::Integer(VERSION.into()),
+            CommandReply::Integer(VERSION.into()),
+        ])),
         TableCommand::Read => read(keys, request, registry),
         TableCommand::Cells => cells(keys, request, registry),
         TableCommand::Write => write(keys, request, clock, registry),
@@ -216,7 +214,10 @@ pub fn load_request(head: &[u8], piece: &[u8]) -> Vec<u8> {
     request
 }
 
-fn forms_of(reader: &mut RequestReader<'_>, registry: &mut FormRegistry) -> Result<Vec<Arc<TableForm>>, CommandError> {
+fn forms_of(
+    reader: &mut RequestReader<'_>,
+    registry: &mut FormRegistry,
+) -> Result<Vec<Arc<TableForm>>, CommandError> {
     let fields = reader.forms()?;
     Ok(fields.into_iter().map(|field| registry.find(field)).collect::<Result<_, _>>()?)
 }
@@ -306,10 +307,15 @@ fn expire(words: &mut Vec<u64>, plan: &CellPlan, horizon: Time) {
 /// The horizon at which tables are swept by who writes: behind that of the batch and the server's clock.
 fn swept_at(horizon: Time, clock: i64) -> Option<Time> {
     // At the end of time cells begin anew, and none has expired.
-    (horizon < Time(i64::MAX)).then(|| Time(horizon.0.min(clock.saturating_mul(1000)).saturating_sub(MARGIN.0)))
+    (horizon < Time(i64::MAX))
+        .then(|| Time(horizon.0.min(clock.saturating_mul(1000)).saturating_sub(MARGIN.0)))
 }
 
-fn read(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry) -> Result<CommandReply, CommandError> {
+fn read(
+    keys: &mut dyn CommandKeys,
+    request: &[u8],
+    registry: &mut FormRegistry,
+) -> Result<CommandReply, CommandError> {
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 10)?;
@@ -325,7 +331,8 @@ fn read(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry)
     let cells = contents(keys, &forms, &places)?;
     let number = keys.text(0)?.unwrap_or(b"0").to_vec();
     let writer = keys.text(1)?.unwrap_or_default().to_vec();
-    let mut answers = vec![CommandReply::Bytes(number), CommandReply::Bytes(writer), CommandReply::Bytes(cells)];
+    let mut answers =
+        vec![CommandReply::Bytes(number), CommandReply::Bytes(writer), CommandReply::Bytes(cells)];
     if !sketched.is_empty() {
         let mut counts = Vec::with_capacity(sketched.len());
         for (now, before, line, counters) in sketched {
@@ -339,7 +346,11 @@ fn read(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry)
     Ok(CommandReply::List(answers))
 }
 
-fn cells(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry) -> Result<CommandReply, CommandError> {
+fn cells(
+    keys: &mut dyn CommandKeys,
+    request: &[u8],
+    registry: &mut FormRegistry,
+) -> Result<CommandReply, CommandError> {
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 10)?;
@@ -439,7 +450,8 @@ fn write(
                 TableChange::Merge(content)
             }
             [1] => {
-                let (pair, table) = (Shingle(u64::from_le_bytes(reader.array()?)), reader.below(keys.count())?);
+                let (pair, table) =
+                    (Shingle(u64::from_le_bytes(reader.array()?)), reader.below(keys.count())?);
                 if !form.definition.measure.has_pairs() || place.is_pair {
                     return Err("only an exact distinct count has pairs".into());
                 }
@@ -472,7 +484,9 @@ fn write(
     let mut scratch = TableScratch::default();
     let mut touched = vec![0usize; keys.count()];
     for (place, change) in &changes {
-        let (Some(form), Some(key)) = (forms.get(usize::from(place.form)), numbers.key(place)) else { continue };
+        let (Some(form), Some(key)) = (forms.get(usize::from(place.form)), numbers.key(place)) else {
+            continue;
+        };
         let plan = &form.plan;
         let mut amount = 1;
         if let TableChange::Unique(pair, table, time) = change {
@@ -515,7 +529,11 @@ fn write(
     Ok(answer(0, number, 0, &before))
 }
 
-fn claim(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry) -> Result<CommandReply, CommandError> {
+fn claim(
+    keys: &mut dyn CommandKeys,
+    request: &[u8],
+    registry: &mut FormRegistry,
+) -> Result<CommandReply, CommandError> {
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 27)?;
@@ -528,14 +546,18 @@ fn claim(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry
     if !forms.iter().all(|form| matches!(form.definition.measure, Measure::Once(_))) {
         return Err("only marks of requests are claimed".into());
     }
-    let numbers = FormNumbers::give(keys, &forms, claims.iter().map(|(place, ..)| (place.table, place.form)))?;
+    let numbers =
+        FormNumbers::give(keys, &forms, claims.iter().map(|(place, ..)| (place.table, place.form)))?;
     let mut scratch = TableScratch::default();
     let mut answers = Vec::with_capacity(count);
     for (place, time, token) in claims {
-        let (Some(form), Some(key)) = (forms.get(usize::from(place.form)), numbers.key(&place)) else { continue };
+        let (Some(form), Some(key)) = (forms.get(usize::from(place.form)), numbers.key(&place)) else {
+            continue;
+        };
         let plan = &form.plan;
         let middle = plan.bucket(time);
-        let [first, second] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| token[at + byte])));
+        let [first, second] =
+            [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| token[at + byte])));
         let table = keys.make_table(usize::from(place.table));
         let mut tokens = Vec::new();
         table.read(key.tokens(), &mut tokens);
@@ -634,7 +656,10 @@ fn take(
             let value = |at: usize| values.get(at).copied().unwrap_or(0);
             let count = |at: usize| value(at).min(i64::MAX.cast_unsigned());
             // A text takes whatever is written to it.
-            let _ = match (times, matches!(forms[usize::from(place.form)].definition.measure, Measure::Gcra(_))) {
+            let _ = match (
+                times,
+                matches!(forms[usize::from(place.form)].definition.measure, Measure::Gcra(_)),
+            ) {
                 (None, _) => write!(answer, ",-"),
                 (Some(_), true) => write!(answer, ",{}", value(0).cast_signed()),
                 (Some((first, last)), false) => {
@@ -730,7 +755,11 @@ fn remove(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, Co
     Ok(CommandReply::Integer(removed))
 }
 
-fn load(keys: &mut dyn CommandKeys, request: &[u8], registry: &mut FormRegistry) -> Result<CommandReply, CommandError> {
+fn load(
+    keys: &mut dyn CommandKeys,
+    request: &[u8],
+    registry: &mut FormRegistry,
+) -> Result<CommandReply, CommandError> {
     let mut reader = RequestReader::new(request)?;
     let head = reader.bytes()?;
     let ByteReader(piece) = reader.0;

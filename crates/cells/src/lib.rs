@@ -17,6 +17,7 @@
 pub mod command;
 mod form;
 mod leaf;
+pub mod memory;
 pub mod request;
 pub mod snapshot;
 mod table;

@@ -57,13 +57,7 @@ pub struct RequestWriter {
 
 impl Default for RequestWriter {
     fn default() -> RequestWriter {
-        RequestWriter {
-            head: vec![VERSION],
-            forms: Vec::new(),
-            forms_count: 0,
-            body: Vec::new(),
-            places: 0,
-        }
+        RequestWriter { head: vec![VERSION], forms: Vec::new(), forms_count: 0, body: Vec::new(), places: 0 }
     }
 }
 

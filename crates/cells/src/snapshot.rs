@@ -65,7 +65,11 @@ impl SnapshotReader {
     ///
     /// # Errors
     /// Says what it cannot be.
-    pub fn begin(head: &[u8], table: &mut CellTable, registry: &mut FormRegistry) -> Result<SnapshotReader, &'static str> {
+    pub fn begin(
+        head: &[u8],
+        table: &mut CellTable,
+        registry: &mut FormRegistry,
+    ) -> Result<SnapshotReader, &'static str> {
         const TORN: &str = "the head of a table is torn";
         let mut reader = ByteReader(head);
         let [version] = reader.array().ok_or(TORN)?;
@@ -78,7 +82,8 @@ impl SnapshotReader {
         }
         let mut forms = Vec::new();
         for _ in 0..count {
-            let number = reader.varint().filter(|number| *number < u64::from(RecordKey::FORMS_MAX)).ok_or(TORN)?;
+            let number =
+                reader.varint().filter(|number| *number < u64::from(RecordKey::FORMS_MAX)).ok_or(TORN)?;
             let length = reader.varint().and_then(|length| usize::try_from(length).ok()).ok_or(TORN)?;
             let form = registry.find(reader.take(length).ok_or(TORN)?)?;
             forms.push((number as usize, form));

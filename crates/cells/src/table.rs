@@ -111,9 +111,7 @@ impl CellTable {
 
     /// The number of a form, if cells have it.
     pub(crate) fn number_of(&self, form: &Arc<TableForm>) -> Option<u16> {
-        let is_it = |place: &FormPlace| {
-            Arc::ptr_eq(&place.form, form) || place.form.field() == form.field()
-        };
+        let is_it = |place: &FormPlace| Arc::ptr_eq(&place.form, form) || place.form.field() == form.field();
         self.forms.iter().position(is_it).map(|at| at as u16)
     }
 
@@ -121,7 +119,7 @@ impl CellTable {
     ///
     /// # Errors
     /// If there are too many.
-    pub(crate) fn give_numbers<'f>(
+    pub fn give_numbers<'f>(
         &mut self,
         forms: impl Iterator<Item = &'f Arc<TableForm>>,
     ) -> Result<Vec<u16>, &'static str> {
@@ -156,7 +154,7 @@ impl CellTable {
     }
 
     /// Reads the words of a record; true if it is there.
-    pub(crate) fn read(&self, key: RecordKey, words: &mut Vec<u64>) -> bool {
+    pub fn read(&self, key: RecordKey, words: &mut Vec<u64>) -> bool {
         words.clear();
         let content = self.content(key);
         content.iter().for_each(|content| push_words(content, words));
@@ -164,7 +162,7 @@ impl CellTable {
     }
 
     /// Changes the words of a record, which are none where it is not there. One whose words say nothing afterwards is removed.
-    pub(crate) fn update<T>(
+    pub fn update<T>(
         &mut self,
         key: RecordKey,
         scratch: &mut TableScratch,
@@ -187,6 +185,10 @@ impl CellTable {
         make_record(key, words, record);
         let is_there = !record.is_empty();
         if !was_there && !is_there {
+            if self.records == 0 {
+                self.leaves.clear();
+                self.bytes = 0;
+            }
             return answer;
         }
         let before = leaf.capacity();
@@ -251,9 +253,14 @@ impl CellTable {
             replace(leaf, length..length, &second);
             self.bytes = self.bytes + leaf.capacity() - before;
         }
+        if self.records == 0 {
+            self.leaves.clear();
+            self.bytes = 0;
+        }
+        // The first begins with the least key, and stays.
         if length == 0
             && self.leaves.get(&first).is_some_and(Vec::is_empty)
-            && (first != RecordKey::default() || self.leaves.len() == 1)
+            && first != RecordKey::default()
             && let Some(leaf) = self.leaves.remove(&first)
         {
             self.bytes -= leaf.capacity();
@@ -277,6 +284,33 @@ impl CellTable {
         let records = self.leaves.range(start..).flat_map(|(_, leaf)| LeafRecords::new(leaf));
         let records = records.map(|record| (record.key, record.content));
         records.skip_while(move |(key, _)| *key < from)
+    }
+
+    /// Returns true if it is sound: records are in order and counted, and cells are those of their definitions. Looks at all.
+    pub fn verify(&self) -> bool {
+        let mut words = Vec::new();
+        let (mut last, mut records, mut bytes) = (None, vec![0u64; self.forms.len()], 0);
+        for (first, leaf) in &self.leaves {
+            bytes += leaf.capacity();
+            let mut all = LeafRecords::new(leaf);
+            for record in all.by_ref() {
+                let is_next = last.is_none_or(|last| last < record.key) && *first <= record.key;
+                let form = self.form(record.key.form());
+                words.clear();
+                push_words(record.content, &mut words);
+                let is_cell = |form: &Arc<TableForm>| record.key.is_tokens() || form.plan.check(&words);
+                if !is_next || !form.is_some_and(is_cell) {
+                    return false;
+                }
+                last = Some(record.key);
+                records[usize::from(record.key.form())] += 1;
+            }
+            if all.at() != leaf.len() {
+                return false;
+            }
+        }
+        let counted = self.forms.iter().map(|place| place.records);
+        bytes == self.bytes && records.iter().sum::<u64>() == self.records && counted.eq(records)
     }
 
     /// Tells all records in order, with their forms.

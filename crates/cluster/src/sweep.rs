@@ -93,7 +93,8 @@ impl ClusterSweep {
             return Ok(SweepReport { ended: true, ..SweepReport::default() });
         };
         let steps = (STEP / tables.len().max(1)) as u64;
-        let (looked, removed, rest) = self.wire.sweep_tables((partition, tables), horizon, steps, WITHIN).await?;
+        let (looked, removed, rest) =
+            self.wire.sweep_tables((partition, tables), horizon, steps, WITHIN).await?;
         self.tables = rest;
         Ok(SweepReport { looked, removed, ended: self.tables.is_none() })
     }

@@ -186,11 +186,17 @@ pub(crate) unsafe fn load(context: Opaque) -> bool {
     let Some(functions) = (unsafe { ServerFunctions::find(get) }) else { return false };
     // SAFETY: as above. Only some servers have them.
     let categories = unsafe {
-        let names = [c"RedisModule_AddACLCategory", c"RedisModule_GetCommand", c"RedisModule_SetCommandACLCategories"];
+        let names = [
+            c"RedisModule_AddACLCategory",
+            c"RedisModule_GetCommand",
+            c"RedisModule_SetCommandACLCategories",
+        ];
         match names.map(|name| find(get, name)) {
             [Some(add), Some(command), Some(set)] => Some(CategoryFunctions {
                 add: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> c_int>(add),
-                command: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> Opaque>(command),
+                command: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> Opaque>(
+                    command,
+                ),
                 set: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> c_int>(set),
             }),
             _ => None,

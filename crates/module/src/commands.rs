@@ -9,7 +9,9 @@ use std::ffi::{CString, c_int};
 use cells::CellTable;
 use cells::command::{CommandError, CommandKeys, CommandReply, TableCommand, execute};
 
-use crate::api::{self, CommandFunction, EMPTY, MODULE, Opaque, READ, STRING, WRITE, bytes_of, guarded, server};
+use crate::api::{
+    self, CommandFunction, EMPTY, MODULE, Opaque, READ, STRING, WRITE, bytes_of, guarded, server,
+};
 use crate::data_type::{data_type, give, with_registry};
 
 /// Most keys of a command.
@@ -60,7 +62,15 @@ pub(crate) fn create(context: Opaque) -> bool {
         // SAFETY: the context is the one of loading, and texts are of C.
         unsafe {
             let function = function(command);
-            let made = (server().create_command)(context, name.as_ptr(), function, flags.as_ptr(), first, last, step);
+            let made = (server().create_command)(
+                context,
+                name.as_ptr(),
+                function,
+                flags.as_ptr(),
+                first,
+                last,
+                step,
+            );
             if let Some(categories) = api::categories() {
                 let known = (categories.command)(context, name.as_ptr());
                 let rights = if command.writes() { c"tollhouse write" } else { c"tollhouse read" };
@@ -269,7 +279,9 @@ fn answer(context: Opaque, command: TableCommand, names: &[Opaque], clock: i64, 
 
 /// Tells replicas and the server's log of commands what was done: the same at the same time.
 fn replicate(context: Opaque, command: TableCommand, names: &[Opaque], clock: i64, request: &[u8]) {
-    let (Ok(name), Ok(clock)) = (CString::new(command.name()), CString::new(clock.to_string())) else { return };
+    let (Ok(name), Ok(clock)) = (CString::new(command.name()), CString::new(clock.to_string())) else {
+        return;
+    };
     // SAFETY: the format takes texts of the server with their number, a text of C, and bytes with their number.
     unsafe {
         (server().replicate)(

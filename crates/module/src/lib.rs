@@ -30,7 +30,11 @@ static ALLOCATOR: allocator::ServerAllocator = allocator::ServerAllocator;
 /// # Safety
 /// `context` is the one that a server gives when it loads a module.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn RedisModule_OnLoad(context: *mut c_void, _arguments: *const *mut c_void, _count: c_int) -> c_int {
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    context: *mut c_void,
+    _arguments: *const *mut c_void,
+    _count: c_int,
+) -> c_int {
     // SAFETY: the caller is a server that loads a module, and nothing was called before.
     let is_loaded = unsafe { api::load(context) };
     if !is_loaded || !data_type::create(context) || !commands::create(context) {

@@ -12,7 +12,10 @@ use tokio::time::Instant;
 use super::routing::{CommandFailure, RoutedCommand};
 use super::server_link::{ConnectionClass, ExchangeError};
 use super::topology::ServerAddress;
-use super::{APART_TRIES, ClusterOpenError, HEAD, REFRESH_WITHIN, WireCore, named, number, sighting, tables, unexpected};
+use super::{
+    APART_TRIES, ClusterOpenError, HEAD, REFRESH_WITHIN, WireCore, named, number, sighting, tables,
+    unexpected,
+};
 use crate::remote::{Partition, PartitionImages, PartitionRead, RemoteCell, RemoteError};
 use crate::wire::CellName;
 
@@ -66,9 +69,9 @@ impl WireCore {
         let has_some = servers.iter().any(|(_, status)| matches!(status, ModuleStatus::Fits));
         let said = servers.iter().filter_map(|(server, status)| match status {
             ModuleStatus::Fits | ModuleStatus::Away => None,
-            ModuleStatus::Other(oldest, newest) => {
-                Some(format!("{server} takes requests of version {oldest} to {newest}, and this node makes {VERSION}"))
-            }
+            ModuleStatus::Other(oldest, newest) => Some(format!(
+                "{server} takes requests of version {oldest} to {newest}, and this node makes {VERSION}"
+            )),
             ModuleStatus::Lacks => Some(format!("{server} has no such module")),
             ModuleStatus::Refused => Some(format!("{server} does not let this user run its commands")),
         });
@@ -94,7 +97,9 @@ impl WireCore {
                 tracing::warn!("the module `tollhouse` is not used, as not all servers have it: {said}");
             }
             None if wanted == LAYOUT_HASHES => {
-                tracing::info!("the module `tollhouse` is not used: scripts keep the statistics of this prefix");
+                tracing::info!(
+                    "the module `tollhouse` is not used: scripts keep the statistics of this prefix"
+                );
             }
             _ => {}
         }
@@ -182,8 +187,12 @@ impl WireCore {
             let part = PartitionImages { number, writer: self.writer(writer), images, sightings };
             match &mut all {
                 None => all = Some(part),
-                Some(all) if (all.number, all.writer) == (part.number, part.writer) => all.images.extend(part.images),
-                Some(_) => return Err(RemoteError::Unreachable("it was written to while it was read".into())),
+                Some(all) if (all.number, all.writer) == (part.number, part.writer) => {
+                    all.images.extend(part.images)
+                }
+                Some(_) => {
+                    return Err(RemoteError::Unreachable("it was written to while it was read".into()));
+                }
             }
         }
         all.ok_or_else(|| wrong("nothing was read"))
@@ -203,10 +212,8 @@ impl WireCore {
             RoutedCommand { partition, command }
         });
         let calls = self.tables.read_table(&self.names, partition, &read.cells).map_err(wrong)?;
-        let (places, errands): (Vec<_>, Vec<_>) = calls
-            .into_iter()
-            .map(|(places, command)| (places, RoutedCommand { partition, command }))
-            .unzip();
+        let (places, errands): (Vec<_>, Vec<_>) =
+            calls.into_iter().map(|(places, command)| (places, RoutedCommand { partition, command })).unzip();
         let whole = |answers: Vec<Result<Value, CommandFailure>>| -> Result<Vec<Value>, RemoteError> {
             answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
         };
@@ -219,13 +226,20 @@ impl WireCore {
             }
             let mut images = vec![None; read.cells.len()];
             for (places, value) in places.iter().zip(found) {
-                let Value::BulkString(answer) = value else { return Err(wrong("no answer of the command that reads")) };
+                let Value::BulkString(answer) = value else {
+                    return Err(wrong("no answer of the command that reads"));
+                };
                 let cells: Vec<RemoteCell> = places.iter().map(|at| read.cells[*at].clone()).collect();
                 let part = self.tables.images(&answer, &cells).map_err(wrong)?;
                 places.iter().zip(part).for_each(|(at, image)| images[*at] = image);
             }
             let number = number(&before[0]).ok_or_else(|| wrong("a number of a node is none"))?;
-            return Ok(PartitionImages { number, writer: self.writer(&before[1]), images, sightings: Vec::new() });
+            return Ok(PartitionImages {
+                number,
+                writer: self.writer(&before[1]),
+                images,
+                sightings: Vec::new(),
+            });
         }
         Err(RemoteError::Moving(partition))
     }
@@ -248,7 +262,9 @@ impl WireCore {
             })
             .collect();
         let mut answers = BTreeMap::<Partition, Result<(), RemoteError>>::new();
-        for (errand, answer) in errands.iter().zip(self.run(ConnectionClass::Writes, &errands, deadline).await) {
+        for (errand, answer) in
+            errands.iter().zip(self.run(ConnectionClass::Writes, &errands, deadline).await)
+        {
             let partition = errand.partition;
             let removed = match answer {
                 Ok(Value::Int(_)) => Ok(()),

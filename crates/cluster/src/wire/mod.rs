@@ -557,8 +557,9 @@ impl WireCore {
             let command = if self.has_tables() {
                 self.tables.write(&self.names, &self.settings.node, batch)
             } else {
-                batch::batch(&self.names, batch)
-                    .map(|ScriptArguments { keys, argument }| script(&self.scripts.apply, keys, Some(argument)))
+                batch::batch(&self.names, batch).map(|ScriptArguments { keys, argument }| {
+                    script(&self.scripts.apply, keys, Some(argument))
+                })
             };
             match command {
                 Ok(command) => {
@@ -589,8 +590,9 @@ impl WireCore {
             let command = if self.has_tables() {
                 self.tables.take(&self.names, round)
             } else {
-                exact_limit::batch(&self.names, round)
-                    .map(|ScriptArguments { keys, argument }| script(&self.scripts.take, keys, Some(argument)))
+                exact_limit::batch(&self.names, round).map(|ScriptArguments { keys, argument }| {
+                    script(&self.scripts.take, keys, Some(argument))
+                })
             };
             match command {
                 Ok(command) => {
@@ -722,8 +724,9 @@ impl WireCore {
             let command = if self.has_tables() {
                 self.tables.claim(&self.names, *partition, &list)
             } else {
-                batch::claims(&self.names, *partition, &list)
-                    .map(|ScriptArguments { keys, argument }| script(&self.scripts.claim, keys, Some(argument)))
+                batch::claims(&self.names, *partition, &list).map(|ScriptArguments { keys, argument }| {
+                    script(&self.scripts.claim, keys, Some(argument))
+                })
             };
             match command {
                 Ok(command) => {

@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cells::TableForm;
 use cells::command::TableCommand;
 use cells::request::{self, BareName, CellPlace, PLACES_MAX, RequestWriter};
-use cells::TableForm;
 use event::{Kind, Shingle, Span, Time};
 use parking_lot::Mutex;
 use redis::{Cmd, Value, cmd};
@@ -59,7 +59,12 @@ struct RequestParts<'a> {
 }
 
 impl<'a> RequestParts<'a> {
-    fn new(codec: &'a TableCodec, names: &'a NameCodec, partition: Partition, keys: Vec<Vec<u8>>) -> RequestParts<'a> {
+    fn new(
+        codec: &'a TableCodec,
+        names: &'a NameCodec,
+        partition: Partition,
+        keys: Vec<Vec<u8>>,
+    ) -> RequestParts<'a> {
         RequestParts { codec, names, partition, forms: Vec::new(), keys, tables: [None; TABLES as usize] }
     }
 
@@ -143,7 +148,12 @@ impl TableCodec {
     }
 
     /// The call of a batch; an error names the change that is not of its form.
-    pub(super) fn write(&self, names: &NameCodec, node: &[u8; 16], batch: &WriteBatch) -> Result<Cmd, &'static str> {
+    pub(super) fn write(
+        &self,
+        names: &NameCodec,
+        node: &[u8; 16],
+        batch: &WriteBatch,
+    ) -> Result<Cmd, &'static str> {
         let keys = vec![names.number(batch.partition), names.writer(batch.partition)];
         let mut parts = RequestParts::new(self, names, batch.partition, keys);
         let numbers = (batch.number, batch.previous);
@@ -218,9 +228,10 @@ impl TableCodec {
             tables.entry(table_of(cell.key.shingle, self.partition_bits)).or_default().push(at);
         }
         let mut calls = Vec::new();
-        for list in tables.into_values().flat_map(|list| {
-            list.chunks(PLACES_MAX).map(<[usize]>::to_vec).collect::<Vec<_>>()
-        }) {
+        for list in tables
+            .into_values()
+            .flat_map(|list| list.chunks(PLACES_MAX).map(<[usize]>::to_vec).collect::<Vec<_>>())
+        {
             let mut parts = RequestParts::new(self, names, partition, Vec::new());
             let mut writer = RequestWriter::default();
             for at in &list {
@@ -233,7 +244,11 @@ impl TableCodec {
     }
 
     /// Reads the images that were answered of cells.
-    pub(super) fn images(&self, answer: &[u8], cells: &[RemoteCell]) -> Result<Vec<Option<CellImage>>, &'static str> {
+    pub(super) fn images(
+        &self,
+        answer: &[u8],
+        cells: &[RemoteCell],
+    ) -> Result<Vec<Option<CellImage>>, &'static str> {
         let mut images = Vec::with_capacity(cells.len());
         let mut known: Option<Arc<KnownForm>> = None;
         let mut wrong = None;
@@ -283,7 +298,10 @@ impl TableCodec {
             let fits = match (&ask.cell.form.definition.measure, &ask.add) {
                 (Measure::Windows(_) | Measure::Gcra(_), Addition::Nothing) => true,
                 (Measure::Gcra(_), Addition::Flow(_)) => true,
-                (Measure::Windows(_), Addition::Take(_) | Addition::GiveBack { .. } | Addition::Counters(_)) => true,
+                (
+                    Measure::Windows(_),
+                    Addition::Take(_) | Addition::GiveBack { .. } | Addition::Counters(_),
+                ) => true,
                 _ => false,
             };
             if !fits {

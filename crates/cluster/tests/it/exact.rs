@@ -209,6 +209,10 @@ pub(crate) fn a_round_counts_once_and_an_earlier_one_no_more() {
     assert_eq!(used(ask(round(2, 2, 1)).unwrap()), [5]);
     cluster.servers[0].cli(&["SCRIPT", "FLUSH"]);
     assert_eq!(used(ask(round(2, 3, 1)).unwrap()), [5], "a server that forgets scripts is told them");
+    if wired.wire.has_tables() {
+        // Cells have no names of their own.
+        return;
+    }
     // Something else under the name of a cell stops nothing but what is asked of it.
     let other = cell(&form, (9 << 48) | 1);
     let names = cluster.servers[0].cli(&["--no-raw", "KEYS", "*"]);
@@ -384,8 +388,9 @@ pub(crate) fn lost_answers_are_asked_for_again() {
     assert_eq!(take_one(&nodes[0], user), Heard::Within);
     let ran = || -> u64 {
         let stats = cluster.servers[0].cli(&["INFO", "commandstats"]);
-        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        calls.and_then(|calls| calls.split(',').next()).and_then(|calls| calls.parse().ok()).unwrap_or(0)
+        let names = ["cmdstat_evalsha:calls=", "cmdstat_tollhouse.take:calls="];
+        let calls = stats.lines().filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)));
+        calls.filter_map(|calls| calls.split(',').next()?.parse::<u64>().ok()).sum()
     };
     proxy.set(Network::Deaf);
     let before = ran();

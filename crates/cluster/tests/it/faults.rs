@@ -193,7 +193,7 @@ pub(crate) fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     let Some(cluster) = Cluster::start() else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let form = form(0, measures().remove(0));
-    let cells: Vec<RemoteCell> = (0..6).map(|number| cell(&form, 77 << 54 | number)).collect();
+    let cells: Vec<RemoteCell> = (0..6).map(|number| cell(&form, 77 << 54 | number << 50)).collect();
     let partition = wired.of(&cells[0]);
     let at = Time::from_seconds(1_750_000_000);
     let image = CellImage { first: at, last: at, content: CellContent::Buckets(Vec::new()) };

@@ -15,7 +15,7 @@ use crate::support::{Random, WITHIN, Wired, batch, cell, form, settings};
 /// Keys of each kind.
 const KEYS: u64 = 4000;
 
-fn used(connection: &mut Connection) -> i64 {
+pub(crate) fn used(connection: &mut Connection) -> i64 {
     let info: String = redis::cmd("INFO").arg("memory").query(connection).unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
     line.and_then(|bytes| bytes.trim().parse().ok()).unwrap()
@@ -48,7 +48,7 @@ fn naive(connection: &mut Connection, keys: &[(u64, Vec<Row>)]) {
 
 #[test]
 #[ignore = "prints figures for people"]
-fn memory() {
+pub(crate) fn memory() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let wired = Wired::open(settings(cluster.addresses(), 1));
     let url = format!("redis://{}/", cluster.servers[0].address());
@@ -122,6 +122,15 @@ fn memory() {
     }
 }
 
+#[test]
+#[ignore = "prints figures for people"]
+fn memory_and_time_of_the_module() {
+    crate::servers::with_module(|| {
+        memory();
+        time();
+    });
+}
+
 /// CPU time of the server, in microseconds.
 pub(crate) fn cpu(connection: &mut Connection) -> f64 {
     let info: String = redis::cmd("INFO").arg("cpu").query(connection).unwrap();
@@ -134,7 +143,7 @@ pub(crate) fn cpu(connection: &mut Connection) -> f64 {
 
 #[test]
 #[ignore = "prints figures for people"]
-fn time() {
+pub(crate) fn time() {
     const PARTITIONS: u64 = 64;
     const EACH: u64 = 100;
     const ROUNDS: u64 = 20;

@@ -203,7 +203,10 @@ pub(crate) fn check_cells(cluster: &Cluster) {
     let counters = wired.wire.counters();
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((count(&counters.damaged), count(&counters.broken)), (0, 0));
-    assert!(wired.wire.has_tables() || count(&counters.loaded) > 0, "scripts were loaded when they were asked for");
+    assert!(
+        wired.wire.has_tables() || count(&counters.loaded) > 0,
+        "scripts were loaded when they were asked for"
+    );
 }
 
 #[test]

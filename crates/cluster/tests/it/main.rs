@@ -8,6 +8,7 @@ mod figures;
 mod forms;
 mod homes;
 mod module;
+mod new_keys;
 mod nodes;
 mod numbers;
 mod opening;

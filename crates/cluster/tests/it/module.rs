@@ -1,6 +1,10 @@
 //! The suite over servers with the module `tollhouse`: what holds of cells that scripts keep holds of those in tables.
 
-use crate::servers::with_module;
+use cluster::wire::{ClusterOpenError, WireClient};
+use redis::cmd;
+
+use crate::servers::{Cluster, are_there, module, with_module};
+use crate::support::{Wired, settings};
 
 macro_rules! over_the_module {
     ($($file:ident: $($test:ident)*;)*) => {
@@ -53,4 +57,42 @@ over_the_module! {
         what_is_brought_in_is_read_by_every_node
         what_is_erased_is_gone_for_every_node
     ;
+}
+
+/// The error of a node that is opened over a cluster.
+fn refusal(cluster: &Cluster) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let opened =
+        runtime.block_on(WireClient::open(settings(cluster.addresses(), 1), runtime.handle().clone()));
+    let error: ClusterOpenError = opened.expect_err("it is refused");
+    error.to_string()
+}
+
+#[test]
+fn a_cluster_stays_with_what_it_began_with() {
+    if !are_there() || module().is_none() {
+        return;
+    }
+    let Some(cluster) = Cluster::single(&["--enable-module-command", "yes"]) else { return };
+    let server = &cluster.servers[0];
+    let opened = |node| Wired::open(settings(cluster.addresses(), node)).wire.has_tables();
+    assert!(!opened(1), "scripts are what a server without the module has");
+    let path = module().unwrap().display().to_string();
+    assert_eq!(server.cli(&["MODULE", "LOAD", &path]).trim(), "OK");
+    assert!(!opened(2), "cells that are in hashes stay there");
+    server.cli(&["FLUSHALL"]);
+    assert!(opened(3));
+    // A server that comes back without it.
+    let url = format!("redis://{}/", server.address());
+    let mut direct = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let names: Vec<String> = cmd("KEYS").arg("*").query(&mut direct).unwrap();
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert_eq!(cmd("GET").arg(&names[0]).query::<String>(&mut direct).unwrap(), "2 1024");
+    let Some(bare) = Cluster::single(&[]) else { return };
+    bare.servers[0].cli(&["SET", &names[0], "2 1024"]);
+    let said = refusal(&bare);
+    for part in ["by the module `tollhouse`", &bare.servers[0].address(), "has no such module. Load it there"]
+    {
+        assert!(said.contains(part), "{said}");
+    }
 }

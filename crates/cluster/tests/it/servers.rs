@@ -45,7 +45,9 @@ pub(crate) fn module() -> Option<PathBuf> {
 /// Runs a test whose servers load the module `tollhouse`.
 pub(crate) fn with_module(test: impl FnOnce()) {
     if module().is_none() {
-        println!("skipped: tests of the cluster home over the module: it is built for systems with shared objects only");
+        println!(
+            "skipped: tests of the cluster home over the module: it is built for systems with shared objects only"
+        );
         return;
     }
     LOADS_MODULE.set(true);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::python::environment;
-use crate::servers::{Cluster, are_there};
+use crate::servers::{Cluster, are_there, with_module};
 use crate::{forms, homes, nodes};
 
 /// Its server; `None`, and why on standard output, where it cannot be had.
@@ -33,4 +33,15 @@ fn a_node_conforms_and_loses_nothing_to_a_killed_master() {
     let mut cluster = Cluster::start_of(&program);
     homes::conform_over(&cluster);
     nodes::a_killed_master_loses_nothing(&mut cluster);
+}
+
+#[test]
+fn the_module_works_there_too() {
+    let Some(program) = program() else { return };
+    with_module(|| {
+        let mut cluster = Cluster::start_of(&program);
+        homes::conform_over(&cluster);
+        nodes::a_killed_master_loses_nothing(&mut cluster);
+        forms::check_cells(&Cluster::single_of(&program, &[]));
+    });
 }

@@ -1,0 +1,119 @@
+//! Tables outlive files, replicas and moves.
+
+use redis::cmd;
+
+use crate::servers::wait;
+use crate::support::{Random, TABLES, connect, digest, server, work};
+
+#[test]
+fn tables_outlive_a_restart_from_a_snapshot() {
+    let Some((mut server, _directory)) = server(&[]) else { return };
+    let mut connection = connect(&server);
+    work(&mut connection, &mut Random(1), 1..40);
+    let before = digest(&mut connection);
+    cmd("DEBUG").arg("RELOAD").exec(&mut connection).unwrap();
+    assert_eq!(digest(&mut connection), before);
+    cmd("SAVE").exec(&mut connection).unwrap();
+    server.signal("KILL");
+    server.again();
+    let mut connection = connect(&server);
+    assert_eq!(digest(&mut connection), before);
+    // They go on as if nothing had been.
+    work(&mut connection, &mut Random(2), 40..60);
+}
+
+#[test]
+fn tables_outlive_a_restart_from_the_log_of_commands() {
+    for preamble in ["no", "yes"] {
+        let options = ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble", preamble];
+        let Some((mut server, _directory)) = server(&options) else { return };
+        let mut connection = connect(&server);
+        work(&mut connection, &mut Random(1), 1..40);
+        for is_rewritten in [false, true] {
+            if is_rewritten {
+                cmd("BGREWRITEAOF").exec(&mut connection).unwrap();
+                let is_done = || {
+                    let info = server.cli(&["INFO", "persistence"]);
+                    info.contains("aof_rewrite_in_progress:0") && info.contains("aof_rewrite_scheduled:0")
+                };
+                wait("the log is rewritten", is_done);
+                work(&mut connection, &mut Random(3), 40..50);
+            }
+            let before = digest(&mut connection);
+            server.signal("KILL");
+            server.again();
+            connection = connect(&server);
+            assert_eq!(digest(&mut connection), before, "{preamble} {is_rewritten}");
+        }
+    }
+}
+
+#[test]
+fn a_replica_has_the_same_tables() {
+    let Some((master, _directory)) = server(&[]) else { return };
+    let mut connection = connect(&master);
+    let mut random = Random(5);
+    work(&mut connection, &mut random, 1..20);
+    let port = master.port.to_string();
+    let Some((replica, _other)) = server(&["--replicaof", &format!("127.0.0.1 {port}")]) else { return };
+    wait("the replica follows", || replica.cli(&["INFO", "replication"]).contains("master_link_status:up"));
+    work(&mut connection, &mut random, 20..60);
+    let confirmed: u64 = cmd("WAIT").arg(1).arg(20_000).query(&mut connection).unwrap();
+    assert_eq!(confirmed, 1);
+    assert_eq!(digest(&mut connect(&replica)), digest(&mut connection));
+}
+
+#[test]
+fn tables_are_moved_copied_measured_and_let_go() {
+    let Some((server, _directory)) = server(&[]) else { return };
+    let mut connection = connect(&server);
+    work(&mut connection, &mut Random(4), 1..80);
+    let of = |connection: &mut redis::Connection, key: &str| -> String {
+        let mut all: Vec<String> = cmd("DEBUG").arg("DIGEST-VALUE").arg(key).query(connection).unwrap();
+        all.remove(0)
+    };
+    let table = TABLES[0];
+    let before = of(&mut connection, table);
+    let payload: Vec<u8> = cmd("DUMP").arg(table).query(&mut connection).unwrap();
+    cmd("RESTORE").arg("restored").arg(0).arg(payload).exec(&mut connection).unwrap();
+    cmd("COPY").arg(table).arg("copied").exec(&mut connection).unwrap();
+    assert_eq!([of(&mut connection, "restored"), of(&mut connection, "copied")], [before.clone(), before]);
+    let bytes: u64 = cmd("MEMORY").arg("USAGE").arg(table).query(&mut connection).unwrap();
+    assert!((1000..1_000_000).contains(&bytes), "{bytes}");
+    // A copy is one of its own.
+    work(&mut connection, &mut Random(6), 80..90);
+    assert_ne!(of(&mut connection, "copied"), of(&mut connection, table));
+    let kind: String = cmd("TYPE").arg(table).query(&mut connection).unwrap();
+    assert_eq!(kind, "tollcells");
+    let memory = |connection: &mut redis::Connection| -> u64 {
+        let info: String = cmd("INFO").arg("memory").query(connection).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+        line.trim().parse().unwrap()
+    };
+    let held = memory(&mut connection);
+    cmd("UNLINK").arg("restored").arg("copied").exec(&mut connection).unwrap();
+    wait("memory is the server's again", || memory(&mut connection) + bytes < held);
+    // Where the allocator can, tables are moved in memory; what they hold stays.
+    let before = digest(&mut connection);
+    let can: Result<(), _> = cmd("CONFIG").arg("SET").arg("activedefrag").arg("yes").exec(&mut connection);
+    if can.is_ok() {
+        for (name, value) in [
+            ("active-defrag-ignore-bytes", "1"),
+            ("active-defrag-threshold-lower", "0"),
+            ("active-defrag-cycle-min", "50"),
+            ("active-defrag-cycle-max", "75"),
+        ] {
+            cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut connection).unwrap();
+        }
+        let moved = |what: &str| -> u64 {
+            let info = server.cli(&["INFO", "stats"]);
+            let line = info.lines().find_map(|line| line.strip_prefix(what)).unwrap_or("0");
+            line.trim().parse().unwrap_or(0)
+        };
+        wait("tables were looked at", || {
+            moved("active_defrag_key_hits:") + moved("active_defrag_key_misses:") > 0
+        });
+        assert_eq!(digest(&mut connection), before);
+        work(&mut connection, &mut Random(7), 90..100);
+    }
+}
