@@ -25,7 +25,7 @@ use stats::limit::GcraOperation;
 use stats::{Addition, CellPlan, Measure, ObservationContext, Origin};
 
 use crate::form::{FormRegistry, TableForm};
-use crate::leaf::{RecordKey, push_words};
+use crate::leaf::{TableKey, push_words};
 use crate::request::{self, BareName, CellPlace, RequestReader, VERSION};
 use crate::snapshot::{SnapshotReader, TOKEN_WORDS, TOKENS_MAX};
 use crate::table::{CellTable, TableScratch};
@@ -45,7 +45,7 @@ const LINE_BYTES: usize = 64;
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableCommand {
-    /// Which versions of requests are taken.
+    /// Tells the versions of requests that are taken.
     Version,
     /// Reads cells.
     Read,
@@ -131,16 +131,16 @@ pub enum CommandReply {
 
 /// Reasons for a command that is refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CommandError {
+pub enum RefusedCommand {
     /// The request cannot be.
     Request(&'static str),
     /// A key holds something else.
     WrongType,
 }
 
-impl From<&'static str> for CommandError {
-    fn from(why: &'static str) -> CommandError {
-        CommandError::Request(why)
+impl From<&'static str> for RefusedCommand {
+    fn from(why: &'static str) -> RefusedCommand {
+        RefusedCommand::Request(why)
     }
 }
 
@@ -153,7 +153,7 @@ pub trait CommandKeys {
     ///
     /// # Errors
     /// If something else is there.
-    fn table(&mut self, key: usize) -> Result<Option<&mut CellTable>, CommandError>;
+    fn table(&mut self, key: usize) -> Result<Option<&mut CellTable>, RefusedCommand>;
 
     /// The table of a key, made if nothing is there. To be asked after [`CommandKeys::table`] had no error.
     fn make_table(&mut self, key: usize) -> &mut CellTable;
@@ -162,7 +162,7 @@ pub trait CommandKeys {
     ///
     /// # Errors
     /// If something else is there.
-    fn text(&mut self, key: usize) -> Result<Option<&[u8]>, CommandError>;
+    fn text(&mut self, key: usize) -> Result<Option<&[u8]>, RefusedCommand>;
 
     /// Sets the text of a key, until a moment in milliseconds since 1970, or for ever.
     fn set_text(&mut self, key: usize, text: &[u8], until: Option<i64>);
@@ -184,7 +184,7 @@ pub fn execute(
     request: &[u8],
     clock: i64,
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     if keys.count() < command.keys_min() || keys.count() > usize::from(u16::MAX) {
         return Err("a command has too few or too many keys".into());
     }
@@ -217,7 +217,7 @@ pub fn load_request(head: &[u8], piece: &[u8]) -> Vec<u8> {
 fn forms_of(
     reader: &mut RequestReader<'_>,
     registry: &mut FormRegistry,
-) -> Result<Vec<Arc<TableForm>>, CommandError> {
+) -> Result<Vec<Arc<TableForm>>, RefusedCommand> {
     let fields = reader.forms()?;
     Ok(fields.into_iter().map(|field| registry.find(field)).collect::<Result<_, _>>()?)
 }
@@ -234,7 +234,7 @@ impl FormNumbers {
         keys: &mut dyn CommandKeys,
         forms: &[Arc<TableForm>],
         used: impl Iterator<Item = (u16, u16)>,
-    ) -> Result<FormNumbers, CommandError> {
+    ) -> Result<FormNumbers, RefusedCommand> {
         let mut found = FormNumbers { forms: forms.len(), numbers: vec![None; keys.count() * forms.len()] };
         // So many were looked for already.
         let mut seen = vec![false; found.numbers.len()];
@@ -254,7 +254,7 @@ impl FormNumbers {
         keys: &mut dyn CommandKeys,
         forms: &[Arc<TableForm>],
         used: impl Iterator<Item = (u16, u16)>,
-    ) -> Result<FormNumbers, CommandError> {
+    ) -> Result<FormNumbers, RefusedCommand> {
         let mut given = FormNumbers { forms: forms.len(), numbers: vec![None; keys.count() * forms.len()] };
         let mut wanted = vec![Vec::new(); keys.count()];
         let mut seen = vec![false; given.numbers.len()];
@@ -284,9 +284,9 @@ impl FormNumbers {
         usize::from(table) * self.forms + usize::from(form)
     }
 
-    fn key(&self, place: &CellPlace) -> Option<RecordKey> {
+    fn key(&self, place: &CellPlace) -> Option<TableKey> {
         let number = self.numbers.get(self.at(place.table, place.form)).copied().flatten()?;
-        Some(RecordKey::of(place.shingle.0, number, place.is_pair))
+        Some(TableKey::of(place.shingle.0, number, place.is_pair))
     }
 }
 
@@ -315,7 +315,7 @@ fn read(
     keys: &mut dyn CommandKeys,
     request: &[u8],
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 10)?;
@@ -336,7 +336,7 @@ fn read(
     if !sketched.is_empty() {
         let mut counts = Vec::with_capacity(sketched.len());
         for (now, before, line, counters) in sketched {
-            let mut count = |key: u16| -> Result<u8, CommandError> {
+            let mut count = |key: u16| -> Result<u8, RefusedCommand> {
                 Ok(keys.text(usize::from(key))?.map_or(0, |text| sightings(text, line, counters)))
             };
             counts.push(count(now)? | count(before)? << 4);
@@ -350,7 +350,7 @@ fn cells(
     keys: &mut dyn CommandKeys,
     request: &[u8],
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 10)?;
@@ -364,7 +364,7 @@ fn places_of(
     count: usize,
     forms: usize,
     keys: usize,
-) -> Result<Vec<CellPlace>, CommandError> {
+) -> Result<Vec<CellPlace>, RefusedCommand> {
     Ok((0..count).map(|_| reader.place(forms, keys)).collect::<Result<_, _>>()?)
 }
 
@@ -373,7 +373,7 @@ fn contents(
     keys: &mut dyn CommandKeys,
     forms: &[Arc<TableForm>],
     places: &[CellPlace],
-) -> Result<Vec<u8>, CommandError> {
+) -> Result<Vec<u8>, RefusedCommand> {
     let numbers = FormNumbers::find(keys, forms, places.iter().map(|place| (place.table, place.form)))?;
     let mut cells = Vec::with_capacity(places.len() * 12);
     for place in places {
@@ -412,7 +412,7 @@ fn write(
     request: &[u8],
     clock: i64,
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let (number, previous) = (reader.varint()?, reader.varint()?);
     let node: [u8; 16] = reader.array()?;
@@ -533,7 +533,7 @@ fn claim(
     keys: &mut dyn CommandKeys,
     request: &[u8],
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let forms = forms_of(&mut reader, registry)?;
     let count = reader.count(request::PLACES_MAX, 27)?;
@@ -594,7 +594,7 @@ fn take(
     request: &[u8],
     clock: i64,
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let number = reader.varint()?;
     let (horizon, ttl) = (Time(reader.zigzag()?), reader.varint()?);
@@ -672,7 +672,7 @@ fn take(
     Ok(CommandReply::Bytes(answer.into_bytes()))
 }
 
-fn sweep(keys: &mut dyn CommandKeys, request: &[u8], clock: i64) -> Result<CommandReply, CommandError> {
+fn sweep(keys: &mut dyn CommandKeys, request: &[u8], clock: i64) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let (horizon, steps) = (Time(reader.zigzag()?), reader.varint()?.min(STEPS_MAX));
     reader.end()?;
@@ -684,11 +684,11 @@ fn sweep(keys: &mut dyn CommandKeys, request: &[u8], clock: i64) -> Result<Comma
     Ok(CommandReply::List(numbers.map(CommandReply::Integer).to_vec()))
 }
 
-fn scan(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, CommandError> {
+fn scan(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let count = reader.varint()?.clamp(1, NAMES_MAX) as usize;
     let from = match reader.0.0 {
-        [] => RecordKey::default(),
+        [] => TableKey::default(),
         bytes => request::cursor(bytes).ok_or("a scan goes on from nowhere")?,
     };
     let (mut next, mut names) = (Vec::new(), Vec::new());
@@ -698,7 +698,7 @@ fn scan(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, Comm
         for (key, _) in table.records_from(from) {
             if counted == count {
                 // Whatever comes next begins after the last that was named.
-                last.and_then(RecordKey::next).iter().for_each(|next_key| next_key.push(&mut next));
+                last.and_then(TableKey::next).iter().for_each(|next_key| next_key.push(&mut next));
                 break;
             }
             counted += 1;
@@ -723,7 +723,7 @@ fn scan(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, Comm
     Ok(CommandReply::Bytes(answer))
 }
 
-fn remove(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, CommandError> {
+fn remove(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let count = reader.count(request::PLACES_MAX, 18)?;
     let mut names = Vec::with_capacity(count);
@@ -747,7 +747,7 @@ fn remove(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, Co
         let numbers: Vec<u16> =
             table.forms().filter(|(_, form)| is_it(form)).map(|(number, _)| number).collect();
         for number in numbers {
-            let key = RecordKey::of(name.shingle, number, name.is_pair);
+            let key = TableKey::of(name.shingle, number, name.is_pair);
             removed += i64::from(table.remove(key, &mut scratch));
         }
     }
@@ -759,7 +759,7 @@ fn load(
     keys: &mut dyn CommandKeys,
     request: &[u8],
     registry: &mut FormRegistry,
-) -> Result<CommandReply, CommandError> {
+) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
     let head = reader.bytes()?;
     let ByteReader(piece) = reader.0;

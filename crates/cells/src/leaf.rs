@@ -9,27 +9,27 @@ use stats::bytes::{ByteReader, push_varint};
 
 /// The key of a record, by which records are ordered: the shingle, and the form with two flags.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordKey {
+pub struct TableKey {
     /// The shingle.
     pub shingle: u64,
     pub(crate) tag: u16,
 }
 
-impl RecordKey {
+impl TableKey {
     const PAIR: u16 = 2;
     const TOKENS: u16 = 1;
     /// Forms of a table are numbered below this.
     pub(crate) const FORMS_MAX: u16 = 1 << 12;
 
     /// The key of a cell under the table's form of this number; of a pair's mark, if it is one.
-    pub fn of(shingle: u64, form: u16, is_pair: bool) -> RecordKey {
-        let pair = if is_pair { RecordKey::PAIR } else { 0 };
-        RecordKey { shingle, tag: (form % RecordKey::FORMS_MAX) << 2 | pair }
+    pub fn of(shingle: u64, form: u16, is_pair: bool) -> TableKey {
+        let pair = if is_pair { TableKey::PAIR } else { 0 };
+        TableKey { shingle, tag: (form % TableKey::FORMS_MAX) << 2 | pair }
     }
 
     /// The key of the tokens beside a cell.
-    pub(crate) fn tokens(self) -> RecordKey {
-        RecordKey { tag: self.tag | RecordKey::TOKENS, ..self }
+    pub(crate) fn tokens(self) -> TableKey {
+        TableKey { tag: self.tag | TableKey::TOKENS, ..self }
     }
 
     /// The number of the form.
@@ -39,24 +39,24 @@ impl RecordKey {
 
     /// The two flags: the mark of a pair, and tokens.
     pub fn flags(self) -> u16 {
-        self.tag & (RecordKey::PAIR | RecordKey::TOKENS)
+        self.tag & (TableKey::PAIR | TableKey::TOKENS)
     }
 
     /// True for the mark of a pair.
     pub fn is_pair(self) -> bool {
-        self.tag & RecordKey::PAIR != 0
+        self.tag & TableKey::PAIR != 0
     }
 
     /// True for tokens, which are no cell.
     pub(crate) fn is_tokens(self) -> bool {
-        self.tag & RecordKey::TOKENS != 0
+        self.tag & TableKey::TOKENS != 0
     }
 
     /// The key after this one; `None` after the last.
-    pub(crate) fn next(self) -> Option<RecordKey> {
+    pub(crate) fn next(self) -> Option<TableKey> {
         match self.tag.checked_add(1) {
-            Some(tag) => Some(RecordKey { tag, ..self }),
-            None => Some(RecordKey { shingle: self.shingle.checked_add(1)?, tag: 0 }),
+            Some(tag) => Some(TableKey { tag, ..self }),
+            None => Some(TableKey { shingle: self.shingle.checked_add(1)?, tag: 0 }),
         }
     }
 
@@ -66,16 +66,16 @@ impl RecordKey {
         bytes.extend_from_slice(&self.tag.to_le_bytes());
     }
 
-    /// Reads what [`RecordKey::push`] has appended.
-    pub(crate) fn read(reader: &mut ByteReader<'_>) -> Option<RecordKey> {
+    /// Reads what [`TableKey::push`] has appended.
+    pub(crate) fn read(reader: &mut ByteReader<'_>) -> Option<TableKey> {
         let shingle = u64::from_le_bytes(reader.array()?);
-        Some(RecordKey { shingle, tag: u16::from_le_bytes(reader.array()?) })
+        Some(TableKey { shingle, tag: u16::from_le_bytes(reader.array()?) })
     }
 }
 
 /// A record in a leaf.
 pub(crate) struct LeafRecord<'a> {
-    pub(crate) key: RecordKey,
+    pub(crate) key: TableKey,
     pub(crate) content: &'a [u8],
 }
 
@@ -103,7 +103,7 @@ impl<'a> Iterator for LeafRecords<'a> {
     #[inline]
     fn next(&mut self) -> Option<LeafRecord<'a>> {
         let mut reader = self.rest;
-        let key = RecordKey::read(&mut reader)?;
+        let key = TableKey::read(&mut reader)?;
         let length = usize::try_from(reader.varint()?).ok()?;
         let content = reader.take(length)?;
         self.rest = reader;
@@ -112,7 +112,7 @@ impl<'a> Iterator for LeafRecords<'a> {
 }
 
 /// The place of a key in a leaf: its bytes, and the content if it is there.
-pub(crate) fn seek(leaf: &[u8], key: RecordKey) -> (std::ops::Range<usize>, Option<&[u8]>) {
+pub(crate) fn seek(leaf: &[u8], key: TableKey) -> (std::ops::Range<usize>, Option<&[u8]>) {
     let mut records = LeafRecords::new(leaf);
     loop {
         let at = records.at();
@@ -149,7 +149,7 @@ pub(crate) fn push_content(words: &[u64], bytes: &mut Vec<u8>) {
 }
 
 /// Makes a record of a key and words; of words that say nothing it makes none.
-pub(crate) fn make_record(key: RecordKey, words: &[u64], record: &mut Vec<u8>) {
+pub(crate) fn make_record(key: TableKey, words: &[u64], record: &mut Vec<u8>) {
     record.clear();
     let length = content_bytes(words);
     if length > 0 {

@@ -23,5 +23,5 @@ pub mod snapshot;
 mod table;
 
 pub use form::{FormRegistry, TableForm};
-pub use leaf::RecordKey;
+pub use leaf::TableKey;
 pub use table::{CellTable, TableScratch};

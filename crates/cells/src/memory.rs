@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::command::{CommandError, CommandKeys};
+use crate::command::{CommandKeys, RefusedCommand};
 use crate::table::CellTable;
 
 /// The content of a key.
@@ -40,11 +40,11 @@ impl CommandKeys for MemoryKeys {
         self.names.len()
     }
 
-    fn table(&mut self, key: usize) -> Result<Option<&mut CellTable>, CommandError> {
+    fn table(&mut self, key: usize) -> Result<Option<&mut CellTable>, RefusedCommand> {
         match self.all.get_mut(&self.names[key]) {
             None => Ok(None),
             Some(KeyContent::Table(table)) => Ok(Some(table)),
-            Some(KeyContent::Text(_)) => Err(CommandError::WrongType),
+            Some(KeyContent::Text(_)) => Err(RefusedCommand::WrongType),
         }
     }
 
@@ -60,11 +60,11 @@ impl CommandKeys for MemoryKeys {
         }
     }
 
-    fn text(&mut self, key: usize) -> Result<Option<&[u8]>, CommandError> {
+    fn text(&mut self, key: usize) -> Result<Option<&[u8]>, RefusedCommand> {
         match self.all.get(&self.names[key]) {
             None => Ok(None),
             Some(KeyContent::Text(text)) => Ok(Some(text)),
-            Some(KeyContent::Table(_)) => Err(CommandError::WrongType),
+            Some(KeyContent::Table(_)) => Err(RefusedCommand::WrongType),
         }
     }
 

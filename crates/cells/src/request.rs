@@ -13,7 +13,7 @@ use stats::bytes::{ByteReader, push_varint, push_zigzag};
 use stats::limit::{GcraOperation, WindowTake};
 use stats::{Addition, CounterAmounts, SketchPlace};
 
-use crate::leaf::{RecordKey, content_bytes, push_content};
+use crate::leaf::{TableKey, content_bytes, push_content};
 
 /// The version of requests that is made and read.
 pub const VERSION: u8 = 1;
@@ -431,8 +431,8 @@ impl<'a> RequestReader<'a> {
     }
 }
 
-/// Where a scan goes on.
-pub(crate) fn cursor(bytes: &[u8]) -> Option<RecordKey> {
+/// The key from which a scan goes on.
+pub(crate) fn cursor(bytes: &[u8]) -> Option<TableKey> {
     let mut reader = ByteReader(bytes);
-    RecordKey::read(&mut reader).filter(|_| reader.0.is_empty())
+    TableKey::read(&mut reader).filter(|_| reader.0.is_empty())
 }

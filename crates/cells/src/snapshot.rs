@@ -10,7 +10,7 @@
 use stats::bytes::{ByteReader, push_varint};
 
 use crate::form::FormRegistry;
-use crate::leaf::{LeafRecords, RecordKey, push_words};
+use crate::leaf::{LeafRecords, TableKey, push_words};
 use crate::table::{CellTable, TableScratch};
 
 /// The version of snapshots that is written, and the latest that is read.
@@ -37,7 +37,7 @@ pub fn head(table: &CellTable) -> Vec<u8> {
 /// The pieces of a table's snapshot, one after the other; none of them is empty.
 pub fn pieces(table: &CellTable, mut each: impl FnMut(&[u8])) {
     let mut piece = Vec::with_capacity(PIECE_BYTES);
-    for (key, content) in table.records_from(RecordKey::default()) {
+    for (key, content) in table.records_from(TableKey::default()) {
         key.push(&mut piece);
         push_varint(&mut piece, content.len() as u64);
         piece.extend_from_slice(content);
@@ -77,18 +77,18 @@ impl SnapshotReader {
             return Err("a table is of another version than this module's");
         }
         let count = reader.varint().ok_or(TORN)?;
-        if count > u64::from(RecordKey::FORMS_MAX) {
+        if count > u64::from(TableKey::FORMS_MAX) {
             return Err("a table has too many definitions");
         }
         let mut forms = Vec::new();
         for _ in 0..count {
             let number =
-                reader.varint().filter(|number| *number < u64::from(RecordKey::FORMS_MAX)).ok_or(TORN)?;
+                reader.varint().filter(|number| *number < u64::from(TableKey::FORMS_MAX)).ok_or(TORN)?;
             let length = reader.varint().and_then(|length| usize::try_from(length).ok()).ok_or(TORN)?;
             let form = registry.find(reader.take(length).ok_or(TORN)?)?;
             forms.push((number as usize, form));
         }
-        let cursor = RecordKey::read(&mut reader).filter(|_| reader.0.is_empty()).ok_or(TORN)?;
+        let cursor = TableKey::read(&mut reader).filter(|_| reader.0.is_empty()).ok_or(TORN)?;
         // Each has a number of its own as long as none of them has records: one with a record holds its place.
         let mut numbers = vec![None; forms.iter().map(|(number, _)| number + 1).max().unwrap_or(0)];
         for (at, number) in table.give_numbers(forms.iter().map(|(_, form)| form))?.into_iter().enumerate() {
@@ -113,7 +113,7 @@ impl SnapshotReader {
             let number = self.numbers.get(usize::from(record.key.form())).copied().flatten();
             let number = number.ok_or("a cell has a definition that its table has not")?;
             let form = table.form(number).ok_or("a cell has no definition")?.clone();
-            let key = RecordKey::of(record.key.shingle, number, record.key.is_pair());
+            let key = TableKey::of(record.key.shingle, number, record.key.is_pair());
             let key = if record.key.is_tokens() { key.tokens() } else { key };
             self.words.clear();
             push_words(record.content, &mut self.words);

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use event::Time;
 
 use crate::form::TableForm;
-use crate::leaf::{LeafRecords, RecordKey, make_record, push_words, seek};
+use crate::leaf::{LeafRecords, TableKey, make_record, push_words, seek};
 
 /// A leaf that is longer is divided.
 const LEAF_BYTES: usize = 1024;
 /// Bytes of a leaf in the directory of leaves, about.
-const LEAF_COST: usize = size_of::<RecordKey>() + size_of::<Vec<u8>>() + 8;
+const LEAF_COST: usize = size_of::<TableKey>() + size_of::<Vec<u8>>() + 8;
 
 /// Memory that changes of cells use one after the other.
 #[derive(Debug, Default)]
@@ -36,12 +36,12 @@ struct FormPlace {
 #[derive(Clone, Debug, Default)]
 pub struct CellTable {
     forms: Vec<FormPlace>,
-    leaves: BTreeMap<RecordKey, Vec<u8>>,
+    leaves: BTreeMap<TableKey, Vec<u8>>,
     records: u64,
     /// Memory of the leaves.
     bytes: usize,
     /// The key from which on the next sweep looks.
-    pub(crate) cursor: RecordKey,
+    pub(crate) cursor: TableKey,
 }
 
 /// The room that is asked for so many bytes: as allocators divide it, so that none of it lies idle.
@@ -94,7 +94,7 @@ impl CellTable {
     }
 
     /// The leaves in their order, from one key on; the server may move them in memory.
-    pub fn leaves_mut(&mut self, from: RecordKey) -> impl Iterator<Item = (&RecordKey, &mut Vec<u8>)> {
+    pub fn leaves_mut(&mut self, from: TableKey) -> impl Iterator<Item = (&TableKey, &mut Vec<u8>)> {
         self.leaves.range_mut(from..)
     }
 
@@ -135,7 +135,7 @@ impl CellTable {
                 !is_given && self.forms.get(*at).is_some_and(|place| place.records == 0)
             };
             let at = (0..self.forms.len()).find(is_free).unwrap_or(self.forms.len());
-            if at >= usize::from(RecordKey::FORMS_MAX) {
+            if at >= usize::from(TableKey::FORMS_MAX) {
                 return Err("a table has cells of too many definitions");
             }
             match self.forms.get_mut(at) {
@@ -148,13 +148,13 @@ impl CellTable {
     }
 
     /// The content of a record.
-    pub(crate) fn content(&self, key: RecordKey) -> Option<&[u8]> {
+    pub(crate) fn content(&self, key: TableKey) -> Option<&[u8]> {
         let (_, leaf) = self.leaves.range(..=key).next_back()?;
         seek(leaf, key).1
     }
 
     /// Reads the words of a record; true if it is there.
-    pub fn read(&self, key: RecordKey, words: &mut Vec<u64>) -> bool {
+    pub fn read(&self, key: TableKey, words: &mut Vec<u64>) -> bool {
         words.clear();
         let content = self.content(key);
         content.iter().for_each(|content| push_words(content, words));
@@ -164,13 +164,13 @@ impl CellTable {
     /// Changes the words of a record, which are none where it is not there. One whose words say nothing afterwards is removed.
     pub fn update<T>(
         &mut self,
-        key: RecordKey,
+        key: TableKey,
         scratch: &mut TableScratch,
         change: impl FnOnce(&mut Vec<u64>) -> T,
     ) -> T {
         let TableScratch { words, record } = scratch;
         if self.leaves.is_empty() {
-            self.leaves.insert(RecordKey::default(), Vec::new());
+            self.leaves.insert(TableKey::default(), Vec::new());
         }
         // The first leaf begins with the least key there is.
         let Some((&first, leaf)) = self.leaves.range_mut(..=key).next_back() else {
@@ -214,7 +214,7 @@ impl CellTable {
 
     /// Divides a leaf that has become too long: in the middle, or where it is the last, and grew at its end, before what is
     /// new there, as it will go on so.
-    fn divide(&mut self, first: RecordKey, grown: Option<usize>) {
+    fn divide(&mut self, first: TableKey, grown: Option<usize>) {
         let is_last = self.leaves.range((Bound::Excluded(first), Bound::Unbounded)).next().is_none();
         let Some(leaf) = self.leaves.get_mut(&first) else { return };
         let mut records = LeafRecords::new(leaf);
@@ -240,7 +240,7 @@ impl CellTable {
     }
 
     /// Unites a leaf from which something went with the one after it, if both are short.
-    fn unite(&mut self, first: RecordKey) {
+    fn unite(&mut self, first: TableKey) {
         let after = self.leaves.range((Bound::Excluded(first), Bound::Unbounded)).next();
         let after = after.map(|(key, leaf)| (*key, leaf.len()));
         let length = self.leaves.get(&first).map_or(0, Vec::len);
@@ -260,7 +260,7 @@ impl CellTable {
         // The first begins with the least key, and stays.
         if length == 0
             && self.leaves.get(&first).is_some_and(Vec::is_empty)
-            && first != RecordKey::default()
+            && first != TableKey::default()
             && let Some(leaf) = self.leaves.remove(&first)
         {
             self.bytes -= leaf.capacity();
@@ -268,7 +268,7 @@ impl CellTable {
     }
 
     /// Removes a cell with its tokens; true if it was there.
-    pub(crate) fn remove(&mut self, key: RecordKey, scratch: &mut TableScratch) -> bool {
+    pub(crate) fn remove(&mut self, key: TableKey, scratch: &mut TableScratch) -> bool {
         let was_there = self.update(key, scratch, |words| {
             let was_there = !words.is_empty();
             words.clear();
@@ -279,7 +279,7 @@ impl CellTable {
     }
 
     /// The records from a key on, in order.
-    pub(crate) fn records_from(&self, from: RecordKey) -> impl Iterator<Item = (RecordKey, &[u8])> {
+    pub(crate) fn records_from(&self, from: TableKey) -> impl Iterator<Item = (TableKey, &[u8])> {
         let start = self.leaves.range(..=from).next_back().map_or(from, |(key, _)| *key);
         let records = self.leaves.range(start..).flat_map(|(_, leaf)| LeafRecords::new(leaf));
         let records = records.map(|record| (record.key, record.content));
@@ -314,8 +314,8 @@ impl CellTable {
     }
 
     /// Tells all records in order, with their forms.
-    pub fn each(&self, mut tell: impl FnMut(&TableForm, RecordKey, &[u8])) {
-        for (key, content) in self.records_from(RecordKey::default()) {
+    pub fn each(&self, mut tell: impl FnMut(&TableForm, TableKey, &[u8])) {
+        for (key, content) in self.records_from(TableKey::default()) {
             if let Some(form) = self.form(key.form()) {
                 tell(form, key, content);
             }

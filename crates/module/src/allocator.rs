@@ -9,7 +9,7 @@ const ALIGNED: usize = 8;
 
 pub(crate) struct ServerAllocator;
 
-/// So many bytes are aligned to any power of two that divides them, as allocators divide memory into classes.
+/// Returns as many bytes as are aligned to any power of two that divides them, as allocators divide memory into classes.
 fn size(layout: &Layout) -> usize {
     if layout.align() <= ALIGNED { layout.size() } else { layout.size().next_multiple_of(layout.align()) }
 }

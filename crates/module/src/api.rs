@@ -28,7 +28,7 @@ pub(crate) struct MemoryFunctions {
     pub(crate) free: unsafe extern "C" fn(Opaque),
 }
 
-/// What the server calls for values of a data type.
+/// The functions that the server calls for values of a data type.
 #[repr(C)]
 pub(crate) struct TypeMethods {
     pub(crate) version: u64,

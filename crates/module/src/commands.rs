@@ -7,7 +7,7 @@
 use std::ffi::{CString, c_int};
 
 use cells::CellTable;
-use cells::command::{CommandError, CommandKeys, CommandReply, TableCommand, execute};
+use cells::command::{CommandKeys, CommandReply, RefusedCommand, TableCommand, execute};
 
 use crate::api::{
     self, CommandFunction, EMPTY, MODULE, Opaque, READ, STRING, WRITE, bytes_of, guarded, server,
@@ -106,7 +106,7 @@ impl ServerKeys<'_> {
         if handle.is_null() { EMPTY } else { unsafe { (server().key_type)(handle) } }
     }
 
-    fn value(&mut self, key: usize) -> Result<Option<Opaque>, CommandError> {
+    fn value(&mut self, key: usize) -> Result<Option<Opaque>, RefusedCommand> {
         let handle = self.handle(key);
         match self.type_of(key) {
             EMPTY => Ok(None),
@@ -115,7 +115,7 @@ impl ServerKeys<'_> {
                 // SAFETY: as above.
                 Ok(Some(unsafe { (server().value)(handle) }))
             }
-            _ => Err(CommandError::WrongType),
+            _ => Err(RefusedCommand::WrongType),
         }
     }
 }
@@ -145,7 +145,7 @@ impl CommandKeys for ServerKeys<'_> {
         self.names.len()
     }
 
-    fn table(&mut self, key: usize) -> Result<Option<&mut CellTable>, CommandError> {
+    fn table(&mut self, key: usize) -> Result<Option<&mut CellTable>, RefusedCommand> {
         // SAFETY: the value is a table of this module. Names differ, so no other key has it; it is lent for as long as `self`
         // is, and read only where the key is open to be read.
         Ok(self.value(key)?.map(|value| unsafe { &mut *value.cast::<CellTable>() }))
@@ -165,7 +165,7 @@ impl CommandKeys for ServerKeys<'_> {
         unsafe { &mut *value.cast::<CellTable>() }
     }
 
-    fn text(&mut self, key: usize) -> Result<Option<&[u8]>, CommandError> {
+    fn text(&mut self, key: usize) -> Result<Option<&[u8]>, RefusedCommand> {
         match self.type_of(key) {
             EMPTY => Ok(None),
             STRING => {
@@ -177,7 +177,7 @@ impl CommandKeys for ServerKeys<'_> {
                     Ok(Some(if is_empty { &[] } else { std::slice::from_raw_parts(bytes.cast(), length) }))
                 }
             }
-            _ => Err(CommandError::WrongType),
+            _ => Err(RefusedCommand::WrongType),
         }
     }
 
@@ -270,10 +270,10 @@ fn answer(context: Opaque, command: TableCommand, names: &[Opaque], clock: i64, 
             }
             say(context, &reply)
         }
-        Err(CommandError::WrongType) => {
+        Err(RefusedCommand::WrongType) => {
             refuse(context, "WRONGTYPE Operation against a key holding the wrong kind of value")
         }
-        Err(CommandError::Request(why)) => refuse(context, &format!("ERR {why}")),
+        Err(RefusedCommand::Request(why)) => refuse(context, &format!("ERR {why}")),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cells::command::{TableCommand, load_request};
 use cells::snapshot::{self, SnapshotReader};
-use cells::{CellTable, FormRegistry, RecordKey};
+use cells::{CellTable, FormRegistry, TableKey};
 
 use crate::api::{self, METHODS_VERSION, Opaque, TypeMethods, guarded, server};
 
@@ -205,7 +205,7 @@ unsafe extern "C" fn defrag(context: Opaque, _key: Opaque, value: *mut Opaque) -
         let goes_on = unsafe { (server().defrag_load)(context, &mut from) } == api::DONE;
         // SAFETY: the server gives the place of a value of this type, which nobody else uses now.
         let table = unsafe { &mut *(*value).cast::<CellTable>() };
-        let start = if goes_on { RecordKey::of(from, 0, false) } else { RecordKey::default() };
+        let start = if goes_on { TableKey::of(from, 0, false) } else { TableKey::default() };
         for (at, (key, leaf)) in table.leaves_mut(start).enumerate() {
             // SAFETY: the context is the server's.
             if at % 16 == 15 && unsafe { (server().defrag_stops)(context) } != 0 {

@@ -1,7 +1,7 @@
 //! Commands take anything.
 
 use cells::FormRegistry;
-use cells::command::{CommandError, CommandReply, TableCommand, execute};
+use cells::command::{CommandReply, RefusedCommand, TableCommand, execute};
 use cells::memory::MemoryKeys;
 use cells::request::{self, CellPlace, RequestWriter, VERSION};
 use event::{Shingle, Span, Time};
@@ -63,7 +63,7 @@ fn batches_count_once_and_names_are_told_in_parts() {
     // A writer under the name of a table, and a table under that of a text.
     keys.names = names(&["writer"]);
     let asked = execute(TableCommand::Scan, &mut keys, &request::scan(&[], 7), 0, &mut registry);
-    assert_eq!(asked, Err(CommandError::WrongType));
+    assert_eq!(asked, Err(RefusedCommand::WrongType));
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cells::{CellTable, FormRegistry, RecordKey, TableForm, TableScratch, snapshot};
+use cells::{CellTable, FormRegistry, TableForm, TableKey, TableScratch, snapshot};
 use event::{Kind, Space, Time};
 use proptest::prelude::*;
 use stats::cell_export::CellDefinition;
@@ -60,7 +60,7 @@ proptest! {
         for (at, (shingle, kind, is_pair, what)) in steps.into_iter().enumerate() {
             let shingle = shingle << spread;
             let numbers = table.give_numbers(forms.iter()).unwrap();
-            let key = RecordKey::of(shingle, numbers[kind], is_pair);
+            let key = TableKey::of(shingle, numbers[kind], is_pair);
             // Most are changed, some removed; now and then one is large.
             let length = [0, 0, 1, 1, 2, 2, 3, 3, 3, 40][usize::from(what)];
             let mut words = Vec::new();
@@ -83,7 +83,7 @@ proptest! {
         let mut words = Vec::new();
         let numbers = table.give_numbers(forms.iter()).unwrap();
         for ((shingle, kind, is_pair), expected) in &model {
-            prop_assert!(table.read(RecordKey::of(*shingle, numbers[*kind], *is_pair), &mut words));
+            prop_assert!(table.read(TableKey::of(*shingle, numbers[*kind], *is_pair), &mut words));
             prop_assert_eq!(&words, expected);
         }
         prop_assert!(contents(&table).is_sorted_by_key(|(shingle, ..)| *shingle));
@@ -101,14 +101,14 @@ fn a_snapshot_is_the_same_table() {
     let mut scratch = TableScratch::default();
     let numbers = table.give_numbers(forms.iter()).unwrap();
     let put = |table: &mut CellTable, number: u64, form: usize, scratch: &mut TableScratch| {
-        let key = RecordKey::of(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), numbers[form], false);
+        let key = TableKey::of(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), numbers[form], false);
         table.update(key, scratch, |cell| forms[form].plan.add(cell, Time(1000), [(0, 3)]));
     };
     (0..5000).for_each(|number| put(&mut table, number, (number % 3) as usize, &mut scratch));
     // The first form goes, so that numbers are others in the copy.
     let gone = (0..5000u64).filter(|number| number % 3 == 0);
     gone.for_each(|number| {
-        let key = RecordKey::of(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), numbers[0], false);
+        let key = TableKey::of(number.wrapping_mul(0x9e37_79b9_7f4a_7c15), numbers[0], false);
         table.update(key, &mut scratch, Vec::clear);
     });
     let copy = reloaded(&table, &mut registry).unwrap();

@@ -25,14 +25,14 @@ const LAYOUT_TABLES: &str = "2";
 /// The version of requests that this node makes.
 const VERSION: i64 = cells::request::VERSION as i64;
 
-/// What a server says of the module.
+/// The answer of a server about the module.
 enum ModuleStatus {
     Fits,
-    /// It takes requests of these versions, and not of this node's.
+    /// The server takes requests of these versions, and not of this node's.
     Other(i64, i64),
     Lacks,
     Refused,
-    /// It does not answer: a replica may be away.
+    /// The server does not answer: a replica may be away.
     Away,
 }
 
@@ -166,7 +166,7 @@ impl WireCore {
         found
     }
 
-    /// What the parts of a reading say together: all of them at one moment.
+    /// The images that the parts of a reading have together: all of them of one moment.
     fn joined(&self, read: &PartitionRead, values: &[Value]) -> Result<PartitionImages, RemoteError> {
         let wrong = |why| unexpected(read.partition, why);
         let mut all: Option<PartitionImages> = None;

@@ -1,4 +1,4 @@
-//! Whatever comes from outside is refused, and never ends the server.
+//! Requests and tables from outside: what is none is refused, and never ends the server.
 
 use redis::{Value, cmd};
 
