@@ -396,7 +396,7 @@ fn sightings(text: &[u8], line: u64, counters: u64) -> u8 {
         let place = 32 * part + (counters >> (5 * part) & 31);
         let at = start?.checked_add((place / 2) as usize)?;
         let octet = text.get(at)?;
-        Some(if place % 2 == 0 { octet >> 4 } else { octet & 15 })
+        Some(if place.is_multiple_of(2) { octet >> 4 } else { octet & 15 })
     };
     (0..4).map(|part| count(part).unwrap_or(0)).min().unwrap_or(0)
 }
@@ -694,14 +694,12 @@ fn scan(keys: &mut dyn CommandKeys, request: &[u8]) -> Result<CommandReply, Refu
     let (mut next, mut names) = (Vec::new(), Vec::new());
     if let Some(table) = keys.table(0)? {
         let mut last = None;
-        let mut counted = 0;
-        for (key, _) in table.records_from(from) {
+        for (counted, (key, _)) in table.records_from(from).enumerate() {
             if counted == count {
                 // Whatever comes next begins after the last that was named.
                 last.and_then(TableKey::next).iter().for_each(|next_key| next_key.push(&mut next));
                 break;
             }
-            counted += 1;
             last = Some(key);
             let Some(form) = table.form(key.form()).filter(|_| !key.is_tokens()) else { continue };
             let definition = &form.definition;

@@ -295,15 +295,15 @@ impl TableCodec {
         let mut parts = RequestParts::new(self, names, round.partition, keys);
         let mut writer = RequestWriter::take(round.number, round.horizon, BATCH_TTL.unsigned_abs());
         for ask in round.asks.iter() {
-            let fits = match (&ask.cell.form.definition.measure, &ask.add) {
-                (Measure::Windows(_) | Measure::Gcra(_), Addition::Nothing) => true,
-                (Measure::Gcra(_), Addition::Flow(_)) => true,
-                (
-                    Measure::Windows(_),
-                    Addition::Take(_) | Addition::GiveBack { .. } | Addition::Counters(_),
-                ) => true,
-                _ => false,
-            };
+            let fits = matches!(
+                (&ask.cell.form.definition.measure, &ask.add),
+                (Measure::Windows(_) | Measure::Gcra(_), Addition::Nothing)
+                    | (Measure::Gcra(_), Addition::Flow(_))
+                    | (
+                        Measure::Windows(_),
+                        Addition::Take(_) | Addition::GiveBack { .. } | Addition::Counters(_)
+                    )
+            );
             if !fits {
                 return Err("a limit takes another kind of addition");
             }
