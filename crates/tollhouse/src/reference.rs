@@ -235,9 +235,9 @@ fn declared_metrics() -> Vec<MetricFamily> {
                 };
                 let meaning = at.name("help").map(|help| help.as_str().to_owned()).or_else(|| last(&help));
                 let field = |path: &str| {
-                    let steps =
+                    let mut steps =
                         path.split('.').filter(|step| *step != "clone" && step.parse::<u8>().is_err());
-                    steps.last().unwrap().to_owned()
+                    steps.next_back().unwrap().to_owned()
                 };
                 let named = field(&at["metric"]);
                 // A local name of a field, and where the type of that is.

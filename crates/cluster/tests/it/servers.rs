@@ -2,7 +2,6 @@
 //! their values. Needs `redis-server` and `redis-cli`.
 
 use std::cell::Cell;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -33,7 +33,7 @@ pub(crate) fn run(args: HealthArgs) -> Result<Exit, CommandError> {
             } else {
                 out.line(&health.status)?;
                 for ConditionJson { name, detail } in &health.conditions {
-                    out.line(&format!("{name}: {detail}"))?;
+                    out.line(format!("{name}: {detail}"))?;
                 }
             }
             out.flush()?;
