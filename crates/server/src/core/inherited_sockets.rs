@@ -143,7 +143,7 @@ fn is_same(found: SocketAddr, configured: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    /// What becomes of a socket of this name and address under a configured address.
+    /// The fate of a socket of this name and address under a configured address.
     fn check(name: &str, ip: &str, configured: &str, expected: Result<(), &str>) {
         let socket = TcpListener::bind((ip, 0)).unwrap();
         let port = socket.local_addr().unwrap().port();

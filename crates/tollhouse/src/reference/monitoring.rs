@@ -1,4 +1,4 @@
-//! What watches a node, made of the list of metrics: Grafana's dashboard, and of `packaging/prometheus/alerts.toml` the alert
+//! Means to watch a node, made of the list of metrics: Grafana's dashboard, and of `packaging/prometheus/alerts.toml` the alert
 //! rules, their tests and the runbook.
 
 use std::collections::BTreeMap;
