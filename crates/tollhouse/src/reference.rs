@@ -88,7 +88,10 @@ fn commands(command: &Command, parts: &mut Vec<(String, String)>) {
     let mut shown = command.clone();
     let usage = shown.render_usage().to_string();
     let lines: Vec<&str> = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect();
-    let words = lines[0].split(' ').skip(1).take_while(|word| word.chars().all(|c| c.is_ascii_lowercase()));
+    let words = lines[0]
+        .split(' ')
+        .skip(1)
+        .take_while(|word| word.chars().all(|sign| sign.is_ascii_lowercase() || sign.is_ascii_digit()));
     let name = words.collect::<Vec<_>>().join(" ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let stop = if about.ends_with('.') { "" } else { "." };
