@@ -50,7 +50,7 @@ Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json /var/log/nginx/access.log
   journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
-  tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at.json /var/log/auth.log
+  tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at /var/log/auth.log
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
