@@ -41,7 +41,7 @@ pub(super) fn run(args: &Fail2banImportArgs) -> Result<Exit, CommandError> {
         let failed = |path: &Path, error: std::io::Error| {
             CommandError::new(format_args!("{}: {error}", path.display()))
         };
-        fs::create_dir_all(&args.output).map_err(|error| failed(&args.output, error))?;
+        disk::create_directories(&args.output).map_err(|error| failed(&args.output, error))?;
         for (name, text) in &import.files {
             let path = args.output.join(name);
             let draft = disk::AtomicFile::of_new(&path);
