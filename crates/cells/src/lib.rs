@@ -8,7 +8,7 @@
 //! server   snapshot: a table as bytes and back (RDB, AOF, DUMP, RESTORE)
 //! ```
 //!
-//! What a cell means is left to the plans of `stats`: here is no statistic. Everything that comes in is checked before
+//! The plans of `stats` say what a cell means: here is no statistic. Everything that comes in is checked before
 //! anything is changed, and bounded: requests, definitions, snapshots. All is a function of what comes in, so that a replica
 //! that runs the same commands has the same tables; the server's clock comes in with a command.
 

@@ -5,7 +5,7 @@
 //! piece   records, see `leaf.rs`
 //! ```
 //!
-//! What comes back may come from anywhere: every definition and every cell is checked.
+//! The bytes may come from anywhere: every definition and every cell is checked.
 
 use stats::bytes::{ByteReader, push_varint};
 

@@ -5,7 +5,7 @@
 //!                               └► commands                          ─► cells::command
 //! ```
 //!
-//! What tables are and what commands do is in `crates/cells`, without any `unsafe`. This crate is the seam to a server in C:
+//! Tables and the effects of commands are in `crates/cells`, without any `unsafe`. This crate is the seam to a server in C:
 //! the binding is its own and names the few functions that are called, so that building needs no C compiler and no header
 //! (`docs/internals/decisions.md`). The server calls on its main thread, but for letting go of a table.
 //!
