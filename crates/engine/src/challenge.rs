@@ -12,6 +12,7 @@ use event::{Span, Time};
 use gate::challenge::{ChallengeRefusal, OpenedChallenge};
 use gate::keyring::SigningPurpose;
 use gate::pass::{Pass, PassRefusal, PassWay};
+use journal::RecordId;
 use plan::{FailureMode, Pipeline, ScriptlessWay};
 use stats::LedgerError;
 
@@ -213,20 +214,34 @@ impl Engine {
     }
 
     /// Tells the decision that asked for a challenge what came of it, so that its keys are counted: feedback `solved` or `failed`,
-    /// where the pipeline has these classes. Blocks while the decision is sought.
+    /// where the pipeline has these classes. Returns the decision if it must be sought in the journal first, which blocks: see
+    /// [`Engine::report_challenge_of`].
     pub async fn report_challenge(
         &self,
         pipeline: &Pipeline,
         opened: &OpenedChallenge,
         is_solved: bool,
         now: Time,
-    ) {
-        let class = if is_solved { SOLVED } else { FAILED };
+    ) -> Option<RecordId> {
+        let class = outcome_class(is_solved);
         if !pipeline.feedback.contains_key(class) {
-            return;
+            return None;
         }
-        let Ok(id) = opened.decision().parse() else { return };
-        if let Err(error) = self.feedback(id, class, now).await {
+        let id = opened.decision().parse().ok()?;
+        match self.feedback_at_hand(id, class, now).await {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => {
+                tracing::debug!(%error, class, "a challenge's outcome is not counted");
+                None
+            }
+            None => Some(id),
+        }
+    }
+
+    /// Tells a decision what came of the challenge that it asked for. Blocks while the decision is sought.
+    pub async fn report_challenge_of(&self, decision: RecordId, is_solved: bool, now: Time) {
+        let class = outcome_class(is_solved);
+        if let Err(error) = self.feedback(decision, class, now).await {
             tracing::debug!(%error, class, "a challenge's outcome is not counted");
         }
     }
@@ -241,4 +256,9 @@ impl Engine {
         let label = ChallengeOutcomeLabel { pipeline: pipeline.name.clone(), rule, outcome };
         self.metrics.challenges.shown.get_or_create(&label).inc();
     }
+}
+
+/// The class of feedback that a challenge's outcome is.
+fn outcome_class(is_solved: bool) -> &'static str {
+    if is_solved { SOLVED } else { FAILED }
 }

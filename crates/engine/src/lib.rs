@@ -153,6 +153,7 @@ pub struct Engine {
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
     reviews: ReviewQueue,
+    challenged: feedback::ChallengedDecisions,
     candidates: CandidateTallies,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,

@@ -16,6 +16,7 @@ use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
 use crate::directory::{Directory, Missing, NumberAllotment};
 use crate::error::EngineOpenError;
+use crate::feedback::ChallengedDecisions;
 use crate::judged_scores::JudgedScores;
 use crate::learners::LinearLearners;
 use crate::metrics::EngineMetrics;
@@ -128,6 +129,7 @@ impl Engine {
             records: batch::BufferPool::default(),
             ban_list: told,
             reviews,
+            challenged: ChallengedDecisions::default(),
             candidates: CandidateTallies::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
@@ -173,6 +175,7 @@ impl Engine {
             records: batch::BufferPool::default(),
             ban_list: BanList::default(),
             reviews: ReviewQueue::default(),
+            challenged: ChallengedDecisions::default(),
             candidates: CandidateTallies::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),

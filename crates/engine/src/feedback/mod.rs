@@ -22,6 +22,7 @@
 //! The idea to weigh reporters by whom they agree with is that of the truth evaluation system of Vipul's Razor
 //! (Prakash and O'Donnell, Fighting spam with reputation systems, ACM Queue 3(9), 2005).
 
+mod challenged;
 mod signed_id;
 mod standing;
 mod vote;
@@ -50,6 +51,7 @@ use plan::{
     WITHDRAWN, reporter,
 };
 
+pub(crate) use challenged::ChallengedDecisions;
 pub use signed_id::ID_FIELD;
 pub use standing::ReporterStanding;
 use standing::VoterKeys;
@@ -141,6 +143,17 @@ struct FeedbackSubject<'a> {
     time: Time,
     /// The time at which it is given.
     now: Time,
+}
+
+/// A decision that is spoken of, as far as feedback needs it.
+struct DecidedEvent<'a> {
+    id: RecordId,
+    pipeline: &'a Pipeline,
+    keys: &'a [Key],
+    amounts: EventAmounts,
+    tokens: &'a [Option<TokenKeys>],
+    score: f64,
+    action: Action,
 }
 
 /// The values by which votes on an event add to counters of amounts, by the kind that has these.
@@ -318,12 +331,32 @@ impl Engine {
                 (self.tokens_of_row(pipeline, &row, &description), EventAmounts::of(pipeline, fact))
             }
         };
+        let of = DecidedEvent {
+            id,
+            pipeline,
+            keys: &keys,
+            amounts,
+            tokens: &tokens,
+            score: row.verdict.score,
+            action: row.verdict.action,
+        };
+        self.feedback_about(of, said, now).await
+    }
+
+    /// Takes in what is said of a decision, of which all is known that feedback needs.
+    async fn feedback_about(
+        &self,
+        of: DecidedEvent<'_>,
+        said: FeedbackInput<'_>,
+        now: Time,
+    ) -> Result<FeedbackOutcome, FeedbackError> {
+        let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
+        let DecidedEvent { id, pipeline, keys, amounts, tokens, score, action } = of;
         let name = format!("decision\0{id}");
-        let subject =
-            FeedbackSubject { pipeline, name, keys: &keys, amounts, tokens: &tokens, time: now, now };
+        let subject = FeedbackSubject { pipeline, name, keys, amounts, tokens, time: now, now };
         let (outcome, reports) = self.vote(&subject, said).await?;
-        self.hold_score(&subject, said, &outcome, row.verdict.score);
-        self.count_judgement(pipeline, said, &outcome, row.verdict.action);
+        self.hold_score(&subject, said, &outcome, score);
+        self.count_judgement(pipeline, said, &outcome, action);
         let record =
             |report| (self.ids.next(now), now, Record::Report(ReportRecord { decision: id, ..report }));
         let records: Vec<_> = reports.into_iter().map(record).collect();

@@ -247,7 +247,12 @@ impl Engine {
             records.expect(decisions.len());
         }
         match journal.append_all(&records).await {
-            Ok(()) => _ = self.metrics.journal_records.inc_by(records.count() as u64),
+            Ok(()) => {
+                self.metrics.journal_records.inc_by(records.count() as u64);
+                for (observed, decision) in observed.events().zip(&decisions) {
+                    self.challenged.keep(observed.prepared, decision);
+                }
+            }
             Err(error) => {
                 tracing::error!(%error, "decisions cannot be logged");
                 self.metrics.journal_failures.inc_by(records.count() as u64);

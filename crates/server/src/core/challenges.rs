@@ -69,12 +69,14 @@ impl Node {
             opened.is_solved()
         };
         let closed = self.engine.close_challenge(event, &opened, is_solved, now);
-        let (engine, pipeline) = (Arc::clone(&self.engine), Arc::clone(event.pipeline()));
-        // The decision that asked is sought in the journal, which blocks. What is not counted there is in the metrics all the same.
-        let report = self.lookups.run(self.timeout() / 4, move |_| {
-            Handle::current().block_on(engine.report_challenge(&pipeline, &opened, is_solved, now));
-        });
-        let _ = report.await;
+        if let Some(id) = self.engine.report_challenge(event.pipeline(), &opened, is_solved, now).await {
+            // Its decision is sought in the journal, which blocks. What is not counted there is in the metrics all the same.
+            let engine = Arc::clone(&self.engine);
+            let report = self.lookups.run(self.timeout() / 4, move |_| {
+                Handle::current().block_on(engine.report_challenge_of(id, is_solved, now));
+            });
+            let _ = report.await;
+        }
         closed
     }
 }

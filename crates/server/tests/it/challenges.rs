@@ -267,6 +267,38 @@ fn programs_are_told_in_json_and_each_failure_doubles_the_work() {
     });
 }
 
+/// The decision that asked is at hand as long as its node runs, and in the journal after that.
+#[test]
+fn a_solution_counts_the_same_before_and_after_a_restart() {
+    let program = Visitor { accept: "*/*", ..ANN };
+    let next = |restarts: bool, is_right: bool| {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = gate_directory(&parent.path().join("data"), GATE, MAIN);
+        let clock = SetClock::default();
+        let mut running = start_by(&directory, &[], |_| clock.clock());
+        let asked: Vec<String> = (0..4).map(|_| challenge(&program.page(&running, "/api", ""))).collect();
+        if restarts {
+            running.stop();
+            running = start_by(&directory, &[], |_| clock.clock());
+        }
+        let mut solution = payload(&asked[3]);
+        solution.solution.counter += u32::from(!is_right);
+        let earned = pass_of(&program.verify(&running, &encoded(&solution), "/api"));
+        assert_eq!(earned.is_some(), is_right, "restarts: {restarts}");
+        let next = handed(&program.page(&running, "/api", ""));
+        let next = running.get(&format!("/v1/decisions/{}", next["id"].as_str().unwrap())).json();
+        running.stop();
+        (next["facts"]["challenge.cost"].to_string(), next["keys"][0]["counts"].to_string())
+    };
+    let [right, wrong] = [true, false].map(|is_right| {
+        let [at_hand, sought] = [false, true].map(|restarts| next(restarts, is_right));
+        assert_eq!(at_hand, sought, "right: {is_right}");
+        at_hand
+    });
+    assert_ne!(right.0, wrong.0);
+    assert!(right.1.contains("asked") && right.1 != wrong.1, "{right:?} {wrong:?}");
+}
+
 /// Solutions that are no use, each with the outcome that is counted for it.
 #[test]
 fn what_is_tried_against_challenges_is_refused() {

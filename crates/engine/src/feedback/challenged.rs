@@ -1,0 +1,84 @@
+//! Decisions that asked for a challenge, kept in memory until it comes back.
+//!
+//! A challenge that comes back gives feedback on the decision that asked. To seek that in the journal, a block is read, inflated
+//! and walked through, which takes several times as long as the challenge's own check; most come back within seconds. So what
+//! feedback needs of the latest is at hand, in a few megabytes. Of those that were pushed out, of other nodes and of the time
+//! before a restart the journal knows.
+
+use std::sync::Arc;
+
+use event::{Key, Time};
+use journal::RecordId;
+use judge::Action;
+use moka::sync::Cache;
+use plan::Pipeline;
+
+use super::{DecidedEvent, EventAmounts, FeedbackError, FeedbackOutcome};
+use crate::pipeline::Decision;
+use crate::{Engine, PreparedEvent};
+
+/// Decisions that are kept: some kilobytes each at most.
+const KEPT_MAX: u64 = 8192;
+
+/// What feedback needs of one.
+struct ChallengedDecision {
+    /// The pipeline that decided: keys and amounts are told by its numbers.
+    pipeline: Arc<Pipeline>,
+    keys: Vec<Key>,
+    amounts: EventAmounts,
+    score: f64,
+    action: Action,
+}
+
+/// The latest decisions that asked for a challenge.
+pub(crate) struct ChallengedDecisions(Cache<RecordId, Arc<ChallengedDecision>>);
+
+impl Default for ChallengedDecisions {
+    fn default() -> ChallengedDecisions {
+        ChallengedDecisions(Cache::new(KEPT_MAX))
+    }
+}
+
+impl ChallengedDecisions {
+    /// Keeps a decision that is in the journal, if it asked for a challenge. Those whose feedback teaches classifiers are left
+    /// to the journal, which has their texts.
+    pub(crate) fn keep(&self, prepared: &PreparedEvent, decision: &Decision) {
+        let pipeline = &decision.pipeline;
+        if decision.challenge.is_none() || !pipeline.classifiers.is_empty() {
+            return;
+        }
+        let kept = ChallengedDecision {
+            pipeline: Arc::clone(pipeline),
+            keys: prepared.keys.clone(),
+            amounts: EventAmounts::of(pipeline, |slot| prepared.row.facts.get(slot)),
+            score: decision.verdict.score,
+            action: decision.verdict.action,
+        };
+        self.0.insert(decision.id, Arc::new(kept));
+    }
+}
+
+impl Engine {
+    /// Takes in what came of a challenge, if the decision that asked is at hand and its pipeline still in force.
+    pub(crate) async fn feedback_at_hand(
+        &self,
+        id: RecordId,
+        class: &str,
+        now: Time,
+    ) -> Option<Result<FeedbackOutcome, FeedbackError>> {
+        let kept = self.challenged.0.remove(&id)?;
+        let plan = self.plan();
+        let is_in_force = |pipeline: &&Arc<Pipeline>| Arc::ptr_eq(pipeline, &kept.pipeline);
+        let pipeline = plan.pipeline(Some(&kept.pipeline.name)).filter(is_in_force)?;
+        let of = DecidedEvent {
+            id,
+            pipeline,
+            keys: &kept.keys,
+            amounts: kept.amounts.clone(),
+            tokens: &[],
+            score: kept.score,
+            action: kept.action,
+        };
+        Some(self.feedback_about(of, class.into(), now).await)
+    }
+}
