@@ -20,7 +20,7 @@ use crate::{Engine, PreparedEvent};
 /// Decisions that are kept: some kilobytes each at most.
 const KEPT_MAX: u64 = 8192;
 
-/// What feedback needs of one.
+/// A decision that asked for a challenge, as far as feedback needs it.
 struct ChallengedDecision {
     /// The pipeline that decided: keys and amounts are told by its numbers.
     pipeline: Arc<Pipeline>,
