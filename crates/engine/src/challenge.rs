@@ -18,15 +18,14 @@ use stats::LedgerError;
 
 use crate::Engine;
 use crate::PreparedEvent;
-use crate::metrics::{ChallengeOutcomeLabel, label};
+use crate::metrics::{ChallengeLabel, ChallengeOutcomeLabel, SOLVED};
 use crate::pipeline::challenge::IssuedChallenge;
 use crate::pipeline::features::UnkeyedEvent;
 use crate::pipeline::observe::ObserveMode;
 use crate::pipeline::score;
 use crate::used_once::UseResult;
 
-/// The feedback classes that a challenge gives on the decision that asked for it, where the pipeline has them.
-const SOLVED: &str = "solved";
+/// The feedback class of a challenge that was not solved; that of a solved one is [`SOLVED`].
 const FAILED: &str = "failed";
 
 /// A pass that a visitor has earned.
@@ -103,9 +102,10 @@ impl Engine {
             self.count_challenge(pipeline, Some(opened.reason()), refusal.word());
             return Err(refusal);
         }
-        self.count_challenge(pipeline, Some(opened.reason()), SOLVED);
+        let rule = self.count_challenge(pipeline, Some(opened.reason()), SOLVED);
         let took = now.0.saturating_sub(opened.issued().0).max(0) as f64 / 1e6;
-        self.metrics.challenges.seconds.get_or_create(&label(pipeline)).observe(took);
+        let of = ChallengeLabel { pipeline: pipeline.name.clone(), rule };
+        self.metrics.challenges.solved_in(&of, took);
         let lifetime = pipeline.challenge.as_ref().map_or(Span(0), |plan| plan.pass);
         Ok(self.earn(event, PassWay::Work, lifetime, opened.token(), now))
     }
@@ -246,15 +246,16 @@ impl Engine {
         }
     }
 
-    /// Counts what came of a challenge, by the rule that asked for it.
-    fn count_challenge(&self, pipeline: &Pipeline, reason: Option<u32>, outcome: &'static str) {
+    /// Counts what came of a challenge, by the rule that asked for it, which is returned.
+    fn count_challenge(&self, pipeline: &Pipeline, reason: Option<u32>, outcome: &'static str) -> String {
         let named = |reason: u32| {
             let rules = pipeline.rules.rules().iter();
             rules.map(|rule| rule.name.as_str()).find(|name| self.reason_hash(name) == reason)
         };
         let rule = reason.and_then(named).unwrap_or_default().to_owned();
-        let label = ChallengeOutcomeLabel { pipeline: pipeline.name.clone(), rule, outcome };
+        let label = ChallengeOutcomeLabel { pipeline: pipeline.name.clone(), rule: rule.clone(), outcome };
         self.metrics.challenges.shown.get_or_create(&label).inc();
+        rule
     }
 }
 

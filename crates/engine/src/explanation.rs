@@ -11,13 +11,14 @@ use stats::{LedgerError, Quality, Reading};
 
 use crate::directory::Directory;
 use crate::error::DecisionLookupError;
+use crate::metrics::{ChallengeLabel, ChallengeTally};
 use crate::pipeline::classifiers::{ClassifierReading, ExplainedToken};
 use crate::pipeline::keys::PreparedEvent;
 use crate::pipeline::log;
 use crate::pipeline::observe::{ObserveMode, ObservedEvent};
 use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
 use crate::{Engine, aggregate, reload};
-use plan::{LinearView, ModelPlan, Pipeline, Plan, RuleLimit};
+use plan::{CHALLENGE_COST, ChallengePlan, LinearView, ModelPlan, Pipeline, Plan, RuleLimit};
 
 /// A decision, or an event that was only counted, laid open.
 #[derive(Clone, Debug)]
@@ -57,8 +58,22 @@ pub struct Explanation {
     pub classifiers: Vec<ExplainedClassifier>,
     /// The reputations of its keys, as they were before the event.
     pub reputations: Vec<ExplainedReputation>,
+    /// The challenge that was asked for, as it fares with all who were asked for the same reason; `None` where none was asked for,
+    /// and where no node was asked.
+    pub challenge: Option<ExplainedChallenge>,
     /// The reason for an empty or incomplete `closest` or `models`.
     pub unknown: Option<&'static str>,
+}
+
+/// The challenge that a decision asked for.
+#[derive(Clone, Debug)]
+pub struct ExplainedChallenge {
+    /// The rule that asked for it: the weightiest reason.
+    pub rule: String,
+    /// The work that was asked for, in thousands of iterations of SHA-256.
+    pub units: f64,
+    /// The challenges of this rule.
+    pub tally: ChallengeTally,
 }
 
 /// A rule that did not fire: see [`judge::NearMiss`].
@@ -163,10 +178,21 @@ impl Engine {
                 let decided_by = decided_by.as_deref();
                 let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
                 explanation.classifiers = classifiers;
+                explanation.challenge = self.explain_challenge(&explanation);
                 Ok(explanation)
             }
             _ => Err(DecisionLookupError::NoDecision(id)),
         }
+    }
+
+    /// Returns how the challenge fares that a decision asked for.
+    fn explain_challenge(&self, explanation: &Explanation) -> Option<ExplainedChallenge> {
+        let verdict = explanation.verdict.as_ref().filter(|verdict| ChallengePlan::is_for(verdict.action))?;
+        let cost = explanation.facts.iter().find(|(name, _)| name == CHALLENGE_COST)?;
+        let Value::Float(units) = cost.1 else { return None };
+        let rule = verdict.reasons.first().map_or_else(String::new, |reason| reason.rule.clone());
+        let of = ChallengeLabel { pipeline: explanation.pipeline.clone(), rule: rule.clone() };
+        Some(ExplainedChallenge { rule, units, tally: self.metrics.challenges.tally(&of) })
     }
 
     /// Returns what classifiers know of a past decision's tokens; none where the ledger cannot be asked.
@@ -283,6 +309,7 @@ impl Explanation {
             models: Vec::new(),
             classifiers: Vec::new(),
             reputations: Vec::new(),
+            challenge: None,
             unknown: Some("the configuration that decided is not at hand"),
         }
     }
@@ -349,6 +376,7 @@ impl Explanation {
             models: Vec::new(),
             classifiers: Vec::new(),
             reputations: reputation::explain_all(pipeline, &observed.for_reputations()),
+            challenge: None,
             unknown: None,
         }
     }

@@ -64,14 +64,14 @@ pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotm
 pub use drift::{CalibrationDrift, PromiseDrift};
 pub use error::{DecisionLookupError, EngineOpenError, NumberError, PieceError, UnknownName};
 pub use explanation::{
-    ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
+    ExplainedChallenge, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
-pub use metrics::EngineMetrics;
+pub use metrics::{ChallengeTally, EngineMetrics};
 pub use pipeline::challenge::{ChallengeCause, IssuedChallenge};
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;

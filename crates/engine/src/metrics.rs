@@ -1,6 +1,9 @@
 //! Metrics of the engine, one prefix a stage. The server renders it; nothing here knows a wire format's framing or reads
 //! a clock.
 
+use std::sync::atomic::AtomicU64;
+
+use gate::challenge::ChallengeRefusal;
 use plan::Pipeline;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -194,12 +197,31 @@ impl FormMetrics {
     }
 }
 
+/// The challenges that a rule has asked for, and what came of them. Those that are neither solved nor answered wrongly were given
+/// up, or are still worked on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChallengeTally {
+    /// Challenges that were issued.
+    pub issued: u64,
+    /// Those that came back solved.
+    pub solved: u64,
+    /// Those that came back with a wrong solution.
+    pub unsolved: u64,
+    /// The mean time from issue to solution.
+    pub mean_seconds: Option<f64>,
+}
+
+/// The word for a challenge that was solved.
+pub(crate) const SOLVED: &str = "solved";
+
 /// The counters of challenges.
 #[derive(Debug)]
 pub(crate) struct ChallengeMetrics {
     pub(crate) issued: Family<ChallengeLabel, Counter>,
     pub(crate) shown: Family<ChallengeOutcomeLabel, Counter>,
-    pub(crate) seconds: Family<PipelineLabel, Histogram>,
+    pub(crate) seconds: Family<ChallengeLabel, Histogram>,
+    /// The sums of `seconds`, which cannot be read back from it.
+    solving: Family<ChallengeLabel, Counter<f64, AtomicU64>>,
 }
 
 /// Bounds of the times in which challenges are solved, in seconds.
@@ -212,11 +234,35 @@ impl Default for ChallengeMetrics {
             issued: Family::default(),
             shown: Family::default(),
             seconds: Family::new_with_constructor(histogram),
+            solving: Family::default(),
         }
     }
 }
 
 impl ChallengeMetrics {
+    /// Counts the time that a challenge took from its issue to its solution.
+    pub(crate) fn solved_in(&self, of: &ChallengeLabel, seconds: f64) {
+        self.seconds.get_or_create(of).observe(seconds);
+        self.solving.get_or_create(of).inc_by(seconds);
+    }
+
+    /// The challenges of a rule that this node has issued since it was started, and what came of them.
+    pub(crate) fn tally(&self, of: &ChallengeLabel) -> ChallengeTally {
+        let shown = |outcome| {
+            let label =
+                ChallengeOutcomeLabel { pipeline: of.pipeline.clone(), rule: of.rule.clone(), outcome };
+            self.shown.get(&label).map_or(0, |counter| counter.get())
+        };
+        let solved = shown(SOLVED);
+        let seconds = self.solving.get(of).map_or(0.0, |counter| counter.get());
+        ChallengeTally {
+            issued: self.issued.get(of).map_or(0, |counter| counter.get()),
+            solved,
+            unsolved: shown(ChallengeRefusal::Unsolved.word()),
+            mean_seconds: (solved > 0).then(|| seconds / solved as f64),
+        }
+    }
+
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "tollhouse_challenges_issued",
@@ -230,7 +276,7 @@ impl ChallengeMetrics {
         );
         registry.register(
             "tollhouse_challenge_seconds",
-            "Seconds from the issue of a challenge to its solution",
+            "Seconds from the issue of a challenge to its solution, by that rule",
             self.seconds.clone(),
         );
     }

@@ -49,7 +49,7 @@ pub use listener::{
 pub use node::{JournalPlan, NodePlan, ServerPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;
-pub use pipeline::challenge::{ChallengePlan, ScriptlessWay};
+pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};
 pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::classifier::{ClassifierPlan, LinearView};
 pub use pipeline::derived::DerivedField;

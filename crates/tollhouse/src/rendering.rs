@@ -6,7 +6,7 @@ use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson, RankedReputationsJson,
+    ChallengeTallyJson, ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson, RankedReputationsJson,
     ReadingsJson, ReasonJson, ReputationJson, TierJson, TimelineJson, TopKeysJson,
 };
 
@@ -118,6 +118,18 @@ pub(crate) fn effects(out: &mut Output, explained: &ExplanationJson) -> Result<(
         ]);
     }
     out.line(table)?;
+    out.line("")
+}
+
+/// Prints the challenge that was asked for, and how those of its rule fare.
+pub(crate) fn challenge(out: &mut Output, explained: &ExplanationJson) -> Result<(), CommandError> {
+    let Some(challenge) = &explained.challenge else { return Ok(()) };
+    let ChallengeTallyJson { rule, units, issued, solved, unsolved, mean_seconds } = challenge;
+    out.line(format_args!("{BOLD}challenge{BOLD:#} of {units:.0} units, for {}", cut(rule, 40)))?;
+    let time = mean_seconds.map_or_else(String::new, |seconds| format!(" in {seconds:.1} s on average"));
+    out.line(format_args!(
+        "  {DIM}of {issued} for this reason since the node was started, {solved} were solved{time}, {unsolved} wrongly{DIM:#}"
+    ))?;
     out.line("")
 }
 

@@ -11,6 +11,9 @@ use super::draft::PipelineDraft;
 use super::scope::{PlanScope, report};
 use crate::config::{ConfigProblems, ConfigView, Document};
 
+/// The fact with the work that a challenge asked for.
+pub const CHALLENGE_COST: &str = "challenge.cost";
+
 /// Most doublings of the work.
 const DOUBLINGS_MAX: f64 = 16.0;
 /// Settings that do nothing without a cost, and their defaults.
@@ -142,7 +145,7 @@ impl PipelineDraft<'_> {
         let pass_bound_to =
             slots(&view, "pass_bound_to", &["http.host", "http.agent_family"], is_web, schema, problems);
         let doc = "Work of the challenge that was given, in thousands of iterations".to_owned();
-        let column = Column { name: "challenge.cost".to_owned(), kind: Type::Float, doc, journalled: true };
+        let column = Column { name: CHALLENGE_COST.to_owned(), kind: Type::Float, doc, journalled: true };
         let cost = match builder.add(column) {
             Ok(slot) => slot,
             Err(error) => return problems.add(view.origin(""), format!("[challenge]: {error}"), None),

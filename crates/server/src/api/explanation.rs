@@ -76,12 +76,42 @@ pub struct ExplanationJson {
     /// The reputations of its keys, as they were before the event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reputations: Vec<ReputationJson>,
+    /// The challenge that it asked for, and how this node's challenges for the same reason fare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<ChallengeTallyJson>,
     /// The reason for shares, closest rules and models that are missing or incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
     /// Fields of an event that was counted or looked up which the pipeline does not know, or that it has none that it knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+}
+
+/// A challenge that was asked for, and what came of those that the same rule has asked for since the node was started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ChallengeTally)]
+pub struct ChallengeTallyJson {
+    /// The rule that asked for it; empty where it was no rule.
+    pub rule: String,
+    /// The work that was asked for, in thousands of iterations of SHA-256.
+    pub units: f64,
+    /// Challenges of this rule that were issued.
+    pub issued: u64,
+    /// Those that came back solved.
+    pub solved: u64,
+    /// Those that came back with a wrong solution. The others were given up, or are still worked on.
+    pub unsolved: u64,
+    /// The mean number of seconds from issue to solution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_seconds: Option<f64>,
+}
+
+impl From<&engine::ExplainedChallenge> for ChallengeTallyJson {
+    fn from(explained: &engine::ExplainedChallenge) -> ChallengeTallyJson {
+        let engine::ChallengeTally { issued, solved, unsolved, mean_seconds } = explained.tally;
+        let (rule, units) = (explained.rule.clone(), explained.units);
+        ChallengeTallyJson { rule, units, issued, solved, unsolved, mean_seconds }
+    }
 }
 
 /// An effect that a rule asked for. Labels and counters of an event that had been counted before stay as they are.
@@ -427,6 +457,7 @@ impl From<&engine::Explanation> for ExplanationJson {
             models: explanation.models.iter().map(ModelOutputJson::from).collect(),
             classifiers: explanation.classifiers.iter().map(ClassifierOutputJson::from).collect(),
             reputations: explanation.reputations.iter().map(ReputationJson::from).collect(),
+            challenge: explanation.challenge.as_ref().map(ChallengeTallyJson::from),
             unknown: explanation.unknown.map(str::to_owned),
             warnings: Vec::new(),
         }

@@ -264,6 +264,14 @@ fn programs_are_told_in_json_and_each_failure_doubles_the_work() {
         let explained =
             server.get(&format!("/v1/decisions/{}", handed(&asked)["id"].as_str().unwrap())).json();
         assert!(explained["facts"]["challenge.cost"].as_f64().unwrap() >= 250.0, "{explained}");
+        let tally = &explained["challenge"];
+        assert_eq!(
+            (&tally["rule"], &tally["issued"], &tally["solved"], &tally["unsolved"]),
+            (&json!("NO_PASS"), &json!(6), &json!(1), &json!(0)),
+            "{tally}"
+        );
+        assert_eq!(tally["units"], explained["facts"]["challenge.cost"]);
+        assert!(tally["mean_seconds"].as_f64().is_some(), "{tally}");
     });
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     } else {
         rendering::verdict(&mut out, &explanation)?;
         rendering::effects(&mut out, &explanation)?;
+        rendering::challenge(&mut out, &explanation)?;
         rendering::closest(&mut out, &explanation)?;
         rendering::limits(&mut out, &explanation)?;
         rendering::models(&mut out, &explanation)?;
