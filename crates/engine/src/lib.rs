@@ -17,6 +17,7 @@ mod drift;
 mod error;
 mod explanation;
 pub mod feedback;
+mod fleet;
 mod judged_scores;
 mod key_timeline;
 mod learners;
@@ -64,9 +65,11 @@ pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotm
 pub use drift::{CalibrationDrift, PromiseDrift};
 pub use error::{DecisionLookupError, EngineOpenError, NumberError, PieceError, UnknownName};
 pub use explanation::{
-    ExplainedChallenge, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss, Explanation,
+    ExplainedChallenge, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss,
+    Explanation,
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
+pub use fleet::{NodeEntries, NodeRegister, SharedRegisters};
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
@@ -136,8 +139,8 @@ pub struct Engine {
     /// The keys of what is given to visitors.
     keyring: Keyring,
     ledger: LedgerHome,
-    /// The allotment of numbers to names, for nodes that share their statistics.
-    allotment: Option<Box<dyn NumberAllotment>>,
+    /// The registers that nodes share with their statistics.
+    shared: Option<SharedRegisters>,
     /// Held where the ledger does not lock the directory.
     _lock: Option<disk::FileDevice>,
     journal: Option<Journal>,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 
 use event::Secret;
 use gate::keyring::Keyring;
-use journal::{IdSource, Journal};
+use journal::{IdSource, Journal, RecordId};
 use plan::Plan;
 use stats::EmbeddedLedger;
 use store::Recovery;
@@ -14,9 +14,10 @@ use store::Recovery;
 use crate::ban_list::BanList;
 use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
-use crate::directory::{Directory, Missing, NumberAllotment};
+use crate::directory::{Directory, Missing};
 use crate::error::EngineOpenError;
 use crate::feedback::ChallengedDecisions;
+use crate::fleet::SharedRegisters;
 use crate::judged_scores::JudgedScores;
 use crate::learners::LinearLearners;
 use crate::metrics::EngineMetrics;
@@ -42,11 +43,11 @@ impl Engine {
 
     /// Opens a data directory with a ledger that the caller opens, with the plan in force: what was posted to the data
     /// directory stands over the one given here. The directory is locked by then, and names have their numbers: by
-    /// `allotment` where several nodes share the ledger.
+    /// the registers of `shared` where several nodes share the ledger.
     pub fn open_over(
         directory: &Directory,
         plan: Plan,
-        allotment: Option<Box<dyn NumberAllotment>>,
+        shared: Option<SharedRegisters>,
         ledger: impl FnOnce(&Plan) -> Result<LedgerHome, EngineOpenError>,
     ) -> Result<Engine, EngineOpenError> {
         let secret = directory.secret()?;
@@ -62,7 +63,7 @@ impl Engine {
         let faults = directory.stored_numbers()?.faults;
         aside.extend(faults.into_iter().map(|(path, why)| format!("{} is {why}", path.display())));
         let plan = reload::numbered::<EngineOpenError>(plan, &config, None, |wanted| {
-            directory.allot_numbers(allotment.as_deref(), wanted)
+            directory.allot_numbers(shared.as_ref().map(|shared| &*shared.numbers), wanted)
         })?;
         let ledger = ledger(&plan)?;
         let journal = Journal::open(
@@ -87,7 +88,8 @@ impl Engine {
         for warning in plan.warnings.list() {
             tracing::warn!("{warning}");
         }
-        let ids = journal.last_id().map(IdSource::after).unwrap_or_default();
+        let number = shared.as_ref().map(|shared| shared.nodes.number());
+        let ids = IdSource::after(journal.last_id().unwrap_or(RecordId(0)), number);
         for pipeline in &plan.pipelines {
             log::describe(&journal, pipeline)?;
         }
@@ -116,7 +118,7 @@ impl Engine {
             keyring: Keyring::new(secret.clone()),
             secret,
             ledger,
-            allotment,
+            shared,
             _lock: lock,
             journal: Some(journal),
             directory: Some(directory.clone()),
@@ -162,7 +164,7 @@ impl Engine {
             keyring: Keyring::new(secret.clone()),
             secret,
             ledger: LedgerHome::Embedded(ledger),
-            allotment: None,
+            shared: None,
             _lock: None,
             journal: None,
             directory: None,

@@ -32,6 +32,8 @@ pub enum SigningPurpose {
     Form,
     /// Names of fields and links that nobody sees.
     Bait,
+    /// Messages between nodes.
+    Node,
 }
 
 impl SigningPurpose {
@@ -43,6 +45,7 @@ impl SigningPurpose {
             SigningPurpose::Rendered => b"rendered",
             SigningPurpose::Form => b"form",
             SigningPurpose::Bait => b"bait",
+            SigningPurpose::Node => b"node",
         }
     }
 }

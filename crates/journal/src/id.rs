@@ -87,28 +87,72 @@ impl RecordId {
     }
 }
 
+/// The number of a node among those that share their statistics, from 1 to [`NodeNumber::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeNumber(u16);
+
+impl NodeNumber {
+    /// The greatest number.
+    pub const MAX: u16 = (1 << NODE_BITS) - 1;
+
+    /// Returns a number, if it is one.
+    pub fn new(number: u16) -> Option<NodeNumber> {
+        (1..=NodeNumber::MAX).contains(&number).then_some(NodeNumber(number))
+    }
+
+    /// Returns the number itself.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl RecordId {
+    /// The node that made the record, where nodes share their statistics. Ids of other journals have any number there, or none.
+    pub fn node(self) -> Option<NodeNumber> {
+        NodeNumber::new((self.0 & ((1 << NODE_BITS) - 1)) as u16)
+    }
+}
+
 /// Hands out rising ids. The leading bits are the arrival in milliseconds, so ids also sort by time and go on
 /// rising after a restart that lost the last of them; where the clock stands still or goes back the next number
-/// is taken.
+/// is taken. Where nodes share their statistics the last bits are the node's number: no two nodes make the same id, and an id
+/// says whose journal has the record.
 #[derive(Debug, Default)]
-pub struct IdSource(AtomicU64);
+pub struct IdSource {
+    last: AtomicU64,
+    node: Option<NodeNumber>,
+}
 
 /// Ids within one millisecond.
 const SERIAL_BITS: u32 = 20;
+/// The last of these bits, which are the node's number where there are several: it makes a thousand ids a millisecond then, before
+/// they run ahead of the clock.
+const NODE_BITS: u32 = 10;
 
 impl IdSource {
-    /// Goes on above an id that was given before.
-    pub fn after(last: RecordId) -> IdSource {
-        IdSource(AtomicU64::new(last.0))
+    /// Goes on above an id that was given before, as a node of this number.
+    pub fn after(last: RecordId, node: Option<NodeNumber>) -> IdSource {
+        IdSource { last: AtomicU64::new(last.0), node }
+    }
+
+    /// The number of the node in all ids.
+    pub fn node(&self) -> Option<NodeNumber> {
+        self.node
     }
 
     /// The next id, for a record that arrived at this time.
     pub fn next(&self, arrival: Time) -> RecordId {
         let floor = u64::try_from(arrival.0 / 1000).unwrap_or(0) << SERIAL_BITS;
-        let step = |last: u64| floor.max(last.saturating_add(1));
+        let after = |last: u64| match self.node {
+            None => floor.max(last.saturating_add(1)),
+            Some(NodeNumber(node)) => {
+                let above = (last >> NODE_BITS).saturating_add(1).min(u64::MAX >> NODE_BITS) << NODE_BITS;
+                floor.max(above) | u64::from(node)
+            }
+        };
         // Only the number itself is shared: no other memory hangs on its order.
-        let last = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(step(last)));
-        RecordId(step(last.unwrap_or_else(|last| last)))
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(after(last)));
+        RecordId(after(last.unwrap_or_else(|last| last)))
     }
 }
 
@@ -130,5 +174,31 @@ mod tests {
             [Time::from_seconds(5), Time::from_seconds(5), Time::from_seconds(4), Time(-1), Time(i64::MAX)];
         let ids: Vec<RecordId> = times.iter().map(|time| source.next(*time)).collect();
         assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+    }
+    #[test]
+    fn ids_of_nodes_are_apart_and_name_the_node() {
+        assert_eq!(
+            [0, 1, NodeNumber::MAX, NodeNumber::MAX + 1].map(|number| NodeNumber::new(number).is_some()),
+            [false, true, true, false]
+        );
+        let nodes: Vec<NodeNumber> =
+            [1, 2, NodeNumber::MAX].into_iter().filter_map(NodeNumber::new).collect();
+        let last = IdSource::default().next(Time::from_seconds(9));
+        let sources = nodes.iter().map(|node| (Some(*node), IdSource::after(last, Some(*node))));
+        let mut all = std::collections::BTreeSet::new();
+        for (node, source) in sources {
+            // More than a millisecond has room for, a clock that goes back, and times that no clock has.
+            let times = (0..3000).map(|_| Time::from_seconds(10)).chain([
+                Time(-1),
+                Time::from_seconds(11),
+                Time(i64::MAX),
+            ]);
+            let ids: Vec<RecordId> = times.map(|time| source.next(time)).collect();
+            assert!(ids.is_sorted_by(|a, b| a < b) && ids[0] > last);
+            assert!(ids.iter().all(|id| id.node() == node && id.time() >= Time::from_seconds(9)));
+            assert_eq!(ids[0].time(), Time::from_seconds(10));
+            all.extend(ids);
+        }
+        assert_eq!(all.len(), nodes.len() * 3003);
     }
 }

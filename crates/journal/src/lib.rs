@@ -53,7 +53,7 @@ pub use erasure::{ErasedRecords, erase};
 use file::JournalFile;
 use files::{NewestFirstIter, segments_on};
 pub use format::{DamagedStretch, SegmentError};
-pub use id::{IdSource, RecordId, RecordIdError};
+pub use id::{IdSource, NodeNumber, RecordId, RecordIdError};
 pub use json::json_value;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;

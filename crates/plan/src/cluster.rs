@@ -40,6 +40,8 @@ pub struct ClusterPlan {
     pub backlog: u64,
     /// Keys a second that are looked at by the slow pass.
     pub sweep: u32,
+    /// The URL at which other nodes reach this one.
+    pub advertise: Option<String>,
 }
 
 impl fmt::Debug for ClusterPlan {
@@ -88,6 +90,10 @@ impl ClusterPlan {
             let help = "add tls = true".to_owned();
             problems.add(view.origin("tls_ca"), "connections are not encrypted", Some(help));
         }
+        if let Some(url) = view.str("advertise").filter(|url| !is_base_url(url)) {
+            let help = "write a scheme, a host and a port, such as `http://10.0.0.7:8377`".to_owned();
+            problems.add(view.origin("advertise"), format!("`{url}` is no URL of a node"), Some(help));
+        }
         let span = |key: &str| view.span(key).unwrap_or(Span::seconds(1));
         Some(ClusterPlan {
             nodes,
@@ -105,8 +111,17 @@ impl ClusterPlan {
             retain: span("retain"),
             backlog: view.size("backlog").unwrap_or(u64::MAX),
             sweep: u32::try_from(integer("sweep")).unwrap_or_default(),
+            advertise: view.str("advertise").map(str::to_owned),
         })
     }
+}
+
+/// Returns true for a URL with a scheme and a host, and nothing behind them.
+fn is_base_url(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    let rest = rest.map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+    let is_of_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]_".contains(c);
+    rest.is_some_and(|host| !host.is_empty() && host.len() <= 255 && host.chars().all(is_of_host))
 }
 
 /// Longest prefix of keys, in bytes.
@@ -128,6 +143,9 @@ mod tests {
         check("[cluster]", 1);
         check("[cluster]\nflush = \"2s\"", 1);
         check("[cluster]\nnodes = [\"a:1\"]\nflush = \"2s\"", 0);
+        check("[cluster]\nnodes = [\"a:1\"]\nadvertise = \"http://[::1]:8377\"", 0);
+        check("[cluster]\nnodes = [\"a:1\"]\nadvertise = \"10.0.0.1:8377\"", 1);
+        check("[cluster]\nnodes = [\"a:1\"]\nadvertise = \"http://a/b\"", 1);
         check("[ledger]\nsegment = \"1MiB\"\n[cluster]\nnodes = [\"a:1\"]", 1);
         check("[ledger]\nnodes = [\"a:1\"]", 1);
     }

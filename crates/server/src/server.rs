@@ -18,6 +18,7 @@ use crate::core::inherited_sockets::{HTTP, InheritedSocket, InheritedSockets};
 use crate::core::key_cache;
 use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
 use crate::core::node::Node;
+use crate::core::peers;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
 use crate::protocol;
@@ -116,6 +117,7 @@ impl Server {
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
+        let peers = tokio::spawn(announce(Arc::clone(&node), address));
         let connections = HttpConnections::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections) => {}
@@ -142,6 +144,7 @@ impl Server {
         upkeep.abort();
         watch.abort();
         keys.abort();
+        peers.abort();
         let engine = Arc::clone(&node.engine);
         let closed = blocking(move || engine.close()).await;
         alive.abort();
@@ -203,6 +206,22 @@ async fn fetch_keys(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         node.keys.refresh(&node.engine.plan().key_directories).await;
+    }
+}
+
+/// Says to the other nodes that this one is there, and hears of them.
+async fn announce(node: Arc<Node>, address: SocketAddr) {
+    let of_cluster = |plan: &plan::Plan| plan.node.cluster.as_ref()?.advertise.clone();
+    // Who listens on all addresses does not know by which one others reach it.
+    let own = (!address.ip().is_unspecified()).then(|| format!("http://{address}"));
+    let url = of_cluster(&node.engine.plan()).or(own);
+    let mut ticks = interval(peers::BEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Another number than before a restart.
+    let first = node.started_at.0.unsigned_abs();
+    for beat in first.. {
+        ticks.tick().await;
+        peers::announce(&node, url.as_deref(), beat).await;
     }
 }
 

@@ -9,10 +9,11 @@ use cluster::remote::{self, PartitionCount};
 use cluster::wire::{ClusterTls, WireClient};
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
 use engine::{
-    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, NumberAllotment,
-    StatisticsExchangeError,
+    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, NodeEntries, NodeRegister,
+    NumberAllotment, SharedRegisters, StatisticsExchangeError,
 };
 use event::{Shingle, Span};
+use journal::NodeNumber;
 use plan::{ClusterPlan, Plan};
 use stats::cell_export::CellDefinition;
 use stats::{LedgerExportReport, NumberRegister};
@@ -35,17 +36,19 @@ pub(crate) fn open(
     plan: Plan,
 ) -> Result<Engine, EngineOpenError> {
     let (device, connection) = connect_node(directory, settings)?;
-    let allotment = ClusterNumbers(connection.wire.clone());
+    let shared = SharedRegisters {
+        numbers: Box::new(ClusterNumbers(connection.wire.clone())),
+        nodes: Box::new(ClusterNodes::enter(&connection)?),
+    };
     let mut damage = None;
-    let engine =
-        Engine::open_over(directory, plan, Some(Box::new(allotment)), |plan| match &plan.node.cluster {
-            Some(settings) => {
-                let node = node(device, connection, plan, settings)?;
-                damage = node.damage();
-                Ok(LedgerHome::Elsewhere(Box::new(node)))
-            }
-            None => Err(EngineOpenError::Cluster("what was posted takes the cluster away".to_owned())),
-        })?;
+    let engine = Engine::open_over(directory, plan, Some(shared), |plan| match &plan.node.cluster {
+        Some(settings) => {
+            let node = node(device, connection, plan, settings)?;
+            damage = node.damage();
+            Ok(LedgerHome::Elsewhere(Box::new(node)))
+        }
+        None => Err(EngineOpenError::Cluster("what was posted takes the cluster away".to_owned())),
+    })?;
     engine.health().set("cluster-journal-damaged", Impact::Degraded, damage);
     Ok(engine)
 }
@@ -56,6 +59,36 @@ struct ClusterNumbers(WireClient);
 impl NumberAllotment for ClusterNumbers {
     fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
         pollster::block_on(self.0.allot_numbers(known, wanted)).map_err(|error| error.to_string())
+    }
+}
+
+/// The register of nodes in the cluster, with this node's number.
+struct ClusterNodes {
+    wire: WireClient,
+    number: NodeNumber,
+}
+
+impl ClusterNodes {
+    /// Has this node's number told, or allotted.
+    fn enter(connection: &ClusterConnection) -> Result<ClusterNodes, EngineOpenError> {
+        let wire = connection.wire.clone();
+        let number = pollster::block_on(wire.node_number(NodeNumber::MAX))
+            .map_err(|error| EngineOpenError::Cluster(format!("this node's number: {error}")))?;
+        let number = NodeNumber::new(number)
+            .ok_or_else(|| EngineOpenError::Cluster(format!("{number} is no number of a node")))?;
+        Ok(ClusterNodes { wire, number })
+    }
+}
+
+impl NodeRegister for ClusterNodes {
+    fn number(&self) -> NodeNumber {
+        self.number
+    }
+
+    fn announce(&self, entry: String) -> Result<NodeEntries, String> {
+        let entries = pollster::block_on(self.wire.announce(self.number.get(), entry));
+        let entries = entries.map_err(|error| error.to_string())?.into_iter();
+        Ok(entries.filter_map(|(number, entry)| Some((NodeNumber::new(number)?, entry))).collect())
     }
 }
 

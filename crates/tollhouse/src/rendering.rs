@@ -6,8 +6,8 @@ use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ChallengeTallyJson, ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson, RankedReputationsJson,
-    ReadingsJson, ReasonJson, ReputationJson, TierJson, TimelineJson, TopKeysJson,
+    ChallengeTallyJson, ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson,
+    RankedReputationsJson, ReadingsJson, ReasonJson, ReputationJson, TierJson, TimelineJson, TopKeysJson,
 };
 
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, width};

@@ -28,6 +28,7 @@ mod home;
 pub mod image;
 mod message_pack;
 mod name;
+mod nodes;
 mod numbers;
 mod routing;
 mod scan;

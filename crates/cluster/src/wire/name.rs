@@ -12,9 +12,11 @@
 //! layout    <prefix> {tag of partition 0} '#'
 //! changed   <prefix> {tag of partition 0} '#' 'g'
 //! numbers   <prefix> {tag of partition 0} '#' 'n'
+//! nodes     <prefix> {tag of partition 0} '#' 'o'
+//! entries   <prefix> {tag of partition 0} '#' 'e'
 //! ```
 //!
-//! What follows the braces tells them by its length, and `#!`, `#?`, `#g` and `#n` from each other.
+//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o` and `#e` from each other.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -190,6 +192,20 @@ impl NameCodec {
         name.extend_from_slice(b"#n");
         name
     }
+
+    /// The name of what says which node has which number.
+    pub(crate) fn node_numbers(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#o");
+        name
+    }
+
+    /// The name of what nodes say of themselves, by number.
+    pub(crate) fn node_entries(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#e");
+        name
+    }
 }
 
 #[cfg(test)]
@@ -210,6 +226,8 @@ mod tests {
             names.layout(),
             names.changed(),
             names.numbers(),
+            names.node_numbers(),
+            names.node_entries(),
             names.number(Partition(3)),
             names.writer(Partition(3)),
             names.table(Partition(3), 7),

@@ -471,7 +471,9 @@ impl Engine {
         if let Some(directory) =
             self.directory.as_ref().filter(|_| !dry && !plan.numbers.includes(&new.numbers))
         {
-            let allot = |wanted: &NumberRegister| directory.allot_numbers(self.allotment.as_deref(), wanted);
+            let allot = |wanted: &NumberRegister| {
+                directory.allot_numbers(self.shared.as_ref().map(|shared| &*shared.numbers), wanted)
+            };
             new = numbered::<ReloadError>(new, &config, Some((&plan, is_over)), allot)?;
         }
         let changes = changes(&plan, &new);

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use engine::{
-    Directory, Engine, EngineOpenError, ImportMode, LedgerHome, NumberAllotment, NumberError, Proposal,
-    StatisticsSource,
+    Directory, Engine, EngineOpenError, ImportMode, LedgerHome, NodeEntries, NodeRegister, NumberAllotment,
+    NumberError, Proposal, SharedRegisters, StatisticsSource,
 };
 use event::{Event, Space, Time};
+use journal::NodeNumber;
 use plan::limit::LIMITS;
 use plan::{Config, Overrides, Plan};
 use stats::{EmbeddedLedger, NumberRegister, NumberedSection, RegisteredName};
@@ -312,6 +313,19 @@ impl NumberAllotment for &'static Shared {
     }
 }
 
+/// A register of one node.
+struct Alone;
+
+impl NodeRegister for Alone {
+    fn number(&self) -> NodeNumber {
+        NodeNumber::new(1).unwrap()
+    }
+
+    fn announce(&self, entry: String) -> Result<NodeEntries, String> {
+        Ok(NodeEntries::from([(self.number(), entry)]))
+    }
+}
+
 #[test]
 fn nodes_that_share_numbers_ask_for_them() {
     let shared: &'static Shared = Box::leak(Box::new(Shared(Mutex::new(Some(NumberRegister::default())))));
@@ -320,7 +334,12 @@ fn nodes_that_share_numbers_ask_for_them() {
             let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
             Ok(LedgerHome::Elsewhere(Box::new(ledger)))
         };
-        Engine::open_over(&home.directory, home.plan(), Some(Box::new(shared)), ledger)
+        Engine::open_over(
+            &home.directory,
+            home.plan(),
+            Some(SharedRegisters { numbers: Box::new(shared), nodes: Box::new(Alone) }),
+            ledger,
+        )
     };
     let (one, other) = (Home::new(&config(&["ip", "user"])), Home::new(&config(&["user", "new", "ip"])));
     open(&one).unwrap();

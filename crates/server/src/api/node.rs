@@ -1,12 +1,14 @@
 //! The node and its pipelines in JSON.
 
+use std::collections::BTreeMap;
+
 use judge::Action;
 use logs::log_reader::LogPatterns;
 use logs::log_stream::{LogEnvelope, LogSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Length, action_schema};
+use super::{Length, Timestamp, action_schema};
 
 /// A copy of the data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -324,4 +326,40 @@ pub struct RuleJson {
     pub mode: String,
     /// The description of what it is about.
     pub description: String,
+}
+
+/// The nodes that share statistics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Nodes)]
+pub struct NodesJson {
+    /// The nodes by number.
+    pub nodes: Vec<NodeJson>,
+}
+
+/// A node, as the one that was asked sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Node)]
+pub struct NodeJson {
+    /// Its number, which the ids of its decisions end with; none for a node whose statistics are its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
+    /// The name of its machine.
+    pub name: String,
+    /// The URL at which other nodes reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Its release.
+    pub release: String,
+    /// The time of its start.
+    pub started: Timestamp,
+    /// `here` for the one that was asked; `ready`, `unready`, or `away` where nothing was heard of it for five seconds.
+    pub state: String,
+    /// Seconds since its last sign of life, for another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<f64>,
+    /// The reason why it takes no requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unready: Option<String>,
+    /// The version of each of its pipelines.
+    pub pipelines: BTreeMap<String, String>,
 }

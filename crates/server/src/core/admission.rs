@@ -19,6 +19,8 @@ use crate::core::problem::{HttpFailure, OVERLOADED};
 
 /// Most that wait at one gate.
 const WAITING_MAX: usize = 64;
+/// Calls that may wait for other nodes at once.
+const RELAYS: usize = 32;
 /// Work that is not worth a rest.
 const SHORT: Duration = Duration::from_millis(20);
 /// The longest rest of a place.
@@ -62,6 +64,11 @@ impl AdmissionQueue {
     /// A gate for calls that look up one thing on disk.
     pub(crate) fn of_lookups() -> AdmissionQueue {
         AdmissionQueue::new(["call", "look-ups"], processors())
+    }
+
+    /// A gate for calls that wait for other nodes, which takes no processor.
+    pub(crate) fn of_relays() -> AdmissionQueue {
+        AdmissionQueue::new(["call", "calls for other nodes"], RELAYS)
     }
 
     /// A gate for pages of metrics: one at a time, as all of them show the same.

@@ -20,6 +20,7 @@ pub(crate) mod lookups;
 pub(crate) mod metrics;
 pub(crate) mod node;
 pub(crate) mod pace;
+pub(crate) mod peers;
 pub(crate) mod preparation;
 pub(crate) mod problem;
 pub(crate) mod rate_meter;

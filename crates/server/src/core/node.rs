@@ -26,6 +26,7 @@ use crate::core::load_shedding::{LoadShedder, Refusal};
 use crate::core::lookups::MessageLookups;
 use crate::core::metrics::ServerMetrics;
 use crate::core::pace::Pace;
+use crate::core::peers::PeerTable;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
 use crate::core::rate_meter::RateMeters;
 use crate::core::reading_pool::ReadingPool;
@@ -79,14 +80,18 @@ pub(crate) struct Node {
     pub(crate) descriptors: Arc<DescriptorBudget>,
     /// The callers that have named wrong tokens and passwords.
     guesses: AuthFailures,
+    /// The nodes that share this one's statistics.
+    pub(crate) peers: PeerTable,
     /// Places in which is read what was sent.
     pub(crate) reading: ReadingPool,
     /// The times of the latest snapshots.
     snapshots: Mutex<VecDeque<Instant>>,
     tokens: Tokens,
     stopping: AtomicBool,
-    /// The time of its start.
+    /// The time of its start, for differences.
     pub(crate) started: Instant,
+    /// The time of its start.
+    pub(crate) started_at: Time,
     /// Connections of clients of Redis so far.
     pub(crate) sessions: AtomicI64,
     /// Requests that proxies ask about.
@@ -126,6 +131,7 @@ impl Node {
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),
+            peers: PeerTable::new(timeout),
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
             room: Arc::new(Shares::new(bodies)),
@@ -133,6 +139,7 @@ impl Node {
             tokens: Tokens::new(plan.tokens.iter().map(String::as_str)),
             stopping: AtomicBool::new(false),
             started: Instant::now(),
+            started_at: clock.now(),
             sessions: AtomicI64::new(1),
             rates: RateMeters::default(),
             settings: plan,

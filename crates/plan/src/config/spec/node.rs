@@ -188,6 +188,12 @@ pub(super) const CLUSTER: Section = Section {
             Some("1000"),
             "Keys a second that this node compacts in the cluster once nobody writes them; 0 for none",
         ),
+        setting(
+            "advertise",
+            SettingType::Text,
+            None,
+            "URL at which other nodes reach this one, such as `http://10.0.0.7:8377`. Unless given: the address that the server listens on, if that is one address",
+        ),
     ],
 };
 

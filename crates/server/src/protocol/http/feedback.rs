@@ -1,13 +1,15 @@
 //! Past decisions, and what people say about them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
-use axum::http::{HeaderMap, header};
+use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use journal::RecordId;
+use engine::{DecisionLookupError, FeedbackError};
+use journal::{NodeNumber, RecordId};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
@@ -15,9 +17,11 @@ use utoipa::IntoParams;
 use super::{JsonBody, QueryParams, events};
 use crate::api;
 use crate::core::node::Node;
+use crate::core::peers::{NodeRequest, NodeResponse, RelayedRequest};
 use crate::core::preparation::LookupMode;
 use crate::core::problem::{
-    HttpFailure, INTERNAL, INVALID_BODY, INVALID_PARAMETER, ProblemResponses, UNSUPPORTED_TYPE, shown,
+    HttpFailure, INTERNAL, INVALID_BODY, INVALID_PARAMETER, ProblemResponses, UNAVAILABLE, UNSUPPORTED_TYPE,
+    shown,
 };
 use crate::protocol::batch;
 use crate::protocol::input::{
@@ -38,12 +42,22 @@ pub(super) fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
 )]
 pub(super) async fn decision(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
-) -> Result<Json<api::ExplanationJson>, HttpFailure> {
+) -> Result<Response, HttpFailure> {
     let id = record_id(&id)?;
     let engine = Arc::clone(&node.engine);
-    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await??;
-    Ok(Json(api::ExplanationJson::from(&explanation)))
+    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await?;
+    if let Err(DecisionLookupError::NoDecision(_)) = &explanation
+        && relayed.is_none()
+    {
+        let target = format!("/v1/decisions/{id}");
+        let request = NodeRequest { method: Method::GET, target, content_type: None, body: Bytes::new() };
+        if let Some(answer) = node.ask_owner(id.node(), request).await {
+            return answer.map(IntoResponse::into_response);
+        }
+    }
+    Ok(Json(api::ExplanationJson::from(&explanation?)).into_response())
 }
 
 /// Takes in feedback on a past decision. The same feedback twice by one reporter counts once, and something else
@@ -57,17 +71,46 @@ pub(super) async fn decision(
 )]
 pub(super) async fn feedback(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     JsonBody(feedback): JsonBody<api::FeedbackJson>,
-) -> Result<Json<api::FeedbackOutcomeJson>, HttpFailure> {
+) -> Result<Response, HttpFailure> {
     let id = record_id(&feedback.id)?;
-    let by = reporter(feedback.by)?;
+    let by = reporter(feedback.by.clone())?;
     let (engine, now, class) = (Arc::clone(&node.engine), node.now(), feedback.class.clone());
     // The decision is read from the journal, which blocks.
     let outcome = node.lookups.run(node.timeout() / 2, move |_| {
         let feedback = engine::FeedbackInput { class: &class, by: by.as_deref() };
         Handle::current().block_on(engine.feedback(id, feedback, now))
     });
-    Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome.await??)))
+    let outcome = outcome.await?;
+    if is_of_another(&outcome)
+        && relayed.is_none()
+        && let Some(answer) =
+            node.ask_owner(id.node(), to_owner("/v1/feedback", JSON, &[feedback.clone()])).await
+    {
+        return answer.map(IntoResponse::into_response);
+    }
+    Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome?)).into_response())
+}
+
+const JSON: &str = "application/json";
+const BATCH: &str = "/v1/feedback/batch";
+
+/// Returns true where a decision is not in this node's journal: another node may have made it.
+fn is_of_another<T>(outcome: &Result<T, FeedbackError>) -> bool {
+    matches!(outcome, Err(FeedbackError::Lookup(DecisionLookupError::NoDecision(_))))
+}
+
+/// The request by which another node takes feedback in, one object a line.
+fn to_owner(target: &str, content_type: &'static str, feedback: &[api::FeedbackJson]) -> NodeRequest {
+    let mut body = Vec::new();
+    feedback.iter().for_each(|feedback| events::write(&mut body, feedback));
+    NodeRequest {
+        method: Method::POST,
+        target: target.to_owned(),
+        content_type: Some(content_type),
+        body: body.into(),
+    }
 }
 
 /// The parameters that say how a batch of feedback is taken in.
@@ -104,6 +147,7 @@ pub(super) struct FeedbackParams {
 )]
 pub(super) async fn feedback_batch(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(params): QueryParams<FeedbackParams>,
     headers: HeaderMap,
     body: Bytes,
@@ -116,34 +160,76 @@ pub(super) async fn feedback_batch(
     let lines = batch::lines(&body, node.plan().batch_max)?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     // Decisions are read from the journal, which blocks.
-    let answer = node.lookups.run(node.timeout() / 2, move |_| {
+    let read = node.lookups.run(node.timeout() / 2, move |_| {
         let read: Vec<Result<FeedbackItem, HttpFailure>> =
             lines.iter().map(|line| FeedbackItem::read(line)).collect();
         let feedback: Vec<(RecordId, engine::FeedbackInput<'_>)> =
             read.iter().flatten().map(|word| (word.id, word.input())).collect();
-        let outcomes = Handle::current().block_on(engine.feedback_all(&feedback, now))?;
-        let mut outcomes = outcomes.into_iter();
-        let mut answer = Vec::new();
-        for (word, line) in read.into_iter().zip(1..) {
-            let came = word.and_then(|word| match outcomes.next() {
-                Some(outcome) => Ok(api::FeedbackOutcomeJson::new(word.id.to_string(), word.class, outcome?)),
-                None => Err(INTERNAL.failure("the line was not taken in")),
-            });
-            events::write(
-                &mut answer,
-                &match came {
-                    Ok(feedback) => api::FeedbackLine::Outcome(feedback),
-                    Err(failure) => {
-                        api::FeedbackLine::Error(api::BatchError { line, error: failure.problem() })
-                    }
-                },
-            );
-        }
-        Ok::<_, HttpFailure>(answer)
+        let mut outcomes = Handle::current().block_on(engine.feedback_all(&feedback, now))?.into_iter();
+        let mut with_outcome = |word: FeedbackItem| {
+            let outcome = outcomes.next().ok_or_else(|| INTERNAL.failure("the line was not taken in"))?;
+            Ok((word, outcome))
+        };
+        Ok::<_, HttpFailure>(read.into_iter().map(|word| with_outcome(word?)).collect())
     });
-    let answer = answer.await??;
+    let read: Vec<Result<_, HttpFailure>> = read.await??;
+    let mut answers = Vec::with_capacity(read.len());
+    let mut elsewhere = BTreeMap::<NodeNumber, Vec<(usize, FeedbackItem)>>::new();
+    for (place, line) in read.into_iter().enumerate() {
+        let came = line.and_then(|(word, outcome)| {
+            let (id, class) = (word.id, word.class.clone());
+            if let Some(owner) = id.node().filter(|_| relayed.is_none() && is_of_another(&outcome)) {
+                elsewhere.entry(owner).or_default().push((place, word));
+            }
+            Ok(api::FeedbackOutcomeJson::new(id.to_string(), class, outcome?))
+        });
+        answers.push(came.map_err(|failure| failure.problem()));
+    }
+    for (owner, items) in elsewhere {
+        let (places, items): (Vec<usize>, Vec<FeedbackItem>) = items.into_iter().unzip();
+        let asked: Vec<api::FeedbackJson> = items.into_iter().map(FeedbackItem::json).collect();
+        let Some(answer) = node.ask_owner(Some(owner), to_owner(BATCH, JSON_LINES, &asked)).await else {
+            continue;
+        };
+        let lines = answer.and_then(|answer| owner_lines(&answer, places.len()));
+        match lines {
+            Ok(lines) => places.into_iter().zip(lines).for_each(|(place, line)| answers[place] = line),
+            Err(failure) => places.into_iter().for_each(|place| answers[place] = Err(failure.problem())),
+        }
+    }
+    let mut answer = Vec::new();
+    for (came, line) in answers.into_iter().zip(1..) {
+        let line = match came {
+            Ok(outcome) => api::FeedbackLine::Outcome(outcome),
+            Err(error) => api::FeedbackLine::Error(api::BatchError { line, error }),
+        };
+        events::write(&mut answer, &line);
+    }
     DurabilityParam::hold(params.durability, &node, &[]).await?;
     Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
+}
+
+/// The lines that another node has answered to a batch of so many.
+fn owner_lines(
+    answer: &NodeResponse,
+    count: usize,
+) -> Result<Vec<Result<api::FeedbackOutcomeJson, api::ProblemJson>>, HttpFailure> {
+    let unread = || UNAVAILABLE.failure("the node that made these decisions answers what cannot be read");
+    if answer.status != StatusCode::OK {
+        let why = serde_json::from_slice::<api::ProblemJson>(&answer.body)
+            .map_or_else(|_| String::new(), |it| it.detail);
+        return Err(
+            UNAVAILABLE.failure(format!("the node that made these decisions does not take them in: {why}"))
+        );
+    }
+    let lines = answer.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let read = lines.map(|line| match serde_json::from_slice(line) {
+        Ok(api::FeedbackLine::Outcome(outcome)) => Ok(Ok(outcome)),
+        Ok(api::FeedbackLine::Error(error)) => Ok(Err(error.error)),
+        Err(_) => Err(unread()),
+    });
+    let read: Vec<_> = read.collect::<Result<_, _>>()?;
+    if read.len() == count { Ok(read) } else { Err(unread()) }
 }
 
 /// The content of a line of a batch.
@@ -159,6 +245,10 @@ impl FeedbackItem {
             INVALID_BODY.failure(shown(&error.to_string())).help("`/openapi.json` shows the shape")
         })?;
         Ok(FeedbackItem { id: record_id(&feedback.id)?, by: reporter(feedback.by)?, class: feedback.class })
+    }
+
+    fn json(self) -> api::FeedbackJson {
+        api::FeedbackJson { id: self.id.to_string(), class: self.class, by: self.by }
     }
 
     fn input(&self) -> engine::FeedbackInput<'_> {

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -22,6 +23,7 @@ use content::text::received;
 use crate::core::deadline::{Deadline, NoAnswerReason};
 use crate::core::load_shedding::{ReadPause, pass_over};
 use crate::core::node::Node;
+use crate::core::peers::RelayedRequest;
 use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST};
 use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
@@ -105,10 +107,17 @@ async fn admit(
     let is_asked_by_proxies = path.starts_with(PREFIX) || is_asked_by_visitors;
     let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
     let caller = if is_asked_by_proxies { Caller::of_peer(peer) } else { Caller::Known };
-    let refused = if is_asked_by_proxies || OPEN.contains(&path) {
-        None
+    let (refused, relayed) = if is_asked_by_proxies || OPEN.contains(&path) {
+        (None, None)
     } else {
-        may_ask(node, request.headers(), peer).await.err()
+        let uri = request.uri();
+        let target = uri.path_and_query().map_or(uri.path(), PathAndQuery::as_str);
+        let signed =
+            RelayedRequest::of(&node.engine, node.now(), request.method(), target, request.headers());
+        match may_ask(node, signed, request.headers(), peer).await {
+            Ok(relayed) => (None, relayed),
+            Err(failure) => (Some(failure), None),
+        }
     };
     if let Some(failure) = refused {
         let (parts, body) = request.into_parts();
@@ -140,7 +149,7 @@ async fn admit(
     let body_max = is_asked_by_visitors.then_some(site_challenge::BODY_BYTES_MAX);
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let deadline = Deadline::at(deadline);
-    let (parts, mut body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
     let first = if body.is_end_stream() { 0 } else { forward_auth::body_max(node, &parts.uri, peer) };
     let late = |_| {
         let seconds = node.timeout().as_secs_f64();
@@ -151,6 +160,7 @@ async fn admit(
     let (body, room, unread) = if takes_body {
         let read = asked_by(caller, body::read(node, caller, &parts.headers, body, body_max));
         let (body, room) = deadline.clone().cut(read).await.map_err(late)??;
+        relayed.as_ref().map_or(Ok(()), |relayed| relayed.check(&body))?;
         (Body::from(body), room, None)
     } else if place.is_some() && first > 0 {
         let read = asked_by(caller, body::read_first(node, caller, &parts.headers, &mut body, first));
@@ -159,6 +169,7 @@ async fn admit(
     } else {
         (Body::empty(), None, Some((parts.headers.clone(), body)))
     };
+    relayed.into_iter().for_each(|relayed| _ = parts.extensions.insert(relayed));
     let work = next.run(Request::from_parts(parts, body));
     let work = async move {
         let response = asked_by(caller, work).await;
@@ -201,8 +212,23 @@ async fn answer(
     }
 }
 
-async fn may_ask(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<(), HttpFailure> {
-    if node.wants_token() { node.check_token(headers, HTTP, client).await } else { from_here(headers) }
+/// Returns whether a request may ask at all, and what is known of it where another node has signed it.
+async fn may_ask(
+    node: &Node,
+    signed: Option<Result<RelayedRequest, HttpFailure>>,
+    headers: &HeaderMap,
+    client: Option<IpAddr>,
+) -> Result<Option<RelayedRequest>, HttpFailure> {
+    match signed {
+        Some(Ok(relayed)) => return Ok(Some(relayed)),
+        Some(Err(failure)) => {
+            node.wrong_token(HTTP, client).await;
+            return Err(failure);
+        }
+        None => {}
+    }
+    if node.wants_token() { node.check_token(headers, HTTP, client).await } else { from_here(headers) }?;
+    Ok(None)
 }
 
 /// Without tokens, who can reach the loopback address may ask. That includes browsers, and any page that they show

@@ -17,6 +17,7 @@ pub(crate) mod guard;
 mod limits;
 mod mail_reports;
 mod node;
+mod nodes;
 mod reviews;
 mod rules;
 pub(crate) mod site_challenge;
@@ -147,6 +148,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(rules::promote))
         .routes(routes!(rules::comparison))
         .routes(routes!(node::pipelines))
+        .routes(routes!(nodes::nodes))
         .routes(routes!(node::snapshot))
         .routes(routes!(node::healthz))
         .routes(routes!(node::readyz))

@@ -163,6 +163,7 @@ POST /v1/rules/reload     take over what the files say now
 POST /v1/rules/rollback   go back to a version: {\"version\": ...}
 POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
+GET  /v1/nodes            the nodes that share statistics, and how they are
 POST /v1/snapshots        make a copy of the data directory
 GET  /healthz             is it alive
 GET  /readyz              does it take requests

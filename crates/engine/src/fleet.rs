@@ -1,0 +1,52 @@
+//! The nodes that share statistics, as far as the engine knows of them: each has a number, by which ids say who made a decision, and
+//! says something of itself where all can read it.
+
+use std::collections::BTreeMap;
+
+use gate::keyring::{SigningPurpose, Tag};
+use journal::NodeNumber;
+
+use event::Time;
+
+use crate::Engine;
+use crate::directory::NumberAllotment;
+
+/// The entries of nodes, by their numbers.
+pub type NodeEntries = BTreeMap<NodeNumber, String>;
+
+/// The register of the nodes that share statistics.
+pub trait NodeRegister: Send + Sync {
+    /// Returns the number of this node, which it has for good.
+    fn number(&self) -> NodeNumber;
+
+    /// Says something of this node where all can read it, and returns what all nodes have said last, this one included. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked.
+    fn announce(&self, entry: String) -> Result<NodeEntries, String>;
+}
+
+/// The registers that nodes share with their statistics.
+pub struct SharedRegisters {
+    /// The numbers of names.
+    pub numbers: Box<dyn NumberAllotment>,
+    /// The nodes.
+    pub nodes: Box<dyn NodeRegister>,
+}
+
+impl Engine {
+    /// The register of the nodes that share this node's statistics; `None` for a node of its own.
+    pub fn node_register(&self) -> Option<&dyn NodeRegister> {
+        self.shared.as_ref().map(|shared| &*shared.nodes)
+    }
+
+    /// Signs a message to another node, which has the same secret. The message must contain the time.
+    pub fn sign_for_nodes(&self, time: Time, message: &[u8]) -> Tag {
+        self.keyring.tag(SigningPurpose::Node, time, message)
+    }
+
+    /// Returns true if a message was signed at this time by a node that has the same secret.
+    pub fn is_from_node(&self, time: Time, message: &[u8], tag: &Tag) -> bool {
+        self.keyring.is_tag(SigningPurpose::Node, time, message, tag)
+    }
+}

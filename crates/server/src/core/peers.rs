@@ -1,0 +1,359 @@
+//! The other nodes that share this one's statistics: who is there, and what is asked of them.
+//!
+//! ```text
+//! each second   own entry ─► register in the cluster ─► all entries ─► table: number, URL, beat, when the beat last changed
+//! a request     id of a decision ─► number of the node that made it ─► table ─► the request, signed ─► its answer
+//! ```
+//!
+//! A node is alive as long as its beat changes, by the clock of the node that looks: clocks that differ do no harm. A request from
+//! node to node is signed by a key that follows from the secret, which all of them have, over its method, target, body and time; it
+//! needs no token, and is not passed on again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use data_encoding::HEXLOWER_PERMISSIVE as HEX;
+use engine::{Engine, Impact, NodeEntries};
+use event::{Span, Time};
+use journal::NodeNumber;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::core::admission::AdmissionQueue;
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, UNAUTHORIZED, UNAVAILABLE};
+
+/// The interval at which a node says that it is there.
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
+/// The time without a new beat after which a node counts as away.
+const AWAY_AFTER: Duration = Duration::from_secs(5);
+/// The time without an answer of the register after which the node's conditions say so.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+/// The field of a request that is signed by another node.
+pub(crate) const SIGNATURE: HeaderName = HeaderName::from_static("tollhouse-node");
+/// The time by which the clocks of nodes may differ.
+const SKEW_MAX: Span = Span::minutes(1);
+/// The time to reach another node.
+const CONNECT_WITHIN: Duration = Duration::from_millis(500);
+/// The name of the condition of a node that does not hear of others.
+const CONDITION: &str = "nodes-unknown";
+
+/// An entry in the register of nodes: what a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeEntry {
+    /// The name of its machine.
+    pub(crate) name: String,
+    /// The URL at which other nodes reach it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
+    /// Its release.
+    pub(crate) release: String,
+    /// The time of its start.
+    pub(crate) started: i64,
+    /// A number that is another one each time.
+    pub(crate) beat: u64,
+    /// The reason why it takes no requests now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unready: Option<String>,
+    /// The versions of its pipelines.
+    #[serde(default)]
+    pub(crate) pipelines: BTreeMap<String, String>,
+}
+
+/// A node, as this one sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerNode {
+    pub(crate) entry: NodeEntry,
+    /// The time at which its beat was seen to change.
+    changed: Instant,
+}
+
+impl PeerNode {
+    /// The time since its last sign of life.
+    pub(crate) fn silent_for(&self) -> Duration {
+        self.changed.elapsed()
+    }
+
+    /// Returns true if it has given no sign of life for a while.
+    pub(crate) fn is_away(&self) -> bool {
+        self.silent_for() >= AWAY_AFTER
+    }
+}
+
+/// The nodes that share statistics, this one included; empty for a node of its own.
+pub(crate) struct PeerTable {
+    nodes: Mutex<BTreeMap<NodeNumber, PeerNode>>,
+    /// The time at which the register was last asked with success.
+    heard: Mutex<Instant>,
+    agent: ureq::Agent,
+    /// Places for requests that wait for other nodes.
+    places: AdmissionQueue,
+}
+
+impl PeerTable {
+    pub(crate) fn new(timeout: Duration) -> PeerTable {
+        let agent = ureq::Agent::config_builder()
+            .timeout_connect(Some(CONNECT_WITHIN))
+            .timeout_global(Some(timeout / 2))
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
+            .build();
+        PeerTable {
+            nodes: Mutex::default(),
+            heard: Mutex::new(Instant::now()),
+            agent: agent.into(),
+            places: AdmissionQueue::of_relays(),
+        }
+    }
+
+    /// The nodes by number.
+    pub(crate) fn nodes(&self) -> BTreeMap<NodeNumber, PeerNode> {
+        self.nodes.lock().clone()
+    }
+
+    /// The other node of a number, if there is one.
+    fn other(&self, engine: &Engine, number: NodeNumber) -> Option<PeerNode> {
+        let own = engine.node_register()?.number();
+        (own != number).then(|| self.nodes.lock().get(&number).cloned())?
+    }
+
+    /// Takes over what all nodes say of themselves.
+    fn update(&self, entries: NodeEntries) {
+        let now = Instant::now();
+        let mut nodes = self.nodes.lock();
+        nodes.retain(|number, _| entries.contains_key(number));
+        for (number, text) in entries {
+            // An entry of a later release may have another form: the node is there all the same.
+            let entry: NodeEntry = serde_json::from_str(&text).unwrap_or_default();
+            match nodes.get_mut(&number) {
+                Some(known) if known.entry.beat == entry.beat => known.entry = entry,
+                Some(known) => *known = PeerNode { entry, changed: now },
+                None => _ = nodes.insert(number, PeerNode { entry, changed: now }),
+            }
+        }
+        *self.heard.lock() = now;
+    }
+}
+
+/// Says once that this node is there, and hears of the others. Does nothing for a node of its own.
+pub(crate) async fn announce(node: &Arc<Node>, url: Option<&str>, beat: u64) {
+    if node.engine.node_register().is_none() {
+        return;
+    }
+    let Ok(entry) = serde_json::to_string(&node.entry(url, beat)) else { return };
+    let engine = Arc::clone(&node.engine);
+    let entries = blocking(move || engine.node_register().map(|register| register.announce(entry))).await;
+    let lost = match entries {
+        Some(Ok(entries)) => {
+            node.peers.update(entries);
+            None
+        }
+        Some(Err(why)) => {
+            let silent = node.peers.heard.lock().elapsed();
+            tracing::debug!(%why, "the register of nodes cannot be asked");
+            (silent >= LOST_AFTER).then(|| {
+                format!(
+                    "the register of nodes in the cluster was last reached {} s ago: {why}",
+                    silent.as_secs()
+                )
+            })
+        }
+        None => None,
+    };
+    node.engine.health().set(CONDITION, Impact::Degraded, lost);
+}
+
+/// A request to another node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeRequest {
+    pub(crate) method: Method,
+    /// The path and query.
+    pub(crate) target: String,
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) body: Bytes,
+}
+
+/// The answer of another node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeResponse {
+    pub(crate) status: StatusCode,
+    content_type: Option<HeaderValue>,
+    pub(crate) body: Bytes,
+}
+
+impl IntoResponse for NodeResponse {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.body).into_response();
+        if let Some(kind) = self.content_type {
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        }
+        response
+    }
+}
+
+impl Node {
+    /// What this node says of itself.
+    pub(crate) fn entry(&self, url: Option<&str>, beat: u64) -> NodeEntry {
+        let plan = self.engine.plan();
+        let pipelines = plan.pipelines.iter();
+        NodeEntry {
+            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            url: url.map(str::to_owned),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.started_at.0,
+            beat,
+            unready: self.unready(),
+            pipelines: pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.version.clone())).collect(),
+        }
+    }
+
+    /// Asks the node that has a record, where that is another one. `None` where it would be this one, or is none of those that share
+    /// its statistics.
+    ///
+    /// # Errors
+    /// Where the other node is away, or cannot be reached: what it has is not gone.
+    pub(crate) async fn ask_owner(
+        &self,
+        owner: Option<NodeNumber>,
+        request: NodeRequest,
+    ) -> Option<Result<NodeResponse, HttpFailure>> {
+        let owner = owner?;
+        let peer = self.peers.other(&self.engine, owner)?;
+        Some(self.ask_node(owner, peer, request).await)
+    }
+
+    async fn ask_node(
+        &self,
+        number: NodeNumber,
+        peer: PeerNode,
+        request: NodeRequest,
+    ) -> Result<NodeResponse, HttpFailure> {
+        let (number, name) = (number.get(), peer.entry.name.clone());
+        let help = "`/v1/nodes` shows which nodes are there; what it has can be had once it is back";
+        let absent = |why: String| {
+            UNAVAILABLE.failure(format!("this is with node {number} (`{name}`), which {why}")).help(help)
+        };
+        if peer.is_away() {
+            return Err(absent(format!("was last heard of {} s ago", peer.silent_for().as_secs())));
+        }
+        let Some(url) = peer.entry.url else {
+            return Err(
+                absent("has no address for others".to_owned()).help("set `advertise` in its [cluster]")
+            );
+        };
+        let time = self.now();
+        let sender = self.engine.node_register().map_or(0, |register| register.number().get());
+        let signature = sign(&self.engine, sender, time, &request);
+        let (agent, limit) = (self.peers.agent.clone(), self.plan().body_max.saturating_mul(2));
+        let patience = self.timeout() / 4;
+        let asked = self.peers.places.run(patience, move |_| send(&agent, &url, &request, &signature, limit));
+        asked.await?.map_err(|why| absent(format!("does not answer: {why}")))
+    }
+}
+
+fn send(
+    agent: &ureq::Agent,
+    url: &str,
+    request: &NodeRequest,
+    signature: &str,
+    limit: u64,
+) -> Result<NodeResponse, String> {
+    let mut built = axum::http::Request::builder()
+        .method(request.method.clone())
+        .uri(format!("{}{}", url.trim_end_matches('/'), request.target))
+        .header(SIGNATURE, signature);
+    if let Some(kind) = request.content_type {
+        built = built.header(header::CONTENT_TYPE, kind);
+    }
+    let built = built.body(request.body.to_vec()).map_err(|error| error.to_string())?;
+    let mut answer = agent.run(built).map_err(|error| error.to_string())?;
+    let status = answer.status();
+    let content_type = answer.headers().get(header::CONTENT_TYPE).cloned();
+    let body =
+        answer.body_mut().with_config().limit(limit).read_to_vec().map_err(|error| error.to_string())?;
+    Ok(NodeResponse { status, content_type, body: body.into() })
+}
+
+/// The message that is signed of a request.
+fn message(sender: u16, time: Time, method: &Method, target: &str, digest: &str) -> Vec<u8> {
+    format!("{method}\n{target}\n{sender}\n{}\n{digest}", time.0).into_bytes()
+}
+
+/// The value of the field by which a request shows that it comes from a node.
+fn sign(engine: &Engine, sender: u16, time: Time, request: &NodeRequest) -> String {
+    let digest = HEX.encode(&Sha256::digest(&request.body));
+    let message = message(sender, time, &request.method, &request.target, &digest);
+    let tag = engine.sign_for_nodes(time, &message);
+    format!("n={sender}, t={}, d={digest}, s={}", time.0, HEX.encode(&tag))
+}
+
+/// A request that another node has signed, of which the body is not known yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RelayedRequest {
+    digest: [u8; 32],
+}
+
+impl RelayedRequest {
+    /// Looks whether a request is signed by another node; `None` where it does not say so.
+    ///
+    /// # Errors
+    /// If it says so, and is not: by another secret, of another time, for another request.
+    pub(crate) fn of(
+        engine: &Engine,
+        now: Time,
+        method: &Method,
+        target: &str,
+        headers: &HeaderMap,
+    ) -> Option<Result<RelayedRequest, HttpFailure>> {
+        let mut fields = headers.get_all(&SIGNATURE).iter();
+        let field = fields.next()?;
+        let is_one = fields.next().is_none();
+        let read = is_one.then(|| RelayedRequest::read(engine, now, method, target, field)).flatten();
+        Some(read.ok_or_else(|| {
+            UNAUTHORIZED.failure("Tollhouse-Node: not signed by a node of this cluster, or not now").help(
+                "nodes of a cluster need the same `secret`, and clocks that differ by less than a minute",
+            )
+        }))
+    }
+
+    fn read(
+        engine: &Engine,
+        now: Time,
+        method: &Method,
+        target: &str,
+        field: &HeaderValue,
+    ) -> Option<RelayedRequest> {
+        // A node of its own has nobody to hear.
+        engine.node_register()?;
+        let mut parts = field.to_str().ok()?.split(", ");
+        let mut part = |name: &str| parts.next()?.strip_prefix(name)?.strip_prefix('=');
+        let (sender, time) = (part("n")?.parse().ok()?, Time(part("t")?.parse().ok()?));
+        let (digest, tag) = (part("d")?, part("s")?);
+        let apart = (now.0.checked_sub(time.0)?).unsigned_abs();
+        let tag = HEX.decode(tag.as_bytes()).ok()?.try_into().ok()?;
+        let message = message(sender, time, method, target, digest);
+        let is_now = apart <= SKEW_MAX.0.unsigned_abs();
+        let is_signed = is_now && parts.next().is_none() && engine.is_from_node(time, &message, &tag);
+        let digest = HEX.decode(digest.as_bytes()).ok()?.try_into().ok()?;
+        is_signed.then_some(RelayedRequest { digest })
+    }
+
+    /// Checks that a body is the one that was signed.
+    ///
+    /// # Errors
+    /// If it is another one.
+    pub(crate) fn check(&self, body: &[u8]) -> Result<(), HttpFailure> {
+        if Sha256::digest(body).as_slice() == self.digest {
+            return Ok(());
+        }
+        Err(UNAUTHORIZED.failure("Tollhouse-Node: the body is not the one that was signed"))
+    }
+}

@@ -1,0 +1,62 @@
+//! The nodes that share statistics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use event::Time;
+use journal::NodeNumber;
+
+use crate::api::{self, Timestamp};
+use crate::core::node::Node;
+use crate::core::peers::NodeEntry;
+use crate::core::problem::ProblemResponses;
+
+/// Lists the nodes that share this one's statistics, itself included: where each is reached, and what it runs. A node whose
+/// statistics are its own is alone.
+#[utoipa::path(
+    get,
+    path = "/v1/nodes",
+    tag = "node",
+    responses((status = 200, description = "The nodes", body = api::NodesJson), ProblemResponses),
+)]
+pub(super) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson> {
+    let own = node.engine.node_register().map(|register| register.number());
+    let known = node.peers.nodes();
+    let this = described(own, &node.entry(None, 0), None, true);
+    let others = known.iter().filter(|(number, _)| Some(**number) != own);
+    let others = others.map(|(number, peer)| {
+        described(Some(*number), &peer.entry, Some(peer.silent_for()), !peer.is_away())
+    });
+    let this = api::NodeJson { url: own.and_then(|own| known.get(&own)?.entry.url.clone()), ..this };
+    let mut nodes: Vec<api::NodeJson> = std::iter::once(this).chain(others).collect();
+    nodes.sort_by_key(|node| node.number);
+    Json(api::NodesJson { nodes })
+}
+
+/// Returns a node by what it says of itself; `silent` is for another one than the one that is asked.
+fn described(
+    number: Option<NodeNumber>,
+    entry: &NodeEntry,
+    silent: Option<Duration>,
+    is_alive: bool,
+) -> api::NodeJson {
+    let state = match (silent, is_alive, &entry.unready) {
+        (None, ..) => "here",
+        (Some(_), false, _) => "away",
+        (Some(_), true, None) => "ready",
+        (Some(_), true, Some(_)) => "unready",
+    };
+    api::NodeJson {
+        number: number.map(NodeNumber::get),
+        name: entry.name.clone(),
+        url: entry.url.clone(),
+        release: entry.release.clone(),
+        started: Timestamp(Time(entry.started)),
+        state: state.to_owned(),
+        silent: silent.map(|silent| silent.as_secs_f64()),
+        unready: entry.unready.clone(),
+        pipelines: entry.pipelines.clone(),
+    }
+}
