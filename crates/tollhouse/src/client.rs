@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, HealthJson, MailReportJson, PipelinesJson, ProblemJson, RankedReputationsJson,
-    ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson,
-    ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson,
-    TimelineJson, TopKeysJson,
+    FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
+    RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson,
+    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson,
+    SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -291,6 +291,11 @@ impl ApiClient {
     /// Has a copy of the data directory made, beside it.
     pub(crate) fn snapshot(&self) -> Result<SnapshotJson, CallError> {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
+    }
+
+    /// Returns the nodes that share the server's statistics.
+    pub(crate) fn nodes(&self) -> Result<NodesJson, CallError> {
+        self.get("/v1/nodes", &[])
     }
 
     /// Returns the pipelines of the server.

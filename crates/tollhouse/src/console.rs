@@ -18,6 +18,7 @@ use crate::exit::CommandError;
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
+pub(crate) const PLAIN: Style = Style::new();
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();

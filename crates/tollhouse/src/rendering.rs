@@ -2,7 +2,6 @@
 //!
 //! Everything drawn here came from events or over the wire: it is escaped and cut to the terminal's width.
 
-use anstyle::Style;
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
@@ -10,10 +9,8 @@ use server::api::{
     RankedReputationsJson, ReadingsJson, ReasonJson, ReputationJson, TierJson, TimelineJson, TopKeysJson,
 };
 
-use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, width};
+use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, cut, width};
 use crate::exit::CommandError;
-
-const PLAIN: Style = Style::new();
 
 /// Columns of a line of blocks, where there is no terminal.
 const CHART_COLUMNS: usize = 120;

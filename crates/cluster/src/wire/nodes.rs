@@ -24,7 +24,7 @@ const ATTEMPTS_MAX: usize = 100;
 const ENTRY_BYTES_MAX: usize = 16 << 10;
 
 /// The entries of nodes, by number.
-pub type NodeEntries = BTreeMap<u16, String>;
+pub(crate) type NodeEntries = BTreeMap<u16, String>;
 
 impl WireClient {
     /// The number of this node from 1 to `max`: the one that it has had since it first asked.

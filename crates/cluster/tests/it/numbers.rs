@@ -68,3 +68,38 @@ fn a_register_that_was_lost_is_given_back_by_who_knows_it() {
     assert_eq!(both.number(first[0].1), None, "its number is another's: who has counted by it says so");
     assert!(rest.iter().all(|(number, name)| both.number(name) == Some(*number)), "{both}");
 }
+
+#[test]
+fn nodes_have_numbers_of_their_own_and_hear_of_each_other() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let nodes: Vec<Wired> = (1..=6).map(|node| Wired::open(settings(cluster.addresses(), node))).collect();
+    let numbers: Vec<u16> = std::thread::scope(|scope| {
+        let ask = |wired: &Wired| wired.wait(async |wire| wire.node_number(9).await).unwrap();
+        let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        asked.into_iter().map(|node| node.join().unwrap()).collect()
+    });
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [1, 2, 3, 4, 5, 6], "as many as there are nodes, each once");
+    // One that comes back has its number again.
+    let again = Wired::open(settings(cluster.addresses(), 3));
+    assert_eq!(again.wait(async |wire| wire.node_number(9).await).unwrap(), numbers[2]);
+    // There is no seventh of six.
+    let seventh = Wired::open(settings(cluster.addresses(), 7));
+    let refused = seventh.wait(async |wire| wire.node_number(6).await).unwrap_err().to_string();
+    assert!(refused.contains("all 6 numbers of nodes are taken"), "{refused}");
+
+    let announce = |node: &Wired, number: u16, entry: &str| {
+        node.wait(async |wire| wire.announce(number, entry.to_owned()).await)
+    };
+    assert_eq!(announce(&nodes[0], numbers[0], "one").unwrap().into_values().collect::<Vec<_>>(), ["one"]);
+    let both = announce(&nodes[1], numbers[1], "two").unwrap();
+    assert_eq!(both.len(), 2);
+    assert_eq!((both[&numbers[0]].as_str(), both[&numbers[1]].as_str()), ("one", "two"));
+    assert_eq!(announce(&nodes[0], numbers[0], "one again").unwrap()[&numbers[0]], "one again");
+    // Nobody speaks for another.
+    let refused = announce(&nodes[0], numbers[1], "not two").unwrap_err().to_string();
+    assert!(refused.contains("another node's"), "{refused}");
+    assert!(announce(&nodes[0], numbers[0], &"x".repeat(17 << 10)).is_err(), "more than an entry may be");
+    assert_eq!(announce(&nodes[0], numbers[0], "one").unwrap()[&numbers[1]], "two");
+}

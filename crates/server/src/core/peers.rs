@@ -357,3 +357,93 @@ impl RelayedRequest {
         Err(UNAUTHORIZED.failure("Tollhouse-Node: the body is not the one that was signed"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use engine::{Directory, LedgerHome, NodeRegister, NumberAllotment, SharedRegisters};
+    use plan::{Config, Overrides, Plan};
+    use stats::{EmbeddedLedger, NumberRegister};
+
+    use super::*;
+
+    const NOW: Time = Time::from_seconds(1_779_012_000);
+
+    /// A register of one node.
+    struct Alone;
+
+    impl NodeRegister for Alone {
+        fn number(&self) -> NodeNumber {
+            NodeNumber::new(7).unwrap()
+        }
+
+        fn announce(&self, entry: String) -> Result<NodeEntries, String> {
+            Ok(NodeEntries::from([(self.number(), entry)]))
+        }
+    }
+
+    impl NumberAllotment for Alone {
+        fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
+            known.with(wanted).map_err(|error| error.to_string())
+        }
+    }
+
+    fn engine(parent: &Path, shares: bool) -> Engine {
+        let directory = Directory::create(&parent.join("data"), &[]).unwrap();
+        let plan = Plan::compile(&Config::from_text("test.toml", "", &Overrides::default()));
+        let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
+        let shared = || SharedRegisters { numbers: Box::new(Alone), nodes: Box::new(Alone) };
+        let ledger = |plan: &Plan| {
+            let home = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
+            Ok(LedgerHome::Elsewhere(Box::new(home)))
+        };
+        Engine::open_over(&directory, plan, shares.then(shared), ledger).unwrap()
+    }
+
+    #[test]
+    fn a_request_is_from_a_node_as_it_was_signed_and_then_only() {
+        let [home, away, alone] = [(), (), ()].map(|()| tempfile::tempdir().unwrap());
+        let (own, stranger) = (engine(home.path(), true), engine(away.path(), true));
+        let request = NodeRequest {
+            method: Method::POST,
+            target: "/v1/feedback?a=b".to_owned(),
+            content_type: None,
+            body: Bytes::from_static(b"{}"),
+        };
+        let signed = sign(&own, 7, NOW, &request);
+        let check = |what: &str,
+                     engine: &Engine,
+                     at: Time,
+                     method: Method,
+                     target: &str,
+                     fields: &[&str],
+                     is_let_in: bool| {
+            let mut headers = HeaderMap::new();
+            fields.iter().for_each(|field| _ = headers.append(SIGNATURE, field.parse().unwrap()));
+            let read = RelayedRequest::of(engine, at, &method, target, &headers).unwrap();
+            assert_eq!(read.is_ok(), is_let_in, "{what}");
+            read.ok()
+        };
+        let target = request.target.as_str();
+        let read = check("as it was signed", &own, NOW, Method::POST, target, &[&signed], true).unwrap();
+        assert!(read.check(b"{}").is_ok() && read.check(b"{ }").is_err() && read.check(b"").is_err());
+        for (at, is_let_in) in [(59, true), (-59, true), (61, false), (-61, false), (86_400, false)] {
+            let at = NOW + Span::seconds(at);
+            check("at another time", &own, at, Method::POST, target, &[&signed], is_let_in);
+        }
+        check("another method", &own, NOW, Method::PUT, target, &[&signed], false);
+        check("another target", &own, NOW, Method::POST, "/v1/feedback?a=c", &[&signed], false);
+        check("another secret", &stranger, NOW, Method::POST, target, &[&signed], false);
+        check("twice", &own, NOW, Method::POST, target, &[&signed, &signed], false);
+        check("nobody to hear", &engine(alone.path(), false), NOW, Method::POST, target, &[&signed], false);
+        for at in 0..signed.len() {
+            let mut changed = signed.clone().into_bytes();
+            changed[at] = if changed[at] == b'0' { b'1' } else { b'0' };
+            let changed = String::from_utf8(changed).unwrap();
+            check(&format!("a changed byte: {changed}"), &own, NOW, Method::POST, target, &[&changed], false);
+            check("cut off", &own, NOW, Method::POST, target, &[&signed[..at]], false);
+        }
+        assert!(RelayedRequest::of(&own, NOW, &Method::POST, target, &HeaderMap::new()).is_none());
+    }
+}

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 57] = [
+pub(crate) const ROUTES: [(&str, &str); 58] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -23,6 +23,7 @@ pub(crate) const ROUTES: [(&str, &str); 57] = [
     ("get", "/v1/gate/{name}/{step}"),
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
+    ("get", "/v1/nodes"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/reputations"),
     ("get", "/v1/reviews"),

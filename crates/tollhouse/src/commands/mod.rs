@@ -19,6 +19,7 @@ pub(crate) mod init;
 mod learn;
 mod ledger;
 mod man;
+mod nodes;
 mod plan;
 mod preset;
 mod replay;
@@ -65,6 +66,7 @@ enum CliCommand {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Health(health::HealthArgs),
+    Nodes(nodes::NodesArgs),
     Demo(demo::Args),
     Check(check::CheckArgs),
     Compare(compare::CompareArgs),
@@ -102,6 +104,7 @@ impl Cli {
             CliCommand::Init(args) => init::run(args),
             CliCommand::Serve(args) => serve::run(args),
             CliCommand::Health(args) => health::run(args),
+            CliCommand::Nodes(args) => nodes::run(args),
             CliCommand::Demo(args) => demo::run(args),
             CliCommand::Check(args) => check::run(args),
             CliCommand::Compare(args) => compare::run(args),

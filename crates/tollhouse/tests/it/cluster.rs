@@ -152,3 +152,136 @@ fn export(data: &Path, file: &str) -> String {
     run(["export", "--ledger", "-o", file, "--data", &data.display().to_string()], "").expect(0);
     file.to_owned()
 }
+
+/// Starts a node of a cluster, with a secret that all share.
+fn node(address: &str, like: Option<&Data>) -> (Data, Server) {
+    let data = Data::new(&["web"]);
+    if let Some(other) = like {
+        fs::copy(other.path().join("secret"), data.path().join("secret")).unwrap();
+    }
+    let config = data.path().join("tollhouse.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}\n[cluster]\nnodes = [\"{address}\"]\n")).unwrap();
+    let server = Server::start(&data.path(), &[]);
+    (data, server)
+}
+
+/// Sends a request; returns the status and the answer.
+fn call(server: &Server, path: &str, body: Option<(&str, &str)>) -> (u16, String) {
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let url = format!("{}{path}", server.url);
+    let answer = match body {
+        None => agent.get(url).call(),
+        Some((kind, body)) => agent.post(url).content_type(kind).send(body),
+    };
+    let mut answer = answer.unwrap();
+    (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"))
+}
+
+/// Waits until a node sees all nodes in these states, by number.
+fn wait_for_states(server: &Server, expected: &[&str]) {
+    let seen = || {
+        let nodes = json(&call(server, "/v1/nodes", None).1);
+        let states =
+            nodes["nodes"].as_array().unwrap().iter().map(|node| node["state"].as_str().unwrap().to_owned());
+        states.collect::<Vec<_>>()
+    };
+    for _ in 0..600 {
+        if seen() == expected {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("expected {expected:?}: {:?}", seen());
+}
+
+#[test]
+fn any_node_answers_for_the_decisions_of_all() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (_second, two) = node(&address, Some(&first));
+    let (_third, three) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready", "ready"]);
+    wait_for_states(&two, &["ready", "here", "ready"]);
+    wait_for_states(&three, &["ready", "ready", "here"]);
+    let shown = run(["nodes", "--server", &two.url], "").expect(0).stdout;
+    assert_eq!(
+        shown.lines().filter(|line| line.contains("ready") || line.contains("here")).count(),
+        3,
+        "{shown}"
+    );
+
+    let line = log(0..1);
+    let decide = |server: &Server| {
+        let (status, text) = call(server, "/v1/decide", Some(("text/plain", &line)));
+        assert_eq!(status, 200, "{text}");
+        json(&text)["id"].as_str().unwrap().to_owned()
+    };
+    let nodes = [&one, &two, &three];
+    let ids: Vec<Vec<String>> = nodes.iter().map(|server| (0..3).map(|_| decide(server)).collect()).collect();
+    let all: std::collections::BTreeSet<&String> = ids.iter().flatten().collect();
+    assert_eq!(all.len(), 9, "each decision has a name of its own: {ids:?}");
+    for (of, own) in ids.iter().enumerate() {
+        let expected = call(nodes[of], &format!("/v1/decisions/{}", own[0]), None);
+        assert_eq!(expected.0, 200, "{}", expected.1);
+        for server in nodes {
+            let (status, text) = call(server, &format!("/v1/decisions/{}", own[0]), None);
+            assert_eq!((status, json(&text)), (200, json(&expected.1)), "of node {}", of + 1);
+        }
+    }
+
+    // Feedback reaches the decision, whichever node hears it, and counts once.
+    let say = |server: &Server, id: &str| {
+        let feedback = serde_json::json!({"id": id, "class": "bad", "by": "ann@example.org"}).to_string();
+        let (status, text) = call(server, "/v1/feedback", Some(("application/json", &feedback)));
+        assert_eq!(status, 200, "{text}");
+        json(&text)
+    };
+    let said = say(&two, &ids[0][0]);
+    assert!(said["keys"].as_u64().unwrap() > 0 && said["duplicate"] == false, "{said}");
+    for server in nodes {
+        assert_eq!(say(server, &ids[0][0])["duplicate"], true);
+    }
+    let nobodys = "1m8bng5f00009";
+    let lines: String = [&ids[0][1], &ids[1][1], nobodys, "none", &ids[2][1], &ids[0][2]]
+        .iter()
+        .map(|id| format!("{}\n", serde_json::json!({"id": id, "class": "bad"})))
+        .collect();
+    let (status, text) = call(&two, "/v1/feedback/batch", Some(("application/x-ndjson", &lines)));
+    assert_eq!(status, 200, "{text}");
+    let outcomes: Vec<Value> = text.lines().map(json).collect();
+    let told: Vec<bool> = outcomes.iter().map(|line| line.get("error").is_none()).collect();
+    assert_eq!(told, [true, true, false, false, true, true], "{text}");
+    assert_eq!((&outcomes[2]["line"], &outcomes[2]["error"]["status"]), (&3.into(), &404.into()), "{text}");
+    assert_eq!(outcomes[5]["id"], ids[0][2].as_str());
+
+    // What a node has that is away is not gone, and the others say so.
+    let number = three.url.clone();
+    three.end(Signal::KILL);
+    wait_for_states(&two, &["ready", "here", "away"]);
+    run(["nodes", "--server", &two.url], "").expect(1);
+    let (status, text) = call(&two, &format!("/v1/decisions/{}", ids[2][0]), None);
+    assert!(status == 503 && json(&text)["detail"].as_str().unwrap().contains("node 3"), "{status} {text}");
+    let (status, text) = call(&two, &format!("/v1/decisions/{nobodys}"), None);
+    assert_eq!(status, 404, "{text}");
+    let three = Server::start(&_third.path(), &[]);
+    assert_ne!(three.url, number, "it has another port");
+    wait_for_states(&two, &["ready", "here", "ready"]);
+    let (status, text) = call(&two, &format!("/v1/decisions/{}", ids[2][0]), None);
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(say(&one, &ids[2][2])["duplicate"], false);
+
+    // A request is no node's because it says so.
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let forged = format!("n=1, t=0, d={}, s={}", "0".repeat(64), "0".repeat(32));
+    for field in ["", "n=1", &forged] {
+        let answer =
+            agent.get(format!("{}/v1/pipelines", two.url)).header("Tollhouse-Node", field).call().unwrap();
+        assert_eq!(answer.status(), 401, "{field}");
+    }
+}

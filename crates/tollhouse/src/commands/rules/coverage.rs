@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::client::LineFormat;
 use crate::commands::config::checked;
 use crate::commands::replay::{self, BATCH, ReplayFormat, each_batch};
-use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, YELLOW, cut, say};
+use crate::console::{BOLD, DIM, Output, PLAIN, Progress, TableCell, TextTable, YELLOW, cut, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::{EnvelopeOption, InputMessageIter, count_files};
 use crate::interrupt::Interrupt;
@@ -336,7 +336,6 @@ fn draw(
     fired: &FiredRules,
     lines: &[RulesCoverageLine<'_>],
 ) -> Result<(), CommandError> {
-    const PLAIN: Style = Style::new();
     let (name, decisions) = (&pipeline.name, HumanCount(fired.decisions));
     out.line(format_args!("{BOLD}{name}{BOLD:#}  {decisions} decisions, {} rules", lines.len()))?;
     let mut table = TextTable::default();

@@ -1,6 +1,5 @@
 //! `tollhouse rules list`: what rules there are, and what they cost and need.
 
-use anstyle::Style;
 use event::Time;
 use judge::{Mode, Rule};
 use plan::{Pipeline, Plan};
@@ -8,7 +7,7 @@ use serde::Serialize;
 
 use crate::clock::now;
 use crate::commands::config::checked;
-use crate::console::{BOLD, DIM, Output, TableCell, TextTable, YELLOW, cut, width};
+use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, YELLOW, cut, width};
 use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption, pipelines};
 
@@ -106,7 +105,6 @@ pub(super) fn run(args: RulesListArgs) -> Result<Exit, CommandError> {
 }
 
 fn draw(out: &mut Output, pipeline: &Pipeline, now: Time) -> Result<(), CommandError> {
-    const PLAIN: Style = Style::new();
     const NAME_CHARS: usize = 32;
     let rules = pipeline.rules.rules();
     out.line(format_args!(

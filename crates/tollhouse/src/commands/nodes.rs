@@ -1,0 +1,75 @@
+//! `tollhouse nodes`: the nodes that share statistics, as one of them sees them.
+
+use server::api::NodeJson;
+
+use crate::client::ApiClient;
+use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable};
+use crate::exit::{CommandError, Exit};
+use crate::options::JsonOption;
+
+/// Show the nodes that share statistics: which are there, and what they run
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse nodes                                    As the server on 127.0.0.1:8377 sees them
+  tollhouse nodes --server http://10.0.0.1:8377 --json
+
+A node is `away` when nothing was heard of it for five seconds. Pipelines that are not the same version on
+all nodes are named. Exit code 1: a node is away, takes no requests, or runs another version.")]
+pub(crate) struct NodesArgs {
+    /// The server to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
+    server: String,
+    /// Bearer token for the server
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+pub(crate) fn run(args: NodesArgs) -> Result<Exit, CommandError> {
+    let mut out = Output::new(args.json.json);
+    let nodes = ApiClient::new(&args.server, args.token.as_deref())?.nodes()?.nodes;
+    let odd = odd_pipelines(&nodes);
+    let is_fine = odd.is_empty() && nodes.iter().all(|node| ["here", "ready"].contains(&node.state.as_str()));
+    if out.is_json() {
+        nodes.iter().try_for_each(|node| out.json(node))?;
+    } else {
+        let mut table = TextTable::default();
+        table.row(["node", "name", "state", "release", "address"].map(|head| TableCell::text(head, DIM)));
+        for node in &nodes {
+            let state = match (&node.unready, node.silent) {
+                (Some(why), _) => format!("{}: {why}", node.state),
+                (None, Some(silent)) if node.state == "away" => format!("away for {silent:.0} s"),
+                _ => node.state.clone(),
+            };
+            table.row([
+                TableCell::text(node.number.map_or_else(String::new, |number| number.to_string()), BOLD),
+                TableCell::text(&node.name, PLAIN),
+                TableCell::text(state, PLAIN),
+                TableCell::text(&node.release, PLAIN),
+                TableCell::text(node.url.as_deref().unwrap_or("none"), PLAIN),
+            ]);
+        }
+        out.line(table)?;
+        for pipeline in &odd {
+            out.line(format_args!("`{pipeline}` is not the same version on all nodes"))?;
+        }
+    }
+    out.flush()?;
+    Ok(if is_fine { Exit::Fine } else { Exit::Found })
+}
+
+/// The pipelines of which nodes that are there run different versions, or that some do not have.
+fn odd_pipelines(nodes: &[NodeJson]) -> Vec<String> {
+    let there: Vec<&NodeJson> = nodes.iter().filter(|node| node.state != "away").collect();
+    let mut names: Vec<&String> = there.iter().flat_map(|node| node.pipelines.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let is_odd = |name: &&String| {
+        let mut versions = there.iter().map(|node| node.pipelines.get(*name));
+        let first = versions.next();
+        versions.any(|version| Some(version) != first)
+    };
+    names.into_iter().filter(is_odd).cloned().collect()
+}
