@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
+use event::Time;
 use gate::keyring::{SigningPurpose, Tag};
 use journal::NodeNumber;
-
-use event::Time;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::Engine;
 use crate::directory::NumberAllotment;
@@ -26,12 +28,52 @@ pub trait NodeRegister: Send + Sync {
     fn announce(&self, entry: String) -> Result<NodeEntries, String>;
 }
 
+/// A state of posted rules that nodes share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedState {
+    /// Its number; 0 before the first.
+    pub number: u64,
+    /// The digest of its text.
+    pub digest: String,
+}
+
+impl SharedState {
+    /// Returns the state of a text behind another one.
+    pub(crate) fn behind(&self, text: &str) -> SharedState {
+        let digest = Sha256::digest(text);
+        SharedState { number: self.number.saturating_add(1), digest: HEXLOWER.encode(&digest[..16]) }
+    }
+}
+
+/// The place where nodes share what was posted over their files.
+pub trait RulesRegister: Send + Sync {
+    /// Returns the last state. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked.
+    fn last(&self) -> Result<SharedState, String>;
+
+    /// Returns the text of a state. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked, or that it does not have the text.
+    fn text(&self, state: &SharedState) -> Result<String, String>;
+
+    /// Puts a state with its text behind the one before it; returns false if another node has put one there. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked.
+    fn put(&self, state: &SharedState, text: String) -> Result<bool, String>;
+}
+
 /// The registers that nodes share with their statistics.
 pub struct SharedRegisters {
     /// The numbers of names.
     pub numbers: Box<dyn NumberAllotment>,
     /// The nodes.
     pub nodes: Box<dyn NodeRegister>,
+    /// The rules that were posted.
+    pub rules: Box<dyn RulesRegister>,
 }
 
 impl Engine {

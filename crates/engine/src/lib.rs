@@ -69,7 +69,7 @@ pub use explanation::{
     Explanation,
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
-pub use fleet::{NodeEntries, NodeRegister, SharedRegisters};
+pub use fleet::{NodeEntries, NodeRegister, RulesRegister, SharedRegisters, SharedState};
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};

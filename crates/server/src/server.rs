@@ -109,6 +109,8 @@ impl Server {
         for bound in listeners {
             conversations.spawn(bound.serve(Arc::clone(&node), protocol::open, stopped.clone())?);
         }
+        // What was posted while this node was away is in force before it serves.
+        peers::adopt_rules(&node).await;
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let manager = Arc::new(manager);
         manager.ready(&format!("http://{address}"));
@@ -221,6 +223,7 @@ async fn announce(node: Arc<Node>, address: SocketAddr) {
     let first = node.started_at.0.unsigned_abs();
     for beat in first.. {
         ticks.tick().await;
+        peers::adopt_rules(&node).await;
         peers::announce(&node, url.as_deref(), beat).await;
     }
 }

@@ -10,7 +10,7 @@ use cluster::wire::{ClusterTls, WireClient};
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
 use engine::{
     CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, NodeEntries, NodeRegister,
-    NumberAllotment, SharedRegisters, StatisticsExchangeError,
+    NumberAllotment, RulesRegister, SharedRegisters, SharedState, StatisticsExchangeError,
 };
 use event::{Shingle, Span};
 use journal::NodeNumber;
@@ -39,6 +39,7 @@ pub(crate) fn open(
     let shared = SharedRegisters {
         numbers: Box::new(ClusterNumbers(connection.wire.clone())),
         nodes: Box::new(ClusterNodes::enter(&connection)?),
+        rules: Box::new(ClusterRules(connection.wire.clone())),
     };
     let mut damage = None;
     let engine = Engine::open_over(directory, plan, Some(shared), |plan| match &plan.node.cluster {
@@ -59,6 +60,26 @@ struct ClusterNumbers(WireClient);
 impl NumberAllotment for ClusterNumbers {
     fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
         pollster::block_on(self.0.allot_numbers(known, wanted)).map_err(|error| error.to_string())
+    }
+}
+
+/// The rules that were posted, for all nodes.
+struct ClusterRules(WireClient);
+
+impl RulesRegister for ClusterRules {
+    fn last(&self) -> Result<SharedState, String> {
+        let last = pollster::block_on(self.0.last_rules());
+        last.map(|(number, digest)| SharedState { number, digest }).map_err(|error| error.to_string())
+    }
+
+    fn text(&self, state: &SharedState) -> Result<String, String> {
+        pollster::block_on(self.0.rules(state.digest.clone())).map_err(|error| error.to_string())
+    }
+
+    fn put(&self, state: &SharedState, text: String) -> Result<bool, String> {
+        let known = state.number.saturating_sub(1);
+        let put = self.0.put_rules(known, state.digest.clone(), text);
+        pollster::block_on(put).map_err(|error| error.to_string())
     }
 }
 

@@ -31,6 +31,7 @@ mod name;
 mod nodes;
 mod numbers;
 mod routing;
+mod rules;
 mod scan;
 mod script;
 mod server_link;

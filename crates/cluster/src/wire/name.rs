@@ -14,9 +14,11 @@
 //! numbers   <prefix> {tag of partition 0} '#' 'n'
 //! nodes     <prefix> {tag of partition 0} '#' 'o'
 //! entries   <prefix> {tag of partition 0} '#' 'e'
+//! rules     <prefix> {tag of partition 0} '#' 'r'
+//! texts     <prefix> {tag of partition 0} '#' 'x'
 //! ```
 //!
-//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o` and `#e` from each other.
+//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o`, `#e`, `#r` and `#x` from each other.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -200,6 +202,20 @@ impl NameCodec {
         name
     }
 
+    /// The name of the list of states of what was posted over the files of configurations.
+    pub(crate) fn rule_states(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#r");
+        name
+    }
+
+    /// The name of these states themselves.
+    pub(crate) fn rule_texts(&self) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 2);
+        name.extend_from_slice(b"#x");
+        name
+    }
+
     /// The name of what nodes say of themselves, by number.
     pub(crate) fn node_entries(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 2);
@@ -228,6 +244,8 @@ mod tests {
             names.numbers(),
             names.node_numbers(),
             names.node_entries(),
+            names.rule_states(),
+            names.rule_texts(),
             names.number(Partition(3)),
             names.writer(Partition(3)),
             names.table(Partition(3), 7),

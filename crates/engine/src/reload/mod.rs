@@ -22,12 +22,13 @@ use journal::JournalError;
 use stats::{CancellationCheck, LedgerError, NumberRegister};
 
 use crate::directory::{Directory, DirectoryError, or_put_aside};
+use crate::fleet::{RulesRegister, SharedState};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
 use crate::{CandidateComparison, Engine, EngineOpenError, NumberError};
 use plan::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
 use plan::{NodePlan, Pipeline, Plan};
-use version_history::PinnedVersion;
+use version_history::{PinnedVersion, SharedRules};
 pub(crate) use version_history::{RulesState, VersionHistory};
 
 /// The change that is to be made.
@@ -60,6 +61,13 @@ pub enum Proposal<'a> {
         pipeline: &'a str,
         /// The version, or as much of its beginning as no other has.
         version: &'a str,
+    },
+    /// What another node has posted for all.
+    Shared {
+        /// The state.
+        state: &'a SharedState,
+        /// Its text.
+        text: &'a str,
     },
 }
 
@@ -154,6 +162,12 @@ pub enum ReloadError {
     /// The data directory.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// Other nodes cannot be told, or what they say cannot be taken over.
+    #[error("what nodes share of posted rules: {0}")]
+    Shared(String),
+    /// Another node has posted meanwhile.
+    #[error("another node has posted rules at the same time; nothing has changed")]
+    Conflict,
     /// New names have got no numbers.
     #[error(transparent)]
     Numbers(#[from] NumberError),
@@ -174,7 +188,7 @@ impl From<ConfigProblems> for ReloadError {
 impl Proposal<'_> {
     fn pipeline(&self) -> Option<&str> {
         match self {
-            Proposal::Files => None,
+            Proposal::Files | Proposal::Shared { .. } => None,
             Proposal::Post { pipeline, .. }
             | Proposal::Candidate { pipeline, .. }
             | Proposal::Promote { pipeline }
@@ -189,16 +203,27 @@ impl Proposal<'_> {
             Proposal::Post { .. } | Proposal::Candidate { .. } => "post",
             Proposal::Promote { .. } => "promote",
             Proposal::Back { .. } => "back",
+            Proposal::Shared { .. } => "node",
         }
     }
 
     /// Puts it over the files. `over` is what those say.
-    fn alter(&self, state: &mut RulesState, over: impl FnOnce(&str) -> String) -> Result<(), ReloadError> {
+    fn alter(
+        &self,
+        state: &mut RulesState,
+        has: impl Fn(&str) -> bool,
+        over: impl FnOnce(&str) -> String,
+    ) -> Result<(), ReloadError> {
+        if let Proposal::Shared { state: of, text } = *self {
+            let shared: SharedRules =
+                serde_json::from_str(text).map_err(|error| ReloadError::Shared(error.to_string()))?;
+            state.adopt(of, &shared, has);
+        }
         let Some(pipeline) = self.pipeline() else { return Ok(()) };
         let standing = state.pipelines.entry(pipeline.to_owned()).or_default();
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.trim().is_empty());
         match *self {
-            Proposal::Files => {}
+            Proposal::Files | Proposal::Shared { .. } => {}
             Proposal::Post { text: posted, .. } => (standing.posted, standing.back) = (text(posted), None),
             Proposal::Candidate { text: posted, .. } => standing.candidate = text(posted),
             Proposal::Promote { .. } => {
@@ -224,6 +249,22 @@ impl Proposal<'_> {
         }
         Ok(())
     }
+}
+
+/// Puts what a node's overlays are to be where all nodes find it.
+fn share(register: &dyn RulesRegister, state: &mut RulesState) -> Result<(), ReloadError> {
+    let text = shared_text(state)?;
+    let next = state.shared.behind(&text);
+    if !register.put(&next, text).map_err(ReloadError::Shared)? {
+        return Err(ReloadError::Conflict);
+    }
+    state.shared = next;
+    Ok(())
+}
+
+/// The text of what nodes share of these overlays.
+fn shared_text(state: &RulesState) -> Result<String, ReloadError> {
+    serde_json::to_string(&SharedRules::of(state)).map_err(|error| ReloadError::Shared(error.to_string()))
 }
 
 /// A configuration with what stands over it.
@@ -457,7 +498,7 @@ impl Engine {
         if matches!(proposal, Proposal::Back { .. }) && self.version_history.is_none() {
             return Err(ReloadError::NoDirectory);
         }
-        proposal.alter(&mut state, over)?;
+        proposal.alter(&mut state, |name| plan.pipeline(Some(name)).is_some(), over)?;
         let mut read = FileStamps::default();
         let loaded = load(&plan, &mut state, self.version_history.as_ref(), Some(is_over), &mut read);
         if is_over() {
@@ -482,6 +523,9 @@ impl Engine {
         let reloaded = ReloadOutcome { changes, warnings: new.warnings.clone(), restart };
         if dry {
             return Ok(reloaded);
+        }
+        if let (Some(registers), Some(_)) = (&self.shared, proposal.pipeline()) {
+            share(&*registers.rules, &mut state)?;
         }
         for pipeline in &mut new.pipelines {
             let same = |old: &&Arc<Pipeline>| {
@@ -520,6 +564,34 @@ impl Engine {
         *self.standing.write() = Arc::new(state);
         *self.plan.write() = Arc::new(new);
         Ok(reloaded)
+    }
+
+    /// Takes over what other nodes have posted since this one last looked; `None` if that is nothing. Blocks.
+    ///
+    /// # Errors
+    /// [`ReloadError`] if the register cannot be asked, or what was posted does not fit here: then the old rules stay in force.
+    pub fn adopt_posted(&self, now: Time) -> Result<Option<ReloadOutcome>, ReloadError> {
+        let Some(registers) = &self.shared else { return Ok(None) };
+        let known = self.standing().shared.clone();
+        let last = registers.rules.last().map_err(ReloadError::Shared)?;
+        if last == known {
+            return Ok(None);
+        }
+        if last.number < known.number {
+            // A failover has forgotten what was posted last: this node still has it, and says it again.
+            let _only = self.changing.lock();
+            let text = shared_text(&self.standing())?;
+            registers.rules.put(&last.behind(&text), text).map_err(ReloadError::Shared)?;
+            return Ok(None);
+        }
+        let text = registers.rules.text(&last).map_err(ReloadError::Shared)?;
+        self.change(Proposal::Shared { state: &last, text: &text }, now, false).map(Some)
+    }
+
+    /// The number of the state of posted rules that nodes share on which this node stands; 0 before the first, and for a node of its
+    /// own.
+    pub fn shared_rules(&self) -> u64 {
+        self.standing().shared.number
     }
 
     fn standing(&self) -> Arc<RulesState> {

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::directory::{DirectoryError, io_error, read_sealed};
+use crate::fleet::SharedState;
 use plan::{Document, PipelineOverlay, PipelineOverlays, VersionSnapshot};
 
 /// Largest state that is read.
@@ -28,6 +29,9 @@ const STATE_BYTES_MAX: u64 = 1 << 30;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RulesState {
     pub(super) pipelines: BTreeMap<String, PipelineRulesState>,
+    /// The state that nodes share on which this one stands.
+    #[serde(default)]
+    pub(super) shared: SharedState,
 }
 
 /// The overlays of the files of one pipeline.
@@ -70,7 +74,36 @@ pub(crate) struct VersionEntry {
     models: BTreeMap<String, String>,
 }
 
+/// What nodes share of the overlays: all but the versions that each of them keeps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SharedRules {
+    pipelines: BTreeMap<String, PipelineRulesState>,
+}
+
+impl SharedRules {
+    /// Returns what is to be shared of a node's overlays.
+    pub(super) fn of(state: &RulesState) -> SharedRules {
+        let bare = |it: &PipelineRulesState| PipelineRulesState { versions: Vec::new(), ..it.clone() };
+        let pipelines = state.pipelines.iter().map(|(name, it)| (name.clone(), bare(it)));
+        SharedRules { pipelines: pipelines.collect() }
+    }
+}
+
 impl RulesState {
+    /// Takes over what nodes share, of the pipelines that this node has.
+    pub(super) fn adopt(&mut self, state: &SharedState, shared: &SharedRules, has: impl Fn(&str) -> bool) {
+        self.shared = state.clone();
+        let none = PipelineRulesState::default();
+        let names = self.pipelines.keys().chain(shared.pipelines.keys()).filter(|name| has(name));
+        let names: BTreeSet<String> = names.cloned().collect();
+        for name in names {
+            let PipelineRulesState { posted, candidate, back, .. } =
+                shared.pipelines.get(&name).unwrap_or(&none).clone();
+            let own = self.pipelines.entry(name).or_default();
+            (own.posted, own.candidate, own.back) = (posted, candidate, back);
+        }
+    }
+
     /// Returns the overlays of the files; `read` gives a version that was gone back to.
     pub(super) fn layers<E>(
         &self,

@@ -41,6 +41,7 @@ mod rule_messages;
 mod rules;
 mod scenarios;
 mod sender_history;
+mod shared_rules;
 mod sweep;
 mod tables;
 mod timelines;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use engine::{
     Directory, Engine, EngineOpenError, ImportMode, LedgerHome, NodeEntries, NodeRegister, NumberAllotment,
-    NumberError, Proposal, SharedRegisters, StatisticsSource,
+    NumberError, Proposal, RulesRegister, SharedRegisters, SharedState, StatisticsSource,
 };
 use event::{Event, Space, Time};
 use journal::NodeNumber;
@@ -326,6 +326,20 @@ impl NodeRegister for Alone {
     }
 }
 
+impl RulesRegister for Alone {
+    fn last(&self) -> Result<SharedState, String> {
+        Ok(SharedState::default())
+    }
+
+    fn text(&self, state: &SharedState) -> Result<String, String> {
+        Err(format!("there is none: {state:?}"))
+    }
+
+    fn put(&self, _state: &SharedState, _text: String) -> Result<bool, String> {
+        Ok(true)
+    }
+}
+
 #[test]
 fn nodes_that_share_numbers_ask_for_them() {
     let shared: &'static Shared = Box::leak(Box::new(Shared(Mutex::new(Some(NumberRegister::default())))));
@@ -337,7 +351,11 @@ fn nodes_that_share_numbers_ask_for_them() {
         Engine::open_over(
             &home.directory,
             home.plan(),
-            Some(SharedRegisters { numbers: Box::new(shared), nodes: Box::new(Alone) }),
+            Some(SharedRegisters {
+                numbers: Box::new(shared),
+                nodes: Box::new(Alone),
+                rules: Box::new(Alone),
+            }),
             ledger,
         )
     };

@@ -352,7 +352,7 @@ pub struct NodeJson {
     pub release: String,
     /// The time of its start.
     pub started: Timestamp,
-    /// `here` for the one that was asked; `ready`, `unready`, or `away` where nothing was heard of it for five seconds.
+    /// `here` for the one that was asked; `ready`, `unready`, or `away` where nothing was heard of it for ten seconds.
     pub state: String,
     /// Seconds since its last sign of life, for another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -360,6 +360,9 @@ pub struct NodeJson {
     /// The reason why it takes no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unready: Option<String>,
+    /// The number of the state of posted rules that is in force there; 0 where none was ever posted.
+    #[serde(default)]
+    pub rules: u64,
     /// The version of each of its pipelines.
     pub pipelines: BTreeMap<String, String>,
 }

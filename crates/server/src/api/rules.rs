@@ -72,6 +72,10 @@ pub struct ReloadOutcomeJson {
     /// Sections of the node whose settings have changed, and are heeded by a restart only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart: Vec<String>,
+    /// Other nodes of the cluster, by number and name, on which what was posted is not in force yet: they are away, or their
+    /// conditions say why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behind: Vec<String>,
 }
 
 /// The change in how a pipeline is judged.
@@ -117,6 +121,7 @@ impl ReloadOutcomeJson {
             changes: changes.collect(),
             warnings: reloaded.warnings.list().iter().map(DiagnosticJson::from).collect(),
             restart: reloaded.restart.iter().map(|section| (*section).to_owned()).collect(),
+            behind: Vec::new(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The other nodes that share this one's statistics: who is there, and what is asked of them.
 //!
 //! ```text
-//! each second   own entry ─► register in the cluster ─► all entries ─► table: number, URL, beat, when the beat last changed
+//! each beat     own entry ─► register in the cluster ─► all entries ─► table: number, URL, beat, when the beat last changed
 //! a request     id of a decision ─► number of the node that made it ─► table ─► the request, signed ─► its answer
 //! ```
 //!
@@ -23,16 +23,18 @@ use journal::NodeNumber;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::time::sleep;
 
 use crate::core::admission::AdmissionQueue;
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, UNAUTHORIZED, UNAVAILABLE};
+use crate::core::reload::log_reload;
 
 /// The interval at which a node says that it is there.
-pub(crate) const BEAT: Duration = Duration::from_secs(1);
+pub(crate) const BEAT: Duration = Duration::from_millis(500);
 /// The time without a new beat after which a node counts as away.
-const AWAY_AFTER: Duration = Duration::from_secs(5);
+const AWAY_AFTER: Duration = Duration::from_secs(10);
 /// The time without an answer of the register after which the node's conditions say so.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 /// The field of a request that is signed by another node.
@@ -41,6 +43,10 @@ pub(crate) const SIGNATURE: HeaderName = HeaderName::from_static("tollhouse-node
 const SKEW_MAX: Span = Span::minutes(1);
 /// The time to reach another node.
 const CONNECT_WITHIN: Duration = Duration::from_millis(500);
+/// The time in which what is posted is in force everywhere, or the nodes are named on which it is not.
+const RULES_WITHIN: Duration = Duration::from_secs(3);
+/// The name of the condition of a node that cannot take over what others have posted.
+const BEHIND: &str = "rules-behind";
 /// The name of the condition of a node that does not hear of others.
 const CONDITION: &str = "nodes-unknown";
 
@@ -61,6 +67,9 @@ pub(crate) struct NodeEntry {
     /// The reason why it takes no requests now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unready: Option<String>,
+    /// The number of the state of posted rules that is in force there.
+    #[serde(default)]
+    pub(crate) rules: u64,
     /// The versions of its pipelines.
     #[serde(default)]
     pub(crate) pipelines: BTreeMap<String, String>,
@@ -171,6 +180,45 @@ pub(crate) async fn announce(node: &Arc<Node>, url: Option<&str>, beat: u64) {
     node.engine.health().set(CONDITION, Impact::Degraded, lost);
 }
 
+/// Takes over what other nodes have posted since the last look. What does not fit here is a condition of the node.
+pub(crate) async fn adopt_rules(node: &Arc<Node>) {
+    if node.engine.node_register().is_none() {
+        return;
+    }
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let behind = blocking(move || match engine.adopt_posted(now) {
+        Ok(None) => None,
+        Ok(Some(reloaded)) => {
+            log_reload(&Ok(reloaded));
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "what other nodes have posted is not in force here");
+            Some(format!("what other nodes have posted is not in force here: {error}"))
+        }
+    });
+    node.engine.health().set(BEHIND, Impact::Degraded, behind.await);
+}
+
+/// Waits until what this node has posted is in force on all nodes that are there, for a while; returns those on which it is not.
+pub(crate) async fn wait_for_rules(node: &Arc<Node>) -> Vec<String> {
+    let Some(own) = node.engine.node_register().map(|register| register.number()) else { return Vec::new() };
+    let posted = node.engine.shared_rules();
+    let begun = Instant::now();
+    loop {
+        let others = node.peers.nodes().into_iter().filter(|(number, _)| *number != own);
+        let behind = others.filter(|(_, peer)| peer.entry.rules < posted);
+        let behind: Vec<(NodeNumber, PeerNode)> = behind.collect();
+        let waits = behind.iter().any(|(_, peer)| !peer.is_away());
+        if !waits || begun.elapsed() >= RULES_WITHIN {
+            let name =
+                |(number, peer): (NodeNumber, PeerNode)| format!("{} ({})", number.get(), peer.entry.name);
+            return behind.into_iter().map(name).collect();
+        }
+        sleep(BEAT / 10).await;
+    }
+}
+
 /// A request to another node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeRequest {
@@ -211,6 +259,7 @@ impl Node {
             started: self.started_at.0,
             beat,
             unready: self.unready(),
+            rules: self.engine.shared_rules(),
             pipelines: pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.version.clone())).collect(),
         }
     }
@@ -241,9 +290,7 @@ impl Node {
         let absent = |why: String| {
             UNAVAILABLE.failure(format!("this is with node {number} (`{name}`), which {why}")).help(help)
         };
-        if peer.is_away() {
-            return Err(absent(format!("was last heard of {} s ago", peer.silent_for().as_secs())));
-        }
+        let silent = peer.silent_for().as_secs();
         let Some(url) = peer.entry.url else {
             return Err(
                 absent("has no address for others".to_owned()).help("set `advertise` in its [cluster]")
@@ -255,7 +302,11 @@ impl Node {
         let (agent, limit) = (self.peers.agent.clone(), self.plan().body_max.saturating_mul(2));
         let patience = self.timeout() / 4;
         let asked = self.peers.places.run(patience, move |_| send(&agent, &url, &request, &signature, limit));
-        asked.await?.map_err(|why| absent(format!("does not answer: {why}")))
+        // One that was not heard of may be there all the same: it is asked, and refuses at once where it is not.
+        asked.await?.map_err(|why| {
+            tracing::warn!(number, name, %why, "another node cannot be asked");
+            absent(format!("does not answer, and was last heard of {silent} s ago"))
+        })
     }
 }
 
@@ -362,7 +413,9 @@ impl RelayedRequest {
 mod tests {
     use std::path::Path;
 
-    use engine::{Directory, LedgerHome, NodeRegister, NumberAllotment, SharedRegisters};
+    use engine::{
+        Directory, LedgerHome, NodeRegister, NumberAllotment, RulesRegister, SharedRegisters, SharedState,
+    };
     use plan::{Config, Overrides, Plan};
     use stats::{EmbeddedLedger, NumberRegister};
 
@@ -383,6 +436,20 @@ mod tests {
         }
     }
 
+    impl RulesRegister for Alone {
+        fn last(&self) -> Result<SharedState, String> {
+            Ok(SharedState::default())
+        }
+
+        fn text(&self, state: &SharedState) -> Result<String, String> {
+            Err(format!("there is none: {state:?}"))
+        }
+
+        fn put(&self, _state: &SharedState, _text: String) -> Result<bool, String> {
+            Ok(true)
+        }
+    }
+
     impl NumberAllotment for Alone {
         fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
             known.with(wanted).map_err(|error| error.to_string())
@@ -393,7 +460,8 @@ mod tests {
         let directory = Directory::create(&parent.join("data"), &[]).unwrap();
         let plan = Plan::compile(&Config::from_text("test.toml", "", &Overrides::default()));
         let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
-        let shared = || SharedRegisters { numbers: Box::new(Alone), nodes: Box::new(Alone) };
+        let shared =
+            || SharedRegisters { numbers: Box::new(Alone), nodes: Box::new(Alone), rules: Box::new(Alone) };
         let ledger = |plan: &Plan| {
             let home = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
             Ok(LedgerHome::Elsewhere(Box::new(home)))

@@ -367,6 +367,12 @@ impl From<ReloadError> for HttpFailure {
                     .help("the node's log says why")
             }
             ReloadError::Stopped => OVERLOADED.failure(error.to_string()).help("send fewer or smaller rules"),
+            ReloadError::Conflict => CONFLICT
+                .failure(error.to_string())
+                .help("look at what stands now (GET /v1/rules), and send it again"),
+            ReloadError::Shared(_) => UNAVAILABLE
+                .failure(error.to_string())
+                .help("nothing has changed; send it again once the cluster answers"),
             ReloadError::Numbers(error) => UNAVAILABLE.failure(error.to_string()),
             ReloadError::Ledger(error) => error.into(),
             ReloadError::Journal(error) => error.into(),

@@ -205,7 +205,7 @@ fn any_node_answers_for_the_decisions_of_all() {
     let address = cluster.servers[0].address();
     let (first, one) = node(&address, None);
     let (_second, two) = node(&address, Some(&first));
-    let (_third, three) = node(&address, Some(&first));
+    let (third, three) = node(&address, Some(&first));
     wait_for_states(&one, &["here", "ready", "ready"]);
     wait_for_states(&two, &["ready", "here", "ready"]);
     wait_for_states(&three, &["ready", "ready", "here"]);
@@ -218,7 +218,7 @@ fn any_node_answers_for_the_decisions_of_all() {
 
     let line = log(0..1);
     let decide = |server: &Server| {
-        let (status, text) = call(server, "/v1/decide", Some(("text/plain", &line)));
+        let (status, text) = call(server, "/v1/decide?durability=sync", Some(("text/plain", &line)));
         assert_eq!(status, 200, "{text}");
         json(&text)["id"].as_str().unwrap().to_owned()
     };
@@ -269,8 +269,9 @@ fn any_node_answers_for_the_decisions_of_all() {
     assert!(status == 503 && json(&text)["detail"].as_str().unwrap().contains("node 3"), "{status} {text}");
     let (status, text) = call(&two, &format!("/v1/decisions/{nobodys}"), None);
     assert_eq!(status, 404, "{text}");
-    let three = Server::start(&_third.path(), &[]);
+    let three = Server::start(&third.path(), &[]);
     assert_ne!(three.url, number, "it has another port");
+    wait_for_states(&one, &["here", "ready", "ready"]);
     wait_for_states(&two, &["ready", "here", "ready"]);
     let (status, text) = call(&two, &format!("/v1/decisions/{}", ids[2][0]), None);
     assert_eq!(status, 200, "{text}");
@@ -284,4 +285,49 @@ fn any_node_answers_for_the_decisions_of_all() {
             agent.get(format!("{}/v1/pipelines", two.url)).header("Tollhouse-Node", field).call().unwrap();
         assert_eq!(answer.status(), 401, "{field}");
     }
+}
+
+#[test]
+fn rules_that_are_posted_to_one_node_hold_on_all() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (_second, two) = node(&address, Some(&first));
+    let (third, three) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready", "ready"]);
+    wait_for_states(&two, &["ready", "here", "ready"]);
+    let post = |server: &Server, name: &str| {
+        let rule = format!("[[rule]]\nname = \"{name}\"\nwhen = \"true\"\nscore = 0.5\n");
+        let (status, text) = call(server, "/v1/rules", Some(("application/toml", &rule)));
+        (status, json(&text))
+    };
+    let has = |server: &Server, name: &str| call(server, "/v1/pipelines", None).1.contains(name);
+
+    // The answer comes once it is in force on all of them.
+    let (status, answer) = post(&two, "POSTED_FIRST");
+    assert!(status == 200 && answer.get("behind").is_none(), "{status} {answer}");
+    for server in [&one, &two, &three] {
+        assert!(has(server, "POSTED_FIRST"), "{}", server.url);
+    }
+    run(["nodes", "--server", &one.url], "").expect(0);
+
+    // A node that is away is named, and has it before it serves again.
+    three.end(Signal::KILL);
+    wait_for_states(&one, &["here", "ready", "away"]);
+    let (status, answer) = post(&one, "POSTED_LATER");
+    let behind = answer["behind"].as_array().unwrap_or_else(|| panic!("{status} {answer}"));
+    assert!(behind.len() == 1 && behind[0].as_str().unwrap().starts_with("3 ("), "{answer}");
+    assert!(has(&two, "POSTED_LATER"), "{}", call(&two, "/v1/rules", None).1);
+    assert!(!has(&two, "POSTED_FIRST"), "{}", call(&two, "/v1/pipelines", None).1);
+    let three = Server::start(&third.path(), &[]);
+    assert!(has(&three, "POSTED_LATER") && !has(&three, "POSTED_FIRST"));
+
+    // What is wrong is refused, and heard of nowhere.
+    let (status, _) = post(&three, "not a name!");
+    assert_eq!(status, 422);
+    let wrong = "[[rule]]\nname = \"W\"\nwhen = \"nothing_of_this_name > 1\"\nscore = 1\n";
+    assert_eq!(call(&three, "/v1/rules", Some(("application/toml", wrong))).0, 422);
+    let (status, answer) = post(&one, "POSTED_LAST");
+    assert!(status == 200 && answer.get("behind").is_none(), "{status} {answer}");
+    assert!(has(&three, "POSTED_LAST"));
 }

@@ -57,6 +57,7 @@ fn described(
         state: state.to_owned(),
         silent: silent.map(|silent| silent.as_secs_f64()),
         unready: entry.unready.clone(),
+        rules: entry.rules,
         pipelines: entry.pipelines.clone(),
     }
 }

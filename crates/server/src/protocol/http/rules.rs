@@ -11,6 +11,7 @@ use utoipa::IntoParams;
 use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::node::Node;
+use crate::core::peers;
 use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
 use crate::core::reload::log_reload;
 
@@ -70,7 +71,8 @@ where
         changed
     };
     let reloaded = node.scans.run(node.timeout() / 2, work).await??;
-    Ok(Json(api::ReloadOutcomeJson::new(&reloaded, dry_run)))
+    let behind = if dry_run { Vec::new() } else { peers::wait_for_rules(node).await };
+    Ok(Json(api::ReloadOutcomeJson { behind, ..api::ReloadOutcomeJson::new(&reloaded, dry_run) }))
 }
 
 /// Answers the text that was posted over the file of a pipeline, and the versions that can be gone back to.
