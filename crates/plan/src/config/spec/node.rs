@@ -111,7 +111,7 @@ pub(super) const CLUSTER: Section = Section {
     name: "cluster",
     form: SectionForm::Table,
     node: true,
-    doc: "The cluster of Redis, Valkey or Kvrocks that statistics live in, if any; without it they live in the data directory.",
+    doc: "The cluster of Redis or Valkey that statistics live in, if any; without it they live in the data directory.",
     settings: &[
         setting(
             "nodes",
