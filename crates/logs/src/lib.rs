@@ -13,6 +13,8 @@ pub mod date_detector;
 pub mod date_pattern;
 pub mod envelope;
 pub mod fail2ban;
+pub mod go_regex;
+pub mod grok;
 pub mod line_pattern;
 pub mod log_reader;
 pub mod log_stream;
