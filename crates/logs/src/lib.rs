@@ -8,6 +8,7 @@
 //! patterns that need steps back have a number of them. Files are read by whoever asks.
 
 pub mod columns;
+pub mod crowdsec;
 pub mod date;
 pub mod date_detector;
 pub mod date_pattern;

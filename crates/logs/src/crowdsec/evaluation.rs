@@ -1,0 +1,531 @@
+//! Evaluation of [expressions](crate::crowdsec::expression) on a record, with bounded work.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::crowdsec::data_files::CrowdsecDataFiles;
+use crate::crowdsec::expression::{BinaryOperator, ClosurePart, ExprNode, Expression, compile_regex};
+use crate::crowdsec::helpers;
+use crate::crowdsec::record::CrowdsecRecord;
+use crate::crowdsec::stash::CrowdsecStash;
+use crate::crowdsec::value::{ExprObject, ExprValue};
+use crate::crowdsec::xml::XmlCache;
+
+/// Most steps of one evaluation: a node is a step, and so are 64 bytes of text that are searched or copied.
+pub const STEPS_MAX: usize = 4_000_000;
+/// Most closures inside of one another.
+const CLOSURES_MAX: usize = 8;
+
+/// An evaluation that did not come to a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EvaluationError(pub Cow<'static, str>);
+
+pub(crate) fn error<T>(message: impl Into<Cow<'static, str>>) -> Result<T, EvaluationError> {
+    Err(EvaluationError(message.into()))
+}
+
+/// What functions keep between evaluations.
+#[derive(Debug, Default)]
+pub struct ExprMemory {
+    /// Texts that parsers put aside.
+    pub stash: CrowdsecStash,
+    pub(crate) xml: XmlCache,
+}
+
+/// What an expression is evaluated on.
+pub struct ExprEnvironment<'e> {
+    /// The record under `evt`.
+    pub record: Option<&'e mut CrowdsecRecord>,
+    /// Other names with their values.
+    pub names: &'e [(&'e str, ExprValue)],
+    /// Files that functions look into.
+    pub data: &'e CrowdsecDataFiles,
+    /// What functions keep.
+    pub memory: &'e mut ExprMemory,
+    /// The present, in nanoseconds since 1970.
+    pub now: i64,
+}
+
+impl Expression {
+    /// Evaluates the expression.
+    pub fn evaluate(&self, environment: &mut ExprEnvironment<'_>) -> Result<ExprValue, EvaluationError> {
+        let mut evaluator =
+            Evaluator { environment, steps: STEPS_MAX, closures: Vec::new(), variables: Vec::new() };
+        evaluator.value(&self.root)
+    }
+
+    /// Evaluates a condition: false if it comes to no truth.
+    pub fn is_true(&self, environment: &mut ExprEnvironment<'_>) -> bool {
+        matches!(self.evaluate(environment), Ok(ExprValue::Bool(true)))
+    }
+}
+
+struct OpenClosure {
+    element: ExprValue,
+    index: usize,
+    accumulator: ExprValue,
+}
+
+pub(crate) struct Evaluator<'v, 'e> {
+    pub(crate) environment: &'v mut ExprEnvironment<'e>,
+    steps: usize,
+    closures: Vec<OpenClosure>,
+    variables: Vec<(Arc<str>, ExprValue)>,
+}
+
+type Evaluated = Result<ExprValue, EvaluationError>;
+
+impl Evaluator<'_, '_> {
+    /// Pays for work.
+    pub(crate) fn pay(&mut self, steps: usize) -> Result<(), EvaluationError> {
+        match self.steps.checked_sub(steps) {
+            Some(left) => {
+                self.steps = left;
+                Ok(())
+            }
+            None => error("it takes too many steps"),
+        }
+    }
+
+    /// Pays for text that is searched or copied.
+    pub(crate) fn pay_text(&mut self, text: &str) -> Result<(), EvaluationError> {
+        self.pay(1 + text.len() / 64)
+    }
+
+    fn value(&mut self, node: &ExprNode) -> Evaluated {
+        self.pay(1)?;
+        Ok(match node {
+            ExprNode::Nil => ExprValue::Nil,
+            ExprNode::Bool(truth) => ExprValue::Bool(*truth),
+            ExprNode::Int(number) => ExprValue::Int(*number),
+            ExprNode::Float(number) => ExprValue::Float(*number),
+            ExprNode::Text(text) => ExprValue::Text(Arc::clone(text)),
+            ExprNode::Regex(_) => return error("a pattern is no value"),
+            ExprNode::Name(name) => self.name(name)?,
+            ExprNode::Closure(part) => {
+                let Some(closure) = self.closures.last() else { return error("there is no element here") };
+                match part {
+                    ClosurePart::Element => closure.element.clone(),
+                    ClosurePart::Index => ExprValue::Int(closure.index as i64),
+                    ClosurePart::Accumulator => closure.accumulator.clone(),
+                }
+            }
+            ExprNode::List(items) => ExprValue::List(Arc::new(
+                items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?,
+            )),
+            ExprNode::Map(members) => {
+                let mut map = BTreeMap::new();
+                for (name, value) in members {
+                    let ExprValue::Text(name) = self.value(name)? else { return error("a name is no text") };
+                    map.insert(name, self.value(value)?);
+                }
+                ExprValue::Map(Arc::new(map))
+            }
+            ExprNode::Member { object, name, is_optional } => {
+                let object = self.value(object)?;
+                if *is_optional && matches!(object, ExprValue::Nil) {
+                    return Ok(ExprValue::Nil);
+                }
+                let name = self.value(name)?;
+                self.member(&object, &name)?
+            }
+            ExprNode::Slice { object, from, to } => self.slice(object, from.as_deref(), to.as_deref())?,
+            ExprNode::Call { name, arguments } => {
+                let arguments =
+                    arguments.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>, _>>()?;
+                helpers::call(self, name, &arguments)?
+            }
+            ExprNode::Each { name, list, closure, start } => {
+                self.each(name, list, closure.as_deref(), start.as_deref())?
+            }
+            ExprNode::Method { object, name, arguments, is_optional } => {
+                let object = self.value(object)?;
+                if *is_optional && matches!(object, ExprValue::Nil) {
+                    return Ok(ExprValue::Nil);
+                }
+                let arguments =
+                    arguments.iter().map(|argument| self.value(argument)).collect::<Result<Vec<_>, _>>()?;
+                self.method(&object, name, &arguments)?
+            }
+            ExprNode::Not(inner) => match self.value(inner)? {
+                ExprValue::Bool(truth) => ExprValue::Bool(!truth),
+                value => return error(format!("`not` wants a bool, not {}", value.kind())),
+            },
+            ExprNode::Negate(inner) => match self.value(inner)? {
+                ExprValue::Int(number) => ExprValue::Int(number.wrapping_neg()),
+                ExprValue::Float(number) => ExprValue::Float(-number),
+                ExprValue::Duration(length) => ExprValue::Duration(length.wrapping_neg()),
+                value => return error(format!("`-` wants a number, not {}", value.kind())),
+            },
+            ExprNode::Binary { operator, left, right } => self.binary(*operator, left, right)?,
+            ExprNode::Conditional { condition, then, otherwise } => match self.value(condition)? {
+                ExprValue::Bool(true) => self.value(then)?,
+                ExprValue::Bool(false) => self.value(otherwise)?,
+                value => return error(format!("a condition is {}, no bool", value.kind())),
+            },
+            ExprNode::Let { name, value, body } => {
+                let value = self.value(value)?;
+                self.variables.push((Arc::clone(name), value));
+                let value = self.value(body);
+                self.variables.pop();
+                value?
+            }
+        })
+    }
+
+    fn name(&self, name: &str) -> Evaluated {
+        if let Some((_, value)) = self.variables.iter().rev().find(|(known, _)| known.as_ref() == name) {
+            return Ok(value.clone());
+        }
+        if name == "evt" && self.environment.record.is_some() {
+            return Ok(ExprValue::Record);
+        }
+        match self.environment.names.iter().find(|(known, _)| *known == name) {
+            Some((_, value)) => Ok(value.clone()),
+            None => error(format!("`{name}` is not known")),
+        }
+    }
+
+    /// The values of the record, which functions write to.
+    pub(crate) fn record_values(&mut self) -> Option<&mut BTreeMap<Arc<str>, ExprValue>> {
+        Some(Arc::make_mut(&mut self.environment.record.as_deref_mut()?.values))
+    }
+
+    pub(crate) fn member(&self, object: &ExprValue, name: &ExprValue) -> Evaluated {
+        let missing = |name: &str| error(format!("`{name}` is not known of this {}", object.kind()));
+        Ok(match (object, name) {
+            (ExprValue::Record, ExprValue::Text(name)) => {
+                let Some(record) = self.environment.record.as_deref() else {
+                    return error("there is no record");
+                };
+                match name.as_ref() {
+                    "Unmarshaled" => ExprValue::RecordValues,
+                    name => match record.member(name) {
+                        Some(value) => value,
+                        None => return missing(name),
+                    },
+                }
+            }
+            (ExprValue::RecordValues, ExprValue::Text(name)) => {
+                let values = self.environment.record.as_deref().map(|record| &record.values);
+                values.and_then(|values| values.get(name)).cloned().unwrap_or(ExprValue::Nil)
+            }
+            (ExprValue::Texts(texts), ExprValue::Text(name)) => {
+                ExprValue::Text(texts.get(name).map(Arc::clone).unwrap_or_default())
+            }
+            (ExprValue::Map(map), ExprValue::Text(name)) => map.get(name).cloned().unwrap_or(ExprValue::Nil),
+            (ExprValue::Map(map), ExprValue::Int(number)) => {
+                map.get(number.to_string().as_str()).cloned().unwrap_or(ExprValue::Nil)
+            }
+            (ExprValue::Object(object), ExprValue::Text(name)) => match object.member(name) {
+                Some(value) => value,
+                None => return missing(name),
+            },
+            (ExprValue::List(items), index) => {
+                let index = match index {
+                    ExprValue::Int(index) => *index,
+                    ExprValue::Float(index) => *index as i64,
+                    _ => return error("an index is no number"),
+                };
+                let at = if index < 0 { index.saturating_add(items.len() as i64) } else { index };
+                match usize::try_from(at).ok().and_then(|at| items.get(at)) {
+                    Some(item) => item.clone(),
+                    None => return error(format!("there is no element {index} of {}", items.len())),
+                }
+            }
+            (ExprValue::Text(text), ExprValue::Int(index)) => {
+                let at = if *index < 0 { index.saturating_add(text.len() as i64) } else { *index };
+                match usize::try_from(at).ok().and_then(|at| text.get(at..at + 1)) {
+                    Some(letter) => ExprValue::from(letter),
+                    None => return error("there is no such letter"),
+                }
+            }
+            (_, name) => return error(format!("`{name}` cannot be taken of {}", object.kind())),
+        })
+    }
+
+    fn slice(&mut self, object: &ExprNode, from: Option<&ExprNode>, to: Option<&ExprNode>) -> Evaluated {
+        let object = self.value(object)?;
+        let length = match &object {
+            ExprValue::List(items) => items.len(),
+            ExprValue::Text(text) => text.len(),
+            object => return error(format!("{} has no parts", object.kind())),
+        };
+        let mut bound = |node: Option<&ExprNode>, otherwise: usize| match node {
+            None => Ok(otherwise),
+            Some(node) => match self.value(node)? {
+                ExprValue::Int(at) if at < 0 => {
+                    Ok(usize::try_from(at.saturating_add(length as i64)).unwrap_or(0))
+                }
+                ExprValue::Int(at) => Ok(usize::try_from(at).unwrap_or(length).min(length)),
+                value => error(format!("an index is {}, no int", value.kind())),
+            },
+        };
+        let from = bound(from, 0)?;
+        let to = bound(to, length)?.max(from);
+        Ok(match &object {
+            ExprValue::List(items) => ExprValue::List(Arc::new(items[from..to].to_vec())),
+            ExprValue::Text(text) => match text.get(from..to) {
+                Some(part) => ExprValue::from(part),
+                None => ExprValue::from(String::from_utf8_lossy(&text.as_bytes()[from..to]).into_owned()),
+            },
+            _ => ExprValue::Nil,
+        })
+    }
+
+    fn method(&mut self, object: &ExprValue, name: &str, arguments: &[ExprValue]) -> Evaluated {
+        let unknown = || error(format!("`{name}` is no method of {}", object.kind()));
+        match object {
+            ExprValue::Record => {
+                let Some(record) = self.environment.record.as_deref_mut() else {
+                    return error("there is no record");
+                };
+                if let ("SetMeta" | "SetParsed", [ExprValue::Text(key), ExprValue::Text(value)]) =
+                    (name, arguments)
+                {
+                    let texts = if name == "SetMeta" { &mut record.meta } else { &mut record.parsed };
+                    Arc::make_mut(texts).insert(Arc::clone(key), Arc::clone(value));
+                    return Ok(ExprValue::Bool(true));
+                }
+                record.call(name, arguments).map_or_else(unknown, Ok)
+            }
+            ExprValue::Object(object) => object.call(name, arguments).map_or_else(unknown, Ok),
+            ExprValue::Moment(at) => helpers::moment_method(*at, name, arguments).map_or_else(unknown, Ok),
+            ExprValue::Duration(length) => match name {
+                "Seconds" => Ok(ExprValue::Float(*length as f64 / 1e9)),
+                "Minutes" => Ok(ExprValue::Float(*length as f64 / 60e9)),
+                "Hours" => Ok(ExprValue::Float(*length as f64 / 3600e9)),
+                "Milliseconds" => Ok(ExprValue::Int(length / 1_000_000)),
+                _ => unknown(),
+            },
+            _ => unknown(),
+        }
+    }
+
+    fn binary(&mut self, operator: BinaryOperator, left: &ExprNode, right: &ExprNode) -> Evaluated {
+        use BinaryOperator as B;
+        let left = match (operator, self.value(left)) {
+            (B::Otherwise, Ok(ExprValue::Nil) | Err(_)) => return self.value(right),
+            (B::Otherwise, left) => return left,
+            (_, left) => left?,
+        };
+        match (operator, &left) {
+            (B::And, ExprValue::Bool(false)) => return Ok(ExprValue::Bool(false)),
+            (B::Or, ExprValue::Bool(true)) => return Ok(ExprValue::Bool(true)),
+            (B::And | B::Or, ExprValue::Bool(_)) => {
+                return match self.value(right)? {
+                    ExprValue::Bool(truth) => Ok(ExprValue::Bool(truth)),
+                    value => error(format!("a condition is {}, no bool", value.kind())),
+                };
+            }
+            (B::And | B::Or, value) => return error(format!("a condition is {}, no bool", value.kind())),
+            (B::Matches, ExprValue::Text(text)) => {
+                self.pay_text(text)?;
+                if let ExprNode::Regex(regex) = right {
+                    return Ok(ExprValue::Bool(regex.is_match(text)));
+                }
+                let pattern = self.value(right)?;
+                let Some(pattern) = pattern.as_text() else { return error("a pattern is no text") };
+                self.pay(1_000 + pattern.len() * 10)?;
+                let regex = compile_regex(pattern).map_err(|message| EvaluationError(message.into()))?;
+                return Ok(ExprValue::Bool(regex.is_match(text)));
+            }
+            (B::Matches, value) => return error(format!("`matches` wants a text, not {}", value.kind())),
+            _ => {}
+        }
+        let right = self.value(right)?;
+        self.apply(operator, &left, &right)
+    }
+
+    fn apply(&mut self, operator: BinaryOperator, left: &ExprValue, right: &ExprValue) -> Evaluated {
+        use BinaryOperator as B;
+        use ExprValue as V;
+        if let (V::Text(one), V::Text(other)) = (left, right) {
+            self.pay(1 + (one.len() + other.len()) / 64)?;
+            let truth = match operator {
+                B::Contains => one.contains(other.as_ref()),
+                B::StartsWith => one.starts_with(other.as_ref()),
+                B::EndsWith => one.ends_with(other.as_ref()),
+                B::Equal => one == other,
+                B::NotEqual => one != other,
+                B::Less => one < other,
+                B::Greater => one > other,
+                B::LessOrEqual => one <= other,
+                B::GreaterOrEqual => one >= other,
+                B::Add => return Ok(V::from(format!("{one}{other}"))),
+                _ => return error("this cannot be done with texts"),
+            };
+            return Ok(V::Bool(truth));
+        }
+        match operator {
+            B::Equal => return Ok(V::Bool(left == right)),
+            B::NotEqual => return Ok(V::Bool(left != right)),
+            B::In => return self.is_in(left, right),
+            _ => {}
+        }
+        Ok(match (left, right) {
+            (V::Int(one), V::Int(other)) => match operator {
+                B::Add => V::Int(one.wrapping_add(*other)),
+                B::Subtract => V::Int(one.wrapping_sub(*other)),
+                B::Multiply => V::Int(one.wrapping_mul(*other)),
+                B::Divide => V::Float(*one as f64 / *other as f64),
+                B::Remainder if *other == 0 => return error("division by zero"),
+                B::Remainder => V::Int(one.wrapping_rem(*other)),
+                B::Power => V::Float((*one as f64).powf(*other as f64)),
+                B::Range => {
+                    let length = other.saturating_sub(*one).saturating_add(1).max(0);
+                    self.pay(usize::try_from(length).unwrap_or(usize::MAX))?;
+                    V::List(Arc::new((*one..=*other).map(V::Int).collect()))
+                }
+                B::Less => V::Bool(one < other),
+                B::Greater => V::Bool(one > other),
+                B::LessOrEqual => V::Bool(one <= other),
+                B::GreaterOrEqual => V::Bool(one >= other),
+                _ => return error("this cannot be done with numbers"),
+            },
+            (V::Int(_) | V::Float(_), V::Int(_) | V::Float(_)) => {
+                let one = left.as_number().unwrap_or_default();
+                let other = right.as_number().unwrap_or_default();
+                match operator {
+                    B::Add => V::Float(one + other),
+                    B::Subtract => V::Float(one - other),
+                    B::Multiply => V::Float(one * other),
+                    B::Divide => V::Float(one / other),
+                    B::Power => V::Float(one.powf(other)),
+                    B::Less => V::Bool(one < other),
+                    B::Greater => V::Bool(one > other),
+                    B::LessOrEqual => V::Bool(one <= other),
+                    B::GreaterOrEqual => V::Bool(one >= other),
+                    _ => return error("this cannot be done with numbers"),
+                }
+            }
+            (V::Moment(one), V::Moment(other)) | (V::Duration(one), V::Duration(other)) => match operator {
+                B::Subtract => V::Duration(one.saturating_sub(*other)),
+                B::Add if matches!(left, V::Duration(_)) => V::Duration(one.saturating_add(*other)),
+                B::Less => V::Bool(one < other),
+                B::Greater => V::Bool(one > other),
+                B::LessOrEqual => V::Bool(one <= other),
+                B::GreaterOrEqual => V::Bool(one >= other),
+                _ => return error("this cannot be done with times"),
+            },
+            (V::Moment(at), V::Duration(length)) => match operator {
+                B::Add => V::Moment(at.saturating_add(*length)),
+                B::Subtract => V::Moment(at.saturating_sub(*length)),
+                _ => return error("this cannot be done with times"),
+            },
+            (left, right) => {
+                return error(format!("{} and {} do not go together here", left.kind(), right.kind()));
+            }
+        })
+    }
+
+    fn is_in(&mut self, value: &ExprValue, container: &ExprValue) -> Evaluated {
+        let truth = match (value, container) {
+            (value, ExprValue::List(items)) => {
+                self.pay(items.len())?;
+                items.contains(value)
+            }
+            (ExprValue::Text(name), ExprValue::Map(map)) => map.contains_key(name),
+            (ExprValue::Text(name), ExprValue::Texts(texts)) => texts.contains_key(name),
+            (ExprValue::Text(name), ExprValue::RecordValues) => {
+                self.environment.record.as_deref().is_some_and(|record| record.values.contains_key(name))
+            }
+            (_, ExprValue::Nil) => false,
+            (_, container) => return error(format!("nothing is in {}", container.kind())),
+        };
+        Ok(ExprValue::Bool(truth))
+    }
+
+    fn each(
+        &mut self,
+        name: &str,
+        list: &ExprNode,
+        closure: Option<&ExprNode>,
+        start: Option<&ExprNode>,
+    ) -> Evaluated {
+        let items = match self.value(list)? {
+            ExprValue::List(items) => items,
+            value => return error(format!("`{name}` wants a list, not {}", value.kind())),
+        };
+        if self.closures.len() >= CLOSURES_MAX {
+            return error("closures are nested too deeply");
+        }
+        let mut accumulator = match start {
+            Some(start) => self.value(start)?,
+            None => ExprValue::Nil,
+        };
+        let (mut kept, mut sum, mut number_of_true) = (Vec::new(), 0.0, 0usize);
+        let (mut is_whole, mut first, mut last) = (true, None, None);
+        let mut groups: BTreeMap<Arc<str>, Vec<ExprValue>> = BTreeMap::new();
+        let mut keyed = Vec::new();
+        for (index, element) in items.iter().enumerate() {
+            let value = match closure {
+                None => element.clone(),
+                Some(closure) => {
+                    let open =
+                        OpenClosure { element: element.clone(), index, accumulator: accumulator.clone() };
+                    self.closures.push(open);
+                    let value = self.value(closure);
+                    self.closures.pop();
+                    value?
+                }
+            };
+            match name {
+                "map" => kept.push(value),
+                "sum" => {
+                    is_whole &= matches!(value, ExprValue::Int(_));
+                    sum += value.as_number().ok_or(EvaluationError("a sum wants numbers".into()))?;
+                }
+                "reduce" => accumulator = value,
+                "groupBy" | "countBy" => {
+                    groups.entry(Arc::from(value.to_string())).or_default().push(element.clone());
+                }
+                "sortBy" => keyed.push((value, element.clone())),
+                _ => {
+                    let ExprValue::Bool(truth) = value else {
+                        return error(format!("`{name}` asks for a bool, not {}", value.kind()));
+                    };
+                    match name {
+                        "any" if truth => return Ok(ExprValue::Bool(true)),
+                        "all" if !truth => return Ok(ExprValue::Bool(false)),
+                        "none" if truth => return Ok(ExprValue::Bool(false)),
+                        "find" if truth => return Ok(element.clone()),
+                        "findIndex" if truth => return Ok(ExprValue::Int(index as i64)),
+                        "filter" if truth => kept.push(element.clone()),
+                        _ => {}
+                    }
+                    if truth {
+                        number_of_true += 1;
+                        first = first.or(Some(index));
+                        last = Some(index);
+                    }
+                }
+            }
+        }
+        Ok(match name {
+            "any" => ExprValue::Bool(false),
+            "all" | "none" => ExprValue::Bool(true),
+            "one" => ExprValue::Bool(number_of_true == 1),
+            "count" => ExprValue::Int(number_of_true as i64),
+            "filter" | "map" => ExprValue::List(Arc::new(kept)),
+            "sum" if is_whole => ExprValue::Int(sum as i64),
+            "sum" => ExprValue::Float(sum),
+            "reduce" => accumulator,
+            "findLast" => last.map_or(ExprValue::Nil, |last| items[last].clone()),
+            "findLastIndex" => last.map_or(ExprValue::Nil, |last| ExprValue::Int(last as i64)),
+            "groupBy" => ExprValue::Map(Arc::new(
+                groups.into_iter().map(|(key, group)| (key, ExprValue::List(Arc::new(group)))).collect(),
+            )),
+            "countBy" => ExprValue::Map(Arc::new(
+                groups.into_iter().map(|(key, group)| (key, ExprValue::Int(group.len() as i64))).collect(),
+            )),
+            "sortBy" => {
+                keyed.sort_by(|(one, _), (other, _)| helpers::order(one, other));
+                ExprValue::List(Arc::new(keyed.into_iter().map(|(_, element)| element).collect()))
+            }
+            _ => ExprValue::Nil,
+        })
+    }
+}
