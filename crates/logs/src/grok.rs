@@ -99,6 +99,7 @@ impl GrokLibrary {
                 let message = error.to_string();
                 GrokError::Program(message.lines().last().unwrap_or_default().trim().to_owned())
             })?;
+        debug_assert_eq!(regex.captures_len(), rewritten.groups + 1, "{expression}");
         let required = required_texts(&rewritten.text);
         let fields = expanded.fields.into_iter().map(|(name, group)| (Arc::from(name), group)).collect();
         Ok(GrokPattern { regex, has_groups: rewritten.groups > 0, fields, required })

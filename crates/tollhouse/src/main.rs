@@ -10,6 +10,7 @@ mod cluster_home;
 mod commands;
 mod console;
 mod corpora;
+mod crowdsec_files;
 mod exit;
 mod features;
 mod input;

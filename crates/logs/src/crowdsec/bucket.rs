@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
-use crate::crowdsec::expression::Expression;
+use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::overflow::{CrowdsecOverflow, OverflowSource};
 use crate::crowdsec::record::CrowdsecRecord;
 use crate::crowdsec::scenario::{CrowdsecScenario, ScenarioKind};
 use crate::crowdsec::value::{ExprObject, ExprValue};
 
 /// Most buckets of a scenario; one that is over leaves first, else the one that was poured into longest ago.
-const BUCKETS_MAX: usize = 100_000;
+const BUCKETS_MAX: usize = 20_000;
+/// Records after which buckets that are over leave.
+const SWEEP: u64 = 4_096;
 /// Most records that a bucket keeps.
 const RECORDS_MAX: usize = 2_000;
 /// Most distinct texts that a bucket knows.
@@ -109,17 +111,19 @@ impl ExprObject for BucketState {
 #[derive(Debug, Default)]
 pub struct CrowdsecBuckets {
     scenarios: Vec<Arc<CrowdsecScenario>>,
-    /// For each scenario, the number of its family: scenarios of one name and filter share their buckets, as in CrowdSec.
+    /// The family of each scenario, by its number: scenarios of one name and filter share their buckets, as in CrowdSec.
     families: Vec<usize>,
-    /// For each family, buckets by their group.
+    /// Buckets of each family, by their group.
     buckets: Vec<HashMap<Arc<str>, CrowdsecBucket>>,
-    /// For each scenario, until when overflows of a group are hidden.
+    /// The times until which overflows of a group are hidden, of each scenario.
     hidden: Vec<HashMap<Arc<str>, i64>>,
+    /// The number of records that were poured.
+    poured: u64,
     /// The number of overflows whose sources could not be told.
     pub without_source: u64,
 }
 
-/// What scenarios are run with.
+/// The surroundings that scenarios are run in.
 pub(crate) struct PourContext<'c> {
     pub(crate) data: &'c CrowdsecDataFiles,
     pub(crate) memory: &'c mut ExprMemory,
@@ -129,7 +133,7 @@ pub(crate) struct PourContext<'c> {
 impl PourContext<'_> {
     fn evaluate(
         &mut self,
-        expression: &Expression,
+        expression: &CrowdsecExpression,
         record: &mut CrowdsecRecord,
         names: &[(&str, ExprValue)],
     ) -> Option<ExprValue> {
@@ -162,6 +166,7 @@ impl CrowdsecBuckets {
             hidden: scenarios.iter().map(|_| HashMap::new()).collect(),
             scenarios: scenarios.into_iter().map(Arc::new).collect(),
             families,
+            poured: 0,
             without_source: 0,
         }
     }
@@ -169,6 +174,18 @@ impl CrowdsecBuckets {
     /// The scenarios.
     pub fn scenarios(&self) -> impl Iterator<Item = &CrowdsecScenario> {
         self.scenarios.iter().map(AsRef::as_ref)
+    }
+
+    /// Lets buckets go that are over at a time. Counters stay: their end is an overflow.
+    fn sweep(&mut self, now: i64) {
+        let scenarios = &self.scenarios;
+        for buckets in &mut self.buckets {
+            buckets.retain(|_, bucket| {
+                let scenario = &scenarios[bucket.scenario];
+                scenario.kind == ScenarioKind::Counter
+                    || bucket.last.saturating_add(scenario.lifetime()) >= now
+            });
+        }
     }
 
     /// Pours a record, whose time is in nanoseconds since 1970, into the buckets of all scenarios that want it.
@@ -179,6 +196,12 @@ impl CrowdsecBuckets {
         context: &mut PourContext<'_>,
     ) -> Vec<CrowdsecOverflow> {
         let mut overflows = Vec::new();
+        self.poured += 1;
+        if self.poured.is_multiple_of(SWEEP)
+            && let Some(at) = at
+        {
+            self.sweep(at);
+        }
         for index in 0..self.scenarios.len() {
             let scenario = &self.scenarios[index];
             if !matches!(context.evaluate(&scenario.filter, record, &[]), Some(ExprValue::Bool(true))) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
-use crate::crowdsec::expression::{BinaryOperator, ClosurePart, ExprNode, Expression, compile_regex};
+use crate::crowdsec::expression::{BinaryOperator, ClosurePart, CrowdsecExpression, ExprNode, compile_regex};
 use crate::crowdsec::helpers;
 use crate::crowdsec::record::CrowdsecRecord;
 use crate::crowdsec::stash::CrowdsecStash;
@@ -26,7 +26,7 @@ pub(crate) fn error<T>(message: impl Into<Cow<'static, str>>) -> Result<T, Evalu
     Err(EvaluationError(message.into()))
 }
 
-/// What functions keep between evaluations.
+/// The memory that functions have between evaluations.
 #[derive(Debug, Default)]
 pub struct ExprMemory {
     /// Texts that parsers put aside.
@@ -34,7 +34,7 @@ pub struct ExprMemory {
     pub(crate) xml: XmlCache,
 }
 
-/// What an expression is evaluated on.
+/// The surroundings of an evaluation.
 pub struct ExprEnvironment<'e> {
     /// The record under `evt`.
     pub record: Option<&'e mut CrowdsecRecord>,
@@ -42,13 +42,13 @@ pub struct ExprEnvironment<'e> {
     pub names: &'e [(&'e str, ExprValue)],
     /// Files that functions look into.
     pub data: &'e CrowdsecDataFiles,
-    /// What functions keep.
+    /// The memory of functions.
     pub memory: &'e mut ExprMemory,
     /// The present, in nanoseconds since 1970.
     pub now: i64,
 }
 
-impl Expression {
+impl CrowdsecExpression {
     /// Evaluates the expression.
     pub fn evaluate(&self, environment: &mut ExprEnvironment<'_>) -> Result<ExprValue, EvaluationError> {
         let mut evaluator =
@@ -527,5 +527,87 @@ impl Evaluator<'_, '_> {
             }
             _ => ExprValue::Nil,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluate(expression: &str, record: &mut CrowdsecRecord) -> String {
+        let data = CrowdsecDataFiles::default();
+        let mut environment = ExprEnvironment {
+            record: Some(record),
+            names: &[],
+            data: &data,
+            memory: &mut ExprMemory::default(),
+            now: 0,
+        };
+        match CrowdsecExpression::parse(expression) {
+            Ok(expression) => match expression.evaluate(&mut environment) {
+                Ok(value) => value.to_string(),
+                Err(error) => format!("error: {error}"),
+            },
+            Err(error) => format!("no expression: {error}"),
+        }
+    }
+
+    fn record() -> CrowdsecRecord {
+        let mut record = CrowdsecRecord::default();
+        record.set("evt.Parsed.message", r#"{"a":{"b":[1,"x"],"c":200},"d":"e\"f"}"#);
+        record.set("evt.Meta.source_ip", "192.0.2.7");
+        record.set("evt.Parsed.pairs", r#"a=1 b="x y" c=z"#);
+        record
+    }
+
+    #[test]
+    fn expressions_come_to_what_they_do_in_expr() {
+        let check = |expression: &str, expected: &str| {
+            assert_eq!(evaluate(expression, &mut record()), expected, "{expression}");
+        };
+        check("1 + 2 * 3 == 7 and not false", "true");
+        check("'a' in ['b', 'a'] && 'c' not in [\"d\"]", "true");
+        check("not ('abc' contains 'd') || evt.Nobody", "true");
+        check("evt.Parsed.missing == '' && evt.Unmarshaled.missing == nil", "true");
+        check("'source_ip' in evt.Meta ? evt.Meta.source_ip : 'none'", "192.0.2.7");
+        check("let x = Split('a,b,c', ','); x[-1] + x[0]", "ca");
+        check("'abcdef'[2:4] + 'abc'[:-1]", "cdab");
+        check("any([1, 2, 3], { # > 2 }) && all([{'k': 1}], { .k == 1 })", "true");
+        check("filter([1, 2, 3], {# != 2}) | map(# * 10)", "[10 30]");
+        check("len(map(1..3, {#})) == 3 && count(['a', 'b'], # startsWith 'a') == 1", "true");
+        check("'xAy' matches '^x[A-Z]y$' && 'b' not matches 'a'", "true");
+        check("evt.Unmarshaled.missing?.more ?? 'other'", "other");
+        check(
+            "UnmarshalJSON(evt.Parsed.message, evt.Unmarshaled, 'j') in ['', nil] && evt.Unmarshaled.j.a.c == 200",
+            "true",
+        );
+        check("JsonExtract(evt.Parsed.message, 'a.b[1]') + JsonExtract(evt.Parsed.message, 'd')", r#"xe\"f"#);
+        check("ParseKV(evt.Parsed.pairs, evt.Unmarshaled, 'p') == nil ? evt.Unmarshaled.p.b : ''", "x y");
+        check("ParseKVLax('a=x y b=2', evt.Unmarshaled, 'p') == nil ? evt.Unmarshaled.p.a : ''", "x y");
+        check("IpInRange(evt.Meta.source_ip, '192.0.2.0/24') && !IsIPV6(evt.Meta.source_ip)", "true");
+        check("duration('20m') > duration('90s') && int('7') + 1 == 8", "true");
+        check("Sprintf('%s-%05.1f-%d', 'a', 2.25, 3)", "a-002.2-3");
+        check("PathUnescape('%2e%zz') + QueryUnescape('a+%41')", "%2e%zza A");
+        check("evt.SetMeta('k', 'v') && evt.Meta.k == 'v'", "true");
+        check("/* a comment */ 1 // another", "1");
+    }
+
+    #[test]
+    fn wrong_expressions_are_errors() {
+        let check = |expression: &str, expected: &str| {
+            let found = evaluate(expression, &mut record());
+            assert!(found.starts_with(expected), "{expression}: {found}");
+        };
+        check("evt.Overflow.Alert.Remediation", "error");
+        check("[1][5]", "error");
+        check("nobody(1)", "error");
+        check("len(1..9000000) > 0", "error: it takes too many steps");
+        check(r"all(1..3000, {all(1..3000, {# > 0})})", "error: it takes too many steps");
+        check("'a' +", "no expression");
+        check("a b", "no expression");
+        check("'a' matches '('", "no expression");
+        check(&"(".repeat(5_000), "no expression");
+        check(&format!("1{}", " + 1".repeat(5_000)), "no expression");
+        check(&format!("a{}", ".b".repeat(5_000)), "no expression");
     }
 }

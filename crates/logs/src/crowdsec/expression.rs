@@ -25,13 +25,13 @@ pub struct ExprSyntaxError {
 
 /// An expression that was read.
 #[derive(Clone, Debug)]
-pub struct Expression {
+pub struct CrowdsecExpression {
     pub(crate) root: ExprNode,
 }
 
-impl Expression {
+impl CrowdsecExpression {
     /// Reads a text.
-    pub fn parse(text: &str) -> Result<Expression, ExprSyntaxError> {
+    pub fn parse(text: &str) -> Result<CrowdsecExpression, ExprSyntaxError> {
         if text.len() > EXPR_BYTES_MAX {
             return Err(ExprSyntaxError { at: 0, message: "the expression is too long".to_owned() });
         }
@@ -39,7 +39,7 @@ impl Expression {
         let mut parser = ExprParser { tokens, at: 0, depth: 0, closures: 0 };
         let root = parser.expression(0)?;
         match parser.peek() {
-            ExprToken::End => Ok(Expression { root }),
+            ExprToken::End => Ok(CrowdsecExpression { root }),
             _ => Err(parser.error("an operator is missing")),
         }
     }

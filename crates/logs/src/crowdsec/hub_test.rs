@@ -4,17 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::crowdsec::bucket::CrowdsecBuckets;
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
-use crate::crowdsec::expression::Expression;
-use crate::crowdsec::node::NodeReader;
-use crate::crowdsec::pipeline::{CrowdsecParsers, CrowdsecPipeline, read_scenarios};
+use crate::crowdsec::expression::CrowdsecExpression;
+use crate::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
 use crate::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
 use crate::crowdsec::value::{ExprObject, ExprValue, TextMap};
 use crate::crowdsec::yaml::{self, DocumentNode};
 use crate::crowdsec::{CrowdsecFiles, CrowdsecProblem};
-use crate::grok::GrokLibrary;
 
 /// Most lines of a log.
 const LINES_MAX: usize = 1_000_000;
@@ -28,7 +25,7 @@ pub struct FailedAssertion {
     pub line: usize,
     /// The expression.
     pub expression: String,
-    /// What was there instead, or why it could not be told.
+    /// The value that was there instead, or the reason why it could not be told.
     pub instead: String,
 }
 
@@ -43,20 +40,20 @@ impl fmt::Display for FailedAssertion {
 pub struct AssertionReport {
     /// The number of expressions.
     pub count: usize,
-    /// Those that were not true.
+    /// Expressions that were not true.
     pub failed: Vec<FailedAssertion>,
-    /// Those that were not true and compare nothing by `==`: CrowdSec passes over them.
+    /// Expressions that were not true and compare nothing by `==`: CrowdSec passes over them.
     pub passed_over: Vec<FailedAssertion>,
 }
 
 /// The outcome of a test.
 #[derive(Clone, Debug, Default)]
 pub struct HubTestReport {
-    /// What parsers made of the log, if the test asks for it.
+    /// The outcome of parsers, if the test asks for it.
     pub parsers: Option<AssertionReport>,
-    /// What scenarios made of it, if the test asks for it.
+    /// The outcome of scenarios, if the test asks for it.
     pub scenarios: Option<AssertionReport>,
-    /// What could not be taken.
+    /// Parts that could not be taken.
     pub problems: Vec<CrowdsecProblem>,
 }
 
@@ -76,7 +73,7 @@ pub struct HubTest<'t> {
     pub files: &'t BTreeMap<String, String>,
 }
 
-/// What a node made of a line, as expressions see it.
+/// The outcome of a node for a line, as expressions see it.
 #[derive(Debug)]
 struct ParserOutcome {
     is_success: bool,
@@ -136,11 +133,11 @@ impl HubTest<'_> {
         // A file of the test's own folder stands beside the hub's.
         let mut files = hub.clone();
         files.0.extend(self.files.iter().map(|(name, text)| (name.clone(), text.clone())));
-        let mut paths = |name: &str, folder: &str| {
+        let mut paths = |name: &str| {
             let mut paths = Vec::new();
             for item in config.items_of(name) {
                 let Some(text) = item.text().filter(|text| !text.is_empty()) else { continue };
-                match files.find(folder, text) {
+                match files.find(name, text) {
                     Some(path) => paths.push(path.to_owned()),
                     None => problems.push(CrowdsecProblem {
                         file: "config.yaml".to_owned(),
@@ -151,48 +148,12 @@ impl HubTest<'_> {
             }
             paths
         };
-        let (parsers, scenarios) = (paths("parsers", "parsers"), paths("scenarios", "scenarios"));
-        let postoverflows = paths("postoverflows", "postoverflows");
-        let library = || {
-            let mut library = GrokLibrary::new();
-            let patterns =
-                files.0.iter().filter(|(path, _)| path.starts_with("patterns/") && !path.contains('.'));
-            patterns.for_each(|(_, text)| library.add_file(text));
-            library
+        let selection = CrowdsecSelection {
+            parsers: paths("parsers"),
+            scenarios: paths("scenarios"),
+            postoverflows: paths("postoverflows"),
         };
-        let names =
-            |paths: &[String]| paths.iter().map(String::as_str).map(str::to_owned).collect::<Vec<_>>();
-        let read = |paths: &[String], problems: &mut Vec<CrowdsecProblem>, library: &mut GrokLibrary| {
-            let paths = names(paths);
-            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            CrowdsecParsers::read(&files, &paths, library, problems)
-        };
-        let mut parser_library = library();
-        let mut parsers = read(&parsers, problems, &mut parser_library);
-        let overrides = config.items_of("override_statics");
-        if !overrides.is_empty() {
-            let mut reader = NodeReader { file: "config.yaml", library: &mut parser_library, problems };
-            parsers.put_first(reader.overrides(overrides));
-        }
-        let postoverflows = read(&postoverflows, problems, &mut library());
-        let scenarios: Vec<&str> = scenarios.iter().map(String::as_str).collect();
-        let scenarios = read_scenarios(&files, &scenarios, problems);
-        for scenario in &scenarios {
-            for file in scenario.data.iter().filter(|file| !data.has(file)) {
-                problems.push(CrowdsecProblem {
-                    file: scenario.file.to_string(),
-                    line: 0,
-                    message: format!("its data file `{file}` is not there"),
-                });
-            }
-        }
-        CrowdsecPipeline {
-            parsers,
-            postoverflows,
-            buckets: CrowdsecBuckets::new(scenarios),
-            data,
-            ..CrowdsecPipeline::default()
-        }
+        CrowdsecPipeline::of(&files, &selection, data, config.items_of("override_statics"), problems)
     }
 
     fn outcomes(
@@ -259,7 +220,7 @@ fn check(text: &str, results: &ExprValue, now: i64) -> AssertionReport {
     let mut memory = ExprMemory::default();
     let names = [("results", results.clone())];
     let mut evaluate = |expression: &str| {
-        let expression = Expression::parse(expression).map_err(|error| error.to_string())?;
+        let expression = CrowdsecExpression::parse(expression).map_err(|error| error.to_string())?;
         let mut environment =
             ExprEnvironment { record: None, names: &names, data: &data, memory: &mut memory, now };
         expression.evaluate(&mut environment).map_err(|error| error.to_string())

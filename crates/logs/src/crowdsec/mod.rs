@@ -8,6 +8,7 @@
 //! [`CrowdsecProblem`] with its file and line. Expressions are evaluated with a bound on their steps, patterns in time linear in
 //! the line; buckets, what they keep and what is put aside are bounded in number.
 
+pub mod acquisition;
 pub mod bucket;
 pub mod data_files;
 pub mod duration;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
-use crate::crowdsec::expression::Expression;
+use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::helpers::{self, masked};
 use crate::crowdsec::record::CrowdsecRecord;
 use crate::crowdsec::value::{ExprValue, rfc3339};
@@ -32,7 +32,7 @@ enum StaticTarget {
 #[derive(Debug)]
 enum StaticValue {
     Text(Arc<str>),
-    Expression(Expression),
+    Expression(CrowdsecExpression),
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct ParserStatic {
 enum GrokInput {
     Raw,
     Parsed(String),
-    Expression(Expression),
+    Expression(CrowdsecExpression),
 }
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct GrokRule {
 struct Whitelist {
     reason: Arc<str>,
     networks: Vec<(IpAddr, u8)>,
-    expressions: Vec<Expression>,
+    expressions: Vec<CrowdsecExpression>,
 }
 
 impl Whitelist {
@@ -71,8 +71,8 @@ impl Whitelist {
 #[derive(Debug)]
 struct StashRule {
     cache: Arc<str>,
-    key: Expression,
-    value: Expression,
+    key: CrowdsecExpression,
+    value: CrowdsecExpression,
     keep: i64,
     most: usize,
 }
@@ -82,7 +82,7 @@ struct StashRule {
 pub struct ParserNode {
     /// The name; empty for most nodes inside of others.
     pub name: Arc<str>,
-    filter: Option<Expression>,
+    filter: Option<CrowdsecExpression>,
     /// True if a success ends the stage.
     pub(crate) ends_stage: bool,
     whitelist: Whitelist,
@@ -92,7 +92,7 @@ pub struct ParserNode {
     statics: Vec<ParserStatic>,
 }
 
-/// What nodes are run with.
+/// The surroundings that nodes are run in.
 pub(crate) struct NodeContext<'c> {
     pub(crate) data: &'c CrowdsecDataFiles,
     pub(crate) memory: &'c mut ExprMemory,
@@ -113,9 +113,9 @@ impl NodeReader<'_> {
         self.problems.push(CrowdsecProblem { file: self.file.to_owned(), line, message: message.into() });
     }
 
-    pub(crate) fn expression(&mut self, node: &DocumentNode) -> Option<Expression> {
+    pub(crate) fn expression(&mut self, node: &DocumentNode) -> Option<CrowdsecExpression> {
         let text = node.text()?;
-        match Expression::parse(text) {
+        match CrowdsecExpression::parse(text) {
             Ok(expression) => {
                 for function in expression.functions() {
                     if !helpers::FUNCTIONS.contains(&function.as_ref()) && function.as_ref() != "date" {
@@ -307,7 +307,7 @@ impl NodeReader<'_> {
 }
 
 fn evaluate(
-    expression: &Expression,
+    expression: &CrowdsecExpression,
     record: &mut CrowdsecRecord,
     context: &mut NodeContext<'_>,
 ) -> Option<ExprValue> {

@@ -11,7 +11,8 @@ use crate::crowdsec::overflow::CrowdsecOverflow;
 use crate::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
 use crate::crowdsec::scenario::{self, CrowdsecScenario};
 use crate::crowdsec::value::rfc3339;
-use crate::crowdsec::{CrowdsecFiles, CrowdsecProblem, go_date, yaml};
+use crate::crowdsec::yaml::{self, DocumentNode};
+use crate::crowdsec::{CrowdsecFiles, CrowdsecProblem, go_date};
 use crate::grok::GrokLibrary;
 
 /// Most overflows that are poured again, of one line.
@@ -23,14 +24,14 @@ pub struct CrowdsecParsers {
     stages: Vec<(Arc<str>, Vec<ParserNode>)>,
 }
 
-/// What a node made of a record: its stage, its name, whether it was a success, and the record after it.
+/// The outcome of a node: its stage, its name, whether it was a success, and the record after it.
 pub type NodeOutcome<'o> = (&'o Arc<str>, &'o Arc<str>, bool, &'o CrowdsecRecord);
 
 impl CrowdsecParsers {
     /// Reads parsers from files, in the order in which CrowdSec loads them: by stage and name.
     pub fn read(
         files: &CrowdsecFiles,
-        paths: &[&str],
+        paths: &[String],
         library: &mut GrokLibrary,
         problems: &mut Vec<CrowdsecProblem>,
     ) -> CrowdsecParsers {
@@ -42,7 +43,7 @@ impl CrowdsecParsers {
             match stage {
                 Some(stage) => by_name.push((stage, name, path)),
                 None => problems.push(CrowdsecProblem {
-                    file: (*path).to_owned(),
+                    file: path.clone(),
                     line: 0,
                     message: "its folder names no stage, such as `s01-parse`".to_owned(),
                 }),
@@ -134,7 +135,7 @@ fn is_stage(part: &str) -> bool {
 /// Reads scenarios from files.
 pub fn read_scenarios(
     files: &CrowdsecFiles,
-    paths: &[&str],
+    paths: &[String],
     problems: &mut Vec<CrowdsecProblem>,
 ) -> Vec<CrowdsecScenario> {
     let mut scenarios = Vec::new();
@@ -150,6 +151,29 @@ pub fn read_scenarios(
     scenarios
 }
 
+/// Paths of files that are used together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CrowdsecSelection {
+    /// Parsers of lines.
+    pub parsers: Vec<String>,
+    /// Scenarios.
+    pub scenarios: Vec<String>,
+    /// Parsers of overflows.
+    pub postoverflows: Vec<String>,
+}
+
+impl CrowdsecSelection {
+    /// All files of a folder.
+    pub fn all(files: &CrowdsecFiles) -> CrowdsecSelection {
+        let of = |folder: &str| files.yaml(folder).map(str::to_owned).collect();
+        CrowdsecSelection {
+            parsers: of("parsers"),
+            scenarios: of("scenarios"),
+            postoverflows: of("postoverflows"),
+        }
+    }
+}
+
 /// Parsers, scenarios and what comes after them.
 #[derive(Debug, Default)]
 pub struct CrowdsecPipeline {
@@ -161,10 +185,12 @@ pub struct CrowdsecPipeline {
     pub buckets: CrowdsecBuckets,
     /// Files that expressions look into.
     pub data: CrowdsecDataFiles,
-    pub(crate) memory: ExprMemory,
+    memory: ExprMemory,
+    /// True if a record without a date is poured at its arrival.
+    takes_arrival: bool,
 }
 
-/// What became of a line.
+/// The outcome of a line.
 #[derive(Debug, Default)]
 pub struct PipelineReading {
     /// The record, if it came through all parsers.
@@ -174,6 +200,53 @@ pub struct PipelineReading {
 }
 
 impl CrowdsecPipeline {
+    /// Reads files for logs as they are written: a record without a date counts at its arrival.
+    pub fn live(
+        files: &CrowdsecFiles,
+        selection: &CrowdsecSelection,
+        data: CrowdsecDataFiles,
+        problems: &mut Vec<CrowdsecProblem>,
+    ) -> CrowdsecPipeline {
+        CrowdsecPipeline {
+            takes_arrival: true,
+            ..CrowdsecPipeline::of(files, selection, data, &[], problems)
+        }
+    }
+
+    /// Reads files, with statics that stand before all parsers.
+    pub(crate) fn of(
+        files: &CrowdsecFiles,
+        selection: &CrowdsecSelection,
+        data: CrowdsecDataFiles,
+        overrides: &[DocumentNode],
+        problems: &mut Vec<CrowdsecProblem>,
+    ) -> CrowdsecPipeline {
+        let mut library = GrokLibrary::new();
+        let patterns =
+            files.0.iter().filter(|(path, _)| path.starts_with("patterns/") && !path.contains('.'));
+        patterns.for_each(|(_, text)| library.add_file(text));
+        let mut overflow_library = library.clone();
+        let mut parsers = CrowdsecParsers::read(files, &selection.parsers, &mut library, problems);
+        if !overrides.is_empty() {
+            let mut reader = NodeReader { file: "config.yaml", library: &mut library, problems };
+            parsers.put_first(reader.overrides(overrides));
+        }
+        let postoverflows =
+            CrowdsecParsers::read(files, &selection.postoverflows, &mut overflow_library, problems);
+        let scenarios = read_scenarios(files, &selection.scenarios, problems);
+        for scenario in &scenarios {
+            for file in scenario.data.iter().filter(|file| !data.has(file)) {
+                problems.push(CrowdsecProblem {
+                    file: scenario.file.to_string(),
+                    line: 0,
+                    message: format!("its data file `{file}` is not there"),
+                });
+            }
+        }
+        let buckets = CrowdsecBuckets::new(scenarios);
+        CrowdsecPipeline { parsers, postoverflows, buckets, data, ..CrowdsecPipeline::default() }
+    }
+
     /// Reads a line, at a present in nanoseconds since 1970.
     pub fn read(&mut self, line: CrowdsecLine, now: i64) -> PipelineReading {
         self.read_and_see(line, now, &mut |_| {}, &mut |_| {})
@@ -194,7 +267,8 @@ impl CrowdsecPipeline {
         let mut reading = PipelineReading::default();
         if !record.is_whitelisted {
             let at = go_date::parse("2006-01-02T15:04:05Z07:00", &record.marshaled_time, now)
-                .map(|date| date.time);
+                .map(|date| date.time)
+                .or(self.takes_arrival.then_some(now));
             let mut overflows = self.buckets.pour(&mut record, at, &mut context);
             let mut poured_again = 0;
             while !overflows.is_empty() {
@@ -234,5 +308,96 @@ impl CrowdsecPipeline {
             Arc::make_mut(overflow).is_whitelisted = true;
         }
         record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARSER: &str = "onsuccess: next_stage\nname: a\nnodes:\n  - grok:\n      pattern: '^%{INT:at} %{WORD:kind} %{WORD:user} %{IP:ip}$'\n      apply_on: Line.Raw\n\
+        statics:\n  - meta: source_ip\n    expression: evt.Parsed.ip\n  - meta: kind\n    expression: evt.Parsed.kind\n\
+        \x20 - method: ParseDate\n    expression: evt.Parsed.at\n  - target: MarshaledTime\n    expression: evt.Enriched.MarshaledTime\n";
+
+    /// The overflows of a scenario: its lines' seconds, kinds and users are given.
+    fn overflows(scenario: &str, lines: &[(i64, &str, &str)]) -> Vec<String> {
+        let scenario = format!("name: me/s\nfilter: 'true'\ngroupby: evt.Meta.source_ip\n{scenario}");
+        let files = [("parsers/s00-raw/a.yaml", PARSER), ("scenarios/s.yaml", &scenario)];
+        let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+        let mut problems = Vec::new();
+        let selection = CrowdsecSelection::all(&files);
+        let mut pipeline =
+            CrowdsecPipeline::live(&files, &selection, CrowdsecDataFiles::default(), &mut problems);
+        assert_eq!(problems, []);
+        let mut found = Vec::new();
+        for (at, kind, user) in lines {
+            let raw = Arc::from(format!("{} {kind} {user} 192.0.2.1", 1_700_000_000 + at));
+            let reading = pipeline.read(CrowdsecLine { raw, ..CrowdsecLine::default() }, 0);
+            for record in reading.overflows {
+                let overflow = record.overflow.expect("an overflow");
+                found.push(format!("{at}: {} of {}", overflow.records.len(), overflow.count));
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn buckets_overflow_when_crowdsecs_do() {
+        let each = |seconds: i64, count: i64| -> Vec<(i64, &'static str, &'static str)> {
+            (0..count).map(|number| (number * seconds, "fail", "u")).collect()
+        };
+        let check = |scenario: &str, lines: &[(i64, &str, &str)], expected: &[&str]| {
+            assert_eq!(overflows(scenario, lines), expected, "{scenario}");
+        };
+        let leaky = "type: leaky\ncapacity: 2\nleakspeed: 10s\n";
+        check(leaky, &each(1, 7), &["2: 3 of 3", "5: 3 of 3"]);
+        check(leaky, &each(10, 9), &[]);
+        check(leaky, &each(31, 9), &[]);
+        check(&format!("{leaky}blackhole: 3s\n"), &each(1, 7), &["2: 3 of 3", "5: 3 of 3"]);
+        check(&format!("{leaky}blackhole: 4s\n"), &each(1, 7), &["2: 3 of 3"]);
+        check(&format!("{leaky}cache_size: 1\n"), &each(1, 3), &["2: 2 of 3"]);
+        check(&format!("{leaky}distinct: evt.Parsed.user\n"), &each(1, 9), &[]);
+        check(
+            &format!("{leaky}overflow_filter: any(queue.Queue, {{.Meta.kind == 'x'}})\n"),
+            &each(1, 3),
+            &[],
+        );
+        let success =
+            [(0, "fail", "u"), (1, "fail", "u"), (2, "ok", "u"), (3, "fail", "u"), (4, "fail", "u")];
+        check(&format!("{leaky}cancel_on: evt.Meta.kind == 'ok'\n"), &success, &[]);
+        check("type: trigger\n", &each(1, 2), &["0: 1 of 1", "1: 1 of 1"]);
+        check("type: counter\ncapacity: -1\nduration: 5s\n", &each(2, 4), &["6: 3 of 3"]);
+        let condition = "type: conditional\ncapacity: -1\nleakspeed: 1h\ncondition: |\n  len(queue.Queue) >= 3 and MedianInterval(map(queue.Queue, {.Time})) >= duration('20s')\n";
+        check(condition, &each(20, 4), &["40: 3 of 3"]);
+        check(condition, &each(19, 4), &[]);
+        let bayesian = "type: bayesian\ncapacity: -1\nleakspeed: 1h\nbayesian_prior: 0.5\nbayesian_threshold: 0.8\nbayesian_conditions:\n\
+            - condition: len(queue.Queue) >= 2\n  prob_given_evil: 0.9\n  prob_given_benign: 0.2\n";
+        check(bayesian, &each(1, 2), &["1: 2 of 2"]);
+    }
+
+    #[test]
+    fn scenarios_that_lack_a_part_are_told() {
+        let check = |text: &str, expected: &str| {
+            let files = CrowdsecFiles([("scenarios/s.yaml".to_owned(), text.to_owned())].into());
+            let mut problems = Vec::new();
+            let scenarios = read_scenarios(&files, &["scenarios/s.yaml".to_owned()], &mut problems);
+            assert!(scenarios.is_empty(), "{text}");
+            let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            assert_eq!(told, [expected], "{text}");
+        };
+        check("type: leaky", "scenarios/s.yaml:1: a scenario without a name");
+        check("name: a\ntype: new", "scenarios/s.yaml:1: `new` is no type of scenarios");
+        check(
+            "name: a\ntype: leaky\nfilter: 'true'",
+            "scenarios/s.yaml:1: a leaky bucket wants a `leakspeed`",
+        );
+        check(
+            "name: a\ntype: trigger\nfilter: 'evt.'",
+            "scenarios/s.yaml:3: this expression is not taken: a name is missing at byte 4",
+        );
+        check(
+            "name: a\ntype: trigger\nblackhole: never\nfilter: 'true'",
+            "scenarios/s.yaml:3: this is no duration",
+        );
     }
 }

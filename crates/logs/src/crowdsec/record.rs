@@ -15,7 +15,7 @@ pub struct CrowdsecLine {
     pub source: Arc<str>,
     /// The kind of the source, such as `file`.
     pub module: Arc<str>,
-    /// What is known of the source, such as its `type`.
+    /// Labels of the source, such as its `type`.
     pub labels: Arc<TextMap>,
 }
 
@@ -24,11 +24,11 @@ pub struct CrowdsecLine {
 pub struct CrowdsecRecord {
     /// The line.
     pub line: Arc<CrowdsecLine>,
-    /// What patterns found.
+    /// Fields that patterns found.
     pub parsed: Arc<TextMap>,
-    /// What scenarios ask for.
+    /// Facts that scenarios ask for.
     pub meta: Arc<TextMap>,
-    /// What enrichment added.
+    /// Facts that enrichment added.
     pub enriched: Arc<TextMap>,
     /// Values of JSON, XML and other structures.
     pub values: Arc<BTreeMap<Arc<str>, ExprValue>>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::crowdsec::expression::Expression;
+use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::node::NodeReader;
 use crate::crowdsec::yaml::DocumentNode;
 use crate::crowdsec::{CrowdsecProblem, duration};
@@ -27,7 +27,7 @@ pub enum ScenarioKind {
 /// A condition of a Bayesian bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct BayesianCondition {
-    pub(crate) condition: Expression,
+    pub(crate) condition: CrowdsecExpression,
     pub(crate) given_evil: f64,
     pub(crate) given_benign: f64,
     /// True if it stays true once it was.
@@ -45,13 +45,13 @@ pub struct CrowdsecScenario {
     pub kind: ScenarioKind,
     /// A sentence about it.
     pub description: Arc<str>,
-    pub(crate) filter: Expression,
+    pub(crate) filter: CrowdsecExpression,
     pub(crate) filter_text: Arc<str>,
-    pub(crate) group_by: Option<Expression>,
-    pub(crate) distinct: Option<Expression>,
-    pub(crate) cancel_on: Option<Expression>,
-    pub(crate) overflow_filter: Option<Expression>,
-    pub(crate) condition: Option<Expression>,
+    pub(crate) group_by: Option<CrowdsecExpression>,
+    pub(crate) distinct: Option<CrowdsecExpression>,
+    pub(crate) cancel_on: Option<CrowdsecExpression>,
+    pub(crate) overflow_filter: Option<CrowdsecExpression>,
+    pub(crate) condition: Option<CrowdsecExpression>,
     pub(crate) bayesian: Vec<BayesianCondition>,
     pub(crate) prior: f64,
     pub(crate) threshold: f64,
@@ -68,7 +68,7 @@ pub struct CrowdsecScenario {
     pub(crate) reprocess: bool,
     /// The kind of what is overflowed by, such as `Ip`.
     pub scope: Arc<str>,
-    pub(crate) scope_expression: Option<Expression>,
+    pub(crate) scope_expression: Option<CrowdsecExpression>,
     /// Labels as they are written.
     pub labels: BTreeMap<String, String>,
     /// True if something is to be done about sources.

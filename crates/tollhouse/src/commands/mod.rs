@@ -30,6 +30,7 @@ mod rules;
 mod serve;
 mod snapshot;
 mod stats;
+mod test;
 mod top;
 mod verify;
 
@@ -82,6 +83,7 @@ enum CliCommand {
     Backtest(backtest::BacktestArgs),
     Fit(fit::FitArgs),
     Import(import::ImportArgs),
+    Test(test::TestArgs),
     Erase(erase::EraseArgs),
     Verify(verify::VerifyArgs),
     Snapshot(snapshot::SnapshotArgs),
@@ -120,6 +122,7 @@ impl Cli {
             CliCommand::Backtest(args) => backtest::run(args),
             CliCommand::Fit(args) => fit::run(args),
             CliCommand::Import(args) => import::run(args),
+            CliCommand::Test(args) => test::run(args),
             CliCommand::Erase(args) => erase::run(args),
             CliCommand::Verify(args) => verify::run(args),
             CliCommand::Snapshot(args) => snapshot::run(args),
