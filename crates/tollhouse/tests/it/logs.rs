@@ -138,3 +138,72 @@ fn debians_jails_become_pipelines_that_are_taken() {
     assert!(told.contains("7 jails"), "{told}");
     run(["config", "check", "--strict", "--config", &config], "").expect(0);
 }
+
+const PARSER: &str = "onsuccess: next_stage\nname: me/door\nfilter: \"evt.Line.Labels.type == 'door'\"\n\
+    pattern_syntax:\n  WRONG: 'wrong code of %{USER:user} from %{IP:ip}'\n\
+    nodes:\n  - grok:\n      pattern: '^%{TIMESTAMP_ISO8601:time} %{WRONG}$'\n      apply_on: Line.Raw\n\
+    statics:\n  - meta: log_type\n    value: wrong\n  - meta: source_ip\n    expression: evt.Parsed.ip\n";
+const SCENARIO: &str = "type: leaky\nname: me/door-bf\ndescription: Wrong codes\nfilter: evt.Meta.log_type == 'wrong'\n\
+    groupby: evt.Meta.source_ip\ndistinct: evt.Parsed.user\ncapacity: 2\nleakspeed: 1h\nblackhole: 1m\nlabels:\n  remediation: true\n";
+const WHITELIST: &str = "name: me/known\nwhitelist:\n  reason: known\n  cidr: ['198.51.100.0/24']\n";
+
+#[test]
+fn who_overflows_a_scenario_of_crowdsec_is_banned() {
+    let folder = tempfile::tempdir().unwrap();
+    let etc = folder.path().join("crowdsec");
+    let files = [
+        ("parsers/s00-raw/door.yaml", PARSER),
+        ("parsers/s02-enrich/known.yaml", WHITELIST),
+        ("parsers/s01-parse/pass.yaml", "onsuccess: next_stage\nname: me/pass\n"),
+        ("scenarios/door-bf.yaml", SCENARIO),
+        ("scenarios/other.yaml", "type: leaky\nname: me/other\nfilter: nobody(evt)\nleakspeed: 1s\n"),
+        ("acquis.yaml", "filename: /var/log/door.log\nlabels:\n  type: door\n"),
+    ];
+    for (path, text) in files {
+        let path = etc.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let bans = folder.path().join("bans");
+    let (etc, to) = (etc.display().to_string(), bans.display().to_string());
+    let told = run(["import", "crowdsec", "--output", &to, &etc], "").expect(0).stderr;
+    assert!(told.contains("1 scenarios"), "{told}");
+    assert!(told.contains("scenarios/other.yaml:3: the function `nobody` is not known"), "{told}");
+    assert!(told.contains("--log-type door --position door.log.position /var/log/door.log"), "{told}");
+    let config = bans.join("tollhouse.toml").display().to_string();
+    run(["config", "check", "--strict", "--config", &config], "").expect(0);
+
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &["--config", &config]);
+    let wrong = |user: &str, ip: &str| format!("{} wrong code of {user} from {ip}\n", now());
+    let log: String = [
+        wrong("a", "192.0.2.1"),
+        wrong("a", "192.0.2.2").repeat(5),
+        wrong("b", "192.0.2.1"),
+        "no parser reads this\n".to_owned(),
+        wrong("c", "192.0.2.1"),
+        ["a", "b", "c", "d"].map(|user| wrong(user, "198.51.100.1")).concat(),
+    ]
+    .concat();
+    let url = server.url.as_str();
+    let follow =
+        ["follow", "--server", url, "--pipeline", "crowdsec", "--crowdsec", &etc, "--log-type", "door", "-"];
+    let ran = run(follow, &log).expect(0);
+    assert!(
+        ran.stderr.contains("1 events, 1 lines that no pattern reads, 0 that were refused"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stdout.contains("reject") && ran.stdout.contains("DOOR_BF"), "{}", ran.stdout);
+    assert_eq!(banned(&server), ["192.0.2.1"]);
+}
+
+#[test]
+fn tests_of_crowdsecs_hub_are_run_as_it_runs_them() {
+    let hub = concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpora/peers/web/crowdsec-hub");
+    let ran = run(["test", "crowdsec", "--only", "vsftpd-bf", "--only", "amavis-logs", hub], "").expect(0);
+    assert_eq!(
+        ran.stdout,
+        "passed  amavis-logs\npassed  vsftpd-bf\n1 of 1 tests of parsers passed, 1 of 1 of scenarios\n"
+    );
+}

@@ -10,6 +10,7 @@ use journal::json_value;
 use logs::log_stream::{LogSettings, LogStream, StreamLine, zone};
 use serde_json::{Map, Value};
 
+use super::crowdsec_reader::CrowdsecReader;
 use super::{AGAIN, FollowFormat};
 use crate::client::{ApiClient, CallError};
 use crate::exit::CommandError;
@@ -24,12 +25,16 @@ pub(super) enum LineReader {
     Ndjson,
     /// Lines of a log, by the patterns of a pipeline.
     Log(Box<LogStream>),
+    /// Lines of a log, by CrowdSec's parsers and scenarios.
+    Crowdsec(Box<CrowdsecReader>),
 }
 
 /// The meaning of a line.
 pub(super) enum ReadLine {
     /// An event.
     Event(Value),
+    /// Several events, each with a name of its own.
+    Events(Vec<Value>),
     /// A line that a pattern reads, but that reports nothing by itself.
     Silent,
     /// A line that no pattern reads.
@@ -84,7 +89,7 @@ impl LineReader {
 
     /// Returns true if lines are read by patterns.
     pub(super) fn is_log(&self) -> bool {
-        matches!(self, LineReader::Log(_))
+        matches!(self, LineReader::Log(_) | LineReader::Crowdsec(_))
     }
 
     /// Reads a line. An event is called by the line's name, unless it has one.
@@ -103,6 +108,13 @@ impl LineReader {
                     object.entry("id").or_insert(Value::String(name.to_owned()));
                 }
                 return Ok(ReadLine::Event(Value::Object(object)));
+            }
+            LineReader::Crowdsec(reader) => {
+                return Ok(match reader.read(line, name, now) {
+                    Some(events) if events.is_empty() => ReadLine::Silent,
+                    Some(events) => ReadLine::Events(events),
+                    None => ReadLine::Unread,
+                });
             }
             LineReader::Log(stream) => match stream.read(line, now) {
                 StreamLine::Event(event) => *event,

@@ -13,6 +13,7 @@
 //! that was rotated away, copied or truncated is not taken for another or for the same.
 
 mod backoff;
+mod crowdsec_reader;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod line_reader;
@@ -34,6 +35,7 @@ use server::api::BatchLine;
 use sha2::{Digest, Sha256};
 
 use self::backoff::Backoff;
+use self::crowdsec_reader::CrowdsecReader;
 use self::line_reader::{LineReader, ReadLine};
 use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
 use crate::clock;
@@ -76,6 +78,15 @@ pub(crate) struct FollowArgs {
     /// Pipeline that judges, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
+    /// Folder of CrowdSec's parsers and scenarios, through which lines go: each overflow becomes an event
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "nats"])]
+    crowdsec: Option<PathBuf>,
+    /// Type by which CrowdSec's parsers know the lines, such as syslog, nginx or apache2
+    #[arg(long, value_name = "TYPE", default_value = "syslog", requires = "crowdsec")]
+    log_type: String,
+    /// Folder of the files that scenarios look into; unless given, `data` in the folder, or CrowdSec's own
+    #[arg(long, value_name = "DIR", requires = "crowdsec")]
+    data_files: Option<PathBuf>,
     /// End at the end of the file or topic, which is read from its beginning or the kept position
     #[arg(long)]
     once: bool,
@@ -127,7 +138,15 @@ struct FollowPosition {
 pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     let client = ApiClient::new(&args.server, args.token.as_deref())?;
     let interrupt = Interrupt::watch(None);
-    let Some(lines) = LineReader::open(&client, args.format, args.pipeline.as_deref(), &interrupt)? else {
+    let lines = match &args.crowdsec {
+        Some(directory) => {
+            let source = args.file.as_deref().unwrap_or(Path::new(STDIN));
+            let reader = CrowdsecReader::open(directory, args.data_files.as_deref(), &args.log_type, source)?;
+            Some(LineReader::Crowdsec(Box::new(reader)))
+        }
+        None => LineReader::open(&client, args.format, args.pipeline.as_deref(), &interrupt)?,
+    };
+    let Some(lines) = lines else {
         return Ok(Exit::Interrupted);
     };
     let mut follow = Follower {
@@ -381,6 +400,9 @@ impl Follower<'_> {
             }
             match self.lines.read(line, name.as_deref(), now) {
                 Ok(ReadLine::Event(object)) => events.push((name, object.to_string())),
+                Ok(ReadLine::Events(objects)) => {
+                    events.extend(objects.into_iter().map(|object| (name.clone(), object.to_string())));
+                }
                 Ok(ReadLine::Silent) => {}
                 Ok(ReadLine::Unread) => {
                     self.unread += 1;

@@ -1,7 +1,8 @@
-//! `tollhouse import`: takes in statistics of another node, jails of fail2ban, lists of Rspamd, limits of Limitador, what
+//! `tollhouse import`: takes in statistics of another node, jails of fail2ban, scenarios of CrowdSec, lists of Rspamd, limits of Limitador, what
 //! SpamAssassin had learned, and what filters know of senders.
 
 mod bayes;
+mod crowdsec;
 mod fail2ban;
 mod limits;
 mod multimap;
@@ -10,7 +11,7 @@ mod statistics;
 
 use crate::exit::{CommandError, Exit};
 
-/// Import statistics of `export --ledger`, or another program's jails, lists, limits, learned mail or reputations
+/// Import statistics of `export --ledger`, or another program's jails, scenarios, lists, limits, learned mail or reputations
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -19,6 +20,7 @@ Examples:
   tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
   tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
   tollhouse import fail2ban --output ./bans /etc/fail2ban        Jails of fail2ban, as pipelines
+  tollhouse import crowdsec --output ./bans /etc/crowdsec        Scenarios of CrowdSec, as rules
   tollhouse import multimap --type from --symbol BLOCKED --score 8 blocked.map >> mail.toml
   tollhouse import limits limits.yaml                            Limits of Limitador, as [[limit]]
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
@@ -39,6 +41,7 @@ pub(crate) struct ImportArgs {
 #[derive(clap::Subcommand)]
 enum ImportCommand {
     Fail2ban(fail2ban::Fail2banImportArgs),
+    Crowdsec(crowdsec::CrowdsecImportArgs),
     Limits(limits::LimitsImportArgs),
     Multimap(multimap::MultimapImportArgs),
     Bayes(bayes::BayesImportArgs),
@@ -48,6 +51,7 @@ enum ImportCommand {
 pub(crate) fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     match args.command {
         Some(ImportCommand::Fail2ban(args)) => fail2ban::run(&args),
+        Some(ImportCommand::Crowdsec(args)) => crowdsec::run(&args),
         Some(ImportCommand::Limits(args)) => limits::run(&args),
         Some(ImportCommand::Multimap(args)) => multimap::run(args),
         Some(ImportCommand::Bayes(args)) => bayes::run(args),

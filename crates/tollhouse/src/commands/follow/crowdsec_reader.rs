@@ -1,0 +1,94 @@
+//! Lines of a log through CrowdSec's parsers and scenarios: each overflow is an event.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use event::Time;
+use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
+use logs::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
+use logs::crowdsec::value::TextMap;
+use serde_json::{Map, Value};
+
+use crate::console::{printable, say};
+use crate::crowdsec_files;
+use crate::exit::CommandError;
+
+/// Most bytes of a line that an event keeps.
+const TEXT_BYTES_MAX: usize = 1024;
+/// Nanoseconds of a microsecond.
+const NANOSECONDS: i64 = 1_000;
+
+/// A source of lines, with parsers, scenarios and their buckets.
+pub(super) struct CrowdsecReader {
+    pipeline: CrowdsecPipeline,
+    source: Arc<str>,
+    labels: Arc<TextMap>,
+}
+
+impl CrowdsecReader {
+    /// Reads the files of a folder. What cannot be taken is told.
+    pub(super) fn open(
+        directory: &Path,
+        data_files: Option<&Path>,
+        kind: &str,
+        source: &Path,
+    ) -> Result<CrowdsecReader, CommandError> {
+        let files = crowdsec_files::read(directory)?;
+        let data = crowdsec_files::data(directory, data_files);
+        let mut problems = Vec::new();
+        let selection = CrowdsecSelection::all(&files);
+        let pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);
+        for problem in &problems {
+            say(format_args!("not taken: {}", printable(&problem.to_string())));
+        }
+        if pipeline.parsers.is_empty() {
+            return Err(CommandError::new(format_args!("{}: there are no parsers", directory.display()))
+                .help("name the folder that has `parsers` and `scenarios`, such as /etc/crowdsec"));
+        }
+        let labels = TextMap::from([(Arc::from("type"), Arc::from(kind))]);
+        let source = Arc::from(source.display().to_string());
+        Ok(CrowdsecReader { pipeline, source, labels: Arc::new(labels) })
+    }
+
+    /// Reads a line: events of its overflows; none if no parser reads it.
+    pub(super) fn read(&mut self, line: &[u8], name: Option<&str>, now: Time) -> Option<Vec<Value>> {
+        let line = CrowdsecLine {
+            raw: Arc::from(String::from_utf8_lossy(line)),
+            source: Arc::clone(&self.source),
+            module: Arc::from("file"),
+            labels: Arc::clone(&self.labels),
+        };
+        let reading = self.pipeline.read(line, now.0.saturating_mul(NANOSECONDS));
+        reading.record?;
+        let overflows = reading.overflows.iter().filter(|record| !record.is_whitelisted);
+        let events = overflows.enumerate().flat_map(|(number, record)| events(record, name, number));
+        Some(events.collect())
+    }
+}
+
+/// The events of an overflow: one a source.
+fn events(record: &CrowdsecRecord, name: Option<&str>, number: usize) -> Vec<Value> {
+    let Some(overflow) = &record.overflow else { return Vec::new() };
+    let mut events = Vec::with_capacity(overflow.sources.len());
+    for (index, source) in overflow.sources.values().enumerate() {
+        let mut event = Map::new();
+        if let Some(name) = name {
+            event.insert("id".to_owned(), format!("{name}-{number}-{index}").into());
+        }
+        event.insert("time".to_owned(), Time(record.time / NANOSECONDS).to_string().into());
+        event.insert("scenario".to_owned(), overflow.scenario.as_ref().into());
+        event.insert("source".to_owned(), source.value.as_ref().into());
+        event.insert("scope".to_owned(), source.scope.as_ref().into());
+        if source.scope.as_ref() == "Ip" && source.value.parse::<IpAddr>().is_ok() {
+            event.insert("source_ip".to_owned(), source.value.as_ref().into());
+        }
+        event.insert("events".to_owned(), overflow.count.into());
+        if let Some(last) = overflow.records.last() {
+            let text = last.line.raw.as_ref();
+            event.insert("text".to_owned(), text[..text.floor_char_boundary(TEXT_BYTES_MAX)].into());
+        }
+        events.push(Value::Object(event));
+    }
+    events
+}

@@ -1,0 +1,59 @@
+//! `tollhouse import crowdsec`: writes a pipeline that bans whom CrowdSec's scenarios would ban.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use indicatif::HumanCount;
+
+use crate::console::{printable, say};
+use crate::crowdsec_files;
+use crate::exit::{CommandError, Exit};
+
+/// Write a pipeline for the scenarios of CrowdSec: each has a rule, which bans for as long as the profile says
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse import crowdsec --output ./bans /etc/crowdsec
+  tollhouse serve --data ./data --config ./bans/tollhouse.toml
+  tollhouse follow --server http://127.0.0.1:8377 --pipeline crowdsec --crowdsec /etc/crowdsec --log-type syslog /var/log/auth.log
+
+Parsers and scenarios stay where they are: `follow --crowdsec` runs them. The commands for the logs
+of `acquis.yaml` are printed, and what cannot be taken, with its file and line.")]
+pub(super) struct CrowdsecImportArgs {
+    /// Folder of CrowdSec's configuration, such as /etc/crowdsec, or of its hub
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Folder for the configuration, which has none yet
+    #[arg(long, short, value_name = "DIR")]
+    output: PathBuf,
+    /// Folder of the files that scenarios look into; unless given, `data` in the folder, or CrowdSec's own
+    #[arg(long, value_name = "DIR")]
+    data_files: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &CrowdsecImportArgs) -> Result<Exit, CommandError> {
+    let files = crowdsec_files::read(&args.directory)?;
+    let data = crowdsec_files::data(&args.directory, args.data_files.as_deref());
+    let import = plan::formats::crowdsec::read(&files, data, &args.directory.display().to_string());
+    for left in &import.left {
+        say(format_args!("not taken: {}", printable(left)));
+    }
+    if import.scenarios == 0 {
+        say("no scenario is there");
+        return Ok(Exit::Found);
+    }
+    let path = args.output.join("tollhouse.toml");
+    let failed = |error: std::io::Error| CommandError::new(format_args!("{}: {error}", path.display()));
+    disk::create_directories(&args.output).map_err(failed)?;
+    let draft = disk::AtomicFile::of_new(&path);
+    let written = draft.and_then(|mut draft| {
+        draft.write_all(import.text.as_bytes())?;
+        draft.commit()
+    });
+    written.map_err(failed)?;
+    say(format_args!("{} scenarios", HumanCount(import.scenarios as u64)));
+    for command in &import.commands {
+        say(format_args!("then run: {}", printable(command)));
+    }
+    Ok(Exit::Fine)
+}
