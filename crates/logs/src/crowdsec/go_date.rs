@@ -37,7 +37,9 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+/// Days of the week, from Sunday on.
+pub(crate) const DAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// A moment, and the zone that its text was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::crowdsec::evaluation::{EvaluationError, Evaluator, error};
 use crate::crowdsec::json_path;
-use crate::crowdsec::value::{ExprValue, TextMap};
+use crate::crowdsec::value::{ExprObject, ExprValue, TextMap};
 use crate::crowdsec::{duration, go_date};
 
 /// Names of the functions that are known, in order.
@@ -121,6 +121,21 @@ pub(crate) fn order(one: &ExprValue, other: &ExprValue) -> Ordering {
     }
 }
 
+/// A day of the week, from Sunday on.
+#[derive(Debug)]
+struct DayOfWeek(i8);
+
+impl ExprObject for DayOfWeek {
+    fn member(&self, _name: &str) -> Option<ExprValue> {
+        None
+    }
+
+    fn call(&self, name: &str, _arguments: &[ExprValue]) -> Option<ExprValue> {
+        let day = go_date::DAYS.get(usize::try_from(self.0).ok()?)?;
+        (name == "String").then(|| ExprValue::from(*day))
+    }
+}
+
 /// A method of a moment, in UTC.
 pub(crate) fn moment_method(at: i64, name: &str, arguments: &[ExprValue]) -> Option<ExprValue> {
     let moment = jiff::Timestamp::from_nanosecond(i128::from(at)).ok()?;
@@ -133,7 +148,7 @@ pub(crate) fn moment_method(at: i64, name: &str, arguments: &[ExprValue]) -> Opt
         "Month" => ExprValue::Int(i64::from(local.month())),
         "Day" => ExprValue::Int(i64::from(local.day())),
         "YearDay" => ExprValue::Int(i64::from(local.day_of_year())),
-        "Weekday" => ExprValue::Int(i64::from(local.weekday().to_sunday_zero_offset())),
+        "Weekday" => ExprValue::Object(Arc::new(DayOfWeek(local.weekday().to_sunday_zero_offset()))),
         "Unix" => ExprValue::Int(moment.as_second()),
         "UnixNano" => ExprValue::Int(at),
         "UTC" => ExprValue::Moment(at),
