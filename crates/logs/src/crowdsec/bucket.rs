@@ -423,6 +423,7 @@ fn overflow(
         reprocess: scenario.reprocess,
         first: bucket.first.unwrap_or(bucket.last),
         last: bucket.last,
+        changed_source: None,
         is_whitelisted: false,
     })
 }

@@ -589,6 +589,7 @@ mod tests {
         check("Sprintf('%s-%05.1f-%d', 'a', 2.25, 3)", "a-002.2-3");
         check("PathUnescape('%2e%zz') + QueryUnescape('a+%41')", "%2e%zza A");
         check("evt.SetMeta('k', 'v') && evt.Meta.k == 'v'", "true");
+        check("if 1 > 2 { 'a' } else if true { 1; let x = 'b'; x + 'c' } else { 'd' }", "bc");
         check("evt.Time.Hour() == 0 && evt.Time.Weekday().String() == 'Thursday'", "true");
         check("/* a comment */ 1 // another", "1");
     }

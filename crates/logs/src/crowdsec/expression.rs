@@ -458,6 +458,9 @@ impl ExprParser {
         if binding == 0 && self.is_word("let") {
             return self.variable();
         }
+        if binding == 0 && self.is_word("if") {
+            return self.branch();
+        }
         let mut left = self.primary()?;
         loop {
             let start = self.at;
@@ -503,6 +506,38 @@ impl ExprParser {
         self.expect(";")?;
         let body = Box::new(self.expression(0)?);
         Ok(ExprNode::Let { name, value, body })
+    }
+
+    /// Reads `if condition { ... } else { ... }`.
+    fn branch(&mut self) -> Parsed {
+        self.at += 1;
+        self.descend()?;
+        let condition = Box::new(self.expression(0)?);
+        let then = Box::new(self.block()?);
+        if !self.is_word("else") {
+            return Err(self.error("`else` is missing"));
+        }
+        self.at += 1;
+        let otherwise = Box::new(if self.is_word("if") { self.branch()? } else { self.block()? });
+        Ok(ExprNode::Conditional { condition, then, otherwise })
+    }
+
+    /// Reads expressions in braces, of which the last one is the value.
+    fn block(&mut self) -> Parsed {
+        self.expect("{")?;
+        let mut parts = vec![self.expression(0)?];
+        while self.take(";") && !self.is_sign("}") {
+            self.descend()?;
+            parts.push(self.expression(0)?);
+        }
+        self.expect("}")?;
+        let mut parts = parts.into_iter().rev();
+        let last = parts.next().unwrap_or(ExprNode::Nil);
+        Ok(parts.fold(last, |body, value| ExprNode::Let {
+            name: Arc::default(),
+            value: Box::new(value),
+            body: Box::new(body),
+        }))
     }
 
     fn conditional(&mut self, condition: ExprNode) -> Parsed {

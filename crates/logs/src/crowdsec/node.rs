@@ -154,7 +154,8 @@ impl NodeReader<'_> {
         } else if let Some(name) = node.text_of("enriched") {
             StaticTarget::Enriched(Arc::from(name))
         } else if let Some(path) = node.text_of("target") {
-            if !CrowdsecRecord::default().set(path, "") {
+            let mut any = CrowdsecRecord { overflow: Some(Arc::default()), ..CrowdsecRecord::default() };
+            if !any.set(path, "") {
                 self.problem(node.line, format!("`{path}` cannot be set"));
                 return None;
             }

@@ -69,11 +69,33 @@ pub struct CrowdsecOverflow {
     pub first: i64,
     /// The time of the last record.
     pub last: i64,
+    /// The source as postoverflows changed it, if one did.
+    pub changed_source: Option<Arc<OverflowSource>>,
     /// True if a whitelist took it afterwards.
     pub is_whitelisted: bool,
 }
 
 impl CrowdsecOverflow {
+    /// The source that expressions know: the first one, as postoverflows changed it.
+    pub fn source(&self) -> Option<&Arc<OverflowSource>> {
+        self.changed_source.as_ref().or_else(|| self.sources.values().next())
+    }
+
+    /// Changes a part of the source. Returns false if there is no such part.
+    pub(crate) fn set_source(&mut self, part: &str, value: &Arc<str>) -> bool {
+        let mut source = self.source().map(|source| OverflowSource::clone(source)).unwrap_or_default();
+        let part = match part {
+            "Value" => &mut source.value,
+            "Scope" => &mut source.scope,
+            "Range" => &mut source.range,
+            "IP" => &mut source.ip,
+            _ => return false,
+        };
+        *part = Arc::clone(value);
+        self.changed_source = Some(Arc::new(source));
+        true
+    }
+
     /// Sources in the order of their values.
     pub fn source_names(&self) -> Vec<Arc<str>> {
         self.sources.keys().map(Arc::clone).collect()
@@ -120,7 +142,7 @@ impl ExprObject for OverflowAlert {
             "Remediation" => ExprValue::Bool(self.0.remediation),
             "Scenario" => ExprValue::Text(Arc::clone(&self.0.scenario)),
             "EventsCount" => ExprValue::Int(i64::try_from(self.0.count).unwrap_or(i64::MAX)),
-            "Source" => match self.0.sources.values().next() {
+            "Source" => match self.0.source() {
                 Some(source) => ExprValue::Object(Arc::clone(source) as Arc<dyn ExprObject>),
                 None => ExprValue::Nil,
             },
@@ -136,7 +158,7 @@ impl ExprObject for OverflowAlert {
     }
 
     fn call(&self, name: &str, _arguments: &[ExprValue]) -> Option<ExprValue> {
-        let source = || self.0.sources.values().next();
+        let source = || self.0.source();
         Some(match name {
             "GetScenario" => ExprValue::Text(Arc::clone(&self.0.scenario)),
             "GetEventsCount" => self.member("EventsCount")?,

@@ -93,6 +93,13 @@ impl CrowdsecRecord {
                 let line = Arc::make_mut(&mut self.line);
                 Arc::make_mut(&mut line.labels).insert(Arc::from(&name["Labels.".len()..]), value);
             }
+            ("Overflow", name) => {
+                let (Some(part), Some(overflow)) = (name.strip_prefix("Alert.Source."), &mut self.overflow)
+                else {
+                    return false;
+                };
+                return Arc::make_mut(overflow).set_source(part, &value);
+            }
             _ => return false,
         }
         true

@@ -72,6 +72,7 @@ fn events(record: &CrowdsecRecord, name: Option<&str>, number: usize) -> Vec<Val
     let Some(overflow) = &record.overflow else { return Vec::new() };
     let mut events = Vec::with_capacity(overflow.sources.len());
     for (index, source) in overflow.sources.values().enumerate() {
+        let source = if index == 0 { overflow.source().unwrap_or(source) } else { source };
         let mut event = Map::new();
         if let Some(name) = name {
             event.insert("id".to_owned(), format!("{name}-{number}-{index}").into());
@@ -80,8 +81,8 @@ fn events(record: &CrowdsecRecord, name: Option<&str>, number: usize) -> Vec<Val
         event.insert("scenario".to_owned(), overflow.scenario.as_ref().into());
         event.insert("source".to_owned(), source.value.as_ref().into());
         event.insert("scope".to_owned(), source.scope.as_ref().into());
-        if source.scope.as_ref() == "Ip" && source.value.parse::<IpAddr>().is_ok() {
-            event.insert("source_ip".to_owned(), source.value.as_ref().into());
+        if source.ip.parse::<IpAddr>().is_ok() {
+            event.insert("source_ip".to_owned(), source.ip.as_ref().into());
         }
         event.insert("events".to_owned(), overflow.count.into());
         if let Some(last) = overflow.records.last() {
