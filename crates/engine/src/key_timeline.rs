@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use event::{Event, Key, Shingle, Span, Time, Value};
+use event::{Event, Key, Secret, Shingle, Span, Time, Value};
 use journal::{JournalError, Record};
 use plan::{KindPlan, Pipeline, ReputationPlan};
 use stats::{
@@ -291,19 +291,7 @@ impl Engine {
     }
 
     pub(crate) fn piece(&self, plan: &KindPlan, value: &str) -> Result<(String, Shingle), PieceError> {
-        let mut first = None;
-        let lower = (plan.kind == plan::REPORTER).then(|| plan::reporter(value));
-        let value = lower.as_deref().unwrap_or(value);
-        plan.fields.pieces_of(value, &mut |piece| {
-            first.get_or_insert_with(|| piece.to_owned());
-        });
-        let piece = first.ok_or_else(|| PieceError {
-            kind: plan.name.clone(),
-            value: value.to_owned(),
-            fields: plan.fields.as_slice().len(),
-        })?;
-        let shingle = self.secret.shingle(piece.as_bytes());
-        Ok((piece, shingle))
+        piece(plan, value, &self.secret)
     }
 
     /// The keys of a kind with the largest counts in a trailing window; see [`Ledger::hottest`] for what it costs.
@@ -371,4 +359,21 @@ impl Engine {
         }
         Ok(pieces)
     }
+}
+
+/// The first piece of a value of a kind, and its hash.
+pub(crate) fn piece(plan: &KindPlan, value: &str, secret: &Secret) -> Result<(String, Shingle), PieceError> {
+    let mut first = None;
+    let lower = (plan.kind == plan::REPORTER).then(|| plan::reporter(value));
+    let value = lower.as_deref().unwrap_or(value);
+    plan.fields.pieces_of(value, &mut |piece| {
+        first.get_or_insert_with(|| piece.to_owned());
+    });
+    let piece = first.ok_or_else(|| PieceError {
+        kind: plan.name.clone(),
+        value: value.to_owned(),
+        fields: plan.fields.as_slice().len(),
+    })?;
+    let shingle = secret.shingle(piece.as_bytes());
+    Ok((piece, shingle))
 }

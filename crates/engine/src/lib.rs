@@ -31,6 +31,7 @@ mod reload;
 mod reputation_ranking;
 mod review;
 mod review_queue;
+mod search;
 mod sender_history;
 mod unknown_fields;
 mod used_once;
@@ -90,6 +91,11 @@ pub use review_queue::{
     AlikeReviews, REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewCensus, ReviewClaim, ReviewComment,
     ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewOrder, ReviewOutcome,
     ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
+};
+pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
+pub use search::{
+    DecisionFilter, DecisionPage, DecisionQuery, DecisionSearchError, FactSelection, KeyChoice, LabelFilter,
+    ListedDecision,
 };
 pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
 pub use unknown_fields::JsonEventError;
@@ -155,6 +161,8 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
+    /// Those who watch decisions as they are made.
+    live: Arc<search::live::LiveDecisions>,
     reviews: ReviewQueue,
     challenged: feedback::ChallengedDecisions,
     candidates: CandidateTallies,

@@ -8,7 +8,9 @@ use disk::{Device, FileDevice};
 
 use super::file::JournalFile;
 use super::files::{self, NewestFirstIter, names_on, segments_on};
+use super::labels::DecisionLabels;
 use super::manifest::JournalManifest;
+use super::ranked::{DecisionSource, IdRange, RankedBlocks};
 use super::visitor::RecordVisitor;
 use super::{
     Block, DESCRIPTION_SUFFIX, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
@@ -26,6 +28,7 @@ pub struct JournalArchive {
     segments: Vec<(RecordId, JournalFile)>,
     /// The manifest of what once was there.
     manifest: JournalManifest,
+    labels: DecisionLabels,
 }
 
 impl JournalArchive {
@@ -44,7 +47,8 @@ impl JournalArchive {
         let unseen = unseen.filter_map(|(first, _)| Some((first, files::file_of(&device, first)?)));
         segments.extend(unseen);
         segments.sort_unstable_by_key(|(first, _)| *first);
-        Ok(JournalArchive { device, segments, manifest })
+        let labels = DecisionLabels::below(RecordId(u64::MAX));
+        Ok(JournalArchive { device, segments, manifest, labels })
     }
 
     /// Segments that are missing, or have fewer records than were once in them. Reads the heads of all blocks. What became
@@ -136,6 +140,20 @@ impl JournalArchive {
             }
         }
         Ok(None)
+    }
+}
+
+impl DecisionSource for JournalArchive {
+    fn ranked(&self, ids: IdRange) -> Result<RankedBlocks, JournalError> {
+        Ok(RankedBlocks::new(ids, self.segments.clone(), Vec::new()))
+    }
+
+    fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
+        self.description(version).map(Arc::new)
+    }
+
+    fn labels(&self) -> &DecisionLabels {
+        &self.labels
     }
 }
 

@@ -9,6 +9,7 @@ use super::columns::ColumnarSegment;
 use super::compression::decompress;
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
+use super::segment::BlockExtent;
 use super::visitor::{self, RecordVisitor};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
@@ -46,6 +47,8 @@ pub struct Block {
 
 #[derive(Debug)]
 enum BlockContent {
+    /// Records that are not written yet.
+    Waiting(Vec<u8>),
     /// One zstd frame, of so many bytes uncompressed.
     Rows(Vec<u8>, usize),
     /// A group of a file.
@@ -57,6 +60,13 @@ enum BlockContent {
 impl Block {
     pub(super) fn of_rows(head: BlockInfo, content: Vec<u8>, raw_bytes: usize) -> Block {
         Block { head, content: BlockContent::Rows(content, raw_bytes), file: None }
+    }
+
+    /// Records on their way to a file.
+    pub(super) fn of_waiting(extent: BlockExtent, bytes: Vec<u8>) -> Block {
+        let BlockExtent { first, last, arrival, count } = extent;
+        let head = BlockInfo { first, last, arrival, count, at: 0, length: 0 };
+        Block { head, content: BlockContent::Waiting(bytes), file: None }
     }
 
     /// A group of a file, unless it does not have it.
@@ -111,17 +121,23 @@ impl Block {
         decompress(content, bytes).map_err(|_| self.damaged())
     }
 
+    /// Returns true if it is by columns, so that what is not wanted is not read.
+    pub fn is_columnar(&self) -> bool {
+        matches!(self.content, BlockContent::Columns(..) | BlockContent::File(_))
+    }
+
     /// Bytes that it takes up on disk.
     pub fn disk_bytes(&self) -> u64 {
         match self.content {
             BlockContent::Rows(..) | BlockContent::File(_) => BLOCK_HEAD_BYTES as u64 + self.head.length,
-            BlockContent::Columns(..) => self.head.length,
+            BlockContent::Columns(..) | BlockContent::Waiting(_) => self.head.length,
         }
     }
 
     /// The bytes of its records, as rows have them.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, SegmentError> {
         match &self.content {
+            BlockContent::Waiting(bytes) => Ok(bytes.clone()),
             BlockContent::Rows(content, bytes) => self.raw(content, *bytes),
             BlockContent::Columns(columns, number) => {
                 let mut bytes = Vec::new();
@@ -151,19 +167,24 @@ impl Block {
                 columns.find(*number, id)?
             }
             BlockContent::Columns(..) => None,
-            BlockContent::Rows(..) | BlockContent::File(_) => self.find_all(&BTreeSet::from([id]))?.pop(),
+            BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => {
+                self.find_all(&BTreeSet::from([id]))?.pop()
+            }
         };
         Ok(found.map(|(_, record)| record))
     }
 
     /// The records of these ids that are here, for one reading of the block.
-    pub(super) fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+    pub fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<Vec<(RecordId, Record)>, SegmentError> {
         let may_hold = |first, last| ids.range(first..=last).next().is_some();
         if self.head.first > self.head.last || !may_hold(self.head.first, self.head.last) {
             return Ok(Vec::new());
         }
         let wanted = |id: RecordId| ids.contains(&id);
         match &self.content {
+            BlockContent::Waiting(bytes) => {
+                Record::decode_wanted(bytes, self.head.count, wanted).map_err(|_| self.damaged())
+            }
             BlockContent::Rows(content, bytes) => {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
@@ -186,6 +207,9 @@ impl Block {
     /// Shows the records to `look`, and reads no more than that wants.
     pub fn look<'w>(&self, look: &mut dyn RecordVisitor<'w>) -> Result<(), SegmentError> {
         match &self.content {
+            BlockContent::Waiting(bytes) => {
+                visitor::look(bytes, self.head.count, look).map_err(|_| self.damaged())
+            }
             BlockContent::Rows(content, bytes) => {
                 let raw = self.raw(content, *bytes)?;
                 visitor::look(&raw, self.head.count, look).map_err(|_| self.damaged())

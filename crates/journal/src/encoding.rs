@@ -79,6 +79,8 @@ pub struct DecisionHead<'b> {
     pub version: &'b str,
     /// The time of the event.
     pub time: Time,
+    /// The caller's name for the event, if it has one and the visitor wants it.
+    pub event_id: Option<&'b str>,
 }
 
 /// Score and action of a decision.
@@ -114,7 +116,7 @@ impl<'b> RecordReader<'b> {
                 let event_id = if self.flag()? { Some(self.text()?) } else { None };
                 let time = self.time()?;
                 let arrived = ArrivalInfo { event_id, arrival: self.time()?, duplicate: self.flag()? };
-                let head = DecisionHead { id, pipeline, version, time };
+                let head = DecisionHead { id, pipeline, version, time, event_id };
                 RecordStart::Decision { head, arrived }
             }
             REPORT => RecordStart::Report(Box::new(self.made()?)),

@@ -25,6 +25,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
 use super::encoding::{DecisionHead, DecisionOutcome};
+use super::labels::LabelIndex;
 use super::visitor::RecordVisitor;
 use super::{
     DecisionRow, JournalArchive, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
@@ -90,44 +91,6 @@ impl ExportFilter {
             && self.to.is_none_or(|to| row.time < to)
             && self.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.pipeline)
             && (!self.labelled || labels.of(id).is_some())
-    }
-}
-
-/// The last word of feedback on each decision, of judgements or of signals.
-///
-/// Takes some 50 bytes a decision on which there is feedback.
-#[derive(Debug, Default)]
-struct LabelIndex {
-    of: HashMap<RecordId, (Time, RecordId, Option<Arc<str>>)>,
-    classes: HashSet<Arc<str>>,
-}
-
-impl LabelIndex {
-    /// The word of whoever spoke last; nobody's once it was taken back, or if it counts nothing.
-    fn add(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
-        let class = class.map(|class| match self.classes.get(class) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let class: Arc<str> = class.into();
-                self.classes.insert(Arc::clone(&class));
-                class
-            }
-        });
-        // Records that raced each other are not in the order in which they were said.
-        let said = (time, id, class);
-        self.of
-            .entry(decision)
-            .and_modify(|last| {
-                if (last.0, last.1) < (said.0, said.1) {
-                    *last = said.clone();
-                }
-            })
-            .or_insert(said);
-    }
-
-    fn of(&self, decision: RecordId) -> Option<(&str, Time)> {
-        let (time, _, class) = self.of.get(&decision)?;
-        Some((class.as_deref()?, *time))
     }
 }
 
@@ -305,8 +268,8 @@ struct ExportRow<'a> {
     id: RecordId,
     row: &'a DecisionRow,
     description: Option<&'a VersionDescription>,
-    label: Option<(&'a str, Time)>,
-    signal: Option<(&'a str, Time)>,
+    label: Option<(&'a Arc<str>, Time)>,
+    signal: Option<(&'a Arc<str>, Time)>,
 }
 
 /// The value of a column of the decision's own.
@@ -342,9 +305,9 @@ fn table(outline: &ExportOutline) -> Vec<ExportColumn> {
             let effects = told.row.verdict.effects.iter();
             Some(Value::List(effects.map(|due| due.effect.to_string().into()).collect()))
         }),
-        ("label", Type::String, |told| told.label.map(|(class, _)| class.into())),
+        ("label", Type::String, |told| told.label.map(|(class, _)| (&**class).into())),
         ("label_time", Type::Time, |told| told.label.map(|(_, time)| time.into())),
-        ("signal", Type::String, |told| told.signal.map(|(class, _)| class.into())),
+        ("signal", Type::String, |told| told.signal.map(|(class, _)| (&**class).into())),
         ("signal_time", Type::Time, |told| told.signal.map(|(_, time)| time.into())),
     ];
     let mut columns: Vec<ExportColumn> = own

@@ -13,7 +13,7 @@ use super::columns::{self, ColumnarSegment};
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
 use super::segment::{self, BlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
-use super::{Block, JournalError, Record, io_error, segment_error};
+use super::{Block, BlockInfo, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 /// The ending of the name of a segment of rows.
@@ -146,8 +146,8 @@ pub(super) struct SegmentBlocks {
 
 #[derive(Debug)]
 enum BlockPositions {
-    /// The start of each, and the bytes between them.
-    Rows(BlockIter, Vec<SegmentPiece<u64>>),
+    /// The head of each, and the bytes between them.
+    Rows(BlockIter, Vec<SegmentPiece<BlockInfo>>),
     Columns(Arc<ColumnarSegment>),
     Damaged(DamagedStretch),
 }
@@ -167,7 +167,7 @@ impl SegmentBlocks {
         Ok(Some(SegmentBlocks { file, blocks }))
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match &self.blocks {
             BlockPositions::Rows(_, places) => places.len(),
             BlockPositions::Columns(columns) => columns.groups(),
@@ -175,14 +175,26 @@ impl SegmentBlocks {
         }
     }
 
-    fn block(&mut self, number: usize) -> Result<Option<Block>, JournalError> {
+    /// The smallest and the greatest id of a block; `None` for what cannot be read.
+    pub(super) fn ids(&self, number: usize) -> Option<(RecordId, RecordId)> {
+        match &self.blocks {
+            BlockPositions::Rows(_, places) => match places.get(number)? {
+                SegmentPiece::Sound(head) => Some((head.first, head.last)),
+                SegmentPiece::Damaged(_) => None,
+            },
+            BlockPositions::Columns(columns) => columns.group(number).map(|group| (group.first, group.last)),
+            BlockPositions::Damaged(_) => None,
+        }
+    }
+
+    pub(super) fn block(&mut self, number: usize) -> Result<Option<Block>, JournalError> {
         let damaged = |stretch: DamagedStretch| Err(JournalError::Damaged(stretch.in_file(self.file.name())));
         let block = match &mut self.blocks {
             BlockPositions::Rows(blocks, places) => {
                 let at = match places.get(number) {
                     None => return Ok(None),
                     Some(SegmentPiece::Damaged(stretch)) => return damaged(*stretch),
-                    Some(SegmentPiece::Sound(at)) => *at,
+                    Some(SegmentPiece::Sound(head)) => head.at,
                 };
                 match blocks.block_at(at).map_err(|error| self.file.error(error))? {
                     Some(SegmentPiece::Damaged(stretch)) => return damaged(stretch),

@@ -81,6 +81,12 @@ impl FromStr for RecordId {
 }
 
 impl RecordId {
+    /// The smallest id of a record that arrived at this time or later, to a millisecond.
+    pub fn first_of(time: event::Time) -> RecordId {
+        let millis = u64::try_from(time.0.div_euclid(1000)).unwrap_or(0);
+        RecordId(millis.min(u64::MAX >> SERIAL_BITS) << SERIAL_BITS)
+    }
+
     /// The time that it begins with, to a millisecond: the arrival, or that of an earlier record that arrived later.
     pub fn time(self) -> event::Time {
         event::Time::from_millis(i64::try_from(self.0 >> SERIAL_BITS).unwrap_or(i64::MAX))

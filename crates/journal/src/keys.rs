@@ -81,6 +81,27 @@ pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingl
     sums.iter().for_each(|sum| into.put_varint(*sum));
 }
 
+/// Hands on the keys without what was known of them.
+pub(super) fn names(bytes: &[u8], mut name: impl FnMut(Kind, Shingle)) -> Result<()> {
+    let mut reader = RecordReader::new(bytes);
+    while !reader.is_at_end() {
+        let kind = Kind(reader.varint()?.try_into().map_err(|_| RecordFormatError)?);
+        let shingle = Shingle(u64::from_le_bytes(reader.array()?));
+        let flags = reader.byte()?;
+        for is_said in [flag::FIRST, flag::LAST] {
+            if flags & is_said != 0 {
+                reader.time()?;
+            }
+        }
+        reader.byte()?;
+        for _ in 0..reader.varint()? {
+            reader.varint()?;
+        }
+        name(kind, shingle);
+    }
+    Ok(())
+}
+
 /// The keys of an event of this time.
 pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
     let mut reader = RecordReader::new(bytes);
@@ -126,6 +147,10 @@ mod tests {
             for KeyReading { kind, shingle, reading } in &keys {
                 put(&mut bytes, time, (*kind, *shingle), reading.into());
             }
+            let mut names = Vec::new();
+            super::names(&bytes, |kind, shingle| names.push((kind, shingle))).unwrap();
+            let said: Vec<_> = keys.iter().map(|key| (key.kind, key.shingle)).collect();
+            prop_assert_eq!(names, said);
             let read = read(&bytes, time).unwrap();
             prop_assert_eq!(&read, &keys);
             for (read, key) in read.iter().zip(&keys) {
@@ -137,6 +162,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60), time: i64) {
+            let _ = names(&bytes, |_, _| ());
             if let Ok(keys) = read(&bytes, Time(time)) {
                 prop_assert!(keys.len() <= bytes.len() / 12);
             }

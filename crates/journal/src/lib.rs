@@ -22,8 +22,10 @@ mod format;
 mod id;
 mod json;
 mod keys;
+mod labels;
 mod loss;
 mod manifest;
+mod ranked;
 mod record;
 mod repair;
 #[cfg(test)]
@@ -55,8 +57,10 @@ use files::{NewestFirstIter, segments_on};
 pub use format::{DamagedStretch, SegmentError};
 pub use id::{IdSource, NodeNumber, RecordId, RecordIdError};
 pub use json::json_value;
+pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
+pub use ranked::{DecisionSource, IdRange, RankedBlocks, ReadBudget};
 pub use record::{
     DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
     ReportRecord, VersionDescription,
@@ -149,6 +153,8 @@ pub struct Journal {
     losses: JournalLosses,
     /// Descriptions that were read.
     descriptions: Mutex<HashMap<String, Arc<VersionDescription>>>,
+    /// Labels of decisions, as far as somebody wanted to know them.
+    labels: DecisionLabels,
 }
 
 #[derive(Debug)]
@@ -292,6 +298,8 @@ impl Journal {
         if let Some(newest) = segments.last_mut() {
             newest.summary.is_closed |= lacks(newest);
         }
+        let labels =
+            DecisionLabels::below(safe.map_or(RecordId(0), |last| RecordId(last.0.saturating_add(1))));
         let state = JournalState { segments, safe, ..JournalState::default() };
         let shared = Arc::new(JournalCore {
             device,
@@ -317,7 +325,7 @@ impl Journal {
                 }
             }
         }
-        Ok(Journal { shared, threads: Mutex::new(threads), losses, descriptions: Mutex::default() })
+        Ok(Journal { shared, threads: Mutex::new(threads), losses, descriptions: Mutex::default(), labels })
     }
 
     /// Everything that was found wrong when the journal was opened.
@@ -377,7 +385,15 @@ impl Journal {
     pub async fn append(&self, records: &[(RecordId, Time, Record)]) -> Result<(), JournalError> {
         let mut encoded = EncodedRecords::default();
         records.iter().for_each(|(id, arrival, record)| encoded.push(*id, *arrival, record));
-        self.append_all(&encoded).await
+        self.append_all(&encoded).await?;
+        for (id, _, record) in records {
+            if let Record::Report(report) = record
+                && let Some(label) = report.label()
+            {
+                self.labels.note(*id, report.decision, label, report.time);
+            }
+        }
+        Ok(())
     }
 
     /// Appends records that are encoded, in the same way as [`Journal::append`].
@@ -628,6 +644,26 @@ impl Journal {
             let _ = thread.join();
         }
         result
+    }
+}
+
+impl DecisionSource for Journal {
+    fn ranked(&self, ids: IdRange) -> Result<RankedBlocks, JournalError> {
+        let state = self.shared.state.lock();
+        let parts = [&state.pending, &*state.writing].into_iter().flat_map(|pending| pending.parts());
+        let parts = parts.filter(|part| part.extent.first < ids.below && part.extent.last >= ids.from);
+        let waiting = parts.map(|part| Block::of_waiting(part.extent, part.bytes.clone())).collect();
+        let segments = state.segments.iter().map(|segment| (segment.first, segment.file.clone())).collect();
+        drop(state);
+        Ok(RankedBlocks::new(ids, segments, waiting))
+    }
+
+    fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
+        self.description(version)
+    }
+
+    fn labels(&self) -> &DecisionLabels {
+        &self.labels
     }
 }
 

@@ -104,13 +104,13 @@ impl BlockIter {
         }))
     }
 
-    /// The starts of a segment's blocks, and the stretches that belong to no block, in order. Of one that may be written
+    /// The heads of a segment's blocks, and the stretches that belong to no block, in order. Of one that may be written
     /// to, what is just being written, or torn, is left out.
-    pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<SegmentPiece<u64>>> {
+    pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<SegmentPiece<BlockInfo>>> {
         let mut places = Vec::new();
         while let Some(piece) = self.next_head()? {
             match piece {
-                SegmentPiece::Sound(head) => places.push(SegmentPiece::Sound(head.frame.at)),
+                SegmentPiece::Sound(head) => places.push(SegmentPiece::Sound(head.info())),
                 SegmentPiece::Damaged(stretch) if growing && stretch.is_tail => {}
                 SegmentPiece::Damaged(stretch) => places.push(SegmentPiece::Damaged(stretch)),
             }

@@ -1,9 +1,10 @@
 //! Reading of records for those who look at many rows and at little of each: nothing that is passed over is
 //! allocated or made. [`RecordVisitor`] is who looks, at either form of a segment; [`look`] reads rows.
 
-use event::{Facts, Slot, Time};
+use event::{Facts, Kind, Shingle, Slot, Time};
 
 use super::encoding::{DecisionHead, DecisionOutcome, RecordFormatError, RecordReader, RecordStart, Result};
+use super::keys;
 use crate::id::RecordId;
 
 /// Somebody who looks at records, in their order.
@@ -14,6 +15,19 @@ pub trait RecordVisitor<'w> {
 
     /// A decision, and where its facts are put; `None` to pass over them and what was decided.
     fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts>;
+
+    /// Returns true if the caller's names of events are wanted.
+    fn wants_event_ids(&self) -> bool {
+        false
+    }
+
+    /// Returns true if the keys of decisions are wanted.
+    fn wants_keys(&self) -> bool {
+        false
+    }
+
+    /// Takes a key of the decision, after the facts, if keys are wanted.
+    fn key(&mut self, _kind: Kind, _shingle: Shingle) {}
 
     /// A rule that fired, after the facts.
     fn fired(&mut self, rule: &str, shadow: bool);
@@ -65,6 +79,9 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
         match look.decision(&head) {
             Some(facts) => {
                 reader.facts(wanted.unwrap_or_default(), facts)?;
+                if look.wants_keys() {
+                    keys::names(reader.clone().content()?, |kind, shingle| look.key(kind, shingle))?;
+                }
                 let decided = reader.verdict(|rule, shadow| look.fired(rule, shadow))?;
                 look.decided(decided);
             }

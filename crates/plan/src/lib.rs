@@ -55,6 +55,7 @@ pub use pipeline::classifier::{ClassifierPlan, LinearView};
 pub use pipeline::derived::DerivedField;
 use pipeline::draft::PipelineDraft;
 pub use pipeline::form::{BaitPlan, FormPlan};
+pub use pipeline::functions::text_function;
 pub use pipeline::header::EventHeader;
 pub use pipeline::key_fields::{KeyField, KeyFields};
 pub use pipeline::model::ModelPlan;

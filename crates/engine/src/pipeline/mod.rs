@@ -221,15 +221,16 @@ impl Engine {
             }
         }
         let reviews = self.reviews_of(&observed, &decisions);
-        let Some(journal) = &self.journal else {
-            self.queue_reviews(reviews, &decisions);
-            return decisions;
-        };
-        let mut records = self.records.take();
         for prepared in observed.prepared_mut() {
             let row = &mut prepared.row;
             row.pipeline.schema.transient().iter().for_each(|slot| _ = row.facts.clear(*slot));
         }
+        let Some(journal) = &self.journal else {
+            self.queue_reviews(reviews, &decisions);
+            self.show_live(&observed, &decisions);
+            return decisions;
+        };
+        let mut records = self.records.take();
         for (observed, decision) in observed.events().zip(&decisions) {
             let row = &observed.prepared.row;
             let decided = PendingDecision {
@@ -275,6 +276,7 @@ impl Engine {
         self.records.give(records);
         // After the journal: who opens a review finds its decision there.
         self.queue_reviews(reviews, &decisions);
+        self.show_live(&observed, &decisions);
         decisions
     }
 

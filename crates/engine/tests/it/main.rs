@@ -40,6 +40,7 @@ mod reputation;
 mod rule_messages;
 mod rules;
 mod scenarios;
+mod search;
 mod sender_history;
 mod shared_rules;
 mod sweep;

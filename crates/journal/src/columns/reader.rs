@@ -19,6 +19,7 @@ use crate::encoding::{self, RecordReader, RecordWrite, variant};
 use crate::encoding::{DecisionHead, DecisionOutcome};
 use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
+use crate::keys;
 use crate::record::counted;
 use crate::visitor::RecordVisitor;
 use crate::{Record, ReportRecord};
@@ -517,7 +518,12 @@ impl ColumnarSegment {
             }
         }
         let wants_signals = look.wants_signals() && self.has_signals(&of[0], group);
-        let mut details = match wants_signals || (group.extras && verdicts.is_some()) {
+        let wants_keys = look.wants_keys() && verdicts.is_some();
+        let mut event_ids = match look.wants_event_ids() && verdicts.is_some() {
+            true => Some(self.cursor(group, own::EVENT_ID, &mut budget)?),
+            false => None,
+        };
+        let mut details = match wants_signals || wants_keys || (group.extras && verdicts.is_some()) {
             true => Some(self.cursor(group, own::DETAIL, &mut budget)?),
             false => None,
         };
@@ -528,6 +534,7 @@ impl ColumnarSegment {
             let [what, pipeline, version, id, time, decision, class] = of.each_mut().map(ColumnCursor::next);
             let verdict = verdicts.as_mut().map(|of| of.each_mut().map(ColumnCursor::next));
             let detail = details.as_mut().map(ColumnCursor::next);
+            let event_id = event_ids.as_mut().map(ColumnCursor::next);
             let id = id.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
             let time = Time(time.integer().ok_or_else(damaged)?);
             if what.text().is_some_and(|what| [super::SIGNAL, super::UNCOUNTED].contains(&what)) {
@@ -552,7 +559,8 @@ impl ColumnarSegment {
             if !wanted.get(same).is_some_and(|kind| kind.is(names)) {
                 same = wanted.iter().position(|kind| kind.is(names)).ok_or_else(damaged)?;
             }
-            let head = DecisionHead { id, pipeline: names.0, version: names.1, time };
+            let event_id = event_id.and_then(|event_id| event_id.text());
+            let head = DecisionHead { id, pipeline: names.0, version: names.1, time, event_id };
             let Some(row) = look.decision(&head) else {
                 facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
                 continue;
@@ -570,6 +578,10 @@ impl ColumnarSegment {
             }
             if let Some(detail) = detail.filter(|_| group.extras && verdicts_are_read) {
                 wanted[same].set_extras(detail, row).ok_or_else(damaged)?;
+            }
+            if let Some(detail) = detail.filter(|_| wants_keys) {
+                let detail = detail.bytes().and_then(DecisionDetail::read).ok_or_else(damaged)?;
+                keys::names(detail.keys, |kind, shingle| look.key(kind, shingle)).map_err(|_| damaged())?;
             }
             let Some([score, action, rules, shadow]) = verdict else { continue };
             for (rules, is_shadow) in [(rules, false), (shadow, true)] {

@@ -6,8 +6,8 @@ use content::address::MailAddress;
 use content::web::link;
 use judge::TextFunction;
 
-/// The function of this name.
-pub(crate) fn text_function(name: &str) -> Option<TextFunction> {
+/// Returns the function from text to text of this name, as conditions call it.
+pub fn text_function(name: &str) -> Option<TextFunction> {
     match name {
         "domain" => Some(domain),
         "registrable" => Some(registrable),

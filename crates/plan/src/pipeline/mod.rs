@@ -8,7 +8,7 @@ pub(crate) mod columns;
 pub(crate) mod derived;
 pub(crate) mod draft;
 pub(crate) mod form;
-mod functions;
+pub(crate) mod functions;
 pub(crate) mod header;
 pub(crate) mod key_fields;
 mod log;

@@ -1,0 +1,395 @@
+//! The rows of a block that fit a filter, with nothing read of them that the filter does not need.
+
+use std::cell::OnceCell;
+
+use content::piece::Normalisation;
+use event::{Facts, Kind, Shingle, Slot, Time, Type, Value};
+use journal::{
+    Block, DecisionHead, DecisionOutcome, DecisionSource, IdRange, RecordId, RecordVisitor, SegmentError,
+    VersionDescription,
+};
+use judge::{Action, Condition};
+
+use super::DecisionFilter;
+use super::logged_scope::{self, lower};
+
+/// A key that is looked for in a pipeline.
+#[derive(Debug)]
+pub(super) struct KeyMatch {
+    pub(super) pipeline: String,
+    pub(super) kind: Kind,
+    pub(super) shingle: Shingle,
+    /// The piece that is hashed.
+    pub(super) piece: String,
+}
+
+/// The use of a key in a version's rows.
+#[derive(Debug)]
+enum KeyTest {
+    /// No key is looked for.
+    Any,
+    /// Compared as it is in the row's keys.
+    Hashed(Kind, Shingle),
+    /// Made of facts, which is less to read.
+    Made(String, Vec<(Slot, Normalisation)>),
+}
+
+/// A filter as it goes for the rows of a version.
+#[derive(Debug)]
+pub(super) struct VersionMatcher {
+    pipeline: String,
+    version: String,
+    /// No row of the version fits.
+    fits_none: bool,
+    /// The facts that are read, each in its own slot.
+    wanted: Vec<Option<Slot>>,
+    slots: Vec<Slot>,
+    condition: Option<Condition>,
+    /// The columns in which a text is looked for.
+    texts: Vec<Slot>,
+    key: KeyTest,
+}
+
+/// Versions that were met, to which references are handed out while others are added.
+#[derive(Default)]
+pub(super) struct VersionArena {
+    first: OnceCell<Box<ArenaNode>>,
+}
+
+struct ArenaNode {
+    version: VersionMatcher,
+    next: OnceCell<Box<ArenaNode>>,
+}
+
+impl VersionArena {
+    fn get(
+        &self,
+        (pipeline, version): (&str, &str),
+        make: impl FnOnce() -> VersionMatcher,
+    ) -> &VersionMatcher {
+        let mut place = &self.first;
+        while let Some(node) = place.get() {
+            if node.version.is_of(pipeline, version) {
+                return &node.version;
+            }
+            place = &node.next;
+        }
+        &place.get_or_init(|| Box::new(ArenaNode { version: make(), next: OnceCell::new() })).version
+    }
+}
+
+impl DecisionFilter {
+    /// Returns true if score and action are among those that are looked for.
+    pub(super) fn fits_outcome(&self, score: f64, action: Action) -> bool {
+        (self.actions.is_empty() || self.actions.contains(&action))
+            && self.score_from.is_none_or(|from| score >= from)
+            && self.score_below.is_none_or(|below| score < below)
+    }
+}
+
+/// A filter at work.
+pub(super) struct RowMatcher<'a, S: ?Sized> {
+    filter: &'a DecisionFilter,
+    /// The text that is looked for, in lower case.
+    text: Option<String>,
+    keys: &'a [KeyMatch],
+    source: &'a S,
+    arena: &'a VersionArena,
+}
+
+impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
+    pub(super) fn new(
+        filter: &'a DecisionFilter,
+        keys: &'a [KeyMatch],
+        source: &'a S,
+        arena: &'a VersionArena,
+    ) -> RowMatcher<'a, S> {
+        let text = filter.text.as_ref().map(|text| text.to_lowercase());
+        RowMatcher { filter, text, keys, source, arena }
+    }
+
+    /// The decisions of a block with ids of a range that fit, but for their labels.
+    ///
+    /// # Errors
+    /// If the block is damaged.
+    pub(super) fn matches(&self, block: &Block, ids: IdRange) -> Result<Vec<RecordId>, SegmentError> {
+        let DecisionFilter { actions, score_from, score_below, rule, event_id, .. } = self.filter;
+        let by_verdict = !actions.is_empty()
+            || score_from.is_some()
+            || score_below.is_some()
+            || rule.is_some()
+            || event_id.is_some();
+        // Facts are most of what there is to read, and mostly no verdict of a group fits.
+        if by_verdict && self.reads_facts() && block.is_columnar() {
+            let found = self.look(block, ids, false)?;
+            if found.is_empty() {
+                return Ok(found);
+            }
+        }
+        self.look(block, ids, true)
+    }
+
+    fn reads_facts(&self) -> bool {
+        self.filter.condition.is_some() || self.text.is_some() || self.filter.key.is_some()
+    }
+
+    fn look(&self, block: &Block, ids: IdRange, reads_facts: bool) -> Result<Vec<RecordId>, SegmentError> {
+        let mut visitor = MatchVisitor {
+            matcher: self,
+            ids,
+            reads_facts,
+            needs_keys: false,
+            version: None,
+            facts: Facts::default(),
+            row: None,
+            found: Vec::new(),
+        };
+        block.look(&mut visitor)?;
+        Ok(visitor.found)
+    }
+
+    fn version(&self, pipeline: &str, version: &str) -> &'a VersionMatcher {
+        self.arena.get((pipeline, version), || self.compiled(pipeline, version))
+    }
+
+    fn compiled(&self, pipeline: &str, version: &str) -> VersionMatcher {
+        let mut made = VersionMatcher::new(pipeline, version);
+        made.fits_none = self.filter.pipeline.as_ref().is_some_and(|wanted| wanted != pipeline);
+        if made.fits_none || !self.reads_facts() {
+            return made;
+        }
+        match self.source.version(version) {
+            Ok(description) => made.compile(self.filter, self.keys, &description),
+            // Nothing says which its facts are.
+            Err(_) => made.fits_none = true,
+        }
+        made
+    }
+}
+
+/// The way to find a key in the rows of a version: by the facts that make it, if all of them are logged.
+fn key_test(key: &KeyMatch, description: &VersionDescription) -> KeyTest {
+    let hashed = KeyTest::Hashed(key.kind, key.shingle);
+    let Some(kind) = description.kinds.iter().find(|kind| kind.kind == key.kind) else { return hashed };
+    let fields = kind.fields().map(|(slot, normalise)| {
+        let is_logged = description.columns.get(usize::from(slot.0))?.journalled;
+        is_logged.then_some((*slot, normalise.parse().ok()?))
+    });
+    match fields.collect::<Option<Vec<_>>>() {
+        Some(fields) if !fields.is_empty() => KeyTest::Made(key.piece.clone(), fields),
+        _ => hashed,
+    }
+}
+
+impl VersionMatcher {
+    /// A matcher that every row of the version fits.
+    pub(super) fn new(pipeline: &str, version: &str) -> VersionMatcher {
+        VersionMatcher {
+            pipeline: pipeline.to_owned(),
+            version: version.to_owned(),
+            fits_none: false,
+            wanted: Vec::new(),
+            slots: Vec::new(),
+            condition: None,
+            texts: Vec::new(),
+            key: KeyTest::Any,
+        }
+    }
+
+    /// Takes in what a filter asks of the facts and keys of the version's rows.
+    pub(super) fn compile(
+        &mut self,
+        filter: &DecisionFilter,
+        keys: &[KeyMatch],
+        description: &VersionDescription,
+    ) {
+        if let Some(source) = &filter.condition {
+            match logged_scope::compile(source, description) {
+                Ok(condition) => {
+                    self.slots.extend(condition.reads().iter().map(|read| read.slot));
+                    self.condition = Some(condition);
+                }
+                // It has not logged what is asked for.
+                Err(_) => self.fits_none = true,
+            }
+        }
+        if filter.text.is_some() {
+            let columns = description.columns.iter().zip((0..).map(Slot));
+            let texts = columns
+                .filter(|(column, _)| column.journalled && matches!(column.kind, Type::String | Type::List));
+            self.texts = texts.map(|(_, slot)| slot).collect();
+            self.slots.extend(&self.texts);
+        }
+        if filter.key.is_some() {
+            match keys.iter().find(|key| key.pipeline == self.pipeline) {
+                None => self.fits_none = true,
+                Some(key) => {
+                    self.key = key_test(key, description);
+                    if let KeyTest::Made(_, fields) = &self.key {
+                        self.slots.extend(fields.iter().map(|(slot, _)| *slot));
+                    }
+                }
+            }
+        }
+        self.slots.sort_unstable();
+        self.slots.dedup();
+        self.wanted = vec![None; description.columns.len()];
+        for slot in &self.slots {
+            if let Some(wanted) = self.wanted.get_mut(usize::from(slot.0)) {
+                *wanted = Some(*slot);
+            }
+        }
+    }
+
+    /// Returns true if it is for this version.
+    pub(super) fn is_of(&self, pipeline: &str, version: &str) -> bool {
+        self.version == version && self.pipeline == pipeline
+    }
+
+    /// Returns true if a row with these keys fits, of which all facts are at hand.
+    pub(super) fn fits_whole(&self, facts: &Facts, text: Option<&str>, keys: &[(Kind, Shingle)]) -> bool {
+        let has_key = match &self.key {
+            KeyTest::Hashed(kind, shingle) => keys.contains(&(*kind, *shingle)),
+            KeyTest::Any | KeyTest::Made(..) => false,
+        };
+        !self.fits_none && self.fits(facts, text, has_key)
+    }
+
+    /// Returns true if the facts fit; `has_key` says whether the key was among those of the row.
+    fn fits(&self, facts: &Facts, text: Option<&str>, has_key: bool) -> bool {
+        let has_key = match &self.key {
+            KeyTest::Any => true,
+            KeyTest::Hashed(..) => has_key,
+            KeyTest::Made(piece, fields) => makes(facts, fields, piece),
+        };
+        has_key
+            && self.condition.as_ref().is_none_or(|condition| condition.fires(facts))
+            && text.is_none_or(|text| {
+                self.texts.iter().any(|slot| facts.get(*slot).is_some_and(|value| contains(value, text)))
+            })
+    }
+}
+
+/// Returns true if one of the pieces of these facts is this.
+fn makes(facts: &Facts, fields: &[(Slot, Normalisation)], piece: &str) -> bool {
+    let mut is_made = false;
+    let mut compare = |made: &str| is_made |= made == piece;
+    match fields {
+        [(slot, normalise)] => {
+            if let Some(value) = facts.get(*slot) {
+                content::piece::pieces(value, *normalise, &mut compare);
+            }
+        }
+        _ => {
+            let values: Vec<_> =
+                fields.iter().map(|(slot, normalise)| (facts.get(*slot), *normalise)).collect();
+            content::composite::pieces(values, &mut compare);
+        }
+    }
+    is_made
+}
+
+/// Returns true if a value contains a text that is in lower case.
+fn contains(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(value) => lower(value).contains(text),
+        Value::List(items) => items.iter().any(|item| lower(item).contains(text)),
+        _ => false,
+    }
+}
+
+/// A row whose facts are being read.
+struct MatchedRow<'a> {
+    id: RecordId,
+    version: &'a VersionMatcher,
+    has_key: bool,
+    has_rule: bool,
+}
+
+/// Looks at the rows of a block.
+struct MatchVisitor<'m, 'a, S: ?Sized> {
+    matcher: &'m RowMatcher<'a, S>,
+    ids: IdRange,
+    reads_facts: bool,
+    /// A version was met whose rows do not log what the key is made of.
+    needs_keys: bool,
+    /// The version that was met last.
+    version: Option<&'a VersionMatcher>,
+    facts: Facts,
+    row: Option<MatchedRow<'a>>,
+    found: Vec<RecordId>,
+}
+
+impl<'a, S: DecisionSource + ?Sized> MatchVisitor<'_, 'a, S> {
+    fn meet(&mut self, pipeline: &str, version: &str) -> &'a VersionMatcher {
+        match self.version {
+            Some(met) if met.is_of(pipeline, version) => met,
+            _ => {
+                let met = self.matcher.version(pipeline, version);
+                self.facts = Facts::from_values(vec![None; met.wanted.len()]);
+                self.needs_keys |= matches!(met.key, KeyTest::Hashed(..));
+                self.version = Some(met);
+                met
+            }
+        }
+    }
+}
+
+impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, S> {
+    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'a [Option<Slot>]> {
+        let met = self.meet(pipeline, version);
+        let wanted = if self.reads_facts { &met.wanted[..] } else { &[] };
+        (!met.fits_none).then_some(wanted)
+    }
+
+    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts> {
+        let met = self.meet(head.pipeline, head.version);
+        let filter = self.matcher.filter;
+        if met.fits_none
+            || !self.ids.contains(head.id)
+            || filter.event_id.as_ref().is_some_and(|wanted| head.event_id != Some(wanted))
+        {
+            return None;
+        }
+        for slot in &met.slots {
+            self.facts.clear(*slot);
+        }
+        self.row =
+            Some(MatchedRow { id: head.id, version: met, has_key: false, has_rule: filter.rule.is_none() });
+        Some(&mut self.facts)
+    }
+
+    fn wants_event_ids(&self) -> bool {
+        self.matcher.filter.event_id.is_some()
+    }
+
+    fn wants_keys(&self) -> bool {
+        // Versions are met before keys are read.
+        self.reads_facts && self.needs_keys
+    }
+
+    fn key(&mut self, kind: Kind, shingle: Shingle) {
+        if let Some(row) = &mut self.row
+            && let KeyTest::Hashed(wanted, of) = &row.version.key
+        {
+            row.has_key |= (*wanted, *of) == (kind, shingle);
+        }
+    }
+
+    fn fired(&mut self, rule: &str, _: bool) {
+        if let (Some(row), Some(wanted)) = (&mut self.row, &self.matcher.filter.rule) {
+            row.has_rule |= rule == wanted;
+        }
+    }
+
+    fn decided(&mut self, DecisionOutcome { score, action }: DecisionOutcome) {
+        let Some(MatchedRow { id, version, has_key, has_rule }) = self.row.take() else { return };
+        let fits = has_rule && self.matcher.filter.fits_outcome(score, action);
+        let text = self.matcher.text.as_deref();
+        if fits && (!self.reads_facts || version.fits(&self.facts, text, has_key)) {
+            self.found.push(id);
+        }
+    }
+
+    fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
+}
