@@ -17,6 +17,7 @@ use crate::pipeline::keys::PreparedEvent;
 use crate::pipeline::log;
 use crate::pipeline::observe::{ObserveMode, ObservedEvent};
 use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
+use crate::pipeline::score;
 use crate::{Engine, aggregate, reload};
 use plan::{CHALLENGE_COST, ChallengePlan, LinearView, ModelPlan, Pipeline, Plan, RuleLimit};
 
@@ -232,6 +233,32 @@ impl Engine {
     pub async fn observe(&self, prepared: PreparedEvent) -> Result<Explanation, LedgerError> {
         let observed = self.observe_one(prepared, ObserveMode::Seen).await?;
         Ok(Explanation::of_observed(&observed.event(0), &self.secret))
+    }
+
+    /// Returns what would be decided on an event by what is known now, laid open. Nothing is counted, learned, settled or logged.
+    ///
+    /// # Errors
+    /// If statistics cannot be had, whatever the pipeline's `on_error` says.
+    pub async fn check(&self, prepared: PreparedEvent) -> Result<Explanation, LedgerError> {
+        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
+        score::score(&mut observed);
+        let event = observed.event(0);
+        let row = &event.prepared.row;
+        let mut verdict = judge::judge(&row.pipeline.rules, &row.facts);
+        row.pipeline.rules.explain(&mut verdict, &row.facts);
+        let mut explanation = Explanation::of_peeked(&event, &self.secret);
+        let fired = verdict.reasons.iter().chain(&verdict.shadow);
+        let rules = row.pipeline.rules.rules().iter();
+        let description =
+            |name: &str| rules.clone().find(|rule| rule.name == name).map(|rule| &rule.description);
+        explanation.descriptions =
+            fired.filter_map(|fired| Some((fired.rule.clone(), description(&fired.rule)?.clone()))).collect();
+        explanation.verdict = Some(verdict);
+        let limits = std::mem::take(&mut explanation.limits);
+        explanation.add_near_misses(&row.facts, &row.pipeline);
+        // Here all facts are known, also those that the journal would not keep.
+        explanation.limits = limits;
+        Ok(explanation)
     }
 
     /// Returns what is known of an event's keys; counts nothing and creates nothing.

@@ -24,6 +24,7 @@ mod problem;
 mod reputation;
 mod review;
 mod rules;
+mod search;
 mod statistics;
 
 pub use challenge::*;
@@ -37,6 +38,7 @@ pub use problem::*;
 pub use reputation::*;
 pub use review::*;
 pub use rules::*;
+pub use search::*;
 pub use statistics::*;
 
 /// Implements a type that JSON writes as the text that it prints.

@@ -74,6 +74,8 @@ pub(crate) struct Node {
     pub(crate) scans: AdmissionQueue,
     /// Places for calls that look up one thing on disk.
     pub(crate) lookups: AdmissionQueue,
+    /// Searches in past decisions.
+    pub(crate) searches: AdmissionQueue,
     /// The place for a page of metrics.
     pub(crate) pages: AdmissionQueue,
     /// The descriptors of the process that connections may take.
@@ -128,6 +130,7 @@ impl Node {
             batches,
             scans: AdmissionQueue::of_scans(),
             lookups: AdmissionQueue::of_lookups(),
+            searches: AdmissionQueue::of_searches(),
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),

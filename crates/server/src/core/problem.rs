@@ -11,8 +11,8 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{
-    BanError, DecisionLookupError, FeedbackError, KeyStatisticsError, PieceError, ReloadError, ReviewError,
-    ReviewKeyError, SnapshotError, SyncError, UnknownName,
+    BanError, DecisionLookupError, DecisionSearchError, FeedbackError, KeyStatisticsError, PieceError,
+    ReloadError, ReviewError, ReviewKeyError, SnapshotError, SyncError, UnknownName,
 };
 use journal::JournalError;
 use stats::LedgerError;
@@ -227,6 +227,21 @@ impl From<DecisionLookupError> for HttpFailure {
             }
             DecisionLookupError::Journal(error) => error.into(),
             DecisionLookupError::Directory(error) => internal(&error),
+        }
+    }
+}
+
+impl From<DecisionSearchError> for HttpFailure {
+    fn from(error: DecisionSearchError) -> HttpFailure {
+        match error {
+            DecisionSearchError::NoJournal => NOT_FOUND.failure(error.to_string()),
+            DecisionSearchError::Unknown(error) => error.into(),
+            DecisionSearchError::Piece(error) => error.into(),
+            DecisionSearchError::Condition(_) => INVALID_PARAMETER
+                .failure(format!("where: {}", shown(&error.to_string())))
+                .help("write it as the `when` of a rule, of facts and readings that are logged"),
+            DecisionSearchError::Journal(error) => error.into(),
+            DecisionSearchError::Directory(error) => internal(&error),
         }
     }
 }

@@ -218,6 +218,15 @@ impl DurabilityParam {
     }
 }
 
+/// The fate of a challenge's solution that comes with an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SolutionUse {
+    /// It is opened, which uses the challenge up.
+    Open,
+    /// It is put aside: the event is only looked at.
+    PutAside,
+}
+
 /// Reads the body of a request for one event and does all that needs no statistics.
 pub(crate) async fn submitted(
     node: &Arc<Node>,
@@ -227,6 +236,18 @@ pub(crate) async fn submitted(
     body: Bytes,
     lookups: LookupMode,
 ) -> Result<SubmittedEvent, HttpFailure> {
+    submitted_for(node, pipeline, headers, reading, body, (lookups, SolutionUse::Open)).await
+}
+
+/// Reads the body of a request for one event, of which a solution is put aside unless it is to be opened.
+pub(crate) async fn submitted_for(
+    node: &Arc<Node>,
+    pipeline: &Arc<Pipeline>,
+    headers: &HeaderMap,
+    reading: MessageReadOptions,
+    body: Bytes,
+    (lookups, solutions): (LookupMode, SolutionUse),
+) -> Result<SubmittedEvent, HttpFailure> {
     let form = form(node, pipeline, headers, SINGLE)?;
     let said = EventMetadata::of(headers, form, reading)?;
     let arrival = node.now();
@@ -235,7 +256,8 @@ pub(crate) async fn submitted(
     let (mut event, warnings) =
         if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
     let id = event.id.clone();
-    if let Some(payload) = challenges::take_solution(pipeline, &mut event) {
+    let payload = challenges::take_solution(pipeline, &mut event);
+    if let Some(payload) = payload.filter(|_| solutions == SolutionUse::Open) {
         let (prepared, pass) = node.prepare_solved(pipeline, event, &payload, arrival).await?;
         return Ok(SubmittedEvent { id, prepared, warnings, pass });
     }

@@ -8,6 +8,7 @@ mod challenges;
 mod clients;
 mod clock;
 mod decide;
+mod decisions;
 mod dovecot;
 mod envoy;
 mod feedback;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 58] = [
+pub(crate) const ROUTES: [(&str, &str); 61] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -19,6 +19,8 @@ pub(crate) const ROUTES: [(&str, &str); 58] = [
     ("get", "/v1/bans"),
     ("get", "/v1/bans/ips"),
     ("get", "/v1/bans/stream"),
+    ("get", "/v1/decisions"),
+    ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
     ("get", "/v1/gate/{name}/{step}"),
     ("get", "/v1/limits"),
@@ -37,6 +39,7 @@ pub(crate) const ROUTES: [(&str, &str); 58] = [
     ("post", "/v1/batch/observe"),
     ("post", "/v1/challenges"),
     ("post", "/v1/challenges/verify"),
+    ("post", "/v1/check"),
     ("post", "/v1/decide"),
     ("post", "/v1/decide/batch"),
     ("post", "/v1/feedback"),

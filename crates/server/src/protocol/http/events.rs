@@ -20,7 +20,7 @@ use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 use crate::protocol::batch::lines;
 use crate::protocol::input::{
     self, BATCH, BodyFormat, DurabilityParam, EnvelopeSource, EventHeaders, EventMetadata, JSON_LINES,
-    MessageReadOptions,
+    MessageReadOptions, SolutionUse,
 };
 
 /// Lines of a batch that are decided as one batch of the engine.
@@ -52,10 +52,12 @@ impl EventParams {
         node: &Arc<Node>,
         headers: &HeaderMap,
         body: Bytes,
+        solutions: SolutionUse,
     ) -> Result<SubmittedEvent, HttpFailure> {
         let pipeline = node.pipeline(self.pipeline.as_deref())?;
         let reading = MessageReadOptions { message_time: self.message_time, envelope: self.envelope };
-        input::submitted(node, &pipeline, headers, reading, body, LookupMode::Configured).await
+        let how = (LookupMode::Configured, solutions);
+        input::submitted_for(node, &pipeline, headers, reading, body, how).await
     }
 }
 
@@ -89,7 +91,7 @@ pub(super) async fn decide(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::DecisionJson>, HttpFailure> {
-    let event = params.event(&node, &headers, body).await?;
+    let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
     let decisions = node.engine.decide(vec![event.prepared]).await;
     DurabilityParam::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
@@ -132,7 +134,7 @@ pub(super) async fn observe(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::ExplanationJson>, HttpFailure> {
-    let event = params.event(&node, &headers, body).await?;
+    let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
     let seen = node.engine.observe(event.prepared).await?;
     DurabilityParam::hold(params.durability, &node, &[]).await?;
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&seen) }))
@@ -156,10 +158,35 @@ pub(super) async fn peek(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<api::ExplanationJson>, HttpFailure> {
-    let event = params.event(&node, &headers, body).await?;
+    let event = params.event(&node, &headers, body, SolutionUse::PutAside).await?;
     let seen = node.engine.peek(event.prepared).await?;
     DurabilityParam::hold(params.durability, &node, &[]).await?;
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&seen) }))
+}
+
+/// Answers what would be decided on one event by what is known now, and why: rules, models, near misses. Nothing is counted,
+/// learned, settled or logged, no challenge is used up, and there is no id to ask for it later.
+#[utoipa::path(
+    post,
+    path = "/v1/check",
+    tag = "decide",
+    operation_id = "check",
+    params(EventParams, EventHeaders),
+    request_body(
+        description = "One event, as for /v1/decide",
+        content((serde_json::Value = "application/json"), (String = "message/rfc822"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "What would be decided", body = api::ExplanationJson), ProblemResponses),
+)]
+pub(super) async fn check(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<EventParams>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Json<api::ExplanationJson>, HttpFailure> {
+    let event = params.event(&node, &headers, body, SolutionUse::PutAside).await?;
+    let checked = node.engine.check(event.prepared).await?;
+    Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&checked) }))
 }
 
 /// Decides on many events: one a line, answered one a line in the same order. A line that is no event gets an error

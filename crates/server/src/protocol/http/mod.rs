@@ -8,6 +8,7 @@ pub(crate) mod challenge_page;
 mod challenges;
 pub(crate) mod connection;
 mod crowdsec;
+mod decisions;
 pub(crate) mod events;
 mod examples;
 mod feedback;
@@ -109,10 +110,13 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(batch::decide))
         .routes(routes!(events::observe))
         .routes(routes!(events::peek))
+        .routes(routes!(events::check))
         .routes(routes!(challenges::issue))
         .routes(routes!(challenges::verify))
         .routes(routes!(forms::issue))
         .routes(routes!(forms::baits))
+        .routes(routes!(decisions::list))
+        .routes(routes!(decisions::stream))
         .routes(routes!(feedback::decision))
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))

@@ -117,7 +117,10 @@ POST /v1/decide/batch     decide on many, one a line: application/x-ndjson or te
 POST /v1/batch/observe    count many in columns: application/vnd.apache.arrow.stream, or JSON
 POST /v1/batch/decide     decide on many in columns
 POST /v1/observe          only count one event
+POST /v1/check            what would be decided on one event, and why; nothing is counted
 POST /v1/peek             only look up what is known of one event's keys
+GET  /v1/decisions        search in past decisions, newest first: ?rule=&action=&where=&from=&to=
+GET  /v1/decisions/stream decisions as they are made, as server-sent events
 GET  /v1/decisions/{id}   explain a past decision
 GET  /v1/bans             the bans on a value: ?ip=
 GET  /v1/bans/stream      changes of the ban list since you last asked: ?startup=true

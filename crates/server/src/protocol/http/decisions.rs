@@ -1,0 +1,307 @@
+//! Search in past decisions.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::ready;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{FromRequestParts, State};
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use engine::{
+    DecisionFilter, DecisionPage, DecisionQuery, DecisionWatch, FactSelection, KeyChoice, LabelFilter,
+    WATCHERS_MAX, WatchedEvent,
+};
+use event::Time;
+use futures_util::StreamExt;
+use futures_util::stream::{once, unfold};
+use journal::{ReadBudget, RecordId};
+use judge::Action;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+
+use super::QueryParams;
+use crate::api;
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
+
+/// Decisions of a page, unless it is asked for fewer or more.
+const PAGE: usize = 50;
+/// Most decisions of a page.
+const PAGE_MAX: usize = 1000;
+/// Most facts of a decision that can be chosen.
+const FACTS_MAX: usize = 100;
+/// Records that are looked at for one page.
+const RECORDS: u64 = 1_000_000;
+/// The time that is spent on one page.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The choice among past decisions: those that have all that is said.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DecisionFilterParams {
+    /// Only of this pipeline.
+    pub(super) pipeline: Option<String>,
+    /// Only decided at this time or later; a time such as `2026-05-17T10:00:00Z`, heeded to the millisecond.
+    pub(super) from: Option<String>,
+    /// Only decided before this time.
+    pub(super) to: Option<String>,
+    /// Only with one of these actions, separated by commas.
+    pub(super) action: Option<String>,
+    /// Only with this score or a greater one.
+    pub(super) score_from: Option<f64>,
+    /// Only with a lower score.
+    pub(super) score_below: Option<f64>,
+    /// Only if this rule fired, enforced or in shadow.
+    pub(super) rule: Option<String>,
+    /// Only on the event that its caller calls so.
+    pub(super) event_id: Option<String>,
+    /// Only on events that have a key of this kind and of `value`.
+    pub(super) kind: Option<String>,
+    /// The value, as it stands in events; of a key of several fields a JSON array of theirs.
+    pub(super) value: Option<String>,
+    /// Only on events of which a logged text contains this, in capitals or not.
+    pub(super) text: Option<String>,
+    /// Only if this condition is true of the logged facts and readings. It is written as the `when` of a rule.
+    pub(super) r#where: Option<String>,
+    /// Only if the last judgement has this class.
+    pub(super) label: Option<String>,
+    /// `true`: only judged ones; `false`: only others.
+    pub(super) labelled: Option<bool>,
+}
+
+/// The page that is asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DecisionPageParams {
+    /// The facts that are shown, separated by commas; `*` for all that have a value.
+    facts: Option<String>,
+    /// Most decisions of the page, up to 1000; 50 if none is given.
+    limit: Option<usize>,
+    /// `next` of the page before.
+    after: Option<String>,
+    /// Only decisions that are newer than the one with this id.
+    since: Option<String>,
+}
+
+/// A choice among decisions, and what else the query of a URL says. Neither may have what the other does not know.
+pub(super) struct FilterQuery<T>(pub(super) DecisionFilter, pub(super) T);
+
+impl<T: DeserializeOwned + IntoParams, S: Send + Sync> FromRequestParts<S> for FilterQuery<T> {
+    type Rejection = HttpFailure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<FilterQuery<T>, HttpFailure> {
+        let names = |parameters: Vec<Parameter>| parameters.into_iter().map(|parameter| parameter.name);
+        let in_query = || Some(ParameterIn::Query);
+        let mut known: Vec<String> = names(DecisionFilterParams::into_params(in_query)).collect();
+        known.extend(names(T::into_params(in_query)));
+        let QueryParams(given) =
+            QueryParams::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
+        if let Some(unknown) = given.keys().find(|name| !known.contains(name)) {
+            let detail = format!("query: there is no parameter `{}`", shown(unknown));
+            return Err(INVALID_PARAMETER.failure(detail).help(format!("there are {}", known.join(", "))));
+        }
+        let QueryParams(filter) =
+            QueryParams::<DecisionFilterParams>::from_request_parts(parts, state).await?;
+        let QueryParams(others) = QueryParams::<T>::from_request_parts(parts, state).await?;
+        Ok(FilterQuery(filter.read()?, others))
+    }
+}
+
+/// Reads a time of a parameter.
+pub(super) fn time(name: &str, text: Option<String>) -> Result<Option<Time>, HttpFailure> {
+    let time = text.map(|text| text.parse::<Time>()).transpose();
+    time.map_err(|error| INVALID_PARAMETER.failure(format!("{name}: {error}")))
+}
+
+/// Reads the id of a decision that a parameter has.
+fn id(name: &str, text: Option<String>) -> Result<Option<RecordId>, HttpFailure> {
+    let id = text.map(|text| text.parse::<RecordId>()).transpose();
+    id.map_err(|error| INVALID_PARAMETER.failure(format!("{name}: {error}")))
+}
+
+/// The parts of a text between commas.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+impl DecisionFilterParams {
+    /// Reads the filter.
+    ///
+    /// # Errors
+    /// What says nothing, or two things at once.
+    pub(super) fn read(self) -> Result<DecisionFilter, HttpFailure> {
+        let (from, to) = (time("from", self.from)?, time("to", self.to)?);
+        if from.zip(to).is_some_and(|(from, to)| from >= to) {
+            return Err(INVALID_PARAMETER.failure("to: it is not after `from`"));
+        }
+        let actions = self.action.as_deref().map(|text| parts(text).map(str::parse::<Action>).collect());
+        let actions: Result<Vec<Action>, _> = actions.unwrap_or_else(|| Ok(Vec::new()));
+        let actions = actions
+            .map_err(|error| INVALID_PARAMETER.failure(format!("action: {}", shown(&error.to_string()))))?;
+        let key = match (self.kind, self.value) {
+            (Some(kind), Some(value)) => Some(KeyChoice { kind, value }),
+            (None, None) => None,
+            _ => return Err(INVALID_PARAMETER.failure("kind, value: expected both or neither")),
+        };
+        let label = match (self.label, self.labelled) {
+            (Some(class), None | Some(true)) => Some(LabelFilter::Class(class)),
+            (Some(_), Some(false)) => {
+                return Err(INVALID_PARAMETER.failure("label, labelled: what is not judged has no label"));
+            }
+            (None, Some(true)) => Some(LabelFilter::Labelled),
+            (None, Some(false)) => Some(LabelFilter::Unlabelled),
+            (None, None) => None,
+        };
+        Ok(DecisionFilter {
+            from,
+            to,
+            pipeline: self.pipeline,
+            actions,
+            score_from: self.score_from,
+            score_below: self.score_below,
+            rule: self.rule,
+            event_id: self.event_id,
+            key,
+            text: self.text.filter(|text| !text.is_empty()),
+            condition: self.r#where.filter(|text| !text.trim().is_empty()),
+            label,
+        })
+    }
+}
+
+/// Looks up a page, in a place for searches, with as much work as one request may be.
+pub(super) async fn page(node: &Arc<Node>, query: DecisionQuery) -> Result<DecisionPage, HttpFailure> {
+    let engine = Arc::clone(&node.engine);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let end = Instant::now() + PATIENCE;
+        let is_over = || is_over() || Instant::now() >= end;
+        engine.search_decisions(&query, &mut ReadBudget { records: RECORDS, is_over: &is_over })
+    };
+    Ok(node.searches.run(node.timeout() / 2, work).await??)
+}
+
+/// Lists past decisions, newest first. What one request reads is bounded: a search that finds too few in it answers with what
+/// it has and `partial`, and goes on with `after`. Each decision is on one page, whatever is decided meanwhile; those that were
+/// made after the first page are not on later ones.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions",
+    tag = "feedback",
+    operation_id = "decisions",
+    params(DecisionFilterParams, DecisionPageParams),
+    responses((status = 200, description = "A page of decisions", body = api::DecisionPageJson), ProblemResponses),
+)]
+pub(super) async fn list(
+    State(node): State<Arc<Node>>,
+    FilterQuery(filter, params): FilterQuery<DecisionPageParams>,
+) -> Result<Json<api::DecisionPageJson>, HttpFailure> {
+    let limit = params.limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {PAGE_MAX}")));
+    }
+    if let Some(name) = &filter.pipeline {
+        node.pipeline(Some(name))?;
+    }
+    let facts = selection(params.facts.as_deref())?;
+    let (below, above) = (id("after", params.after)?, id("since", params.since)?);
+    let page = page(&node, DecisionQuery { filter, facts, below, above, limit }).await?;
+    Ok(Json(api::DecisionPageJson::from(&page)))
+}
+
+/// Reads the facts that are to be shown.
+fn selection(facts: Option<&str>) -> Result<FactSelection, HttpFailure> {
+    Ok(match facts.map(str::trim) {
+        None | Some("") => FactSelection::None,
+        Some("*") => FactSelection::All,
+        Some(names) => {
+            let names: Vec<String> = parts(names).map(str::to_owned).collect();
+            if names.len() > FACTS_MAX {
+                let detail = format!("facts: expected {FACTS_MAX} names at most, or `*`");
+                return Err(INVALID_PARAMETER.failure(detail));
+            }
+            FactSelection::Named(names)
+        }
+    })
+}
+
+/// The facts of a stream of decisions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DecisionStreamParams {
+    /// The facts that are shown, separated by commas; `*` for all that have a value.
+    facts: Option<String>,
+}
+
+/// The longest silence of a stream, after which a comment says that it goes on.
+const SILENCE: Duration = Duration::from_secs(15);
+/// The time after which a stream sees that the node is ending.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Shows decisions as they are made: server-sent events named `decision`, whose data is a decision as lists have it. Who takes
+/// them too slowly loses some, and an event `lost` says in its place how many were made that are not shown, whether they fit
+/// or not. At most 16 watch at once. `GET /v1/decisions` with `since` has what was missed.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions/stream",
+    tag = "feedback",
+    operation_id = "decisions_stream",
+    params(DecisionFilterParams, DecisionStreamParams),
+    responses(
+        (status = 200, description = "Events, without end", body = String, content_type = "text/event-stream"),
+        ProblemResponses,
+    ),
+)]
+pub(super) async fn stream(
+    State(node): State<Arc<Node>>,
+    FilterQuery(filter, params): FilterQuery<DecisionStreamParams>,
+) -> Result<Response, HttpFailure> {
+    if filter.from.is_some() || filter.to.is_some() || filter.label.is_some() {
+        let detail = "from, to, label, labelled: not for decisions as they are made";
+        return Err(INVALID_PARAMETER
+            .failure(detail)
+            .help("`GET /v1/decisions` has what was decided before"));
+    }
+    if let Some(name) = &filter.pipeline {
+        node.pipeline(Some(name))?;
+    }
+    let watch = node.engine.watch_decisions(filter, selection(params.facts.as_deref())?)?;
+    let watch = watch.ok_or_else(|| {
+        OVERLOADED.failure(format!("{WATCHERS_MAX} watch decisions already")).help("try again later")
+    })?;
+    let begin = once(ready(": decisions as they are made\n\n".to_owned()));
+    let events = begin.chain(unfold((node, watch), async |(node, mut watch)| {
+        let event = next_event(&node, &mut watch).await?;
+        Some((event, (node, watch)))
+    }));
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from_stream(events.map(Ok::<_, Infallible>))).into_response())
+}
+
+/// Waits for the next event, or for a sign of life; `None` where the node is ending.
+async fn next_event(node: &Node, watch: &mut DecisionWatch) -> Option<String> {
+    let mut silence = Duration::ZERO;
+    while !node.is_stopping() {
+        match timeout(TICK, watch.next()).await {
+            Ok(WatchedEvent::Decision(decision)) => {
+                let shown = api::ListedDecisionJson::from(&*decision);
+                let data = serde_json::to_string(&shown).unwrap_or_default();
+                return Some(format!("event: decision\nid: {}\ndata: {data}\n\n", shown.id));
+            }
+            Ok(WatchedEvent::Lost(lost)) => return Some(format!("event: lost\ndata: {lost}\n\n")),
+            Err(_) => silence += TICK,
+        }
+        if silence >= SILENCE {
+            return Some(": nothing new\n\n".to_owned());
+        }
+    }
+    None
+}
