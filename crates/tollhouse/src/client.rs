@@ -9,8 +9,8 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchError, BatchLine, ComparisonJson, DecisionJson, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
+    BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, ExplanationJson, FeedbackJson,
+    FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
     RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson,
     ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson,
     SnapshotJson, TimelineJson, TopKeysJson,
@@ -281,6 +281,12 @@ impl ApiClient {
     /// A past decision laid open.
     pub(crate) fn explain(&self, id: &str) -> Result<ExplanationJson, CallError> {
         self.get(&format!("/v1/decisions/{}", escaped(id)), &[])
+    }
+
+    /// A page of past decisions.
+    pub(crate) fn decisions(&self, query: &[(&str, String)]) -> Result<DecisionPageJson, CallError> {
+        let query: Vec<(&str, &str)> = query.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        self.get("/v1/decisions", &query)
     }
 
     /// Returns whether the node takes requests.

@@ -6,6 +6,7 @@ mod check;
 mod compare;
 mod completions;
 mod config;
+mod decisions;
 mod demo;
 mod erase;
 mod explain;
@@ -76,6 +77,7 @@ enum CliCommand {
     Feedback(feedback::FeedbackArgs),
     Replay(replay::ReplayArgs),
     Follow(follow::FollowArgs),
+    Decisions(decisions::DecisionsArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
     Top(top::TopArgs),
@@ -115,6 +117,7 @@ impl Cli {
             CliCommand::Feedback(args) => feedback::run(args),
             CliCommand::Replay(args) => replay::run(args),
             CliCommand::Follow(args) => follow::run(args),
+            CliCommand::Decisions(args) => decisions::run(args),
             CliCommand::Explain(args) => explain::run(args),
             CliCommand::Stats(args) => stats::run(args),
             CliCommand::Top(args) => top::run(args),
