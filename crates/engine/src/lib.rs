@@ -12,6 +12,7 @@ pub mod batch;
 mod candidate;
 mod challenge;
 mod condition;
+mod decision_counts;
 mod directory;
 mod drift;
 mod error;
@@ -55,6 +56,7 @@ pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use challenge::EarnedPass;
 pub use condition::{Impact, NodeCondition, NodeConditions};
+pub use decision_counts::{DecisionSeries, SeriesBucket, SeriesError};
 pub use directory::erasure::{EraseError, ErasureReport};
 pub use directory::exchange::{
     CellBatchSink, CellSink, ExportableStatistics, ImportMode, StatisticsExchangeError, StatisticsSource,
@@ -93,6 +95,7 @@ pub use review_queue::{
     ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
 };
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
+pub use search::statistics::{DecisionStatistics, JudgedCounts, MovedLine, RuleStatistics, StatisticsQuery};
 pub use search::{
     DecisionFilter, DecisionPage, DecisionQuery, DecisionSearchError, FactSelection, KeyChoice, LabelFilter,
     ListedDecision,
@@ -156,6 +159,7 @@ pub struct Engine {
     snapshot: Mutex<()>,
     trainer: pipeline::trainer::Trainer,
     judged: judged_scores::JudgedScores,
+    counts: decision_counts::DecisionCounts,
     learners: learners::LinearLearners,
     ids: IdSource,
     batches: batch::BufferPool<Vec<ObserveRequest>>,

@@ -97,6 +97,7 @@ impl Engine {
         });
         self.maintain_reviews(horizon);
         self.judged.save()?;
+        self.counts.save()?;
         self.learners.maintain()?;
         self.health.set("labels-full", Impact::Degraded, full);
         self.health.set("drift", Impact::Degraded, self.drift());
@@ -127,6 +128,7 @@ impl Engine {
         let name = name.ok_or(SnapshotError::Busy)?;
         let ledger = self.ledger.embedded().ok_or(SnapshotError::NotHere)?;
         self.judged.save()?;
+        self.counts.save()?;
         self.learners.save()?;
         self.reviews.save().map_err(directory::io_error(directory.path()))?;
         let go_on = || if is_over() { Err(SnapshotError::Ended) } else { Ok(()) };
@@ -151,7 +153,7 @@ impl Engine {
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
-        let lines = self.judged.save().and_then(|()| self.learners.save());
+        let lines = self.judged.save().and_then(|()| self.counts.save()).and_then(|()| self.learners.save());
         if let Err(error) = self.reviews.save() {
             tracing::error!(%error, "the queue of reviews cannot be written as a whole: its log has it");
         }

@@ -14,6 +14,7 @@ use store::Recovery;
 use crate::ban_list::BanList;
 use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
+use crate::decision_counts::DecisionCounts;
 use crate::directory::{Directory, Missing};
 use crate::error::EngineOpenError;
 use crate::feedback::ChallengedDecisions;
@@ -97,6 +98,7 @@ impl Engine {
         let posted = limit::read_exceptions(&directory.limits_path());
         let posted = directory::or_put_aside(posted, &mut aside)?;
         let scores = directory::or_put_aside(directory.stored_scores(), &mut aside)?;
+        let counts = directory::or_put_aside(directory.stored_counts(), &mut aside)?;
         let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
         let damaged = learners.damaged_logs().iter();
         aside.extend(damaged.map(|(path, why)| format!("{}: {why}", path.display())));
@@ -125,6 +127,7 @@ impl Engine {
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
             judged: JudgedScores::new(directory, scores),
+            counts: DecisionCounts::new(directory, counts),
             learners,
             ids,
             batches: batch::BufferPool::default(),
@@ -172,6 +175,7 @@ impl Engine {
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
             judged: JudgedScores::default(),
+            counts: DecisionCounts::default(),
             learners: LinearLearners::default(),
             ids: IdSource::default(),
             batches: batch::BufferPool::default(),

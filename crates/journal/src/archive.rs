@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use disk::{Device, FileDevice};
 
+use super::decision_source::DecisionSource;
 use super::file::JournalFile;
 use super::files::{self, NewestFirstIter, names_on, segments_on};
 use super::labels::DecisionLabels;
 use super::manifest::JournalManifest;
-use super::ranked::{DecisionSource, IdRange, RankedBlocks};
+use super::ranked::{IdRange, RankedBlocks};
 use super::visitor::RecordVisitor;
 use super::{
     Block, DESCRIPTION_SUFFIX, JournalError, MissingRecords, Record, SkippedData, VersionDescription,

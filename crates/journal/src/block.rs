@@ -9,7 +9,6 @@ use super::columns::ColumnarSegment;
 use super::compression::decompress;
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
-use super::segment::BlockExtent;
 use super::visitor::{self, RecordVisitor};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
@@ -63,9 +62,7 @@ impl Block {
     }
 
     /// Records on their way to a file.
-    pub(super) fn of_waiting(extent: BlockExtent, bytes: Vec<u8>) -> Block {
-        let BlockExtent { first, last, arrival, count } = extent;
-        let head = BlockInfo { first, last, arrival, count, at: 0, length: 0 };
+    pub(super) fn of_waiting(head: BlockInfo, bytes: Vec<u8>) -> Block {
         Block { head, content: BlockContent::Waiting(bytes), file: None }
     }
 

@@ -11,7 +11,7 @@ use event::{Facts, Slot, Time};
 use parking_lot::Mutex;
 
 use super::encoding::{DecisionHead, DecisionOutcome};
-use super::ranked::{DecisionSource, IdRange, ReadBudget};
+use super::ranked::{IdRange, RankedBlocks, ReadBudget};
 use super::visitor::RecordVisitor;
 use super::{JournalError, SkippedData};
 use crate::id::RecordId;
@@ -102,11 +102,11 @@ impl DecisionLabels {
     ///
     /// # Errors
     /// What cannot be read. What is damaged is passed over.
-    pub fn read_down_to(
+    pub(super) fn read_down_to(
         &self,
-        source: &(impl DecisionSource + ?Sized),
         id: RecordId,
         budget: &mut ReadBudget<'_>,
+        ranked: impl FnOnce(IdRange) -> Result<RankedBlocks, JournalError>,
     ) -> Result<bool, JournalError> {
         let (read_from, kept_from) = {
             let known = self.0.lock();
@@ -117,7 +117,7 @@ impl DecisionLabels {
         if wanted >= read_from {
             return Ok(kept_from <= id);
         }
-        let mut blocks = source.ranked(IdRange { from: wanted, below: read_from })?;
+        let mut blocks = ranked(IdRange { from: wanted, below: read_from })?;
         let mut skipped = SkippedData::default();
         while !budget.is_spent() {
             let Some(block) = blocks.next_block()? else {

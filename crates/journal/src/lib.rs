@@ -13,6 +13,7 @@ mod block;
 mod columns;
 mod compression;
 mod conversion;
+mod decision_source;
 mod encoding;
 mod erasure;
 pub mod export;
@@ -50,6 +51,7 @@ use stats::Durability;
 
 pub use archive::JournalArchive;
 pub use block::{Block, BlockInfo};
+pub use decision_source::DecisionSource;
 pub use encoding::{DecisionHead, DecisionOutcome};
 pub use erasure::{ErasedRecords, erase};
 use file::JournalFile;
@@ -60,7 +62,7 @@ pub use json::json_value;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
-pub use ranked::{DecisionSource, IdRange, RankedBlocks, ReadBudget};
+pub use ranked::{IdRange, RankedBlocks, ReadBudget};
 pub use record::{
     DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
     ReportRecord, VersionDescription,
@@ -652,7 +654,7 @@ impl DecisionSource for Journal {
         let state = self.shared.state.lock();
         let parts = [&state.pending, &*state.writing].into_iter().flat_map(|pending| pending.parts());
         let parts = parts.filter(|part| part.extent.first < ids.below && part.extent.last >= ids.from);
-        let waiting = parts.map(|part| Block::of_waiting(part.extent, part.bytes.clone())).collect();
+        let waiting = parts.map(|part| Block::of_waiting(part.extent.info(), part.bytes.clone())).collect();
         let segments = state.segments.iter().map(|segment| (segment.first, segment.file.clone())).collect();
         drop(state);
         Ok(RankedBlocks::new(ids, segments, waiting))

@@ -6,12 +6,10 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
-use std::sync::Arc;
 
 use super::file::JournalFile;
 use super::files::SegmentBlocks;
-use super::labels::DecisionLabels;
-use super::{Block, JournalError, SkippedData, VersionDescription};
+use super::{Block, JournalError, SkippedData};
 use crate::id::RecordId;
 
 /// Ids that are asked for: from one on, up to below another.
@@ -70,18 +68,6 @@ impl fmt::Debug for ReadBudget<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadBudget").field("records", &self.records).finish_non_exhaustive()
     }
-}
-
-/// A journal in which decisions are searched: an open one, or the files of one.
-pub trait DecisionSource {
-    /// The blocks that have ids of a range, those with the greatest first; what waits to be written is among them.
-    fn ranked(&self, ids: IdRange) -> Result<RankedBlocks, JournalError>;
-
-    /// Returns the meaning of the rows of a pipeline's version.
-    fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError>;
-
-    /// Returns what is known of the labels of its decisions.
-    fn labels(&self) -> &DecisionLabels;
 }
 
 /// The place of a block: ordered by its greatest id, then by where it lies.

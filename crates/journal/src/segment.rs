@@ -416,6 +416,12 @@ impl BlockExtent {
         (self.first..=self.last).contains(&id)
     }
 
+    /// The head of a block of them that is in no file yet.
+    pub(super) fn info(self) -> BlockInfo {
+        let BlockExtent { first, last, arrival, count } = self;
+        BlockInfo { first, last, arrival, count, at: 0, length: 0 }
+    }
+
     /// The extent of these records and others.
     pub(super) fn and(self, other: BlockExtent) -> BlockExtent {
         BlockExtent {

@@ -80,7 +80,8 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
             Some(facts) => {
                 reader.facts(wanted.unwrap_or_default(), facts)?;
                 if look.wants_keys() {
-                    keys::names(reader.clone().content()?, |kind, shingle| look.key(kind, shingle))?;
+                    let mut again = reader;
+                    keys::names(again.content()?, |kind, shingle| look.key(kind, shingle))?;
                 }
                 let decided = reader.verdict(|rule, shadow| look.fired(rule, shadow))?;
                 look.decided(decided);

@@ -9,11 +9,11 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, ExplanationJson, FeedbackJson,
-    FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
-    RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson,
-    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson,
-    SnapshotJson, TimelineJson, TopKeysJson,
+    BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, DecisionStatisticsJson,
+    ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson,
+    NodesJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
+    ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
+    RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -287,6 +287,15 @@ impl ApiClient {
     pub(crate) fn decisions(&self, query: &[(&str, String)]) -> Result<DecisionPageJson, CallError> {
         let query: Vec<(&str, &str)> = query.iter().map(|(name, text)| (*name, text.as_str())).collect();
         self.get("/v1/decisions", &query)
+    }
+
+    /// Statistics of past decisions.
+    pub(crate) fn decision_statistics(
+        &self,
+        query: &[(&str, String)],
+    ) -> Result<DecisionStatisticsJson, CallError> {
+        let query: Vec<(&str, &str)> = query.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        self.get("/v1/decisions/statistics", &query)
     }
 
     /// Returns whether the node takes requests.

@@ -53,7 +53,7 @@ impl BacktestQuery {
     pub const BAD: [&str; 5] = ["spam", "bad", "complaint", "abuse", "fraud"];
 
     /// Returns true if a label says that an event should have been caught; `None` if it says neither.
-    fn is_bad(&self, pipeline: &Pipeline, class: &str) -> Option<bool> {
+    pub(crate) fn is_bad(&self, pipeline: &Pipeline, class: &str) -> Option<bool> {
         let is_named = self.bad.iter().any(|bad| bad == class);
         match pipeline.reports.as_ref().filter(|reports| reports.has_sides()) {
             _ if is_named => Some(true),

@@ -357,6 +357,11 @@ impl Engine {
         let (outcome, reports) = self.vote(&subject, said).await?;
         self.hold_score(&subject, said, &outcome, score);
         self.count_judgement(pipeline, said, &outcome, action);
+        for report in &reports {
+            if let Some(Some(class)) = report.label() {
+                self.counts.add_label(&pipeline.name, now, class);
+            }
+        }
         let record =
             |report| (self.ids.next(now), now, Record::Report(ReportRecord { decision: id, ..report }));
         let records: Vec<_> = reports.into_iter().map(record).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use event::Value;
+use event::{Time, Value};
 use judge::{Action, Verdict};
 
 use super::fields::RowDraft;
@@ -52,9 +52,10 @@ impl Engine {
         let mut all: Vec<BatchCounts<'_>> = Vec::new();
         for (observed, verdict) in observed.events().zip(verdicts) {
             let pipeline = observed.prepared.row.pipeline.name.as_str();
-            let known = all.iter().position(|counts| counts.pipeline == pipeline);
+            let minute = observed.prepared.row.arrival.0.div_euclid(60_000_000);
+            let known = all.iter().position(|counts| counts.pipeline == pipeline && counts.minute == minute);
             let at = known.unwrap_or_else(|| {
-                all.push(BatchCounts { pipeline, ..BatchCounts::default() });
+                all.push(BatchCounts { pipeline, minute, ..BatchCounts::default() });
                 all.len() - 1
             });
             let counts = &mut all[at];
@@ -75,7 +76,9 @@ impl Engine {
                 }
             }
         }
-        for BatchCounts { pipeline, duplicates, failures, actions, fired } in all {
+        for BatchCounts { pipeline, minute, duplicates, failures, actions, fired } in all {
+            let by_rule = fired.iter().map(|((mode, rule), count)| (*rule, *mode == "shadow", *count));
+            self.counts.add(pipeline, Time(minute.saturating_mul(60_000_000)), &actions, by_rule);
             let label = PipelineLabel { pipeline: pipeline.to_owned() };
             if duplicates > 0 {
                 self.metrics.observe_duplicates.get_or_create(&label).inc_by(duplicates);
@@ -95,10 +98,11 @@ impl Engine {
     }
 }
 
-/// The counts for metrics of the events of one pipeline in a batch.
+/// The counts of the events of one pipeline in a batch that arrived within a minute.
 #[derive(Default)]
 struct BatchCounts<'a> {
     pipeline: &'a str,
+    minute: i64,
     duplicates: u64,
     failures: u64,
     /// The decisions by the number of their action.

@@ -1,6 +1,8 @@
 //! The rows of a block that fit a filter, with nothing read of them that the filter does not need.
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::ops::Range;
 
 use content::piece::Normalisation;
 use event::{Facts, Kind, Shingle, Slot, Time, Type, Value};
@@ -121,19 +123,25 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
             || event_id.is_some();
         // Facts are most of what there is to read, and mostly no verdict of a group fits.
         if by_verdict && self.reads_facts() && block.is_columnar() {
-            let found = self.look(block, ids, false)?;
+            let found = self.look(block, ids, false, None)?;
             if found.is_empty() {
                 return Ok(found);
             }
         }
-        self.look(block, ids, true)
+        self.look(block, ids, true, None)
     }
 
     fn reads_facts(&self) -> bool {
         self.filter.condition.is_some() || self.text.is_some() || self.filter.key.is_some()
     }
 
-    fn look(&self, block: &Block, ids: IdRange, reads_facts: bool) -> Result<Vec<RecordId>, SegmentError> {
+    fn look(
+        &self,
+        block: &Block,
+        ids: IdRange,
+        reads_facts: bool,
+        fired: Option<&mut FiredRows>,
+    ) -> Result<Vec<RecordId>, SegmentError> {
         let mut visitor = MatchVisitor {
             matcher: self,
             ids,
@@ -143,9 +151,23 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
             facts: Facts::default(),
             row: None,
             found: Vec::new(),
+            fired,
         };
         block.look(&mut visitor)?;
         Ok(visitor.found)
+    }
+
+    /// Puts the decisions of a block that fit, but for their labels, behind others with the rules that fired.
+    ///
+    /// # Errors
+    /// If the block is damaged.
+    pub(super) fn fired(
+        &self,
+        block: &Block,
+        ids: IdRange,
+        into: &mut FiredRows,
+    ) -> Result<(), SegmentError> {
+        self.look(block, ids, true, Some(into)).map(drop)
     }
 
     fn version(&self, pipeline: &str, version: &str) -> &'a VersionMatcher {
@@ -298,12 +320,72 @@ fn contains(value: &Value, text: &str) -> bool {
     }
 }
 
+/// A decision that fits, and what fired.
+#[derive(Clone, Debug)]
+pub(super) struct FiredRow {
+    pub(super) id: RecordId,
+    pub(super) score: f64,
+    pub(super) action: Action,
+    /// The place of its rules among all.
+    rules: Range<usize>,
+}
+
+/// The decisions of a block that fit, with the rules that fired, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct FiredRows {
+    numbers: HashMap<Box<str>, usize>,
+    names: Vec<Box<str>>,
+    rows: Vec<FiredRow>,
+    /// The rules of all rows, each with whether it was in shadow.
+    fired: Vec<(usize, bool)>,
+}
+
+/// Most rules that are told apart: more than a pipeline has over all its versions.
+const RULES_MAX: usize = 1 << 16;
+
+impl FiredRows {
+    /// Forgets the rows, and keeps the numbers.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.fired.clear();
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = &FiredRow> {
+        self.rows.iter()
+    }
+
+    /// The rules of a row, each with whether it was in shadow.
+    pub(super) fn of(&self, row: &FiredRow) -> &[(usize, bool)] {
+        self.fired.get(row.rules.clone()).unwrap_or_default()
+    }
+
+    /// The name of a rule.
+    pub(super) fn name(&self, number: usize) -> &str {
+        self.names.get(number).map_or("", |name| name)
+    }
+
+    fn add(&mut self, rule: &str, is_shadow: bool) {
+        let number = match self.numbers.get(rule) {
+            Some(number) => *number,
+            None if self.names.len() >= RULES_MAX => return,
+            None => {
+                self.names.push(rule.into());
+                self.numbers.insert(rule.into(), self.names.len() - 1);
+                self.names.len() - 1
+            }
+        };
+        self.fired.push((number, is_shadow));
+    }
+}
+
 /// A row whose facts are being read.
 struct MatchedRow<'a> {
     id: RecordId,
     version: &'a VersionMatcher,
     has_key: bool,
     has_rule: bool,
+    /// The number of rules that had fired for rows before it.
+    fired: usize,
 }
 
 /// Looks at the rows of a block.
@@ -318,6 +400,8 @@ struct MatchVisitor<'m, 'a, S: ?Sized> {
     facts: Facts,
     row: Option<MatchedRow<'a>>,
     found: Vec<RecordId>,
+    /// The place where rows are put with their rules, if these are wanted.
+    fired: Option<&'m mut FiredRows>,
 }
 
 impl<'a, S: DecisionSource + ?Sized> MatchVisitor<'_, 'a, S> {
@@ -354,8 +438,13 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
         for slot in &met.slots {
             self.facts.clear(*slot);
         }
-        self.row =
-            Some(MatchedRow { id: head.id, version: met, has_key: false, has_rule: filter.rule.is_none() });
+        self.row = Some(MatchedRow {
+            id: head.id,
+            version: met,
+            has_key: false,
+            has_rule: filter.rule.is_none(),
+            fired: self.fired.as_ref().map_or(0, |fired| fired.fired.len()),
+        });
         Some(&mut self.facts)
     }
 
@@ -376,18 +465,28 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
         }
     }
 
-    fn fired(&mut self, rule: &str, _: bool) {
+    fn fired(&mut self, rule: &str, is_shadow: bool) {
+        if let Some(fired) = &mut self.fired {
+            fired.add(rule, is_shadow);
+        }
         if let (Some(row), Some(wanted)) = (&mut self.row, &self.matcher.filter.rule) {
             row.has_rule |= rule == wanted;
         }
     }
 
     fn decided(&mut self, DecisionOutcome { score, action }: DecisionOutcome) {
-        let Some(MatchedRow { id, version, has_key, has_rule }) = self.row.take() else { return };
+        let Some(MatchedRow { id, version, has_key, has_rule, fired }) = self.row.take() else { return };
         let fits = has_rule && self.matcher.filter.fits_outcome(score, action);
         let text = self.matcher.text.as_deref();
-        if fits && (!self.reads_facts || version.fits(&self.facts, text, has_key)) {
-            self.found.push(id);
+        let fits = fits && (!self.reads_facts || version.fits(&self.facts, text, has_key));
+        match &mut self.fired {
+            Some(rows) if fits => {
+                let rules = fired..rows.fired.len();
+                rows.rows.push(FiredRow { id, score, action, rules });
+            }
+            Some(rows) => rows.fired.truncate(fired),
+            None if fits => self.found.push(id),
+            None => {}
         }
     }
 

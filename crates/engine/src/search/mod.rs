@@ -11,14 +11,15 @@
 pub(crate) mod live;
 mod logged_scope;
 mod matcher;
+pub(crate) mod statistics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use event::{Column, Facts, Secret, Time, Value};
 use journal::{
-    Block, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError, ReadBudget, Record, RecordId,
-    SkippedData, VersionDescription,
+    Block, DecisionLabels, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError, ReadBudget,
+    Record, RecordId, SkippedData, VersionDescription,
 };
 use judge::{Action, Diagnostic};
 use plan::Plan;
@@ -201,6 +202,19 @@ impl DecisionFilter {
     }
 }
 
+impl DecisionFilter {
+    /// Returns true if the label of a decision, as far as it is known, is among those that are looked for.
+    fn fits_label(&self, labels: &DecisionLabels, id: RecordId) -> bool {
+        let Some(filter) = &self.label else { return true };
+        let label = labels.of(id);
+        match filter {
+            LabelFilter::Class(class) => label.is_some_and(|(label, _)| *label == **class),
+            LabelFilter::Labelled => label.is_some(),
+            LabelFilter::Unlabelled => label.is_none(),
+        }
+    }
+}
+
 impl DecisionQuery {
     fn ids(&self) -> IdRange {
         let IdRange { from, below } = self.filter.ids();
@@ -373,8 +387,7 @@ impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
         if self.query.filter.label.is_none() {
             return Ok(true);
         }
-        let labels = self.source.labels();
-        Ok(labels.read_down_to(self.source, from, budget)? || !budget.is_spent())
+        Ok(self.source.read_labels(from, budget)? || !budget.is_spent())
     }
 
     /// Returns false if no decision of a block fits, by what is known before it is read.
@@ -387,19 +400,10 @@ impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
         }
     }
 
-    fn is_labelled_so(&self, id: RecordId) -> bool {
-        let Some(filter) = &self.query.filter.label else { return true };
-        let label = self.source.labels().of(id);
-        match filter {
-            LabelFilter::Class(class) => label.is_some_and(|(label, _)| *label == **class),
-            LabelFilter::Labelled => label.is_some(),
-            LabelFilter::Unlabelled => label.is_none(),
-        }
-    }
-
     /// Adds the decisions of a block that fit, as many as there may be room for.
     fn add(&mut self, block: &Block, mut found: Vec<RecordId>) -> Result<(), JournalError> {
-        found.retain(|id| self.is_labelled_so(*id) && !self.ready.contains_key(id));
+        let (filter, labels) = (&self.query.filter, self.source.labels());
+        found.retain(|id| filter.fits_label(labels, *id) && !self.ready.contains_key(id));
         found.sort_unstable_by(|one, other| other.cmp(one));
         let room = self.limit - self.page.decisions.len();
         if found.len() > room {
@@ -483,7 +487,7 @@ impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
             }
             let mut budget = ReadBudget { records: LABEL_RECORDS, is_over: budget.is_over };
             let labels = self.source.labels();
-            if !labels.read_down_to(self.source, last.id, &mut budget)? {
+            if !self.source.read_labels(last.id, &mut budget)? {
                 self.page.labels_from = Some(labels.known_from());
             }
             for decision in &mut self.page.decisions {

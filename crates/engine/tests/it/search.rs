@@ -1,12 +1,13 @@
 //! Search in past decisions, held against a filter over a plain list: each decision is on one page, also while others are made,
 //! written, and turned into columns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::{
     DecisionFilter, DecisionPage, DecisionQuery, DecisionSearchError, Directory, Engine, FactSelection,
-    FeedbackInput, KeyChoice, LabelFilter, ListedDecision, WATCHERS_MAX, WatchedEvent,
+    FeedbackInput, JudgedCounts, KeyChoice, LabelFilter, ListedDecision, MovedLine, StatisticsQuery,
+    WATCHERS_MAX, WatchedEvent,
 };
 use event::{Event, Span, Time, Value};
 use journal::{ReadBudget, RecordId};
@@ -55,6 +56,9 @@ windows = ["10m x 144"]
 [feedback]
 spam = ["bad"]
 ham = []
+[reports]
+bad = ["spam"]
+good = ["ham"]
 [[rule]]
 name = "LARGE"
 when = "size > 50"
@@ -473,4 +477,89 @@ fn who_watches_too_slowly_is_told_how_much_is_lost() {
     let last = forum.model.rows.last().unwrap();
     let WatchedEvent::Decision(shown) = pollster::block_on(watch.next()) else { panic!("{last:?}") };
     assert_eq!(shown.id, last.id);
+}
+
+#[test]
+fn statistics_are_sums_over_the_decisions_that_fit() {
+    for seed in 0..3 {
+        let (mut forum, mut random) = (Forum::new(), Random::new(100 + seed));
+        (0..300).for_each(|_| forum.decide(&mut random));
+        (0..60).for_each(|_| forum.say(&mut random));
+        forum.engine.journal().unwrap().sync().unwrap();
+        (0..100).for_each(|_| forum.decide(&mut random));
+        for _ in 0..12 {
+            let mut filter = filter(&mut random, &forum.model);
+            filter.pipeline = Some("forum".to_owned());
+            let line = Some((Action::Reject, random.between(0, 80) as f64 / 10.0));
+            let query = StatisticsQuery { filter: filter.clone(), bin: 1.0, line };
+            let made = forum.engine.decision_statistics(&query, &mut budget(u64::MAX)).unwrap();
+            let rows: Vec<&Row> =
+                forum.model.rows.iter().filter(|row| forum.model.fits(row, &filter)).collect();
+            let count = |is_wanted: &dyn Fn(&Row) -> bool| {
+                let mut counts = JudgedCounts::default();
+                for row in rows.iter().filter(|row| is_wanted(row)) {
+                    match forum.model.labels.get(&row.id) {
+                        Some(&"spam") => counts.bad += 1,
+                        Some(_) => counts.good += 1,
+                        None => counts.unjudged += 1,
+                    }
+                }
+                counts
+            };
+            assert_eq!(made.decisions, count(&|_| true), "{filter:?}");
+            assert_eq!((made.reached, made.skipped.is_empty()), (None, true));
+            for (action, made) in Action::ALL.into_iter().zip(made.actions) {
+                assert_eq!(made, count(&|row| row.action == action).total());
+            }
+            for sums in &made.rules {
+                let has = |row: &Row| row.rules.contains(&sums.rule);
+                let fired = if sums.rule == "ODD" { sums.shadow } else { sums.enforced };
+                assert_eq!(fired, count(&has), "{sums:?}");
+                let enforced = |row: &Row| row.rules.iter().filter(|rule| *rule != "ODD").count();
+                let alone = |row: &Row| has(row) && enforced(row) == 1 && row.action != Action::Accept;
+                assert_eq!(
+                    sums.alone,
+                    if sums.rule == "ODD" { JudgedCounts::default() } else { count(&alone) }
+                );
+            }
+            let fired: BTreeSet<&String> = rows.iter().flat_map(|row| &row.rules).collect();
+            assert_eq!(made.rules.len(), fired.len());
+            for (from, sums) in &made.scores {
+                assert_eq!(*sums, count(&|row| (*from..from + 1.0).contains(&row.score)));
+            }
+            let MovedLine { at, to, between, .. } = made.moved.unwrap();
+            assert_eq!((at, Some((Action::Reject, to))), (5.0, line));
+            assert_eq!(between, count(&|row| (at.min(to)..at.max(to)).contains(&row.score)));
+            let partial = forum.engine.decision_statistics(&query, &mut budget(50)).unwrap();
+            assert!(partial.decisions.total() <= made.decisions.total());
+        }
+    }
+}
+
+#[test]
+fn decisions_are_counted_over_time_across_restarts() {
+    let (mut forum, mut random) = (Forum::new(), Random::new(5));
+    (0..80).for_each(|_| forum.decide(&mut random));
+    (0..10).for_each(|_| forum.say(&mut random));
+    forum.engine.maintain(Some(forum.now)).unwrap();
+    (0..40).for_each(|_| forum.decide(&mut random));
+    let series = |forum: &Forum| {
+        forum.engine.decision_series("forum", NOW, forum.now + Span(1), Span::seconds(60)).unwrap()
+    };
+    let before = series(&forum);
+    let rows: Vec<&Row> = forum.model.rows.iter().filter(|row| row.pipeline == "forum").collect();
+    let sum = |rule: &str, place: usize| -> u64 {
+        before.buckets.iter().filter_map(|bucket| bucket.rules.get(rule)).map(|fired| fired[place]).sum()
+    };
+    let fired =
+        |rule: &str| rows.iter().filter(|row| row.rules.iter().any(|fired| fired == rule)).count() as u64;
+    assert_eq!((sum("LARGE", 0), sum("LARGE", 1)), (fired("LARGE"), 0));
+    assert_eq!((sum("ODD", 0), sum("ODD", 1)), (0, fired("ODD")));
+    let actions: u64 = before.buckets.iter().flat_map(|bucket| bucket.actions).sum();
+    assert_eq!(actions, rows.len() as u64);
+    let labels: u64 = before.buckets.iter().flat_map(|bucket| bucket.labels.values()).sum();
+    assert!(labels > 0);
+    forum.engine.close().unwrap();
+    let forum = forum.reopen();
+    assert_eq!(series(&forum), before);
 }

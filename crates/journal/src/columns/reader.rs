@@ -519,7 +519,7 @@ impl ColumnarSegment {
         }
         let wants_signals = look.wants_signals() && self.has_signals(&of[0], group);
         let wants_keys = look.wants_keys() && verdicts.is_some();
-        let mut event_ids = match look.wants_event_ids() && verdicts.is_some() {
+        let mut event_ids = match look.wants_event_ids() {
             true => Some(self.cursor(group, own::EVENT_ID, &mut budget)?),
             false => None,
         };

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use disk::{Device, MemoryDevice};
-use event::{Column, Facts, Slot, Span, Value};
+use event::{Column, Facts, Kind, Slot, Span, Value};
 use judge::{Consequence, Effect};
 use proptest::prelude::*;
 
@@ -148,6 +148,18 @@ impl<'w> RecordVisitor<'w> for Notes<'w> {
         self.told.push(format!("{head:?}"));
         self.facts = Facts::from_values(vec![None; 8]);
         (head.pipeline == "mail").then_some(&mut self.facts)
+    }
+
+    fn wants_event_ids(&self) -> bool {
+        true
+    }
+
+    fn wants_keys(&self) -> bool {
+        true
+    }
+
+    fn key(&mut self, kind: Kind, shingle: Shingle) {
+        self.told.push(format!("{kind:?} {shingle:?}"));
     }
 
     fn fired(&mut self, rule: &str, shadow: bool) {

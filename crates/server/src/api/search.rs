@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use engine::{DecisionPage, ListedDecision};
+use engine::{
+    DecisionPage, DecisionSeries, DecisionStatistics, JudgedCounts, ListedDecision, MovedLine, RuleStatistics,
+};
 use event::Time;
 use journal::json_value;
 use judge::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Timestamp, action_schema};
+use super::{Length, Timestamp, action_schema};
 
 /// A page of past decisions, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -126,5 +128,209 @@ impl From<&DecisionPage> for DecisionPageJson {
             looked_at: page.looked_at,
             damaged: page.skipped.stretches,
         }
+    }
+}
+
+/// Decisions by the side of their last judgement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = JudgedCounts)]
+pub struct JudgedCountsJson {
+    /// Decisions judged good.
+    pub good: u64,
+    /// Decisions judged bad.
+    pub bad: u64,
+    /// Decisions that nobody judged, or not to a side.
+    pub unjudged: u64,
+}
+
+/// The decisions for which a rule fired.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RuleStatistics)]
+pub struct RuleStatisticsJson {
+    /// The rule.
+    pub rule: String,
+    /// Decisions for which it fired enforced.
+    pub enforced: JudgedCountsJson,
+    /// Decisions for which it fired in shadow.
+    pub shadow: JudgedCountsJson,
+    /// Decisions other than `accept` for which no other enforced rule fired: what it alone decided.
+    pub alone: JudgedCountsJson,
+    /// The share of bad ones among the judged decisions for which it fired, enforced or in shadow; absent where none is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<f64>,
+}
+
+/// Decisions whose score is in a bin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ScoreBin)]
+pub struct ScoreBinJson {
+    /// The lowest score of the bin.
+    pub from: f64,
+    /// The decisions.
+    pub decisions: JudgedCountsJson,
+}
+
+/// A band of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = BandLine)]
+pub struct BandLineJson {
+    /// The action.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+    /// The score at which the band begins now.
+    pub at: f64,
+}
+
+/// A line that is moved.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = MovedLine)]
+pub struct MovedLineJson {
+    /// The action of the band.
+    #[schema(schema_with = action_schema)]
+    pub action: Action,
+    /// The score at which the band begins now.
+    pub at: f64,
+    /// The score at which it would begin.
+    pub to: f64,
+    /// Decisions whose score lies between both: those that would newly reach the band if it is moved down, and that would reach
+    /// it no more if it is moved up. Actions that rules set by themselves are not looked at.
+    pub between: JudgedCountsJson,
+}
+
+/// Statistics of past decisions of a pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DecisionStatistics)]
+pub struct DecisionStatisticsJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The decisions.
+    pub decisions: JudgedCountsJson,
+    /// The decisions by action.
+    pub actions: BTreeMap<String, u64>,
+    /// The decisions by the class of their last judgement.
+    pub labels: BTreeMap<String, u64>,
+    /// The rules that fired, those that fired most first.
+    pub rules: Vec<RuleStatisticsJson>,
+    /// Decisions by score, in bins that have some, rising.
+    pub scores: Vec<ScoreBinJson>,
+    /// The bands as they begin now, by score.
+    pub bands: Vec<BandLineJson>,
+    /// The line that was to be moved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<MovedLineJson>,
+    /// The time down to which decisions were looked at, if not all that were asked for were: the newest are in it. Absent
+    /// otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Timestamp>,
+    /// The number of records that were looked at.
+    pub looked_at: u64,
+    /// The number of stretches of the journal that were passed over because they are damaged. Absent where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub damaged: u64,
+}
+
+/// The counts of actions that are not 0, by name.
+fn by_action(counts: &[u64; Action::ALL.len()]) -> BTreeMap<String, u64> {
+    let counts = Action::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0);
+    counts.map(|(action, count)| (action.name().to_owned(), *count)).collect()
+}
+
+impl From<JudgedCounts> for JudgedCountsJson {
+    fn from(JudgedCounts { good, bad, unjudged }: JudgedCounts) -> JudgedCountsJson {
+        JudgedCountsJson { good, bad, unjudged }
+    }
+}
+
+impl From<&RuleStatistics> for RuleStatisticsJson {
+    fn from(sums: &RuleStatistics) -> RuleStatisticsJson {
+        RuleStatisticsJson {
+            rule: sums.rule.clone(),
+            enforced: sums.enforced.into(),
+            shadow: sums.shadow.into(),
+            alone: sums.alone.into(),
+            precision: sums.precision(),
+        }
+    }
+}
+
+impl From<&DecisionStatistics> for DecisionStatisticsJson {
+    fn from(made: &DecisionStatistics) -> DecisionStatisticsJson {
+        let scores = made.scores.iter();
+        let bands = made.bands.iter();
+        DecisionStatisticsJson {
+            pipeline: made.pipeline.clone(),
+            decisions: made.decisions.into(),
+            actions: by_action(&made.actions),
+            labels: made.labels.iter().map(|(class, count)| (class.to_string(), *count)).collect(),
+            rules: made.rules.iter().map(RuleStatisticsJson::from).collect(),
+            scores: scores
+                .map(|(from, sums)| ScoreBinJson { from: *from, decisions: (*sums).into() })
+                .collect(),
+            bands: bands.map(|(action, at)| BandLineJson { action: *action, at: *at }).collect(),
+            moved: made.moved.map(|MovedLine { action, at, to, between }| MovedLineJson {
+                action,
+                at,
+                to,
+                between: between.into(),
+            }),
+            reached: made.reached.map(Timestamp),
+            looked_at: made.looked_at,
+            damaged: made.skipped.stretches,
+        }
+    }
+}
+
+/// Decisions of a pipeline over time, as this node has counted them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = DecisionCounts)]
+pub struct DecisionCountsJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The width of a bucket.
+    pub width: Length,
+    /// The buckets in which there is something, oldest first.
+    pub buckets: Vec<CountBucketJson>,
+}
+
+/// Decisions of a part of the time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = CountBucket)]
+pub struct CountBucketJson {
+    /// The beginning.
+    pub start: Timestamp,
+    /// The number of decisions.
+    pub decisions: u64,
+    /// The decisions by action.
+    pub actions: BTreeMap<String, u64>,
+    /// The number of times that each rule fired enforced, if asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, u64>,
+    /// The number of times that each rule fired in shadow, if asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shadow: BTreeMap<String, u64>,
+    /// The judgements that were said in this time, by class.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, u64>,
+}
+
+impl DecisionCountsJson {
+    /// The counts, with those of the rules that `is_shown` names.
+    pub fn new(series: &DecisionSeries, is_shown: impl Fn(&str) -> bool) -> DecisionCountsJson {
+        let buckets = series.buckets.iter().map(|bucket| {
+            let fired = |place: usize| {
+                let rules = bucket.rules.iter().filter(|(rule, fired)| fired[place] > 0 && is_shown(rule));
+                rules.map(|(rule, fired)| (rule.clone(), fired[place])).collect()
+            };
+            CountBucketJson {
+                start: Timestamp(bucket.start),
+                decisions: bucket.actions.iter().sum(),
+                actions: by_action(&bucket.actions),
+                rules: fired(0),
+                shadow: fired(1),
+                labels: bucket.labels.clone(),
+            }
+        });
+        let buckets = buckets.collect();
+        DecisionCountsJson { pipeline: series.pipeline.clone(), width: Length(series.width), buckets }
     }
 }

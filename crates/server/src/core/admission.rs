@@ -71,14 +71,14 @@ impl AdmissionQueue {
         AdmissionQueue::new(["call", "calls for other nodes"], RELAYS)
     }
 
-    /// A gate for searches in past decisions, each of which reads a bounded part of them.
-    pub(crate) fn of_searches() -> AdmissionQueue {
-        AdmissionQueue::new(["search", "searches"], processors())
-    }
-
     /// A gate for pages of metrics: one at a time, as all of them show the same.
     pub(crate) fn of_pages() -> AdmissionQueue {
         AdmissionQueue::new(["page", "pages of metrics"], 1)
+    }
+
+    /// A gate for searches in past decisions, each of which reads a bounded part of them.
+    pub(crate) fn of_searches() -> AdmissionQueue {
+        AdmissionQueue::new(["search", "searches"], processors())
     }
 
     /// Returns how many places are free.

@@ -221,9 +221,9 @@ impl DurabilityParam {
 /// The fate of a challenge's solution that comes with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SolutionUse {
-    /// It is opened, which uses the challenge up.
+    /// Opens it, which uses the challenge up.
     Open,
-    /// It is put aside: the event is only looked at.
+    /// Puts it aside, as the event is only looked at.
     PutAside,
 }
 

@@ -197,3 +197,46 @@ fn decisions_are_streamed_as_they_are_made() {
         check_problem(&refused, 400, "invalid-parameter", "not for decisions as they are made");
     });
 }
+
+#[test]
+fn decisions_come_to_statistics_and_counts() {
+    with_posts(|server, made| {
+        for (number, class) in [(0, "spam"), (5, "ham"), (1, "ham")] {
+            let said = json!({"id": made[number], "class": class}).to_string();
+            assert_eq!(server.post("/v1/feedback", &[JSON], &said).status, 200);
+        }
+        let answer = server.get("/v1/decisions/statistics?line=reject&at=0.5&bin=1");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let came = answer.json();
+        assert_eq!(came["decisions"], json!({"good": 2, "bad": 1, "unjudged": 27}), "{came}");
+        assert_eq!(came["actions"], json!({"accept": 24, "review_after": 6}));
+        assert_eq!(came["labels"], json!({"ham": 2, "spam": 1}));
+        let rule = &came["rules"][0];
+        assert_eq!((&rule["rule"], &rule["precision"]), (&json!("FIRST_LINK"), &json!(0.5)));
+        assert_eq!(rule["enforced"], json!({"good": 1, "bad": 1, "unjudged": 4}));
+        assert_eq!(rule["alone"], rule["enforced"]);
+        assert_eq!(came["moved"]["between"], rule["enforced"], "{came}");
+        assert_eq!(
+            came["scores"][1],
+            json!({"from": 1.0, "decisions": {"good": 1, "bad": 1, "unjudged": 4}})
+        );
+        let check = |url: &str, says: &str| check_problem(&server.get(url), 400, "invalid-parameter", says);
+        check("/v1/decisions/statistics?line=reject", "line, at: expected both or neither");
+        check("/v1/decisions/statistics?line=shadow&at=1", "no band");
+        check("/v1/decisions/statistics?bin=0", "bin: ");
+
+        let came = server.get("/v1/counts?rules=FIRST_LINK").json();
+        assert_eq!(came["width"], "1m", "{came}");
+        let bucket = &came["buckets"][0];
+        assert_eq!(
+            (&bucket["decisions"], &bucket["rules"]),
+            (&json!(30), &json!({"FIRST_LINK": 6})),
+            "{came}"
+        );
+        assert_eq!(bucket["labels"], json!({"ham": 2, "spam": 1}));
+        let came = server.get("/v1/counts?width=2h&to=2026-05-17T12:00:00Z").json();
+        assert_eq!(came["buckets"][0]["start"], "2026-05-17T10:00:00Z", "{came}");
+        check("/v1/counts?width=7m", "width: ");
+        check("/v1/counts?from=2026-01-01T00:00:00Z", "more than 3000 buckets");
+    });
+}

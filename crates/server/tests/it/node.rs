@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 61] = [
+pub(crate) const ROUTES: [(&str, &str); 63] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -19,7 +19,9 @@ pub(crate) const ROUTES: [(&str, &str); 61] = [
     ("get", "/v1/bans"),
     ("get", "/v1/bans/ips"),
     ("get", "/v1/bans/stream"),
+    ("get", "/v1/counts"),
     ("get", "/v1/decisions"),
+    ("get", "/v1/decisions/statistics"),
     ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
     ("get", "/v1/gate/{name}/{step}"),

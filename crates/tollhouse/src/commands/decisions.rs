@@ -3,12 +3,16 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use engine::{DecisionFilter, DecisionQuery, Directory, FactSelection, KeyChoice, LabelFilter};
+use engine::{
+    DecisionFilter, DecisionQuery, Directory, FactSelection, KeyChoice, LabelFilter, StatisticsQuery,
+};
 use event::Time;
 use journal::{JournalArchive, ReadBudget, RecordId};
 use judge::Action;
 use plan::Plan;
-use server::api::{DecisionPageJson, ListedDecisionJson};
+use server::api::{
+    DecisionPageJson, DecisionStatisticsJson, JudgedCountsJson, ListedDecisionJson, MovedLineJson,
+};
 
 use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, error, help, printable, say};
@@ -22,6 +26,8 @@ const PAGE: usize = 500;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which it is looked whether the user wants to stop.
 const STEP: Duration = Duration::from_millis(100);
+/// The width of a bin of scores.
+const BIN: f64 = 0.5;
 /// Characters of a fact in a table.
 const FACT_CHARS: usize = 60;
 
@@ -34,10 +40,12 @@ Examples:
   tollhouse decisions --data ./data --where \"mail.size > 1000000\" --json
   tollhouse decisions --server http://127.0.0.1:8377 --rule BULK --unlabelled
   tollhouse decisions --server http://127.0.0.1:8377 --action reject --follow
+  tollhouse decisions --data ./data --pipeline mail --summary --line reject=12
 
 A server may run on the directory; its last second is then missing, but not with --server. --where
 takes what a rule's `when` takes, of facts and readings that were logged. --follow shows the newest
-decisions in the order in which they were made, and goes on with those to come.")]
+decisions in the order in which they were made, and goes on with those to come. --summary
+is of one pipeline, the first if none is named; a server looks at the newest for two seconds.")]
 pub(crate) struct DecisionsArgs {
     /// Only of this pipeline
     #[arg(long, value_name = "NAME")]
@@ -93,6 +101,12 @@ pub(crate) struct DecisionsArgs {
     /// Go on with decisions as they are made
     #[arg(long)]
     follow: bool,
+    /// Show instead what they come to: by action, rule and label, and by score
+    #[arg(long, conflicts_with_all = ["follow", "limit", "facts"])]
+    summary: bool,
+    /// With --summary: the line of a band to move, and the score to move it to
+    #[arg(long, value_name = "ACTION=SCORE", requires = "summary", value_parser = line)]
+    line: Option<(Action, f64)>,
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
@@ -104,7 +118,7 @@ pub(crate) struct DecisionsArgs {
 /// The place where decisions are searched.
 enum SearchedJournal {
     /// The files of a data directory.
-    Files(Directory, Box<Plan>, JournalArchive),
+    Files(Directory, Box<Plan>, Box<JournalArchive>),
     Server(ApiClient),
 }
 
@@ -187,15 +201,40 @@ impl SearchedJournal {
         let directory = args.engine.directory()?;
         let plan = args.engine.plan(&directory)?;
         let archive = directory.decisions().map_err(CommandError::new)?;
-        Ok(SearchedJournal::Files(directory, Box::new(plan), archive))
+        Ok(SearchedJournal::Files(directory, Box::new(plan), Box::new(archive)))
     }
 
     /// Sees what was written since.
     fn renew(&mut self) -> Result<(), CommandError> {
         if let SearchedJournal::Files(directory, _, archive) = self {
-            *archive = directory.decisions().map_err(CommandError::new)?;
+            **archive = directory.decisions().map_err(CommandError::new)?;
         }
         Ok(())
+    }
+
+    fn statistics(
+        &self,
+        args: &DecisionsArgs,
+        interrupt: &Interrupt,
+    ) -> Result<DecisionStatisticsJson, CommandError> {
+        let range = PageRange::default();
+        match self {
+            SearchedJournal::Server(client) => {
+                let mut parameters = args.parameters(range);
+                parameters.retain(|(name, _)| *name != "limit");
+                if let Some((action, score)) = args.line {
+                    parameters.push(("line", action.to_string()));
+                    parameters.push(("at", score.to_string()));
+                }
+                Ok(client.decision_statistics(&parameters)?)
+            }
+            SearchedJournal::Files(directory, plan, archive) => {
+                let mut budget = ReadBudget { records: u64::MAX, is_over: &|| interrupt.raised() };
+                let query = StatisticsQuery { filter: args.query(range).filter, bin: BIN, line: args.line };
+                let made = directory.archive_statistics(archive, plan, &query, &mut budget);
+                Ok(DecisionStatisticsJson::from(&made.map_err(CommandError::new)?))
+            }
+        }
     }
 
     fn page(
@@ -215,10 +254,28 @@ impl SearchedJournal {
     }
 }
 
+/// Reads a line to be moved.
+fn line(text: &str) -> Result<(Action, f64), String> {
+    let (action, score) = text.split_once('=').ok_or("expected ACTION=SCORE")?;
+    let action = action.trim().parse::<Action>().map_err(|error| error.to_string())?;
+    let score = score.trim().parse::<f64>().map_err(|error| error.to_string())?;
+    if score.is_finite() { Ok((action, score)) } else { Err("expected a number".to_owned()) }
+}
+
 pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
     let interrupt = Interrupt::watch(None);
     let mut journal = SearchedJournal::open(&args)?;
     let mut out = Output::new(args.json.json);
+    if args.summary {
+        let made = journal.statistics(&args, &interrupt)?;
+        if out.is_json() {
+            out.json(&made)?;
+        } else {
+            summary(&mut out, &made)?;
+        }
+        out.flush()?;
+        return Ok(if interrupt.raised() { Exit::Interrupted } else { Exit::Fine });
+    }
     let mut damaged = 0;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
     if args.follow {
@@ -263,6 +320,71 @@ pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
         (false, 0) => Exit::Fine,
         (false, _) => Exit::Found,
     })
+}
+
+/// Shows what decisions come to.
+fn summary(out: &mut Output, made: &DecisionStatisticsJson) -> Result<(), CommandError> {
+    let counts = |counts: &JudgedCountsJson| {
+        let JudgedCountsJson { good, bad, unjudged } = *counts;
+        [good + bad + unjudged, good, bad].map(|count| TableCell::number(count, BOLD))
+    };
+    let JudgedCountsJson { good, bad, unjudged } = made.decisions;
+    out.line(format_args!(
+        "{BOLD}{}{BOLD:#} decisions of {}, {good} judged good and {bad} bad",
+        good + bad + unjudged,
+        printable(&made.pipeline)
+    ))?;
+    if let Some(reached) = &made.reached {
+        out.line(format_args!("{DIM}the newest, back to {reached}{DIM:#}"))?;
+    }
+    let heads = |heads: &[&str]| -> Vec<TableCell> {
+        heads.iter().map(|head| TableCell::number(head, DIM)).collect()
+    };
+    let mut actions = TextTable::default();
+    for (action, count) in &made.actions {
+        let style = action.parse().map_or(BOLD, colour);
+        actions.row([TableCell::text(action, style), TableCell::number(count, BOLD)]);
+    }
+    out.line(format_args!("\n{actions}"))?;
+    if !made.rules.is_empty() {
+        let mut rules = TextTable::default();
+        let names = ["fired", "good", "bad", "shadow", "alone", "precision"];
+        rules.row([TableCell::text("rule", DIM)].into_iter().chain(heads(&names)));
+        for sums in &made.rules {
+            let total = |counts: &JudgedCountsJson| counts.good + counts.bad + counts.unjudged;
+            let precision = sums.precision.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+            let mut row = vec![TableCell::text(printable(&sums.rule), BOLD)];
+            row.extend(counts(&sums.enforced));
+            row.push(TableCell::number(total(&sums.shadow), BOLD));
+            row.push(TableCell::number(total(&sums.alone), BOLD));
+            row.push(TableCell::number(precision, BOLD));
+            rules.row(row);
+        }
+        out.line(format_args!("\n{rules}"))?;
+    }
+    let mut scores = TextTable::default();
+    scores.row(heads(&["score", "decisions", "good", "bad"]).into_iter().chain([TableCell::text("", DIM)]));
+    let mut above = f64::NEG_INFINITY;
+    for bin in &made.scores {
+        let begins = made.bands.iter().filter(|band| above < band.at && band.at <= bin.from);
+        let begins: Vec<&str> = begins.map(|band| band.action.name()).collect();
+        let mut row = vec![TableCell::number(format_args!("{:.1}", bin.from), DIM)];
+        row.extend(counts(&bin.decisions));
+        row.push(TableCell::text(begins.join(", "), DIM));
+        scores.row(row);
+        above = bin.from;
+    }
+    out.line(format_args!("\n{scores}"))?;
+    if let Some(MovedLineJson { action, at, to, between: JudgedCountsJson { good, bad, unjudged } }) =
+        &made.moved
+    {
+        let change = if to < at { "would get it too" } else { "would get it no more" };
+        out.line(format_args!(
+            "\n{action} from {to} instead of {at}: {} decisions {change}, {good} judged good and {bad} bad",
+            good + bad + unjudged
+        ))?;
+    }
+    Ok(())
 }
 
 /// Asks for pages until there are enough decisions, and returns true if there are more.

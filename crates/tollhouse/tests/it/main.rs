@@ -10,6 +10,7 @@ mod clock;
 mod cluster;
 mod compare;
 mod data;
+mod decisions;
 mod descriptors;
 mod documents;
 mod explain;

@@ -14,9 +14,9 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use engine::{
     DecisionFilter, DecisionPage, DecisionQuery, DecisionWatch, FactSelection, KeyChoice, LabelFilter,
-    WATCHERS_MAX, WatchedEvent,
+    StatisticsQuery, WATCHERS_MAX, WatchedEvent,
 };
-use event::Time;
+use event::{Span, Time};
 use futures_util::StreamExt;
 use futures_util::stream::{once, unfold};
 use journal::{ReadBudget, RecordId};
@@ -304,4 +304,112 @@ async fn next_event(node: &Node, watch: &mut DecisionWatch) -> Option<String> {
         }
     }
     None
+}
+
+/// The statistics that are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct StatisticsParams {
+    /// The width of a bin of scores; 0.5 if none is given.
+    bin: Option<f64>,
+    /// The action of a band whose line is to be moved to `at`.
+    line: Option<String>,
+    /// The score at which that band would begin.
+    at: Option<f64>,
+}
+
+/// The time that is spent on statistics.
+const STATISTICS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Statistics of past decisions of a pipeline, the first if none is named: by action, by rule and label, and by score, with what
+/// moving a line would change. Reads from the newest backwards for two seconds at most, and says how far that was. Such calls
+/// have few places, which rest after each for as long as it took.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions/statistics",
+    tag = "feedback",
+    operation_id = "decisions_statistics",
+    params(DecisionFilterParams, StatisticsParams),
+    responses((status = 200, description = "What they come to", body = api::DecisionStatisticsJson), ProblemResponses),
+)]
+pub(super) async fn statistics(
+    State(node): State<Arc<Node>>,
+    FilterQuery(filter, params): FilterQuery<StatisticsParams>,
+) -> Result<Json<api::DecisionStatisticsJson>, HttpFailure> {
+    let bin = params.bin.unwrap_or(0.5);
+    if !(0.001..=1000.0).contains(&bin) {
+        return Err(INVALID_PARAMETER.failure("bin: expected 0.001 to 1000"));
+    }
+    let line = match (params.line, params.at) {
+        (None, None) => None,
+        (Some(action), Some(at)) if at.is_finite() => {
+            let action = action.parse::<Action>();
+            let action = action
+                .map_err(|error| INVALID_PARAMETER.failure(format!("line: {}", shown(&error.to_string()))))?;
+            let pipeline = node.pipeline(filter.pipeline.as_deref())?;
+            if !pipeline.rules.bands().as_slice().iter().any(|band| band.action == action) {
+                let detail = format!("line: the pipeline `{}` has no band `{action}`", pipeline.name);
+                return Err(INVALID_PARAMETER.failure(detail));
+            }
+            Some((action, at))
+        }
+        _ => return Err(INVALID_PARAMETER.failure("line, at: expected both or neither")),
+    };
+    let query = StatisticsQuery { filter, bin, line };
+    let engine = Arc::clone(&node.engine);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let end = Instant::now() + STATISTICS_PATIENCE;
+        let is_over = || is_over() || Instant::now() >= end;
+        engine.decision_statistics(&query, &mut ReadBudget { records: u64::MAX, is_over: &is_over })
+    };
+    let made = node.scans.run(node.timeout() / 2, work).await??;
+    Ok(Json(api::DecisionStatisticsJson::from(&made)))
+}
+
+/// The counts that are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CountParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pipeline: Option<String>,
+    /// From this time on, such as `2026-05-17T10:00:00Z`; an hour, or 24 of a wider bucket, before the end if it is not said.
+    from: Option<String>,
+    /// Up to this time; now if it is not said.
+    to: Option<String>,
+    /// The width of a bucket: whole minutes that an hour has room for, of which a day is kept, or whole hours, of which 60 days
+    /// are; `1m` if it is not said.
+    width: Option<String>,
+    /// Rules whose counts are shown, separated by commas; `*` for all.
+    rules: Option<String>,
+}
+
+/// Decisions over time: by action, by label, and by rule if these are asked for. They are those of this node, counted in memory
+/// as they are made; a crash loses those of the last minute.
+#[utoipa::path(
+    get,
+    path = "/v1/counts",
+    tag = "statistics",
+    operation_id = "counts",
+    params(CountParams),
+    responses((status = 200, description = "The counts", body = api::DecisionCountsJson), ProblemResponses),
+)]
+pub(super) async fn counts(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<CountParams>,
+) -> Result<Json<api::DecisionCountsJson>, HttpFailure> {
+    let pipeline = node.pipeline(params.pipeline.as_deref())?;
+    let width = params.width.map_or(Ok(Span::minutes(1)), |text| text.parse::<Span>());
+    let width = width.map_err(|error| INVALID_PARAMETER.failure(format!("width: {error}")))?;
+    let to = time("to", params.to)?.unwrap_or_else(|| node.now() + Span(1));
+    let usual = if width < Span::hours(1) { Span::hours(1) } else { Span(width.0.saturating_mul(24)) };
+    let from = time("from", params.from)?.unwrap_or(Time(to.0.saturating_sub(usual.0)));
+    if from >= to {
+        return Err(INVALID_PARAMETER.failure("to: it is not after `from`"));
+    }
+    let rules = params.rules.unwrap_or_default();
+    let series = node.engine.decision_series(&pipeline.name, from, to, width);
+    let series = series.map_err(|error| INVALID_PARAMETER.failure(format!("width: {error}")))?;
+    let is_shown = |rule: &str| rules.trim() == "*" || parts(&rules).any(|wanted| wanted == rule);
+    Ok(Json(api::DecisionCountsJson::new(&series, is_shown)))
 }

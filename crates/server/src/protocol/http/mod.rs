@@ -117,6 +117,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(forms::baits))
         .routes(routes!(decisions::list))
         .routes(routes!(decisions::stream))
+        .routes(routes!(decisions::statistics))
+        .routes(routes!(decisions::counts))
         .routes(routes!(feedback::decision))
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))
