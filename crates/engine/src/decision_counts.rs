@@ -3,7 +3,7 @@
 //! They are counted where metrics are, for a batch at once, and kept in memory. `counts.bin` gets them from housekeeping and at
 //! the end, so a crash loses those of the last minute. Each node has its own. They are what charts show: whoever needs exact numbers asks the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,10 +45,18 @@ struct CountBucket {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct CountRing(BTreeMap<i64, CountBucket>);
 
+/// Names by their numbers, in the order in which they came.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+struct CountedNames {
+    names: Vec<String>,
+    numbers: HashMap<String, u16>,
+}
+
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct PipelineCounts {
-    rules: Vec<String>,
-    labels: Vec<String>,
+    rules: CountedNames,
+    labels: CountedNames,
     minutes: CountRing,
     hours: CountRing,
 }
@@ -126,18 +134,39 @@ impl CountRing {
     }
 }
 
-/// The number of a name, which is added if there is room.
-fn number(names: &mut Vec<String>, name: &str) -> Option<u16> {
-    let known = names.iter().position(|known| known == name);
-    let place = match known {
-        Some(place) => place,
-        None if names.len() >= NAMES_MAX => return None,
-        None => {
-            names.push(name.to_owned());
-            names.len() - 1
+impl From<Vec<String>> for CountedNames {
+    fn from(names: Vec<String>) -> CountedNames {
+        let numbers = names.iter().cloned().zip(0..=u16::MAX).collect();
+        CountedNames { names, numbers }
+    }
+}
+
+impl From<CountedNames> for Vec<String> {
+    fn from(names: CountedNames) -> Vec<String> {
+        names.names
+    }
+}
+
+impl CountedNames {
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    fn get(&self, number: u16) -> Option<&String> {
+        self.names.get(usize::from(number))
+    }
+
+    /// The number of a name, which is added if there is room.
+    fn number(&mut self, name: &str) -> Option<u16> {
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
         }
-    };
-    u16::try_from(place).ok()
+        let number =
+            u16::try_from(self.names.len()).ok().filter(|number| usize::from(*number) < NAMES_MAX)?;
+        self.names.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        Some(number)
+    }
 }
 
 /// The value of a number in a rising list.
@@ -205,7 +234,7 @@ impl DecisionCounts {
         self.with(pipeline, |counts| {
             let mut numbers = Vec::new();
             for (rule, is_shadow, count) in fired {
-                numbers.extend(number(&mut counts.rules, rule).map(|number| (number, is_shadow, count)));
+                numbers.extend(counts.rules.number(rule).map(|number| (number, is_shadow, count)));
             }
             counts.change(time, |bucket| {
                 for (sum, count) in bucket.actions.iter_mut().zip(actions) {
@@ -222,7 +251,7 @@ impl DecisionCounts {
     /// Adds a judgement that was said at a time.
     pub(crate) fn add_label(&self, pipeline: &str, time: Time, class: &str) {
         self.with(pipeline, |counts| {
-            if let Some(number) = number(&mut counts.labels, class) {
+            if let Some(number) = counts.labels.number(class) {
                 counts.change(time, |bucket| *entry(&mut bucket.labels, number) += 1);
             }
         });
@@ -264,14 +293,14 @@ impl DecisionCounts {
                 *sum = sum.saturating_add(count);
             }
             for (rule, fired) in &bucket.rules {
-                let Some(name) = counts.rules.get(usize::from(*rule)) else { continue };
+                let Some(name) = counts.rules.get(*rule) else { continue };
                 let sums = sum.rules.entry(name.clone()).or_default();
                 for (sum, count) in sums.iter_mut().zip(fired) {
                     *sum = sum.saturating_add(*count);
                 }
             }
             for (label, count) in &bucket.labels {
-                let Some(name) = counts.labels.get(usize::from(*label)) else { continue };
+                let Some(name) = counts.labels.get(*label) else { continue };
                 let sum = sum.labels.entry(name.clone()).or_default();
                 *sum = sum.saturating_add(*count);
             }
