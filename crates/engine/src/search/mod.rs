@@ -46,7 +46,7 @@ pub struct DecisionFilter {
     pub from: Option<Time>,
     /// Decided before this time.
     pub to: Option<Time>,
-    /// Of this pipeline.
+    /// Decisions of this pipeline.
     pub pipeline: Option<String>,
     /// With one of these actions; all if it is empty.
     pub actions: Vec<Action>,
@@ -54,7 +54,7 @@ pub struct DecisionFilter {
     pub score_from: Option<f64>,
     /// With a lower score than this.
     pub score_below: Option<f64>,
-    /// For which this rule fired, enforced or in shadow.
+    /// Decisions for which this rule fired, enforced or in shadow.
     pub rule: Option<String>,
     /// On the event that its caller calls so.
     pub event_id: Option<String>,
@@ -62,7 +62,7 @@ pub struct DecisionFilter {
     pub key: Option<KeyChoice>,
     /// On an event of which a logged text contains this, in capitals or not.
     pub text: Option<String>,
-    /// Of whose facts and readings this condition is true, in the language of rules.
+    /// Decisions of whose facts and readings this condition is true, in the language of rules.
     pub condition: Option<String>,
     /// By what people said of them.
     pub label: Option<LabelFilter>,

@@ -226,7 +226,7 @@ struct StatisticsBuilder<'q> {
     pipeline: &'q Pipeline,
     sides: BacktestQuery,
     made: DecisionStatistics,
-    /// By the number of the rule.
+    /// The sums of each rule, by its number.
     rules: Vec<RuleStatistics>,
     scores: BTreeMap<i64, JudgedCounts>,
     /// Ids of the block before that may come again.
