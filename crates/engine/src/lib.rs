@@ -165,7 +165,7 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
-    /// Those who watch decisions as they are made.
+    /// The queues of all who watch decisions as they are made.
     live: Arc<search::live::LiveDecisions>,
     reviews: ReviewQueue,
     challenged: feedback::ChallengedDecisions,

@@ -27,7 +27,7 @@ const QUEUED_MAX: usize = 512;
 /// Versions whose matchers a watcher keeps.
 const VERSIONS_MAX: usize = 16;
 
-/// Those who watch decisions.
+/// The queues of all who watch decisions.
 #[derive(Debug, Default)]
 pub(crate) struct LiveDecisions {
     queues: Mutex<Vec<Arc<WatchQueue>>>,
@@ -54,7 +54,7 @@ struct WatchQueue {
 #[derive(Debug, Default)]
 struct QueuedDecisions {
     decisions: VecDeque<Arc<LiveDecision>>,
-    /// Those that found no place since the last that did.
+    /// The number that found no place since the last that did.
     lost: u64,
 }
 
@@ -63,7 +63,7 @@ struct QueuedDecisions {
 pub enum WatchedEvent {
     /// A decision that fits the filter.
     Decision(Box<ListedDecision>),
-    /// So many decisions, whether they fit or not, came faster than they were taken and are not shown.
+    /// The number of decisions, whether they fit or not, that came faster than they were taken and are not shown.
     Lost(u64),
 }
 

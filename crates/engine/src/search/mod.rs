@@ -64,7 +64,7 @@ pub struct DecisionFilter {
     pub text: Option<String>,
     /// Decisions of whose facts and readings this condition is true, in the language of rules.
     pub condition: Option<String>,
-    /// By what people said of them.
+    /// Decisions that people have judged so.
     pub label: Option<LabelFilter>,
 }
 
@@ -80,11 +80,11 @@ pub struct KeyChoice {
 /// A choice of decisions by their last judgement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelFilter {
-    /// Those that have this class.
+    /// Decisions that have this class.
     Class(String),
-    /// Those that have any.
+    /// Decisions that have any.
     Labelled,
-    /// Those that have none.
+    /// Decisions that have none.
     Unlabelled,
 }
 

@@ -165,7 +165,7 @@ impl DecisionsArgs {
         }
     }
 
-    /// The same in words of the server's interface.
+    /// The query in words of the server's interface.
     fn parameters(&self, range: PageRange) -> Vec<(&'static str, String)> {
         let actions: Vec<&str> = self.action.iter().map(|action| action.name()).collect();
         let lists = [("action", actions.join(",")), ("facts", self.facts.join(","))];
