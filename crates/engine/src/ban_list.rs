@@ -461,6 +461,15 @@ impl BanList {
         page.into_iter().filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
     }
 
+    /// Some of those that hold and were put on before a number, the newest first, and the number for the next; `None` once all are
+    /// told.
+    pub fn page_before(&self, before: u64, now: Time) -> (Vec<Ban>, Option<u64>) {
+        let table = self.table.lock();
+        let page: Vec<(&u64, &Ban)> = table.held.range(..before).rev().take(PAGE).collect();
+        let next = page.last().filter(|_| page.len() == PAGE).map(|(number, _)| **number);
+        (page.into_iter().filter(|(_, ban)| ban.until > now).map(|(_, ban)| ban.clone()).collect(), next)
+    }
+
     /// Lets go of what has ended, and syncs the file or writes it anew.
     pub(crate) fn maintain(&self, now: Time) -> io::Result<()> {
         while self.table.lock().expire(now) {}

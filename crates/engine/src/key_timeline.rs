@@ -182,6 +182,29 @@ impl Engine {
         Ok(KeyTimeline { piece, shingle, counters, windows, values, quality, reputations, timeline })
     }
 
+    /// The readings of a value under every kind that takes it, with the kinds' names, in one request to the ledger; without those of
+    /// which nothing is known. Nothing is counted.
+    pub async fn statistics_of_value(
+        &self,
+        pipeline: &Pipeline,
+        value: &str,
+        at: Time,
+    ) -> Result<Vec<(String, KeyStatistics)>, KeyStatisticsError> {
+        let planned = pipeline.kinds.iter().filter_map(|kind| {
+            let planned = self.planned_key(pipeline, KeyName { kind: &kind.name, value }).ok()?;
+            Some((kind.name.clone(), planned))
+        });
+        let (names, planned): (Vec<String>, Vec<PlannedKey>) = planned.take(KeyStatistics::KEYS_MAX).unzip();
+        let outcomes = self.look_at(&planned, at).await?;
+        let read = planned.into_iter().zip(outcomes.all());
+        let known = read.map(|(planned, reading)| planned.statistics(&reading.to_reading()));
+        let named = names.into_iter().zip(known);
+        let is_known = |known: &KeyStatistics| {
+            known.first.is_some() || known.windows.iter().any(|(_, sums)| sums.iter().any(|sum| *sum > 0))
+        };
+        Ok(named.filter(|(_, known)| is_known(known)).collect())
+    }
+
     /// The readings of many keys as of a time, in one request to the ledger. Nothing is counted.
     ///
     /// # Errors

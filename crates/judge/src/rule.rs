@@ -135,6 +135,8 @@ pub struct Rule {
     pub expires: Option<Time>,
     /// The condition on which it fires.
     pub condition: Condition,
+    /// The source of the condition.
+    pub when: String,
     /// Effects beside the score.
     pub effects: Vec<Effect>,
     pub(crate) tests: Vec<CompiledTest>,
@@ -494,7 +496,7 @@ impl ProblemCollector {
             }
             tests.push(CompiledTest { facts, fires: test.fires });
         }
-        let RuleSource { name, score, description, owner, mode, expires, .. } = source;
+        let RuleSource { name, when, score, description, owner, mode, expires, .. } = source;
         Some(Rule {
             name,
             description,
@@ -505,6 +507,7 @@ impl ProblemCollector {
             group,
             expires,
             condition: condition?,
+            when,
             effects,
             tests,
         })

@@ -23,6 +23,7 @@
 pub mod api;
 #[cfg(feature = "arrow")]
 pub mod arrow;
+mod console;
 mod core;
 pub mod protocol;
 mod server;

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use crate::console;
 use crate::core::blocking::blocking;
 use crate::core::clock::Clock;
 use crate::core::descriptors;
@@ -70,7 +71,7 @@ impl Server {
         });
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(listen), error })?;
-        let (node, router) = http::router(engine, clock);
+        let (node, router) = http::router(engine, clock, console::pages());
         let listeners: Result<_, _> =
             node.listeners().iter().map(|plan| BoundListener::bind(plan, &mut sockets)).collect();
         let listeners = listeners?;
@@ -236,6 +237,7 @@ async fn keep_up(node: Arc<Node>) {
         ticks.tick().await;
         // Nothing expires by a time that is in doubt.
         let now = node.look_at_clock().then(|| node.now());
+        node.traffic.take(&node.engine, node.now());
         let engine = Arc::clone(&node.engine);
         let descriptors = Arc::clone(&node.descriptors);
         let done = blocking(move || {

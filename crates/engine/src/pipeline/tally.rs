@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use event::{Time, Value};
-use judge::{Action, Verdict};
+use judge::{Action, Rule, Verdict};
+use plan::Pipeline;
 
 use super::fields::RowDraft;
 use super::keys::PreparedEvent;
@@ -44,6 +45,23 @@ impl Engine {
             let label = BaitLabel { pipeline: pipeline.name.clone(), bait: bait.to_string() };
             self.metrics.forms.bait.get_or_create(&label).inc();
         }
+    }
+
+    /// Returns the number of events for which a rule of a pipeline has fired since the start, enforced or in shadow.
+    pub fn fired(&self, pipeline: &Pipeline, rule: &Rule) -> u64 {
+        let count = |mode: &str| {
+            let [pipeline, rule, mode] = [&pipeline.name, &rule.name, mode].map(str::to_owned);
+            self.metrics.judge_fired.get(&RuleLabel { pipeline, rule, mode }).map_or(0, |count| count.get())
+        };
+        count("enforce") + count("shadow")
+    }
+
+    /// Returns the number of verdicts of a pipeline since the start, in the order of [`Action::ALL`].
+    pub fn verdicts(&self, pipeline: &Pipeline) -> [u64; Action::ALL.len()] {
+        Action::ALL.map(|action| {
+            let label = ActionLabel { pipeline: pipeline.name.clone(), action: action.to_string() };
+            self.metrics.judge_verdicts.get(&label).map_or(0, |count| count.get())
+        })
     }
 
     /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.

@@ -105,6 +105,12 @@ impl PipelineJson {
             score: rule.score,
             mode: rule.mode.name().to_owned(),
             description: rule.description.clone(),
+            when: rule.when.clone(),
+            effects: rule.effects.iter().map(ToString::to_string).collect(),
+            owner: rule.owner.clone(),
+            expires: rule.expires.map(Timestamp),
+            cost: rule.cost(),
+            fired: engine.fired(pipeline, rule),
         });
         PipelineJson {
             name: pipeline.name.clone(),
@@ -326,6 +332,24 @@ pub struct RuleJson {
     pub mode: String,
     /// The description of what it is about.
     pub description: String,
+    /// The condition on which it fires.
+    #[serde(default)]
+    pub when: String,
+    /// Its effects beside the score, as rules write them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<String>,
+    /// The owner who answers for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    /// The time of events from which on it is off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
+    /// The most that judging it costs, in steps.
+    #[serde(default)]
+    pub cost: u32,
+    /// The number of events for which it has fired since the node was started.
+    #[serde(default)]
+    pub fired: u64,
 }
 
 /// The nodes that share statistics.

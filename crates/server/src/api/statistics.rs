@@ -141,6 +141,16 @@ pub struct ReadingsJson {
     pub keys: Vec<KeyStatisticsJson>,
 }
 
+/// The keys that a value has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = KnownKeys)]
+pub struct KnownKeysJson {
+    /// The value that was asked for.
+    pub value: String,
+    /// Its keys of which something is counted, by pipeline.
+    pub pipelines: Vec<ReadingsJson>,
+}
+
 /// The counts of a key. One that was never seen, or is forgotten, has no times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = KeyStatistics)]

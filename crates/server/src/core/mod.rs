@@ -31,5 +31,7 @@ pub(crate) mod shares;
 pub(crate) mod signature_metrics;
 pub(crate) mod through;
 pub(crate) mod tokens;
+pub(crate) mod traffic;
 pub mod trusted_proxies;
+pub(crate) mod viewer;
 pub(crate) mod write_timeout;

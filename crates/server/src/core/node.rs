@@ -33,6 +33,8 @@ use crate::core::reading_pool::ReadingPool;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
 use crate::core::tokens::{Tokens, names_token};
+use crate::core::traffic::TrafficHistory;
+use crate::core::viewer::ViewerSessions;
 
 /// The number of largest bodies that may be in memory at once.
 const BODIES: u64 = 8;
@@ -89,6 +91,10 @@ pub(crate) struct Node {
     /// The times of the latest snapshots.
     snapshots: Mutex<VecDeque<Instant>>,
     tokens: Tokens,
+    /// The sessions of browsers that look at the console.
+    pub(crate) viewers: ViewerSessions,
+    /// The decisions of the last hour.
+    pub(crate) traffic: TrafficHistory,
     stopping: AtomicBool,
     /// The time of its start, for differences.
     pub(crate) started: Instant,
@@ -140,6 +146,8 @@ impl Node {
             room: Arc::new(Shares::new(bodies)),
             pace: Pace::of(&plan),
             tokens: Tokens::new(plan.tokens.iter().map(String::as_str)),
+            viewers: ViewerSessions::default(),
+            traffic: TrafficHistory::default(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),
             started_at: clock.now(),

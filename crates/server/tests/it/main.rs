@@ -7,6 +7,8 @@ mod challenge_solver;
 mod challenges;
 mod clients;
 mod clock;
+mod console;
+mod console_browser;
 mod decide;
 mod decisions;
 mod dovecot;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 63] = [
+pub(crate) const ROUTES: [(&str, &str); 65] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -18,6 +18,7 @@ pub(crate) const ROUTES: [(&str, &str); 63] = [
     ("get", "/v1/baits"),
     ("get", "/v1/bans"),
     ("get", "/v1/bans/ips"),
+    ("get", "/v1/bans/search"),
     ("get", "/v1/bans/stream"),
     ("get", "/v1/counts"),
     ("get", "/v1/decisions"),
@@ -25,6 +26,7 @@ pub(crate) const ROUTES: [(&str, &str); 63] = [
     ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
     ("get", "/v1/gate/{name}/{step}"),
+    ("get", "/v1/keys"),
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/nodes"),

@@ -100,21 +100,21 @@ pub(super) trait BanForm: Send + 'static {
 
 /// A ban.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct BanEntry {
-    id: u64,
-    pipeline: String,
-    label: String,
+pub(crate) struct BanEntry {
+    pub(crate) id: u64,
+    pub(crate) pipeline: String,
+    pub(crate) label: String,
     /// The measure to take, as the label's `decision` says, such as `ban`.
     #[serde(rename = "type")]
-    decision: String,
+    pub(crate) decision: String,
     /// The kind of the key.
-    kind: String,
+    pub(crate) kind: String,
     /// The address, network, or other piece.
-    value: String,
+    pub(crate) value: String,
     /// The origin of the label: a rule's name, or `API`.
-    by: String,
+    pub(crate) by: String,
     /// The end of the ban.
-    until: Timestamp,
+    pub(crate) until: Timestamp,
 }
 
 impl From<&Ban> for BanEntry {
@@ -366,18 +366,18 @@ fn addresses(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct BanLookupParams {
+pub(crate) struct BanLookupParams {
     /// An address.
-    ip: Option<String>,
+    pub(crate) ip: Option<String>,
     /// Any value, as the list has it.
-    value: Option<String>,
+    pub(crate) value: Option<String>,
     /// Only bans of this type, such as `ban`.
     #[serde(rename = "type")]
-    decision: Option<String>,
+    pub(crate) decision: Option<String>,
     /// Only the labels of this name.
-    label: Option<String>,
+    pub(crate) label: Option<String>,
     /// Only of this pipeline.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
 }
 
 /// Returns the bans on an address and the networks that it is in, or else on a value; `None` if neither is named.
@@ -403,7 +403,7 @@ pub(super) fn held(
     params(BanLookupParams),
     responses((status = 200, description = "Bans that hold", body = Vec<BanEntry>), ProblemResponses),
 )]
-pub(super) async fn lookup(
+pub(crate) async fn lookup(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<BanLookupParams>,
 ) -> Result<Json<Vec<BanEntry>>, HttpFailure> {
@@ -419,30 +419,117 @@ pub(super) async fn lookup(
     Ok(Json(found.filter_map(|ban| filter.item(ban, now)).collect()))
 }
 
+/// Bans of a page unless another number is asked for.
+const PAGE: usize = 50;
+/// Most bans of a page.
+const PAGE_MAX: usize = 1000;
+
+/// A search in the ban list.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct BanSearchParams {
+    /// Only bans in whose value, label or origin this stands, in letters of any size.
+    pub(crate) text: Option<String>,
+    /// Only bans of this type, such as `ban`.
+    #[serde(rename = "type")]
+    pub(crate) decision: Option<String>,
+    /// Only the labels of this name.
+    pub(crate) label: Option<String>,
+    /// Only of this pipeline.
+    pub(crate) pipeline: Option<String>,
+    /// Most bans of the page, up to 1000; 50 if none is given.
+    pub(crate) limit: Option<usize>,
+    /// `next` of the page before.
+    pub(crate) before: Option<u64>,
+}
+
+/// A page of the ban list.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BanPage {
+    /// The bans, the newest first.
+    pub(crate) bans: Vec<BanEntry>,
+    /// The value of `before` for the next page, if there may be more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) next: Option<u64>,
+    /// The number of bans in the whole list.
+    pub(crate) all: usize,
+}
+
+/// Searches the ban list, the newest ban first. A page is shorter than asked for where the time for it was over; `next` goes on.
+#[utoipa::path(
+    get,
+    path = "/v1/bans/search",
+    tag = "bans",
+    operation_id = "bans_search",
+    params(BanSearchParams),
+    responses((status = 200, description = "A page of bans", body = BanPage), ProblemResponses),
+)]
+pub(crate) async fn search(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<BanSearchParams>,
+) -> Result<Json<BanPage>, HttpFailure> {
+    let BanSearchParams { text, decision, label, pipeline, limit, before } = params;
+    let limit = limit.unwrap_or(PAGE);
+    if !(1..=PAGE_MAX).contains(&limit) {
+        return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {PAGE_MAX}")));
+    }
+    let text = text.map(|text| text.to_lowercase());
+    let filter = BanFilter { decision, label, pipeline };
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let list = engine.ban_list();
+        let has = |own: &str, text: &String| own.to_lowercase().contains(text.as_str());
+        let takes = |ban: &Ban| {
+            let source = &ban.source;
+            filter.takes(ban)
+                && text.as_ref().is_none_or(|text| {
+                    has(&ban.value, text) || has(&source.label, text) || has(&source.by, text)
+                })
+        };
+        let (mut bans, mut next) = (Vec::new(), Some(before.unwrap_or(u64::MAX)));
+        while let Some(before) = next.filter(|_| bans.len() < limit && !is_over()) {
+            let (page, rest) = list.page_before(before, now);
+            next = rest;
+            for ban in page.iter().filter(|ban| takes(ban)) {
+                if bans.len() == limit {
+                    break;
+                }
+                bans.push(BanEntry::from(ban));
+                if bans.len() == limit {
+                    next = Some(ban.id);
+                }
+            }
+        }
+        BanPage { bans, next, all: list.size().0 }
+    };
+    Ok(Json(node.lookups.run(node.timeout() / 2, work).await?))
+}
+
 /// A label for the key of a value.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LabelRequest {
+pub(crate) struct LabelRequest {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// The kind of the key.
-    kind: String,
+    pub(crate) kind: String,
     /// The label, one with a `decision`.
-    label: String,
+    pub(crate) label: String,
     /// The value, as it stands in events.
-    value: String,
+    pub(crate) value: String,
     /// The time for which it is to hold, such as `4h`; at most the label's `keep`.
     #[serde(rename = "for")]
-    lasts: Length,
+    pub(crate) lasts: Length,
 }
 
 /// The outcome of putting a label on.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct LabelOutcome {
+pub(crate) struct LabelOutcome {
     /// Until when it holds.
-    until: Timestamp,
+    pub(crate) until: Timestamp,
     /// The value as enforcement points get it.
-    value: String,
+    pub(crate) value: String,
 }
 
 /// Puts a label on a key by hand: rules see it, and enforcement points get it.
@@ -454,7 +541,7 @@ pub(super) struct LabelOutcome {
     request_body = LabelRequest,
     responses((status = 200, description = "It holds", body = LabelOutcome), ProblemResponses),
 )]
-pub(super) async fn label(
+pub(crate) async fn label(
     State(node): State<Arc<Node>>,
     JsonBody(label): JsonBody<LabelRequest>,
 ) -> Result<Json<LabelOutcome>, HttpFailure> {
@@ -471,16 +558,16 @@ pub(super) async fn label(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct LiftParams {
+pub(crate) struct LiftParams {
     /// The address, network or other piece, as the list has it.
-    value: String,
+    pub(crate) value: String,
 }
 
 /// The bans that were taken off.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct LiftOutcome {
+pub(crate) struct LiftOutcome {
     /// The number of bans that were lifted; enforcement points get it when they next ask.
-    lifted: usize,
+    pub(crate) lifted: usize,
 }
 
 /// Takes a value off the ban list: its labels with a `decision` end now, for enforcement points and rules.
@@ -492,7 +579,7 @@ pub(super) struct LiftOutcome {
     params(LiftParams),
     responses((status = 200, description = "How many bans were lifted", body = LiftOutcome), ProblemResponses),
 )]
-pub(super) async fn lift(
+pub(crate) async fn lift(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<LiftParams>,
 ) -> Result<Json<LiftOutcome>, HttpFailure> {

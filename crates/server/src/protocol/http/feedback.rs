@@ -40,7 +40,7 @@ pub(super) fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
     params(("id" = String, Path, description = "The decision's id")),
     responses((status = 200, description = "The decision", body = api::ExplanationJson), ProblemResponses),
 )]
-pub(super) async fn decision(
+pub(crate) async fn decision(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
@@ -69,7 +69,7 @@ pub(super) async fn decision(
     request_body = api::FeedbackJson,
     responses((status = 200, description = "What it did", body = api::FeedbackOutcomeJson), ProblemResponses),
 )]
-pub(super) async fn feedback(
+pub(crate) async fn feedback(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     JsonBody(feedback): JsonBody<api::FeedbackJson>,

@@ -28,6 +28,7 @@ use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_R
 use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
 use crate::core::tokens::names_this_host;
+use crate::core::viewer::{Viewer, asks_for_console};
 use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
 use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
@@ -43,6 +44,10 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 const BATCHES: &str = "/v1/batch/";
 /// Cheap, and asked when the node is busy: they need no place.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
+
+/// Bytes of a form of the console, from a viewer and from one who logs in.
+const FORM_BYTES_MAX: usize = 1 << 20;
+const LOGIN_BYTES_MAX: usize = 4 << 10;
 
 /// The outermost layer.
 pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
@@ -102,13 +107,22 @@ async fn admit(
     started: Instant,
 ) -> Result<Response, HttpFailure> {
     let path = request.uri().path();
+    let (is_open, is_probe, is_batch) =
+        (OPEN.contains(&path), PROBES.contains(&path), path.starts_with(BATCHES));
     // What proxies ask carries their clients' own tokens: who may ask there its route knows.
     let is_asked_by_visitors = path.starts_with(site_challenge::PREFIX);
     let is_asked_by_proxies = path.starts_with(PREFIX) || is_asked_by_visitors;
     let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
-    let caller = if is_asked_by_proxies { Caller::of_peer(peer) } else { Caller::Known };
-    let (refused, relayed) = if is_asked_by_proxies || OPEN.contains(&path) {
+    let is_console = asks_for_console(request.method(), request.uri(), request.headers());
+    let viewer = if is_console { viewer(node, request.headers()) } else { Ok(None) };
+    let is_viewer = matches!(viewer, Ok(Some(_)));
+    let is_stranger = is_asked_by_proxies || (is_console && !is_viewer);
+    let caller = if is_stranger { Caller::of_peer(peer) } else { Caller::Known };
+    let (refused, relayed) = if is_asked_by_proxies || is_open {
         (None, None)
+    } else if is_console {
+        let entered = viewer.map(|viewer| viewer.map(|viewer| request.extensions_mut().insert(viewer)));
+        (entered.err(), None)
     } else {
         let uri = request.uri();
         let target = uri.path_and_query().map_or(uri.path(), PathAndQuery::as_str);
@@ -123,30 +137,33 @@ async fn admit(
         let (parts, body) = request.into_parts();
         return Ok(pass_over(&parts.headers, body, failure.into_response(), || ()).await);
     }
-    let place =
-        match (!PROBES.contains(&path)).then(|| node.admit(path.starts_with(BATCHES), caller)).transpose() {
-            Ok(place) => place,
-            Err(refusal) => {
-                let asked = DecisionRequest::of(request.uri());
-                let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
-                let rest = request.extensions_mut().remove::<ReadPause>().unwrap_or_default();
-                let (parts, body) = request.into_parts();
-                return Ok(match (undecided, asked) {
-                    // A proxy's connection is many clients', so it does not rest.
-                    (Some(response), Some(DecisionRequest::ForProxy)) => {
-                        pass_over(&parts.headers, body, response, || ()).await
-                    }
-                    (undecided, _) => {
-                        let response = undecided.unwrap_or_else(|| refusal.response());
-                        node.shed.refuse(response, &parts.headers, body, rest).await
-                    }
-                });
-            }
-        };
+    let place = match (!is_probe).then(|| node.admit(is_batch, caller)).transpose() {
+        Ok(place) => place,
+        Err(refusal) => {
+            let asked = DecisionRequest::of(request.uri());
+            let undecided = asked.and_then(|asked| asked.undecided(node, request.uri(), refusal.why()));
+            let rest = request.extensions_mut().remove::<ReadPause>().unwrap_or_default();
+            let (parts, body) = request.into_parts();
+            return Ok(match (undecided, asked) {
+                // A proxy's connection is many clients', so it does not rest.
+                (Some(response), Some(DecisionRequest::ForProxy)) => {
+                    pass_over(&parts.headers, body, response, || ()).await
+                }
+                (undecided, _) => {
+                    let response = undecided.unwrap_or_else(|| refusal.response());
+                    node.shed.refuse(response, &parts.headers, body, rest).await
+                }
+            });
+        }
+    };
     let takes_body = place.is_some()
-        && (caller == Caller::Known || is_asked_by_visitors)
+        && (caller == Caller::Known || is_asked_by_visitors || is_console)
         && takes_body(request.method(), route);
-    let body_max = is_asked_by_visitors.then_some(site_challenge::BODY_BYTES_MAX);
+    let body_max = if is_asked_by_visitors {
+        Some(site_challenge::BODY_BYTES_MAX)
+    } else {
+        is_console.then_some(if is_viewer { FORM_BYTES_MAX } else { LOGIN_BYTES_MAX })
+    };
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let deadline = Deadline::at(deadline);
     let (mut parts, mut body) = request.into_parts();
@@ -210,6 +227,18 @@ async fn answer(
                 .help("events with an id can be sent again: they are counted once"))
         }
     }
+}
+
+/// Returns the viewer of the console who asks, `None` for one who has yet to log in.
+///
+/// # Errors
+/// Where no token is needed, if the request is another site's.
+fn viewer(node: &Node, headers: &HeaderMap) -> Result<Option<Viewer>, HttpFailure> {
+    if node.wants_token() {
+        return Ok(node.viewers.viewer(headers, node.now()));
+    }
+    from_here(headers)?;
+    Ok(node.viewers.anybody())
 }
 
 /// Returns whether a request may ask at all, and what is known of it where another node has signed it.

@@ -185,7 +185,7 @@ fn take_response(taken: &[TakeResult], answer: api::LimitAnswer) -> Response {
     tag = "limits",
     responses((status = 200, description = "The limits", body = [api::LimitInfo]), ProblemResponses),
 )]
-pub(super) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::LimitInfo>> {
+pub(crate) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::LimitInfo>> {
     let plan = node.engine.plan();
     let info =
         |limit: &Arc<LimitPlan>| api::LimitInfo::new(limit, node.engine.posted_exceptions(&limit.name).len());

@@ -11,18 +11,18 @@ mod crowdsec;
 mod decisions;
 pub(crate) mod events;
 mod examples;
-mod feedback;
+pub(crate) mod feedback;
 mod forms;
 pub(crate) mod forward_auth;
 pub(crate) mod guard;
-mod limits;
+pub(crate) mod limits;
 mod mail_reports;
-mod node;
+pub(crate) mod node;
 mod nodes;
-mod reviews;
-mod rules;
+pub(crate) mod reviews;
+pub(crate) mod rules;
 pub(crate) mod site_challenge;
-mod statistics;
+pub(crate) mod statistics;
 mod visitor_identity;
 
 use std::sync::{Arc, OnceLock};
@@ -101,8 +101,8 @@ impl FromRef<HttpState> for Arc<bans::BanFeeds> {
     }
 }
 
-/// The routes, behind the guard, and what they share.
-pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
+/// The routes, behind the guard, and what they share. Pages are beside the described routes.
+pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>) -> (Arc<Node>, Router) {
     let (router, mut openapi) = OpenApiRouter::with_openapi(ApiDescription::openapi())
         .routes(routes!(events::decide))
         .routes(routes!(events::batch))
@@ -123,6 +123,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))
         .routes(routes!(bans::ips))
+        .routes(routes!(bans::search))
         .routes(routes!(crowdsec::lookup))
         .routes(routes!(crowdsec::stream))
         .routes(routes!(feedback::feedback))
@@ -138,6 +139,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
         .routes(routes!(reviews::escalate))
         .routes(routes!(reviews::comment))
         .routes(routes!(statistics::timeline))
+        .routes(routes!(statistics::keys))
         .routes(routes!(statistics::readings))
         .routes(routes!(statistics::top))
         .routes(routes!(statistics::reputations))
@@ -180,13 +182,14 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock) -> (Arc<Node>, Router) {
     let node = Arc::new(Node::new(engine, clock));
     let state = HttpState { node: Arc::clone(&node), feeds: Arc::default(), openapi: description.clone() };
     let router = router
+        .with_state(state)
+        .merge(pages.with_state(Arc::clone(&node)))
         .fallback(nowhere)
         .method_not_allowed_fallback(no_method)
         // The guard has bounded bodies by then.
         .layer(DefaultBodyLimit::disable())
         .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
-        .layer(middleware::map_response_with_state(Arc::clone(&node), dated))
-        .with_state(state);
+        .layer(middleware::map_response_with_state(Arc::clone(&node), dated));
     (node, router)
 }
 
@@ -211,7 +214,7 @@ async fn no_method(method: Method, uri: Uri) -> HttpFailure {
 }
 
 /// The query of a URL; what cannot be read is a problem.
-struct QueryParams<T>(T);
+pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
     type Rejection = HttpFailure;
@@ -233,7 +236,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
 }
 
 /// A body that is one JSON object of a known shape; what cannot be read is a problem.
-struct JsonBody<T>(T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = HttpFailure;

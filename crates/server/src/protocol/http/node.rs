@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::HttpState;
@@ -12,6 +12,7 @@ use crate::api;
 use crate::core::metrics;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE};
+use crate::core::viewer::{CONSOLE, wants_page};
 
 /// Lists the pipelines of the node with their kinds, bands and rules.
 #[utoipa::path(
@@ -20,7 +21,7 @@ use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE}
     tag = "node",
     responses((status = 200, description = "The pipelines", body = api::PipelinesJson), ProblemResponses),
 )]
-pub(super) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::PipelinesJson> {
+pub(crate) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::PipelinesJson> {
     let plan = node.engine.plan();
     let pipelines = plan.pipelines.iter();
     let pipelines = pipelines.map(|pipeline| api::PipelineJson::new(pipeline, &node.engine));
@@ -74,7 +75,7 @@ pub(super) async fn snapshot(
     security(()),
     responses((status = 200, description = "It does", body = api::HealthJson), ProblemResponses),
 )]
-pub(super) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::HealthJson>, HttpFailure> {
+pub(crate) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::HealthJson>, HttpFailure> {
     match node.unready() {
         None => Ok(health(node.engine.health().list().into_iter().map(api::ConditionJson::from).collect())),
         Some(why) => Err(UNAVAILABLE.failure(why)),
@@ -126,6 +127,7 @@ GET  /v1/decisions/stream decisions as they are made, as server-sent events
 GET  /v1/decisions/{id}   explain a past decision
 GET  /v1/bans             the bans on a value: ?ip=
 GET  /v1/bans/stream      changes of the ban list since you last asked: ?startup=true
+GET  /v1/bans/search      a page of the ban list, the newest first: ?text=&limit=&before=
 GET  /v1/bans/ips         the addresses on the ban list, one a line
 POST /v1/bans             put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
 DELETE /v1/bans           lift the bans on a value: ?value=
@@ -158,6 +160,7 @@ POST /v1/reviews/{id}/escalate   have a lead decide it: {\"by\": ..., \"text\": 
 POST /v1/reviews/{id}/comment    comment on it
 POST /v1/reviews/decide   decide all that share a key: {\"kind\": ..., \"value\": ..., \"by\": ..., \"verdict\": ...}
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=&from=&to=
+GET  /v1/keys             what is counted of a value, under all kinds: ?value=
 POST /v1/readings         what is counted of many keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
 GET  /v1/reputations      who is worst or best: ?name=&order=&within=&limit=
@@ -174,16 +177,20 @@ GET  /healthz             is it alive
 GET  /readyz              does it take requests
 GET  /metrics             counters and sizes, for Prometheus
 GET  /openapi.json        all of this, for programs
-GET  /                    this page
+GET  /                    this page; for browsers the console
 ";
 
-/// The URLs, for people.
+/// The URLs, for people. A browser is led to the console instead.
 #[utoipa::path(
     get,
     path = "/",
     tag = "node",
     responses((status = 200, description = "A list", body = String, content_type = "text/plain"), ProblemResponses),
 )]
-pub(super) async fn index() -> &'static str {
-    INDEX
+pub(super) async fn index(headers: HeaderMap) -> Response {
+    let vary = (header::VARY, "Accept");
+    if wants_page(&headers) {
+        return (StatusCode::SEE_OTHER, [(header::LOCATION, CONSOLE), vary]).into_response();
+    }
+    ([vary], INDEX).into_response()
 }

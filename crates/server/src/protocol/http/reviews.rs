@@ -32,30 +32,30 @@ const ALIKE: usize = 100;
 const ALIKE_MAX: usize = 1000;
 
 /// The choice among reviews, their order, and the page.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ReviewListParams {
+pub(crate) struct ReviewListParams {
     /// Only of this pipeline.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// Only in this state: `open`, `claimed`, `escalated` or `decided`; without it all that are not decided.
-    state: Option<String>,
+    pub(crate) state: Option<String>,
     /// Only those for which this rule fired.
-    rule: Option<String>,
+    pub(crate) rule: Option<String>,
     /// Only with this action: `review_before` or `review_after`.
-    action: Option<String>,
+    pub(crate) action: Option<String>,
     /// Only those that have a key of this kind and of `value`.
-    kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// The value, as it stands in events.
-    value: Option<String>,
+    pub(crate) value: Option<String>,
     /// Only of the event that its caller calls so.
-    event_id: Option<String>,
+    pub(crate) event_id: Option<String>,
     /// The order: `oldest` first, or the most `exposed` first.
-    sort: Option<String>,
+    pub(crate) sort: Option<String>,
     /// Most reviews of the page, up to 500; 50 if none is given.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// `next` of the page before.
-    after: Option<String>,
+    pub(crate) after: Option<String>,
 }
 
 /// Returns the one of some words that is meant.
@@ -105,7 +105,7 @@ fn shown_review(node: &Node, item: &ReviewItem) -> ReviewJson {
     params(ReviewListParams),
     responses((status = 200, description = "A page of reviews", body = api::ReviewsJson), ProblemResponses),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<ReviewListParams>,
 ) -> Result<Json<api::ReviewsJson>, HttpFailure> {
@@ -151,7 +151,7 @@ fn key(node: &Node, pipeline: Option<&str>, kind: &str, value: &str) -> Result<K
     params(("id" = String, Path, description = "The decision's id")),
     responses((status = 200, description = "The review", body = api::ReviewJson), ProblemResponses),
 )]
-pub(super) async fn review(
+pub(crate) async fn review(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
@@ -178,7 +178,7 @@ pub(super) async fn review(
     request_body = api::ReviewerJson,
     responses((status = 200, description = "It is the reviewer's", body = api::ReviewJson), ProblemResponses),
 )]
-pub(super) async fn claim(
+pub(crate) async fn claim(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewerJson>,
@@ -218,7 +218,7 @@ pub(super) async fn release(
     request_body = api::ReviewTextJson,
     responses((status = 200, description = "It waits for a lead", body = api::ReviewJson), ProblemResponses),
 )]
-pub(super) async fn escalate(
+pub(crate) async fn escalate(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewTextJson>,
@@ -259,7 +259,7 @@ pub(super) async fn comment(
     request_body = api::ReviewDecisionJson,
     responses((status = 200, description = "The word is taken", body = api::ReviewedJson), ProblemResponses),
 )]
-pub(super) async fn decide(
+pub(crate) async fn decide(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewDecisionJson>,

@@ -19,9 +19,9 @@ use crate::core::reload::log_reload;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct RulesParams {
+pub(crate) struct RulesParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
 }
 
 /// The parameters that say what is to be done with rules.
@@ -83,7 +83,7 @@ where
     params(RulesParams),
     responses((status = 200, description = "What is in force", body = api::RulesJson), ProblemResponses),
 )]
-pub(super) async fn rules(
+pub(crate) async fn rules(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<RulesParams>,
 ) -> Result<Json<api::RulesJson>, HttpFailure> {
@@ -147,7 +147,7 @@ pub(super) async fn reload(
     request_body = api::RollbackRequest,
     responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
-pub(super) async fn rollback(
+pub(crate) async fn rollback(
     State(node): State<Arc<Node>>,
     JsonBody(api::RollbackRequest { version, pipeline }): JsonBody<api::RollbackRequest>,
 ) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
@@ -164,7 +164,7 @@ pub(super) async fn rollback(
     params(RulesParams),
     responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
-pub(super) async fn promote(
+pub(crate) async fn promote(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<RulesParams>,
 ) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
@@ -180,7 +180,7 @@ pub(super) async fn promote(
     params(RulesParams),
     responses((status = 200, description = "How often they disagree, and on what", body = api::ComparisonJson), ProblemResponses),
 )]
-pub(super) async fn comparison(
+pub(crate) async fn comparison(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<RulesParams>,
 ) -> Result<Json<api::ComparisonJson>, HttpFailure> {

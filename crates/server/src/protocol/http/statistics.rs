@@ -24,18 +24,18 @@ const SHOWN_MAX: usize = 1000;
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct TimelineParams {
+pub(crate) struct TimelineParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// The kind, or the distinct count.
-    kind: String,
+    pub(crate) kind: String,
     /// The value, as it stands in events; it is normalised as they are. Of a key of several fields their values in order, as
     /// the JSON array `["ann","phone-7"]`.
-    value: String,
+    pub(crate) value: String,
     /// Buckets that end by then are left out; a time such as `2026-05-17T10:00:00Z`.
-    from: Option<String>,
+    pub(crate) from: Option<String>,
     /// Buckets that begin then or later are left out.
-    to: Option<String>,
+    pub(crate) to: Option<String>,
 }
 
 /// Answers all that is kept of one key.
@@ -46,7 +46,7 @@ pub(super) struct TimelineParams {
     params(TimelineParams),
     responses((status = 200, description = "Its buckets", body = api::TimelineJson), ProblemResponses),
 )]
-pub(super) async fn timeline(
+pub(crate) async fn timeline(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<TimelineParams>,
 ) -> Result<Json<api::TimelineJson>, HttpFailure> {
@@ -71,6 +71,47 @@ pub(super) async fn timeline(
     Ok(Json(api::TimelineJson::new(&pipeline.name, &kind, &known)))
 }
 
+/// A value that is looked up.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct KeyLookupParams {
+    /// The value, as it stands in events: an address, an account, a domain.
+    pub(crate) value: String,
+    /// Only in this pipeline.
+    pub(crate) pipeline: Option<String>,
+}
+
+/// Looks a value up under every kind that takes it, and answers those of which something is counted. Nothing is counted.
+#[utoipa::path(
+    get,
+    path = "/v1/keys",
+    tag = "statistics",
+    operation_id = "keys",
+    params(KeyLookupParams),
+    responses((status = 200, description = "Its keys, by pipeline", body = api::KnownKeysJson), ProblemResponses),
+)]
+pub(crate) async fn keys(
+    State(node): State<Arc<Node>>,
+    QueryParams(KeyLookupParams { value, pipeline }): QueryParams<KeyLookupParams>,
+) -> Result<Json<api::KnownKeysJson>, HttpFailure> {
+    let asked = match pipeline {
+        Some(name) => vec![node.pipeline(Some(&name))?],
+        None => node.engine.plan().pipelines.iter().cloned().collect(),
+    };
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let mut pipelines = Vec::new();
+        for pipeline in asked.iter().take_while(|_| !is_over()) {
+            let known = Handle::current().block_on(engine.statistics_of_value(pipeline, &value, now))?;
+            let keys = known.iter().map(|(kind, known)| api::KeyStatisticsJson::new(kind, known)).collect();
+            pipelines.push(api::ReadingsJson { pipeline: pipeline.name.clone(), keys });
+        }
+        Ok::<_, engine::KeyStatisticsError>(api::KnownKeysJson { value, pipelines })
+    };
+    Ok(Json(node.lookups.run(node.timeout() / 2, work).await??))
+}
+
 /// Answers what is counted of many keys, in one request to where statistics are. Nothing is counted.
 #[utoipa::path(
     post,
@@ -79,7 +120,7 @@ pub(super) async fn timeline(
     request_body = api::ReadingsRequest,
     responses((status = 200, description = "Their counts", body = api::ReadingsJson), ProblemResponses),
 )]
-pub(super) async fn readings(
+pub(crate) async fn readings(
     State(node): State<Arc<Node>>,
     JsonBody(asked): JsonBody<api::ReadingsRequest>,
 ) -> Result<Json<api::ReadingsJson>, HttpFailure> {
@@ -101,17 +142,17 @@ pub(super) async fn readings(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct TopParams {
+pub(crate) struct TopParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// The kind.
-    kind: String,
+    pub(crate) kind: String,
     /// The counter; the kind's first if none is named.
-    counter: Option<String>,
+    pub(crate) counter: Option<String>,
     /// The trailing window, such as `1h`, which is also the default.
-    window: Option<String>,
+    pub(crate) window: Option<String>,
     /// Most keys that are wanted, 1 to 1000; 10 if it is not said.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 /// The keys of a kind with the largest counts now. Looks at every key in memory, and reads those on disk that were
@@ -124,7 +165,7 @@ pub(super) struct TopParams {
     params(TopParams),
     responses((status = 200, description = "The hottest keys", body = api::TopKeysJson), ProblemResponses),
 )]
-pub(super) async fn top(
+pub(crate) async fn top(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<TopParams>,
 ) -> Result<Json<api::TopKeysJson>, HttpFailure> {
@@ -167,17 +208,17 @@ pub(super) async fn top(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct ReputationParams {
+pub(crate) struct ReputationParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// The reputation.
-    name: String,
+    pub(crate) name: String,
     /// `worst`, which is the default, or `best`.
-    order: Option<String>,
+    pub(crate) order: Option<String>,
     /// Only keys of which something was counted within so long, such as `1h`, which is also the default.
-    within: Option<String>,
+    pub(crate) within: Option<String>,
     /// Most keys that are wanted, 1 to 1000; 10 if it is not said.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
 }
 
 /// The keys with the worst or the best reputations, among those of which its parts have counted most within a half-life. Costs
@@ -189,7 +230,7 @@ pub(super) struct ReputationParams {
     params(ReputationParams),
     responses((status = 200, description = "The keys", body = api::RankedReputationsJson), ProblemResponses),
 )]
-pub(super) async fn reputations(
+pub(crate) async fn reputations(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<ReputationParams>,
 ) -> Result<Json<api::RankedReputationsJson>, HttpFailure> {

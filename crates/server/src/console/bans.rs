@@ -1,0 +1,144 @@
+//! Pages of bans and limits.
+
+use axum::extract::State;
+use axum::response::Response;
+use maud::html;
+use serde::Deserialize;
+
+use super::format::{CELL, length, number, url, value};
+use super::frame::{Section, redirect};
+use super::keys::ban_table;
+use super::texts::{counted, t, word};
+use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
+use crate::api::Length;
+use crate::core::problem::INVALID_PARAMETER;
+use crate::core::viewer::ViewerRight;
+use crate::protocol::http::bans::{self, BanSearchParams, LabelRequest, LiftParams};
+use crate::protocol::http::{JsonBody, QueryParams, limits};
+use event::Span;
+
+/// Bans on a page.
+const SHOWN: usize = 100;
+
+/// A search for bans.
+#[derive(Default, Deserialize)]
+struct BansQuery {
+    #[serde(default)]
+    q: String,
+    before: Option<u64>,
+}
+
+/// The ban list.
+pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    let BansQuery { q, before } = visit.query()?;
+    let q = q.trim();
+    let asked = BanSearchParams {
+        text: (!q.is_empty()).then(|| q.to_owned()),
+        limit: Some(SHOWN),
+        before,
+        ..BanSearchParams::default()
+    };
+    let found = bans::search(State(visit.node.clone()), QueryParams(asked)).await?.0;
+    let back = url("/console/bans", &[("q", q)]);
+    let frame = visit.frame(t("bans.title"), Section::Bans);
+    Ok(frame.page(&html! {
+        h1 { (t("bans.title")) " " span.dim { (number(found.all as u64)) } }
+        form.look action="/console/bans" role="search" {
+            label for="q" { (t("bans.search_label")) }
+            div.row {
+                input #q type="search" name="q" value=(q) maxlength="256" autocomplete="off" spellcheck="false";
+                button.primary type="submit" { (t("bans.search")) }
+            }
+        }
+        @if found.bans.is_empty() {
+            div.empty {
+                @if q.is_empty() { p { (t("bans.none")) } p.dim { (t("bans.none_help")) } } @else { p { (t("bans.none_found")) } }
+            }
+        } @else {
+            p.dim { (counted("bans.one_shown", "bans.shown", found.bans.len() as u64)) }
+            (ban_table(&visit, &found.bans, &back))
+        }
+        @if let Some(next) = found.next {
+            p { a.button href=(url("/console/bans", &[("q", q), ("before", &next.to_string())])) { (t("common.older")) } }
+        }
+    }))
+}
+
+/// A ban that is wanted.
+#[derive(Deserialize)]
+pub(super) struct BanForm {
+    pipeline: String,
+    /// Kind, label and value, as a list in JSON: one choice of the form.
+    target: String,
+    lasts: String,
+    next: Option<String>,
+}
+
+/// Bans a key.
+pub(super) async fn add(ConsoleForm { visit, form }: ConsoleForm<BanForm>) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Enforce)?;
+    let BanForm { pipeline, target, lasts, next } = form;
+    let target: Result<(String, String, String), _> = serde_json::from_str(&target);
+    let (kind, label, value) = target.map_err(|_| INVALID_PARAMETER.failure(t("error.form")))?;
+    let lasts: Span = lasts.parse().map_err(|_| INVALID_PARAMETER.failure(t("error.form")))?;
+    let wanted = LabelRequest { pipeline: Some(pipeline), kind, label, value, lasts: Length(lasts) };
+    let _ = bans::label(State(visit.node.clone()), JsonBody(wanted)).await?;
+    Ok(redirect(&done(&next_page(next), "banned", 0)))
+}
+
+/// A value whose bans are to be lifted.
+#[derive(Deserialize)]
+pub(super) struct LiftForm {
+    value: String,
+    next: Option<String>,
+}
+
+/// Lifts the bans on a value.
+pub(super) async fn lift(
+    ConsoleForm { visit, form }: ConsoleForm<LiftForm>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Enforce)?;
+    let LiftForm { value, next } = form;
+    let outcome = bans::lift(State(visit.node.clone()), QueryParams(LiftParams { value })).await?.0;
+    Ok(redirect(&done(&next_page(next), "lifted", outcome.lifted as u64)))
+}
+
+/// A page's address with what was done.
+pub(super) fn done(page: &str, done: &str, n: u64) -> String {
+    let sign = if page.contains('?') { '&' } else { '?' };
+    format!("{page}{sign}done={done}&n={n}")
+}
+
+/// The limits of the node.
+pub(super) async fn limits(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    let all = limits::limits(State(visit.node.clone())).await.0;
+    let frame = visit.frame(t("limits.title"), Section::Limits);
+    Ok(frame.page(&html! {
+        h1 { (t("limits.title")) " " span.dim { (number(all.len() as u64)) } }
+        @if all.is_empty() {
+            div.empty { p { (t("limits.none")) } p.dim { (t("limits.none_help")) } }
+        } @else {
+            div.scroll tabindex="0" role="region" aria-label=(t("limits.title")) { table.rows {
+                thead { tr {
+                    th scope="col" { (t("limits.name")) }
+                    th scope="col" { (t("limits.key")) }
+                    th.number scope="col" { (t("limits.count")) }
+                    th scope="col" { (t("limits.window")) }
+                    th scope="col" { (t("limits.mode")) }
+                    th.number scope="col" { (t("limits.overrides")) }
+                } }
+                tbody { @for limit in &all {
+                    tr {
+                        th scope="row" { b { (limit.name) } span.description { (value(&limit.description, CELL)) }
+                            @if let Some(when) = &limit.when { span.description { code { (when) } } } }
+                        td { (limit.key.join(" + ")) }
+                        td.number { (number(limit.count)) }
+                        td.nowrap { (length(Span((limit.window * 1e6) as i64))) }
+                        td { (word("mode", &limit.mode)) " " span.dim { (limit.enforcement) } }
+                        td.number { (limit.overrides) }
+                    }
+                } }
+            } }
+        }
+    }))
+}

@@ -1,0 +1,213 @@
+//! Charts, drawn here as SVG: they need no script, and classes give them their colours.
+//!
+//! A chart stretches with its place, so no text is in it; numbers stand beside it and in tables.
+
+use event::{Span, Time};
+use maud::{Markup, html};
+
+/// Units across a chart.
+const WIDTH: f64 = 1000.0;
+/// Points beyond which nothing is told apart.
+const FAR: f64 = 1e12;
+/// Most columns of a timeline.
+const COLUMNS_MAX: usize = 336;
+
+/// A scale of points, from the least to the most that is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PointScale {
+    least: f64,
+    most: f64,
+}
+
+impl PointScale {
+    /// A scale on which all of these and 0 have a place.
+    pub(super) fn of(points: impl IntoIterator<Item = f64>) -> PointScale {
+        let finite = points.into_iter().filter(|point| point.is_finite()).map(|point| point.clamp(-FAR, FAR));
+        let (least, most) =
+            finite.fold((0.0f64, 0.0f64), |(least, most), point| (least.min(point), most.max(point)));
+        let margin = if most > least { (most - least) * 0.04 } else { 1.0 };
+        PointScale { least: if least < 0.0 { least - margin } else { 0.0 }, most: most + margin }
+    }
+
+    fn x(self, point: f64) -> f64 {
+        let point = if point.is_finite() { point.clamp(self.least, self.most) } else { self.least };
+        (point - self.least) / (self.most - self.least) * WIDTH
+    }
+}
+
+/// A bar from one number of points to another, with lines across.
+pub(super) fn span_bar(scale: PointScale, from: f64, to: f64, lines: &[f64]) -> Markup {
+    let (left, right) = (scale.x(from.min(to)), scale.x(from.max(to)));
+    let class = if to >= from { "adds" } else { "takes" };
+    html! {
+        svg.span viewBox="0 0 1000 20" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+            line.zero x1=(x(scale.x(0.0))) x2=(x(scale.x(0.0))) y1="0" y2="20" {}
+            @for line in lines {
+                line.limit x1=(x(scale.x(*line))) x2=(x(scale.x(*line))) y1="0" y2="20" {}
+            }
+            rect class=(class) x=(x(left)) y="4" width=(x((right - left).max(2.0))) height="12" {}
+        }
+    }
+}
+
+fn x(x: f64) -> String {
+    format!("{x:.1}")
+}
+
+/// A bar to the left or right of the middle, for a value between two extremes of the same size.
+pub(super) fn diverging_bar(value: f64, extreme: f64) -> Markup {
+    let scale = PointScale {
+        least: -extreme.abs().max(f64::MIN_POSITIVE),
+        most: extreme.abs().max(f64::MIN_POSITIVE),
+    };
+    span_bar(scale, 0.0, value, &[])
+}
+
+/// A share of a whole.
+pub(super) fn share_bar(share: f64) -> Markup {
+    span_bar(PointScale { least: 0.0, most: 1.0 }, 0.0, share, &[])
+}
+
+/// A number of things within a column's time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct TimelineColumn {
+    pub(super) start: Time,
+    pub(super) count: u64,
+}
+
+/// Columns of equal width over a stretch of time.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Timeline {
+    pub(super) width: Span,
+    pub(super) columns: Vec<TimelineColumn>,
+}
+
+impl Timeline {
+    /// Lays the buckets of one width, of which empty ones are left out, over the time that they span up to now.
+    pub(super) fn of(width: Span, buckets: &[(Time, u64)], now: Time) -> Timeline {
+        let width = Span(width.0.max(1));
+        let first = buckets.iter().map(|(start, _)| start.bucket(width)).min().unwrap_or(now.bucket(width));
+        let newest = buckets.iter().map(|(start, _)| start.bucket(width)).max().unwrap_or(first);
+        let last = now.bucket(width).max(newest);
+        let shown = usize::try_from(last.saturating_sub(first)).unwrap_or(COLUMNS_MAX).saturating_add(1);
+        let shown = shown.clamp(12, COLUMNS_MAX);
+        let first = last.saturating_sub(shown as i64 - 1);
+        let mut columns: Vec<TimelineColumn> = (0..shown as i64)
+            .map(|index| TimelineColumn {
+                start: Time(first.saturating_add(index).saturating_mul(width.0)),
+                count: 0,
+            })
+            .collect();
+        for (start, count) in buckets {
+            let index = usize::try_from(start.bucket(width).saturating_sub(first)).ok();
+            if let Some(column) = index.and_then(|index| columns.get_mut(index)) {
+                column.count = column.count.saturating_add(*count);
+            }
+        }
+        Timeline { width, columns }
+    }
+
+    /// The largest count.
+    pub(super) fn most(&self) -> u64 {
+        self.columns.iter().map(|column| column.count).max().unwrap_or(0)
+    }
+
+    /// All counts.
+    pub(super) fn total(&self) -> u64 {
+        self.columns.iter().fold(0u64, |total, column| total.saturating_add(column.count))
+    }
+
+    /// Draws the columns.
+    pub(super) fn draw(&self, class: &str) -> Markup {
+        let most = self.most().max(1) as f64;
+        let step = WIDTH / self.columns.len().max(1) as f64;
+        let gap = if self.columns.len() > 120 { 0.0 } else { step * 0.15 };
+        html! {
+            svg.timeline viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+                line.grid x1="0" x2="1000" y1="0.5" y2="0.5" {}
+                line.grid x1="0" x2="1000" y1="50" y2="50" {}
+                g class=(class) {
+                    @for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.count > 0) {
+                        @let height = (column.count as f64 / most * 98.0).max(1.5);
+                        rect x=(x(index as f64 * step + gap / 2.0)) y=(x(100.0 - height)) width=(x(step - gap)) height=(x(height)) {}
+                    }
+                }
+                line.base x1="0" x2="1000" y1="99.5" y2="99.5" {}
+            }
+        }
+    }
+}
+
+/// Counts of several sorts in one column, each with its class, the lowest first.
+pub(super) type StackedColumn = Vec<(&'static str, u64)>;
+
+/// The parts of a column that are not empty: class, upper edge and height of each.
+fn stacked(column: &StackedColumn, most: f64) -> Vec<(&'static str, f64, f64)> {
+    let mut top = 100.0;
+    let parts = column.iter().filter(|(_, count)| *count > 0).map(|(class, count)| {
+        let height = *count as f64 / most * 98.0;
+        top -= height;
+        (*class, top, height)
+    });
+    parts.collect()
+}
+
+/// Draws columns whose parts stand upon each other.
+pub(super) fn stacked_chart(columns: &[StackedColumn]) -> Markup {
+    let total =
+        |column: &StackedColumn| column.iter().fold(0u64, |total, (_, count)| total.saturating_add(*count));
+    let most = columns.iter().map(total).max().unwrap_or(0).max(1) as f64;
+    let step = WIDTH / columns.len().max(1) as f64;
+    html! {
+        svg.timeline.tall viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+            line.grid x1="0" x2="1000" y1="0.5" y2="0.5" {}
+            line.grid x1="0" x2="1000" y1="50" y2="50" {}
+            @for (index, column) in columns.iter().enumerate() {
+                @for (class, top, height) in stacked(column, most) {
+                    rect class={ "part-" (class) } x=(x(index as f64 * step + step * 0.1)) y=(x(top)) width=(x(step * 0.8)) height=(x(height)) {}
+                }
+            }
+            line.base x1="0" x2="1000" y1="99.5" y2="99.5" {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_times_have_their_place() {
+        let minutes = |count: i64| Time::from_seconds(count * 60);
+        let timeline = Timeline::of(Span::minutes(1), &[(minutes(100), 3), (minutes(110), 4)], minutes(119));
+        assert_eq!((timeline.columns.len(), timeline.most(), timeline.total()), (20, 4, 7));
+        assert_eq!(timeline.columns[10], TimelineColumn { start: minutes(110), count: 4 });
+        assert_eq!(Timeline::of(Span::minutes(1), &[], minutes(5)).columns.len(), 12);
+        let long =
+            Timeline::of(Span::minutes(1), &[(minutes(0), 1), (minutes(1_000_000), u64::MAX)], minutes(5));
+        assert_eq!((long.columns.len(), long.total()), (COLUMNS_MAX, u64::MAX));
+        Timeline::of(Span(0), &[(Time(i64::MIN), 1), (Time(i64::MAX), 1)], Time(0));
+    }
+
+    #[test]
+    fn everything_is_within_the_chart() {
+        let numbers = |markup: &Markup, name: &str| -> Vec<f64> {
+            let start = format!("{name}=\"");
+            let parts = markup.0.split(&*start).skip(1);
+            parts.map(|part| part.split('"').next().unwrap().parse().unwrap()).collect()
+        };
+        for points in [&[][..], &[0.0], &[5.0, -3.0], &[f64::NAN, f64::INFINITY, 2.0], &[1e308, -1e308]] {
+            let scale = PointScale::of(points.iter().copied());
+            for from in points {
+                let bar = span_bar(scale, *from, 1.0, points);
+                for name in [" x", " x1", " x2"] {
+                    assert!(
+                        numbers(&bar, name).iter().all(|x| (0.0..=1000.0).contains(x)),
+                        "{points:?}: {}",
+                        bar.0
+                    );
+                }
+            }
+        }
+    }
+}

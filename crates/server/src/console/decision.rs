@@ -1,0 +1,517 @@
+//! The page of a decision: why it was made, of what, and what can be done about it.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::charts::{PointScale, diverging_bar, span_bar};
+use super::format::{
+    CELL, WHOLE, inside, is_default, json, key_url, length, percent, plain, points, signed, time, url, value,
+};
+use super::frame::{Section, redirect, secret};
+use super::keys::ban_form;
+use super::texts::{counted, fill, t, word};
+use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
+use crate::api::{BandJson, ExplanationJson, KeyReadingJson, PipelineJson, ReasonJson};
+use crate::core::viewer::ViewerRight;
+use crate::protocol::http::{JsonBody, feedback, node};
+
+/// Reasons that the sentence names.
+const NAMED_REASONS: usize = 3;
+
+/// The page.
+pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    let explanation = feedback::decision(State(visit.node.clone()), Path(id.clone())).await?.0;
+    let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
+    let pipeline = pipelines.into_iter().find(|pipeline| pipeline.name == explanation.pipeline);
+    let decision = DecisionPage { visit: &visit, id: &id, of: &explanation, pipeline: pipeline.as_ref() };
+    let frame = visit.frame(fill("decision.title", &[("id", &plain(&id, CELL))]), Section::Decisions);
+    Ok(frame.page(&decision.content()))
+}
+
+/// A fact's name and value.
+type Fact<'a> = (&'a String, &'a Value);
+
+/// A decision and the pipeline as it is now.
+struct DecisionPage<'a> {
+    visit: &'a ConsoleVisit,
+    id: &'a str,
+    of: &'a ExplanationJson,
+    pipeline: Option<&'a PipelineJson>,
+}
+
+impl DecisionPage<'_> {
+    fn content(&self) -> Markup {
+        html! {
+            (self.head())
+            div.columns {
+                div.main {
+                    (self.contributions())
+                    (self.effects())
+                    (self.keys())
+                    (self.near_misses())
+                    (self.models())
+                    (self.classifiers())
+                    (self.facts())
+                }
+                aside aria-label=(t("decision.actions")) {
+                    (self.feedback())
+                    (self.ban())
+                    (self.about())
+                }
+            }
+        }
+    }
+
+    fn action(&self) -> &'static str {
+        self.of.action.map_or("", |action| action.name())
+    }
+
+    /// The lines of the score, if they are those by which it was decided.
+    fn lines(&self) -> &[BandJson] {
+        let same = self.pipeline.filter(|pipeline| pipeline.version == self.of.version);
+        same.map_or(&[], |pipeline| &pipeline.bands)
+    }
+
+    fn counts(&self, reason: &ReasonJson) -> f64 {
+        self.of.shares.get(&reason.name).map_or(reason.score, |share| share.counts)
+    }
+
+    fn description(&self, reason: &ReasonJson) -> String {
+        let text = self.of.rules.get(&reason.name).filter(|text| !text.is_empty()).unwrap_or(&reason.name);
+        inside(&plain(text, CELL))
+    }
+
+    /// The rules that the sentence names: those that set the action, or else those that raised the score.
+    fn telling(&self) -> Vec<&ReasonJson> {
+        let setters: Vec<&str> = self
+            .of
+            .effects
+            .iter()
+            .filter(|effect| effect.verb == "set" && effect.action.as_deref() == Some(self.action()))
+            .map(|effect| effect.rule.as_str())
+            .collect();
+        let is_setter = |reason: &&ReasonJson| setters.contains(&reason.name.as_str());
+        let mut telling: Vec<&ReasonJson> = self.of.reasons.iter().filter(is_setter).collect();
+        let raises = |reason: &&ReasonJson| self.counts(reason) > 0.0 && !is_setter(reason);
+        let mut raising: Vec<&ReasonJson> = self.of.reasons.iter().filter(raises).collect();
+        raising.sort_by(|one, other| self.counts(other).total_cmp(&self.counts(one)));
+        telling.extend(raising);
+        telling.truncate(NAMED_REASONS);
+        telling
+    }
+
+    /// Why it was decided, in one sentence.
+    fn sentence(&self) -> Markup {
+        let acted = word("acted", self.action());
+        let telling = self.telling();
+        let score = self.of.score.unwrap_or(0.0);
+        if self.action() == "accept" || telling.is_empty() {
+            let rest = match &self.of.next {
+                Some(next) => fill(
+                    "decision.below",
+                    &[
+                        ("score", &points(score)),
+                        ("distance", &points(next.distance)),
+                        ("action", &word("action", next.action.name())),
+                    ],
+                ),
+                None => fill("decision.with_score", &[("score", &points(score))]),
+            };
+            return html! { strong { (acted) } (rest) };
+        }
+        let all = self.of.reasons.iter().filter(|reason| self.counts(reason) > 0.0).count();
+        let more = all.saturating_sub(telling.len());
+        html! {
+            strong { (acted) } " " (t("decision.because")) " "
+            @for (index, reason) in telling.iter().enumerate() {
+                @if index > 0 {
+                    "; " @if index + 1 == telling.len() && more == 0 { (t("decision.and")) " " }
+                }
+                (value(&self.description(reason), CELL))
+            }
+            @if more > 0 { "; " (counted("decision.one_more", "decision.more", more as u64)) }
+            "."
+        }
+    }
+
+    fn head(&self) -> Markup {
+        let of = self.of;
+        html! {
+            div.head {
+                p.crumbs { span.badge.(self.action()) { (word("action", self.action())) } code { (plain(self.id, CELL)) } }
+                h1.sentence { (self.sentence()) }
+                dl.figures {
+                    div { dt { (t("decision.score")) } dd { (points(of.score.unwrap_or(0.0))) } }
+                    @for band in self.lines() {
+                        div.dim { dt { (fill("decision.line", &[("action", &word("action", band.action.name()))])) } dd { (points(band.at)) } }
+                    }
+                    div { dt { (t("decision.probability")) } dd { (percent(of.probability.unwrap_or(0.0))) } }
+                    div { dt { (t("decision.time")) } dd { (time(of.time.0, self.visit.now)) } }
+                    div { dt { (t("common.pipeline")) } dd { a href=(url("/console/rules", &[("pipeline", &of.pipeline)])) { (of.pipeline) } } }
+                }
+            }
+        }
+    }
+
+    /// What each rule added to the score, up to the lines.
+    fn contributions(&self) -> Markup {
+        let of = self.of;
+        let lines: Vec<f64> = self.lines().iter().map(|band| band.at).collect();
+        let mut sum = 0.0;
+        let steps: Vec<(&ReasonJson, f64, f64)> = of
+            .reasons
+            .iter()
+            .map(|reason| {
+                let before = sum;
+                sum += self.counts(reason);
+                (reason, before, sum)
+            })
+            .collect();
+        let reached = steps.iter().map(|(_, _, after)| *after).chain(of.score);
+        // A line far beyond would leave no room for the rest.
+        let scale = PointScale::of(reached.chain(lines.iter().copied()));
+        html! {
+            section {
+                h2 #why { (t("decision.why")) }
+                @if steps.is_empty() {
+                    p.dim { (t("decision.no_reasons")) }
+                } @else {
+                    div.scroll tabindex="0" role="region" aria-labelledby="why" {
+                        table.waterfall {
+                            thead { tr {
+                                th scope="col" { (t("decision.rule")) }
+                                th scope="col" { (t("decision.saw")) }
+                                th.number scope="col" { (t("decision.adds")) }
+                                th.bar scope="col" { (self.legend()) }
+                            } }
+                            tbody {
+                                @for (reason, before, after) in &steps {
+                                    tr {
+                                        th scope="row" {
+                                            a.rule href=(self.rule_url(&reason.name)) { (value(&reason.name, CELL)) }
+                                            @if let Some(text) = of.rules.get(&reason.name) { span.description { (value(text, CELL)) } }
+                                        }
+                                        td.saw { (value(&reason.detail, CELL * 2)) }
+                                        td.number { (signed(self.counts(reason))) }
+                                        td.bar { (span_bar(scale, *before, *after, &lines)) }
+                                    }
+                                }
+                            }
+                            tfoot { tr {
+                                th scope="row" colspan="2" { (t("decision.total")) }
+                                td.number { (points(of.score.unwrap_or(sum))) }
+                                td.bar { (span_bar(scale, 0.0, of.score.unwrap_or(sum), &lines)) }
+                            } }
+                        }
+                    }
+                }
+                @if !of.shadow.is_empty() {
+                    h3 { (t("decision.shadow")) }
+                    ul.plain {
+                        @for reason in &of.shadow {
+                            li { a.rule href=(self.rule_url(&reason.name)) { (value(&reason.name, CELL)) } " " (signed(reason.score)) " " span.dim { (value(&reason.detail, CELL)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        let lines = self.lines();
+        html! {
+            @if lines.is_empty() {
+                (t("decision.sum"))
+            } @else {
+                (t("decision.sum_lines")) " "
+                @for (index, band) in lines.iter().enumerate() {
+                    @if index > 0 { " · " }
+                    (word("action", band.action.name())) " " (points(band.at))
+                }
+            }
+        }
+    }
+
+    fn rule_url(&self, rule: &str) -> String {
+        url("/console/rules", &[("pipeline", &self.of.pipeline), ("rule", rule)])
+    }
+
+    fn effects(&self) -> Markup {
+        let effects = &self.of.effects;
+        html! {
+            @if !effects.is_empty() {
+                section {
+                    h2 { (t("decision.effects")) }
+                    ul.plain { @for effect in effects {
+                        li { code { (plain(&effect.effect, CELL)) } " " span.dim { (t("decision.by_rule")) " " (value(&effect.rule, CELL)) } }
+                    } }
+                }
+            }
+        }
+    }
+
+    fn keys(&self) -> Markup {
+        let (of, now) = (self.of, self.visit.now);
+        html! {
+            @if !of.keys.is_empty() {
+                section {
+                    h2 #keys-heading { (t("decision.keys")) }
+                    p.dim { (t("decision.keys_help")) }
+                    div.scroll tabindex="0" role="region" aria-labelledby="keys-heading" {
+                        table.rows.stacks {
+                            thead { tr {
+                                th scope="col" { (t("keys.kind")) }
+                                th scope="col" { (t("keys.value")) }
+                                th scope="col" { (t("keys.first")) }
+                                th scope="col" { (t("keys.counted")) }
+                            } }
+                            tbody { @for key in &of.keys {
+                                tr {
+                                    td.dim { (key.kind) }
+                                    td { (key_link(&of.pipeline, key)) }
+                                    td.nowrap { @match key.first {
+                                        Some(first) => { (super::format::distance(first.0, now)) }
+                                        None => { span.dim { (t("keys.never")) } }
+                                    } }
+                                    td.whole { (counts(key)) }
+                                }
+                            } }
+                        }
+                    }
+                }
+            }
+            @if !of.reputations.is_empty() {
+                section {
+                    h2 { (t("decision.reputations")) }
+                    ul.cards { @for reputation in &of.reputations { li { (super::keys::reputation(reputation)) } } }
+                }
+            }
+        }
+    }
+
+    fn near_misses(&self) -> Markup {
+        html! {
+            @if !self.of.closest.is_empty() {
+                section {
+                    h2 { (t("decision.close")) }
+                    ul.plain { @for miss in &self.of.closest {
+                        li {
+                            a.rule href=(self.rule_url(&miss.name)) { (value(&miss.name, CELL)) } " " (signed(miss.score)) " "
+                            span.dim { (t("decision.missing")) } " "
+                            @for (index, part) in miss.missing.iter().enumerate() {
+                                @if index > 0 { " " (t("decision.and")) " " }
+                                code { (plain(&part.part, CELL)) }
+                            }
+                            @if Some(miss.action_with) != self.of.action {
+                                " → " span.badge.(miss.action_with.name()) { (word("action", miss.action_with.name())) }
+                            }
+                            div.dim { (value(&miss.detail, CELL * 2)) }
+                        }
+                    } }
+                }
+            }
+        }
+    }
+
+    fn models(&self) -> Markup {
+        html! {
+            @for model in &self.of.models {
+                section {
+                    h2 { (fill("decision.model", &[("name", &plain(&model.name, CELL)), ("output", &percent(model.output))])) }
+                    @let extreme = model.contributions.iter().map(|part| part.adds.abs()).fold(0.0, f64::max);
+                    table.parts { tbody { @for part in &model.contributions {
+                        tr { th scope="row" { code { (part.feature) } } td { (value(&json(&part.value), CELL)) } td.number { (signed(part.adds)) } td.bar { (diverging_bar(part.adds, extreme)) } }
+                    } } }
+                }
+            }
+        }
+    }
+
+    fn classifiers(&self) -> Markup {
+        let may_read = self.visit.viewer.may(ViewerRight::ReadContent);
+        html! {
+            @for classifier in self.of.classifiers.iter().filter(|_| may_read) {
+                section {
+                    h2 { (fill("decision.classifier", &[("name", &plain(&classifier.name, CELL)), ("probability", &percent(classifier.probability))])) }
+                    p.dim { (t("decision.classifier_help")) }
+                    @let extreme = classifier.tokens.iter().map(|token| token.adds.abs()).fold(0.0, f64::max);
+                    div.scroll tabindex="0" role="region" aria-label=(classifier.name) {
+                        table.parts {
+                            thead { tr {
+                                th scope="col" { (t("decision.token")) }
+                                th.number scope="col" { (t("decision.bad")) }
+                                th.number scope="col" { (t("decision.good")) }
+                                th.number scope="col" { (t("decision.adds")) }
+                                th.bar scope="col" { (t("decision.good_bad")) }
+                            } }
+                            tbody { @for token in &classifier.tokens {
+                                tr {
+                                    th scope="row" { (value(&token.token, CELL)) }
+                                    td.number { (token.bad) }
+                                    td.number { (token.good) }
+                                    td.number { (signed(token.adds)) }
+                                    td.bar { (diverging_bar(token.adds, extreme)) }
+                                }
+                            } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Facts that say something first; texts only for who may read contents.
+    fn facts(&self) -> Markup {
+        let (telling, quiet): (Vec<Fact<'_>>, Vec<Fact<'_>>) =
+            self.of.facts.iter().partition(|(_, fact)| !is_default(fact));
+        // What was read of keys is called as rules call it.
+        let (readings, own): (Vec<Fact<'_>>, Vec<Fact<'_>>) =
+            telling.into_iter().partition(|(name, _)| name.contains('('));
+        let list = |facts: &[Fact<'_>]| {
+            html! {
+                dl.facts { @for (name, fact) in facts {
+                    div { dt { code { (name) } } dd { (self.fact(fact)) } }
+                } }
+            }
+        };
+        html! {
+            section {
+                h2 { (t("decision.facts")) }
+                @if own.is_empty() { p.dim { (t("decision.no_facts")) } } @else { (list(&own)) }
+                @if !readings.is_empty() {
+                    details {
+                        summary { (counted("decision.reading", "decision.readings", readings.len() as u64)) }
+                        (list(&readings))
+                    }
+                }
+                @if !quiet.is_empty() {
+                    details {
+                        summary { (counted("decision.quiet_one", "decision.quiet", quiet.len() as u64)) }
+                        (list(&quiet))
+                    }
+                }
+            }
+        }
+    }
+
+    fn fact(&self, fact: &Value) -> Markup {
+        let is_text = matches!(fact, Value::String(_) | Value::Array(_) | Value::Object(_));
+        if is_text && !self.visit.viewer.may(ViewerRight::ReadContent) {
+            return html! { span.dim { (t("decision.hidden")) } };
+        }
+        let text = json(fact);
+        if text.chars().count() <= CELL && !text.contains('\n') {
+            return value(&text, CELL);
+        }
+        html! {
+            details.long {
+                summary { (value(&text.replace('\n', " "), CELL / 2)) }
+                pre tabindex="0" { (plain(&text, WHOLE)) }
+            }
+        }
+    }
+
+    /// What can be said about the decision.
+    fn feedback(&self) -> Markup {
+        let Some(pipeline) = self.pipeline.filter(|_| self.visit.viewer.may(ViewerRight::Teach)) else {
+            return html! {};
+        };
+        html! {
+            @if !pipeline.feedback.is_empty() {
+                section.card {
+                    h2 { (t("feedback.title")) }
+                    p.dim { (t("feedback.help")) }
+                    form.buttons method="post" action={ "/console/decisions/" (self.id) "/feedback" } {
+                        (secret(&self.visit.viewer))
+                        @for class in &pipeline.feedback { button type="submit" name="class" value=(class) { (class) } }
+                        button.quiet type="submit" name="class" value="none" { (t("feedback.take_back")) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn ban(&self) -> Markup {
+        if !self.visit.viewer.may(ViewerRight::Enforce) {
+            return html! {};
+        }
+        let back = format!("/console/decisions/{}", self.id);
+        let known = self.of.keys.iter().filter_map(|key| Some((key.kind.as_str(), key.piece.as_deref()?)));
+        let keys: Vec<(&str, &str)> = known.collect();
+        ban_form(self.visit, &self.of.pipeline, &keys, &back)
+    }
+
+    fn about(&self) -> Markup {
+        let of = self.of;
+        html! {
+            section.card {
+                h2 { (t("decision.about")) }
+                dl.stack {
+                    @if let Some(id) = &of.event_id { dt { (t("decision.event_id")) } dd { (value(id, CELL)) } }
+                    dt { (t("decision.arrival")) } dd { (time(of.arrival.0, self.visit.now)) }
+                    dt { (t("decision.version")) } dd { code { (of.version) }
+                        @if self.pipeline.is_none_or(|pipeline| pipeline.version != of.version) { " " span.dim { (t("decision.old_version")) } } }
+                    @if of.duplicate { dt { (t("decision.duplicate")) } dd { (t("decision.duplicate_help")) } }
+                    @if let Some(unknown) = &of.unknown { dt { (t("decision.incomplete")) } dd { (unknown) } }
+                    dt { (t("decision.elsewhere")) } dd { code { "tollhouse explain " (plain(self.id, CELL)) } }
+                    dd { a href={ "/v1/decisions/" (self.id) } { (t("decision.as_json")) } }
+                }
+            }
+        }
+    }
+}
+
+/// The piece of a key, with a link to its page where it is known.
+fn key_link(pipeline: &str, key: &KeyReadingJson) -> Markup {
+    match &key.piece {
+        Some(piece) => html! { a href=(key_url(pipeline, &key.kind, piece)) { (value(piece, CELL / 2)) } },
+        None => html! { span.dim title=(t("keys.hashed_help")) { code { (key.shingle) } } },
+    }
+}
+
+/// The counts of a key in its shortest and its longest window.
+fn counts(key: &KeyReadingJson) -> Markup {
+    let span = |text: &String| text.parse::<event::Span>().unwrap_or(event::Span(0));
+    html! {
+        @if key.counts.is_empty() {
+            span.dim { (word("quality", if key.quality == "missing" { "missing" } else { "nothing" })) }
+        }
+        @for (counter, windows) in &key.counts {
+            @let mut ordered: Vec<_> = windows.iter().collect();
+            @let () = ordered.sort_by_key(|(window, _)| span(window));
+            span.count { (counter) " "
+                @for (index, (window, count)) in ordered.iter().enumerate() {
+                    @if index > 0 { ", " }
+                    b { (super::format::number(**count)) } " " span.dim { (t("keys.in")) " " (length(span(window))) }
+                }
+            }
+        }
+        @if key.quality == "estimated" { span.tag { (word("quality", "estimated")) } }
+    }
+}
+
+/// Feedback on a decision.
+#[derive(Deserialize)]
+pub(super) struct FeedbackForm {
+    class: String,
+}
+
+/// Takes in feedback.
+pub(super) async fn feedback(
+    Path(id): Path<String>,
+    ConsoleForm { visit, form }: ConsoleForm<FeedbackForm>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Teach)?;
+    let said = crate::api::FeedbackJson { id, class: form.class, by: None };
+    let outcome = feedback::feedback(State(visit.node.clone()), JsonBody(said)).await?.0;
+    let done = match (outcome.class.as_str(), outcome.duplicate) {
+        ("none", _) => "feedback_back",
+        (_, true) => "feedback_again",
+        _ => "feedback",
+    };
+    let keys = (outcome.keys as u64).to_string();
+    Ok(redirect(&url(&format!("/console/decisions/{}", outcome.id), &[("done", done), ("n", &keys)])))
+}

@@ -1,0 +1,57 @@
+//! The console: pages for people, rendered here, that show what the documented routes answer and do what these do.
+//!
+//! ```text
+//! guard ─► ConsoleVisit ─► a page's function ─► the route's own function ─► markup ─► PageFrame
+//!          who, and may they?                    protocol::http                        policy, head, navigation
+//! ```
+//!
+//! Pages are read without scripts; `script.js` adds keys. Every value is escaped, and what strangers sent is also bounded and
+//! freed of signs that turn text around ([`format::plain`]). Texts are in one file ([`texts`]). Nothing comes from another host,
+//! nothing runs or is styled inside of a page. A form that changes something carries its viewer's secret ([`visit::ConsoleForm`]).
+
+mod assets;
+mod bans;
+mod charts;
+mod decision;
+mod format;
+mod frame;
+mod keys;
+mod overview;
+mod reviews;
+mod rules;
+mod session;
+mod settings;
+mod texts;
+mod visit;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::core::node::Node;
+
+/// The pages of the console, all below [`crate::core::viewer::CONSOLE`].
+pub(crate) fn pages() -> Router<Arc<Node>> {
+    Router::new()
+        .route("/console/", get(overview::page))
+        .route("/console/login", get(session::page).post(session::log_in))
+        .route("/console/logout", post(session::log_out))
+        .route("/console/static/{version}/{name}", get(assets::file))
+        .route("/console/find", get(keys::find))
+        .route("/console/decisions/{id}", get(decision::page))
+        .route("/console/decisions/{id}/feedback", post(decision::feedback))
+        .route("/console/keys", get(keys::look_up))
+        .route("/console/key", get(keys::page))
+        .route("/console/bans", get(bans::page))
+        .route("/console/bans/add", post(bans::add))
+        .route("/console/bans/lift", post(bans::lift))
+        .route("/console/limits", get(bans::limits))
+        .route("/console/rules", get(rules::page))
+        .route("/console/rules/rollback", post(rules::roll_back))
+        .route("/console/rules/promote", post(rules::promote))
+        .route("/console/reviews", get(reviews::page))
+        .route("/console/reviews/{id}/decide", post(reviews::decide))
+        .route("/console/settings", get(settings::page))
+        .route("/console/{*rest}", get(visit::nowhere))
+}

@@ -1,0 +1,243 @@
+//! The first page: what is decided now, how fast, and how the node is.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::response::Response;
+use event::{Span, Time};
+use judge::Action;
+use maud::{Markup, html};
+
+use super::charts::{StackedColumn, stacked_chart};
+use super::format::{bytes, clock, length, number, points};
+use super::frame::Section;
+use super::reviews;
+use super::texts::{fill, t, word};
+use super::visit::{ConsoleVisit, PageFailure};
+use crate::core::traffic::{ActionCounts, TrafficSample};
+use crate::protocol::http::node;
+
+/// Columns of the chart, each of a minute.
+const MINUTES: usize = 60;
+
+/// The page.
+pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    let samples = visit.node.traffic.up_to(&visit.node.engine, visit.now);
+    let traffic = Traffic::of(&samples, visit.now);
+    let latencies = latencies(&visit).await;
+    let frame = visit.frame(t("overview.title"), Section::Overview);
+    Ok(frame.page(&html! {
+        h1 { (t("overview.title")) }
+        (conditions(&visit).await)
+        div.tiles {
+            div.tile { h2 { (t("overview.rate")) } p { b.big { (rate(traffic.recent.iter().sum(), traffic.recent_span)) } " " span.dim { (t("overview.per_second")) } } }
+            div.tile { h2 { (t("overview.latency")) } @match &latencies {
+                Some(of) => { p { b.big { (seconds(of.median)) } " " span.dim { (fill("overview.median", &[("p", &seconds(of.slow))])) } } }
+                None => { p.dim { (t("overview.no_requests")) } }
+            } }
+            div.tile { h2 { (t("overview.reviews")) } p { (reviews::waiting(&visit)) } }
+            div.tile { h2 { (t("overview.bans")) } p { a href="/console/bans" { b.big { (number(visit.node.engine.ban_list().size().0 as u64)) } } } }
+        }
+        section {
+            h2 #traffic { (t("overview.traffic")) }
+            (traffic.chart())
+            (traffic.table())
+        }
+        (storage(&visit))
+    }))
+}
+
+/// The decisions of the last hour.
+struct Traffic {
+    columns: Vec<(Time, ActionCounts)>,
+    /// The decisions of the last minute or so, and how long that was.
+    recent: ActionCounts,
+    recent_span: Span,
+    hour: ActionCounts,
+    all: ActionCounts,
+}
+
+impl Traffic {
+    fn of(samples: &[TrafficSample], now: Time) -> Traffic {
+        let minute = Span::minutes(1);
+        let last = now.bucket(minute);
+        let first = last - (MINUTES as i64 - 1);
+        let mut columns: Vec<(Time, ActionCounts)> = (0..MINUTES as i64)
+            .map(|index| (Time((first + index) * minute.0), ActionCounts::default()))
+            .collect();
+        let mut hour = ActionCounts::default();
+        for pair in samples.windows(2) {
+            let [before, after] = pair else { continue };
+            let came = after.since(before);
+            let index = usize::try_from(after.time.bucket(minute) - first).ok();
+            if let Some((_, column)) = index.and_then(|index| columns.get_mut(index)) {
+                add(column, &came);
+            }
+            add(&mut hour, &came);
+        }
+        let nothing = TrafficSample { time: now, pipelines: Vec::new() };
+        let newest = samples.last().unwrap_or(&nothing);
+        let earlier = samples.iter().rev().find(|sample| now - sample.time >= minute).or(samples.first());
+        let earlier = earlier.unwrap_or(&nothing);
+        let recent_span = (now - earlier.time).max(Span::seconds(1));
+        let recent = newest.since(earlier);
+        Traffic { columns, recent, recent_span, hour, all: newest.since(&nothing) }
+    }
+
+    fn chart(&self) -> Markup {
+        let columns: Vec<StackedColumn> = self
+            .columns
+            .iter()
+            .map(|(_, counts)| {
+                Action::ALL.into_iter().zip(*counts).map(|(action, count)| (action.name(), count)).collect()
+            })
+            .collect();
+        let most = self.columns.iter().map(|(_, counts)| counts.iter().sum::<u64>()).max().unwrap_or(0);
+        let (first, last) = (self.columns.first(), self.columns.last());
+        html! {
+            figure.chart {
+                figcaption { span.dim { (fill("overview.chart", &[("most", &number(most))])) } }
+                (stacked_chart(&columns))
+                div.axis aria-hidden="true" {
+                    span { @if let Some((first, _)) = first { (clock(*first)) } }
+                    span { @if let Some((last, _)) = last { (clock(*last)) } }
+                }
+            }
+        }
+    }
+
+    fn table(&self) -> Markup {
+        let all: u64 = self.all.iter().sum();
+        html! {
+            @if all == 0 {
+                div.empty { p { (t("overview.nothing")) } p.dim { (t("overview.nothing_help")) } }
+            } @else {
+                div.scroll tabindex="0" role="region" aria-labelledby="traffic" { table {
+                    thead { tr {
+                        th scope="col" { (t("overview.action")) }
+                        th.number scope="col" { (t("overview.per_second")) }
+                        th.number scope="col" { (t("overview.hour")) }
+                        th.number scope="col" { (t("overview.all")) }
+                    } }
+                    tbody { @for (index, action) in Action::ALL.into_iter().enumerate().filter(|(index, _)| self.all.get(*index).is_some_and(|count| *count > 0)) {
+                        tr {
+                            th scope="row" { span.badge.(action.name()) { (word("action", action.name())) } }
+                            td.number { (rate(self.recent.get(index).copied().unwrap_or(0), self.recent_span)) }
+                            td.number { (number(self.hour.get(index).copied().unwrap_or(0))) }
+                            td.number { (number(self.all.get(index).copied().unwrap_or(0))) }
+                        }
+                    } }
+                } }
+            }
+        }
+    }
+}
+
+fn add(counts: &mut ActionCounts, more: &ActionCounts) {
+    counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
+}
+
+fn rate(count: u64, span: Span) -> String {
+    points(count as f64 / span.as_seconds_f64().max(1.0))
+}
+
+/// What is wrong with the node.
+async fn conditions(visit: &ConsoleVisit) -> Markup {
+    match node::readyz(State(visit.node.clone())).await {
+        Ok(health) if health.conditions.is_empty() => html! { p.good { (t("overview.well")) } },
+        Ok(health) => html! {
+            ul.conditions role="status" { @for one in &health.conditions { li { b { (one.name) } " " (one.detail) } } }
+        },
+        Err(failure) => html! { ul.conditions role="alert" { li { (failure.problem().detail) } } },
+    }
+}
+
+/// The times that half and nearly all decisions stayed below.
+#[derive(Debug, PartialEq)]
+struct Latencies {
+    median: f64,
+    slow: f64,
+}
+
+/// The times of decisions over all protocols since the start, as the metrics have them.
+async fn latencies(visit: &ConsoleVisit) -> Option<Latencies> {
+    let of = visit.node.clone();
+    let page = visit.node.pages.run(visit.node.timeout() / 2, move |_| of.metrics.page()).await.ok()?.ok()?;
+    let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in page.lines() {
+        let is_decision = line.starts_with("tollhouse_listener_decision_seconds_bucket{")
+            || (line.starts_with("tollhouse_http_request_seconds_bucket{")
+                && ["/v1/decide\"", "/v1/auth/{name}"].iter().any(|route| line.contains(route)));
+        if !is_decision {
+            continue;
+        }
+        let bound = line.split("le=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let bound =
+            bound.and_then(|bound| if bound == "+Inf" { Some(f64::INFINITY) } else { bound.parse().ok() });
+        let count = line.split_whitespace().nth(1).and_then(|count| count.parse::<f64>().ok());
+        if let (Some(bound), Some(count)) = (bound, count) {
+            // Of positive numbers the bits are in the numbers' order.
+            *buckets.entry(f64::to_bits(bound)).or_default() += count as u64;
+        }
+    }
+    let all = *buckets.values().last()?;
+    let below = |share: f64| {
+        let wanted = (all as f64 * share).ceil() as u64;
+        buckets.iter().find(|(_, count)| **count >= wanted).map(|(bound, _)| f64::from_bits(*bound))
+    };
+    (all > 0).then_some(Latencies { median: below(0.5)?, slow: below(0.99)? })
+}
+
+/// A time that something stayed below.
+fn seconds(bound: f64) -> String {
+    match bound {
+        bound if !bound.is_finite() => fill("overview.more_than", &[("time", &"10 s")]),
+        bound if bound < 0.001 => format!("{} µs", bound * 1e6),
+        bound if bound < 1.0 => format!("{} ms", points(bound * 1e3)),
+        bound => format!("{} s", points(bound)),
+    }
+}
+
+/// Memory and disk.
+fn storage(visit: &ConsoleVisit) -> Markup {
+    let engine = &visit.node.engine;
+    let (ledger, journal) =
+        (engine.census(), engine.journal().map(|journal| journal.census()).unwrap_or_default());
+    let uptime = Span(i64::try_from(visit.node.started.elapsed().as_micros()).unwrap_or(i64::MAX));
+    html! {
+        section {
+            h2 { (t("overview.storage")) }
+            dl.figures {
+                div { dt { (t("overview.keys")) } dd { (number(ledger.keys)) } }
+                div { dt { (t("overview.memory")) } dd { (bytes(ledger.memory_bytes)) } }
+                div { dt { (t("overview.unwritten")) } dd { (bytes(ledger.dirty_bytes)) } }
+                div { dt { (t("overview.ledger_disk")) } dd { (bytes(ledger.disk_bytes)) } }
+                div { dt { (t("overview.journal_disk")) } dd { (bytes(journal.bytes)) } }
+                div { dt { (t("overview.journal_pending")) } dd { (bytes(journal.pending_bytes as u64)) } }
+                div { dt { (t("overview.uptime")) } dd { (length(uptime)) } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_laid_over_the_minutes() {
+        let sample = |seconds: i64, accepted: u64| {
+            let mut counts = ActionCounts::default();
+            counts[0] = accepted;
+            TrafficSample { time: Time::from_seconds(seconds), pipelines: vec![("a".to_owned(), counts)] }
+        };
+        let samples = [sample(3000, 10), sample(3550, 20), sample(3590, 50), sample(3600, 60)];
+        let traffic = Traffic::of(&samples, Time::from_seconds(3600));
+        let columns: Vec<u64> = traffic.columns.iter().map(|(_, counts)| counts[0]).collect();
+        assert_eq!((columns[59], columns[58]), (10, 40));
+        assert_eq!((traffic.hour[0], traffic.all[0]), (50, 60));
+        assert_eq!((traffic.recent[0], traffic.recent_span), (50, Span::seconds(600)));
+        let empty = Traffic::of(&[], Time::from_seconds(0));
+        assert_eq!((empty.all[0], rate(0, empty.recent_span)), (0, "0".to_owned()));
+    }
+}

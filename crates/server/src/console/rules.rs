@@ -1,0 +1,275 @@
+//! The page of a pipeline's rules: what each is about, how often it fired, what it costs; the versions, and the candidate.
+
+use axum::extract::State;
+use axum::response::Response;
+use event::Time;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::bans::done;
+use super::charts::share_bar;
+use super::format::{CELL, distance, number, percent, plain, points, signed, time, url, value};
+use super::frame::{Section, redirect, secret};
+use super::texts::{counted, fill, t, word};
+use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
+use crate::api::{ComparisonJson, PipelineJson, RollbackRequest, RuleJson, RulesJson};
+use crate::core::viewer::ViewerRight;
+use crate::protocol::http::rules::{self, RulesParams};
+use crate::protocol::http::{JsonBody, QueryParams, node};
+
+/// A choice among rules.
+#[derive(Default, Deserialize)]
+struct RulesQuery {
+    pipeline: Option<String>,
+    /// The rule that is looked at.
+    rule: Option<String>,
+    #[serde(default)]
+    sort: String,
+    #[serde(default)]
+    q: String,
+}
+
+/// The page.
+pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    let query: RulesQuery = visit.query()?;
+    let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
+    let name = visit.node.pipeline(query.pipeline.as_deref())?.name.clone();
+    let params = || QueryParams(RulesParams { pipeline: Some(name.clone()) });
+    let versions = rules::rules(State(visit.node.clone()), params()).await?.0;
+    let comparison = rules::comparison(State(visit.node.clone()), params()).await.ok().map(|json| json.0);
+    let content = match pipelines.iter().find(|pipeline| pipeline.name == name) {
+        Some(pipeline) => {
+            let page = RulesPage { visit: &visit, query: &query, pipeline, versions: &versions };
+            page.content(&pipelines, comparison.as_ref())
+        }
+        None => html! {},
+    };
+    Ok(visit.frame(fill("rules.title", &[("pipeline", &name)]), Section::Rules).page(&content))
+}
+
+/// The rules of a pipeline.
+struct RulesPage<'a> {
+    visit: &'a ConsoleVisit,
+    query: &'a RulesQuery,
+    pipeline: &'a PipelineJson,
+    versions: &'a RulesJson,
+}
+
+impl RulesPage<'_> {
+    fn content(&self, pipelines: &[PipelineJson], comparison: Option<&ComparisonJson>) -> Markup {
+        let pipeline = self.pipeline;
+        let chosen =
+            self.query.rule.as_ref().and_then(|name| pipeline.rules.iter().find(|rule| rule.name == *name));
+        let shown = self.shown();
+        html! {
+            div.head {
+                h1 { (fill("rules.title", &[("pipeline", &pipeline.name)])) " " span.dim { (number(pipeline.rules.len() as u64)) } }
+                @if pipelines.len() > 1 {
+                    nav.tabs aria-label=(t("rules.pipelines")) { @for other in pipelines {
+                        a href=(url("/console/rules", &[("pipeline", &other.name)])) aria-current=[(other.name == pipeline.name).then_some("true")] { (other.name) }
+                    } }
+                }
+                (self.lines())
+            }
+            div.columns {
+                div.main {
+                    @if let Some(rule) = chosen { (self.rule(rule)) }
+                    @if let (None, Some(name)) = (chosen, &self.query.rule) {
+                        p.notice { (fill("rules.gone", &[("rule", &plain(name, CELL))])) }
+                    }
+                    section {
+                        h2 #all { (t("rules.all")) }
+                        form.look action="/console/rules" {
+                            input type="hidden" name="pipeline" value=(pipeline.name);
+                            div.row {
+                                input type="search" name="q" value=(self.query.q) aria-label=(t("rules.filter")) placeholder=(t("rules.filter")) maxlength="128";
+                                select name="sort" aria-label=(t("rules.sort")) {
+                                    @for (sort, text) in [("", "rules.sort_order"), ("fired", "rules.sort_fired"), ("score", "rules.sort_score"), ("cost", "rules.sort_cost"), ("never", "rules.sort_never")] {
+                                        option value=(sort) selected[self.query.sort == sort] { (t(text)) }
+                                    }
+                                }
+                                button type="submit" { (t("rules.show")) }
+                            }
+                        }
+                        @if shown.is_empty() { div.empty { p { (t("rules.none")) } } } @else { (self.table(&shown)) }
+                    }
+                }
+                aside aria-label=(t("rules.versions")) {
+                    @if let Some(comparison) = comparison { (self.candidate(comparison)) }
+                    (self.history())
+                }
+            }
+        }
+    }
+
+    /// The rules that are asked for, in the order that is.
+    fn shown(&self) -> Vec<&RuleJson> {
+        let wanted = self.query.q.trim().to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&wanted);
+        let mut shown: Vec<&RuleJson> = self
+            .pipeline
+            .rules
+            .iter()
+            .filter(|rule| has(&rule.name) || has(&rule.description) || has(&rule.when))
+            .filter(|rule| self.query.sort != "never" || rule.fired == 0)
+            .collect();
+        match self.query.sort.as_str() {
+            "fired" => shown.sort_by_key(|rule| std::cmp::Reverse(rule.fired)),
+            "score" => shown.sort_by(|one, other| other.score.abs().total_cmp(&one.score.abs())),
+            "cost" => shown.sort_by_key(|rule| std::cmp::Reverse(rule.cost)),
+            _ => {}
+        }
+        shown
+    }
+
+    fn lines(&self) -> Markup {
+        html! {
+            dl.figures { @for band in &self.pipeline.bands {
+                div {
+                    dt { (word("action", band.action.name())) }
+                    dd { (points(band.at)) @if let Some(promise) = &band.promise {
+                        " " span.dim { (fill("rules.promise", &[("rate", &percent(promise.false_positives))])) }
+                        @if let Some(reached) = promise.reached { " " span.dim { (fill("rules.reached", &[("rate", &percent(reached))])) } }
+                    } }
+                }
+            } }
+        }
+    }
+
+    fn table(&self, rules: &[&RuleJson]) -> Markup {
+        let most = self.pipeline.rules.iter().map(|rule| rule.fired).max().unwrap_or(0).max(1) as f64;
+        html! {
+            div.scroll tabindex="0" role="region" aria-labelledby="all" { table.rows.stacks {
+                thead { tr {
+                    th scope="col" { (t("decision.rule")) }
+                    th.number scope="col" { (t("decision.score")) }
+                    th scope="col" { (t("rules.mode")) }
+                    th.number scope="col" { (t("rules.fired")) }
+                    th.bar scope="col" { span.unseen { (t("rules.fired")) } }
+                    th.number scope="col" { (t("rules.cost")) }
+                } }
+                tbody { @for rule in rules {
+                    tr {
+                        th.whole scope="row" {
+                            a.rule href=(url("/console/rules", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (value(&rule.name, CELL)) }
+                            span.description { (value(&rule.description, CELL)) }
+                        }
+                        td.number { (signed(rule.score)) }
+                        td { @if rule.mode == "enforce" { span.dim { (word("mode", &rule.mode)) } } @else { span.tag { (word("mode", &rule.mode)) } } }
+                        td.number { @if rule.fired == 0 { span.dim { "0" } } @else { (number(rule.fired)) } }
+                        td.bar { (share_bar(rule.fired as f64 / most)) }
+                        td.number.dim { (rule.cost) }
+                    }
+                } }
+            } }
+        }
+    }
+
+    /// One rule, whole.
+    fn rule(&self, rule: &RuleJson) -> Markup {
+        html! {
+            section.card.wide {
+                h2 #rule { (value(&rule.name, CELL)) }
+                @if !rule.description.is_empty() { p { (value(&rule.description, CELL * 4)) } }
+                pre tabindex="0" { (plain(&rule.when, super::format::WHOLE)) }
+                @if !rule.effects.is_empty() { ul.plain { @for effect in &rule.effects { li { code { (plain(effect, CELL)) } } } } }
+                dl.figures {
+                    div { dt { (t("decision.score")) } dd { (signed(rule.score)) } }
+                    div { dt { (t("rules.mode")) } dd { (word("mode", &rule.mode)) } }
+                    div { dt { (t("rules.fired")) } dd { (number(rule.fired)) } }
+                    div { dt { (t("rules.cost")) } dd { (rule.cost) } }
+                    @if !rule.owner.is_empty() { div { dt { (t("rules.owner")) } dd { (value(&rule.owner, CELL)) } } }
+                    @if let Some(expires) = rule.expires { div { dt { (t("rules.expires")) } dd { (time(expires.0, self.visit.now)) } } }
+                }
+            }
+        }
+    }
+
+    fn candidate(&self, of: &ComparisonJson) -> Markup {
+        html! {
+            section.card {
+                h2 { (t("rules.candidate")) }
+                p { (fill("rules.compared", &[("events", &number(of.events)), ("differ", &number(of.disagreements)), ("rate", &percent(of.rate))])) }
+                @if !of.actions.is_empty() {
+                    table { tbody { @for (enforced, candidates) in &of.actions { @for (candidate, count) in candidates {
+                        tr { td { span.badge.(enforced) { (word("action", enforced)) } " → " span.badge.(candidate) { (word("action", candidate)) } } td.number { (number(*count)) } }
+                    } } } }
+                }
+                @for example in of.examples.iter().take(8) {
+                    p { a href={ "/console/decisions/" (example.id) } { code { (example.id) } } " " span.dim { (distance(example.time.0, self.visit.now)) } }
+                }
+                @if self.visit.viewer.may(ViewerRight::Rules) {
+                    form method="post" action="/console/rules/promote" {
+                        (secret(&self.visit.viewer))
+                        input type="hidden" name="pipeline" value=(self.pipeline.name);
+                        button.primary type="submit" { (t("rules.promote")) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn history(&self) -> Markup {
+        let now: Time = self.visit.now;
+        html! {
+            section.card {
+                h2 { (t("rules.versions")) }
+                @if self.versions.back { p.dim { (t("rules.is_back")) } }
+                ol.versions { @for version in &self.versions.versions {
+                    @let is_current = version.version == self.versions.version;
+                    li aria-current=[is_current.then_some("true")] {
+                        code { (version.version) } " " span.dim { (word("origin", &version.by)) " " @if let Some(since) = version.since { (distance(since.0, now)) } }
+                        @if is_current { " " span.tag { (t("rules.in_force")) } }
+                        @if !is_current && self.visit.viewer.may(ViewerRight::Rules) {
+                            form method="post" action="/console/rules/rollback" {
+                                (secret(&self.visit.viewer))
+                                input type="hidden" name="pipeline" value=(self.pipeline.name);
+                                input type="hidden" name="version" value=(version.version);
+                                button.quiet type="submit" aria-label=(fill("rules.back_to", &[("version", &version.version)])) { (t("rules.back")) }
+                            }
+                        }
+                    }
+                } }
+                @if self.versions.versions.len() < 2 { p.dim { (counted("rules.one_version", "rules.many_versions", self.versions.versions.len() as u64)) } }
+            }
+            @if let Some(posted) = &self.versions.posted {
+                section.card { h2 { (t("rules.posted")) } pre tabindex="0" { (plain(posted, super::format::WHOLE)) } }
+            }
+        }
+    }
+}
+
+/// A version to go back to.
+#[derive(Deserialize)]
+pub(super) struct RollbackForm {
+    pipeline: String,
+    version: String,
+}
+
+/// Goes back to a version.
+pub(super) async fn roll_back(
+    ConsoleForm { visit, form }: ConsoleForm<RollbackForm>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Rules)?;
+    let back = url("/console/rules", &[("pipeline", &form.pipeline)]);
+    let request = RollbackRequest { version: form.version, pipeline: Some(form.pipeline) };
+    let _ = rules::rollback(State(visit.node.clone()), JsonBody(request)).await?;
+    Ok(redirect(&done(&back, "rolled_back", 0)))
+}
+
+/// A candidate to enforce.
+#[derive(Deserialize)]
+pub(super) struct PromoteForm {
+    pipeline: String,
+}
+
+/// Enforces the candidate.
+pub(super) async fn promote(
+    ConsoleForm { visit, form }: ConsoleForm<PromoteForm>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Rules)?;
+    let back = url("/console/rules", &[("pipeline", &form.pipeline)]);
+    let params = RulesParams { pipeline: Some(form.pipeline) };
+    let _ = rules::promote(State(visit.node.clone()), QueryParams(params)).await?;
+    Ok(redirect(&done(&back, "promoted", 0)))
+}

@@ -1,0 +1,189 @@
+// Drives a real Chromium over the console.
+//
+//   node browser.mjs '{"chromium": "/usr/bin/chromium", "packages": "…", "pictures": null, "open": "http://127.0.0.1:1",
+//                      "locked": "http://127.0.0.1:2", "token": "…", "pages": {"overview": "/console/", …}, "decision": "…"}'
+//
+// `open` asks for no token and has data in it, `locked` asks for the token. Each page is looked at on a phone and on a wide screen,
+// light and dark, with and without scripts: nothing may be reported on the console, break the policy, come from another host, be
+// wider than the window, or be an obstacle by axe. Prints a line for each case, and ends with 1 if one has failed.
+import assert from 'node:assert/strict';
+import {mkdirSync, readFileSync} from 'node:fs';
+import {createRequire} from 'node:module';
+import {join} from 'node:path';
+
+const {chromium: program, packages, pictures, open, locked, token, pages, decision, only} = JSON.parse(process.argv[2]);
+const require = createRequire(join(packages, 'node_modules/x.js'));
+const {chromium} = require('playwright-core');
+const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+
+const PHONE = {width: 390, height: 844}, WIDE = {width: 1600, height: 1000};
+const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+
+// A page that notes what no page may do.
+async function opened(browser, options = {}) {
+  const context = await browser.newContext({viewport: WIDE, ...options});
+  context.setDefaultTimeout(60_000);
+  const page = await context.newPage();
+  const faults = [], requests = [];
+  page.on('console', message => { if (['error', 'warning'].includes(message.type())) faults.push(`console: ${message.text()}`); });
+  page.on('pageerror', error => faults.push(`error: ${error}`));
+  page.on('request', request => requests.push(request));
+  await context.addInitScript(() => addEventListener('securitypolicyviolation', event => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
+  page.finish = async () => {
+    const hosts = new Set(requests.map(request => new URL(request.url()).host));
+    assert.deepEqual(faults, []);
+    assert(hosts.size <= 1, `requests to ${[...hosts]}`);
+    await context.close();
+  };
+  return page;
+}
+async function accessible(page, what) {
+  // What the driver evaluates is not the page's own, so its policy does not hold for it.
+  await page.evaluate(axe);
+  const {violations, passes} = await page.evaluate(() => axe.run(document));
+  assert(passes.length > 10, `${what}: axe has looked at nothing`);
+  assert.deepEqual(violations.map(({id, nodes}) => `${what}: ${id}: ${nodes.slice(0, 3).map(node => `${node.html} ${node.failureSummary}`)}`), []);
+}
+async function fits(page, what) {
+  const [has, is] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert(has <= is, `${what}: ${has} of ${is} pixels wide`);
+}
+async function picture(page, name) {
+  if (!pictures) return;
+  mkdirSync(pictures, {recursive: true});
+  await page.screenshot({path: join(pictures, `${name}.png`), fullPage: true});
+}
+
+const cases = {};
+for (const [name, url] of Object.entries(pages)) {
+  cases[`${name}: is for everybody, on a phone and wide, light and dark`] = async browser => {
+    for (const colorScheme of ['light', 'dark']) for (const viewport of [PHONE, WIDE]) {
+      const page = await opened(browser, {colorScheme, viewport});
+      const answer = await page.goto(open + url);
+      assert.equal(answer.status(), 200);
+      const what = `${name} ${colorScheme} ${viewport.width}`;
+      await picture(page, `${name}-${colorScheme}-${viewport.width}`);
+      await fits(page, what);
+      await accessible(page, what);
+      await page.finish();
+    }
+  };
+  cases[`${name}: reads the same without scripts`] = async browser => {
+    const [plain, full] = [await opened(browser, {javaScriptEnabled: false}), await opened(browser)];
+    for (const page of [plain, full]) await page.goto(open + url);
+    const heading = page => page.locator('h1').innerText();
+    assert.equal(await heading(plain), await heading(full));
+    await plain.finish();
+    await full.finish();
+  };
+}
+Object.assign(cases, {
+  async 'keys lead everywhere'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/');
+    await page.keyboard.press('/');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'find');
+    await page.keyboard.type(decision);
+    await page.keyboard.press('Enter');
+    await page.waitForURL(`**/console/decisions/${decision}`);
+    await page.keyboard.press('g');
+    await page.keyboard.press('r');
+    await page.waitForURL('**/console/rules');
+    await page.keyboard.press('j');
+    await page.keyboard.press('j');
+    await page.keyboard.press('k');
+    const first = await page.locator('table.rows tbody tr a').first().getAttribute('href');
+    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('href')), first);
+    await page.keyboard.press('Enter');
+    await page.waitForURL(open + first);
+    await page.keyboard.press('?');
+    await page.locator('dialog[open]').waitFor();
+    await accessible(page, 'keys');
+    await picture(page, 'keyboard');
+    await page.keyboard.press('Escape');
+    assert.equal(await page.locator('dialog[open]').count(), 0);
+    await page.finish();
+  },
+  async 'skips to the content'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/rules');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
+    await page.keyboard.press('Enter');
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'content');
+    await page.finish();
+  },
+  async 'why was this rejected: in three steps'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/');
+    await page.fill('#find', decision);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', {level: 1}).filter({hasText: 'because'}).waitFor();
+    await page.finish();
+  },
+  async 'bans and lifts, with and without scripts'(browser) {
+    for (const javaScriptEnabled of [true, false]) {
+      const page = await opened(browser, {javaScriptEnabled});
+      await page.goto(open + pages.key);
+      await page.getByRole('button', {name: 'Ban', exact: true}).click();
+      await page.getByRole('status').filter({hasText: 'The ban holds'}).waitFor();
+      await accessible.call(null, page, 'banned').catch(error => { if (javaScriptEnabled) throw error; });
+      await page.getByRole('button', {name: /^Lift/}).first().click();
+      await page.getByRole('status').filter({hasText: 'Lifted: 1'}).waitFor();
+      await page.finish();
+    }
+  },
+  async 'gives feedback and takes it back'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + pages.mail);
+    await page.getByRole('button', {name: 'spam', exact: true}).click();
+    await page.getByRole('status').filter({hasText: 'Your feedback was taken in'}).waitFor();
+    await page.getByRole('button', {name: 'Take back'}).click();
+    await page.getByRole('status').filter({hasText: 'taken back'}).waitFor();
+    await page.finish();
+  },
+  async 'logs in and out'(browser) {
+    for (const viewport of [PHONE, WIDE]) {
+      const page = await opened(browser, {viewport});
+      await page.goto(locked + '/console/rules');
+      await page.waitForURL('**/console/login?next=*');
+      await accessible(page, 'login');
+      await picture(page, `login-${viewport.width}`);
+      await page.getByLabel('Token').fill(token);
+      await page.keyboard.press('Enter');
+      await page.waitForURL('**/console/rules');
+      const [cookie] = await page.context().cookies();
+      assert.deepEqual([cookie.httpOnly, cookie.sameSite], [true, 'Strict']);
+      await fits(page, 'logged in');
+      await page.getByRole('button', {name: 'Log out'}).click();
+      await page.waitForURL('**/console/login');
+      await page.goto(locked + '/console/rules');
+      await page.waitForURL('**/console/login?next=*');
+      await page.finish();
+    }
+  },
+  async 'keeps its shape at twice and four times the size'(browser) {
+    // 1,280 pixels at 400 % are 320.
+    const page = await opened(browser, {viewport: {width: 320, height: 640}});
+    for (const [name, url] of Object.entries(pages)) {
+      await page.goto(open + url);
+      await fits(page, `${name} 320`);
+    }
+    await page.finish();
+  },
+});
+
+const browser = await chromium.launch({executablePath: program, headless: true, args, chromiumSandbox: false});
+let failed = 0;
+for (const [name, run] of Object.entries(cases)) {
+  if (only && !name.includes(only)) continue;
+  try {
+    await run(browser);
+    console.log(`ok: ${name}`);
+  } catch (error) {
+    failed++;
+    console.log(`failed: ${name}: ${error.stack}`);
+  }
+}
+await browser.close().catch(() => {});
+process.exit(failed ? 1 : 0);

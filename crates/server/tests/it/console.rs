@@ -1,0 +1,530 @@
+//! The console over HTTP: who gets in, what pages are made of, what forms do, and what strangers' values do to none of it.
+
+use std::path::Path;
+
+use engine::Directory;
+use plan::preset;
+use serde_json::{Value, json};
+
+use crate::harness::{
+    Answer, JSON, LOG, MAIL, MESSAGE, PROBE, Running, SetClock, configure, start, start_by,
+};
+
+const TOKEN: &str = "correct-horse-battery";
+const HTML: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+
+const LABELS: &str = "
+[[label]]
+name = \"scanner\"
+of = \"ip\"
+keep = \"30d\"
+decision = \"ban\"
+";
+
+const POSTS: &str = "
+input = \"json\"
+
+[[field]]
+name = \"user\"
+type = \"string\"
+
+[[field]]
+name = \"text\"
+type = \"string\"
+
+[[kind]]
+name = \"author\"
+of = \"user\"
+
+[[statistic]]
+name = \"posts\"
+keys = [\"author\"]
+counts = [\"seen\", \"spam\", \"ham\"]
+windows = [\"1h x 24\"]
+
+[[rule]]
+name = \"HELD\"
+description = \"<b>A person</b> looks at \u{202e}it\"
+when = \"text != ''\"
+score = 1
+effects = [\"set review_before\"]
+
+[feedback]
+spam = [\"spam\"]
+ham = [\"ham\"]
+";
+
+fn directory(path: &Path) -> Directory {
+    let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
+    let directory = Directory::create(path, &presets).unwrap();
+    let web = directory.config_path().with_file_name("web.toml");
+    let text = std::fs::read_to_string(&web).unwrap_or_default();
+    if text.is_empty() {
+        configure(&directory, LABELS);
+    } else {
+        std::fs::write(&web, text + LABELS).unwrap();
+    }
+    directory
+}
+
+fn with_console(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+    let parent = tempfile::tempdir().unwrap();
+    let running = start(&directory(&parent.path().join("data")), settings);
+    test(&running);
+    running.stop();
+}
+
+/// The tags of a page. In texts and attributes every bracket is escaped.
+fn tags(page: &str) -> impl Iterator<Item = &str> {
+    page.split('<').skip(1).filter_map(|part| part.split_once('>')).map(|(tag, _)| tag)
+}
+
+/// The value of an attribute of a tag.
+fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
+    tag.split_once(&format!(" {name}=\""))?.1.split('"').next()
+}
+
+/// Checks that an answer is a page of which nothing is but what the console itself wrote.
+fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
+    let page = &answer.body;
+    assert_eq!(answer.status, status, "{page}");
+    assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
+    let policy = answer.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
+    assert!(!policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    let known = [
+        "a",
+        "aside",
+        "b",
+        "bdi",
+        "body",
+        "button",
+        "code",
+        "dd",
+        "details",
+        "dialog",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "form",
+        "g",
+        "h1",
+        "h2",
+        "h3",
+        "head",
+        "header",
+        "html",
+        "input",
+        "kbd",
+        "label",
+        "li",
+        "line",
+        "link",
+        "main",
+        "meta",
+        "nav",
+        "ol",
+        "option",
+        "p",
+        "path",
+        "pre",
+        "rect",
+        "script",
+        "section",
+        "select",
+        "span",
+        "strong",
+        "summary",
+        "svg",
+        "table",
+        "tbody",
+        "td",
+        "tfoot",
+        "th",
+        "thead",
+        "time",
+        "title",
+        "tr",
+        "ul",
+        "!DOCTYPE",
+    ];
+    for tag in tags(page) {
+        let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
+        assert!(known.contains(&name), "<{tag}>");
+        let names = tag.split('"').step_by(2).flat_map(|part| part.split(' ').skip(1));
+        for name in names.map(|part| part.trim_end_matches('=')) {
+            assert!(!name.starts_with("on") && name != "style", "<{tag}>");
+        }
+        for name in ["src", "href", "action", "formaction"] {
+            if let Some(url) = attribute(tag, name) {
+                assert!((url.starts_with('/') && !url.starts_with("//")) || url.starts_with('#'), "<{tag}>");
+            }
+        }
+        if name == "script" && !tag.starts_with('/') {
+            assert!(attribute(tag, "src").unwrap().starts_with("/console/static/"), "<{tag}>");
+        }
+    }
+    // An input has what was typed, as it was typed.
+    for text in page.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text) {
+        assert!(!text.contains(['\u{202e}', '\u{2066}', '\u{200b}', '\0']), "{text:?}");
+    }
+    for text in says {
+        assert!(page.contains(text), "{text:?} is not in {page}");
+    }
+    page
+}
+
+/// The secret of a page's forms.
+fn secret(page: &str) -> String {
+    let field =
+        tags(page).find(|tag| attribute(tag, "name") == Some("secret")).expect("a form with a secret");
+    attribute(field, "value").unwrap().to_owned()
+}
+
+fn form(fields: &[(&str, &str)]) -> String {
+    url_encoded(fields)
+}
+
+fn url_encoded(fields: &[(&str, &str)]) -> String {
+    let encode = |text: &str| -> String {
+        text.bytes()
+            .map(|byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            })
+            .collect()
+    };
+    let pairs: Vec<String> = fields.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
+    pairs.join("&")
+}
+
+fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
+    let answer = server.post(&format!("/v1/decide?pipeline={pipeline}"), &[media], body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+const PAGES: [&str; 7] = [
+    "/console/",
+    "/console/keys",
+    "/console/bans",
+    "/console/limits",
+    "/console/rules",
+    "/console/reviews",
+    "/console/settings",
+];
+
+#[test]
+fn without_tokens_this_host_sees_every_page() {
+    with_console(&[], |server| {
+        let root = server.ask("GET", "/", &[HTML], b"");
+        assert_eq!((root.status, root.header("location")), (303, Some("/console/")));
+        assert!(server.get("/").body.starts_with("Tollhouse counts"), "programs get the list of URLs");
+        for url in PAGES {
+            let answer = server.get(url);
+            let page = check_page(&answer, 200, &["<main"]);
+            assert!(!page.contains("/console/logout"), "there is no session to end");
+            for tag in tags(page).filter(|tag| tag.starts_with("script") || tag.starts_with("link")) {
+                let url = attribute(tag, "src").or(attribute(tag, "href")).unwrap();
+                let asset = server.get(url);
+                assert_eq!(asset.status, 200, "{url}");
+                assert!(asset.header("cache-control").unwrap().contains("immutable"));
+            }
+        }
+        for (url, status) in
+            [("/console/nowhere", 404), ("/console/static/0/style.css", 404), ("/console/decisions/x", 400)]
+        {
+            assert_eq!(server.get(url).status, status, "{url}");
+        }
+        check_page(&server.get("/console/decisions/0000000000001"), 404, &["There is nothing here"]);
+        // A page of another site, or one whose name leads here.
+        for headers in [["Host: evil.example"], ["Origin: http://evil.example"]] {
+            assert_eq!(server.ask("GET", "/console/", &headers, b"").status, 403, "{headers:?}");
+        }
+    });
+}
+
+/// Logs in, and returns the header with the session's cookie.
+fn log_in(server: &Running) -> String {
+    let answer =
+        server.post("/console/login", &[FORM], &form(&[("token", TOKEN), ("next", "/console/bans")]));
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/console/bans")), "{}", answer.body);
+    let cookie = answer.header("set-cookie").unwrap();
+    assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+    format!("Cookie: {}", cookie.split(';').next().unwrap())
+}
+
+#[test]
+fn a_token_opens_a_session_that_ends() {
+    let parent = tempfile::tempdir().unwrap();
+    let time = SetClock::default();
+    let tokens = format!("[\"{TOKEN}\"]");
+    let clock = time.clone();
+    let server =
+        start_by(&directory(&parent.path().join("data")), &[("server.tokens", &tokens)], |_| clock.clock());
+    for url in PAGES.into_iter().chain(["/console/decisions/x", "/console/nowhere"]) {
+        let answer = server.get(url);
+        assert_eq!(answer.status, 303, "{url}");
+        assert!(answer.header("location").unwrap().starts_with("/console/login?next=%2Fconsole%2F"), "{url}");
+    }
+    assert_eq!(server.ask("GET", "/", &[HTML], b"").header("location"), Some("/console/"));
+    assert_eq!(server.get("/").status, 401);
+    check_page(&server.get("/console/login?next=//evil.example"), 200, &["value=\"/console/\""]);
+    for wrong in ["", "wrong", &"x".repeat(3000)] {
+        let answer = server.post("/console/login", &[FORM], &form(&[("token", wrong)]));
+        check_page(&answer, 403, &["This token is not accepted."]);
+        assert_eq!(answer.header("set-cookie"), None);
+    }
+    assert_eq!(server.post("/console/login", &[FORM], &form(&[("token", &"x".repeat(5000))])).status, 413);
+    let elsewhere =
+        server.post("/console/login", &[FORM, "Sec-Fetch-Site: cross-site"], &form(&[("token", TOKEN)]));
+    assert_eq!(elsewhere.status, 403);
+
+    let cookie = log_in(&server);
+    let page = server.ask("GET", "/console/bans", &[&cookie], b"");
+    check_page(&page, 200, &["Nobody is banned.", "/console/logout"]);
+    assert_eq!(
+        server.ask("GET", "/v1/pipelines", &[&cookie], b"").status,
+        401,
+        "the interface for programs knows no cookies"
+    );
+    let twice = format!("{cookie}; {}", cookie.trim_start_matches("Cookie: "));
+    assert_eq!(server.ask("GET", "/console/", &[&twice], b"").status, 303);
+    time.set(29 * 60);
+    assert_eq!(server.ask("GET", "/console/", &[&cookie], b"").status, 200);
+    time.set(60 * 60);
+    assert_eq!(server.ask("GET", "/console/", &[&cookie], b"").status, 303, "it was not used for too long");
+
+    let cookie = log_in(&server);
+    let page = server.ask("GET", "/console/", &[&cookie], b"");
+    let out = server.ask(
+        "POST",
+        "/console/logout",
+        &[&cookie, FORM],
+        form(&[("secret", &secret(&page.body))]).as_bytes(),
+    );
+    assert_eq!((out.status, out.header("location")), (303, Some("/console/login")));
+    assert_eq!(server.ask("GET", "/console/", &[&cookie], b"").status, 303);
+    server.stop();
+}
+
+#[test]
+fn forms_change_something_for_their_viewer_alone() {
+    with_console(&[], |server| {
+        let bans = || server.get("/v1/bans?ip=192.0.2.7").json();
+        let page = server.get("/console/key?pipeline=web&kind=ip&value=192.0.2.7");
+        let own = secret(check_page(&page, 200, &["Ban", "192.0.2.7"]));
+        let target = json!(["ip", "scanner", "192.0.2.7"]).to_string();
+        let fields = |secret: &str| {
+            let next = "/console/bans";
+            form(&[
+                ("secret", secret),
+                ("pipeline", "web"),
+                ("target", &target),
+                ("lasts", "1d"),
+                ("next", next),
+            ])
+        };
+        let others: [(&[&str], &str); 6] = [
+            (&[FORM], ""),
+            (&[FORM], "forged"),
+            (&[FORM, "Origin: http://evil.example"], &own),
+            (&[FORM, "Origin: null"], &own),
+            (&[FORM, "Sec-Fetch-Site: same-site"], &own),
+            (&["Content-Type: text/plain"], &own),
+        ];
+        for (headers, secret) in others {
+            let answer = server.post("/console/bans/add", headers, &fields(secret));
+            assert!([403, 415].contains(&answer.status), "{headers:?} {secret}: {}", answer.status);
+            assert_eq!(bans(), json!([]), "{headers:?} {secret}");
+        }
+        let origin = format!("Origin: http://{}", server.address);
+        let answer = server.post("/console/bans/add", &[FORM, &origin], &fields(&own));
+        assert_eq!(
+            (answer.status, answer.header("location")),
+            (303, Some("/console/bans?done=banned&n=0")),
+            "{}",
+            answer.body
+        );
+        assert_eq!(bans()[0]["value"], "192.0.2.7");
+        check_page(
+            &server.get("/console/bans?done=banned"),
+            200,
+            &["The ban holds.", "192.0.2.7", "scanner"],
+        );
+        check_page(&server.get("/console/bans?q=SCANN"), 200, &["192.0.2.7"]);
+        check_page(&server.get("/console/bans?q=198"), 200, &["No ban has this"]);
+        check_page(&server.get("/console/keys?q=192.0.2.7"), 200, &["scanner"]);
+        let lift =
+            |value: &str| form(&[("secret", &own), ("value", value), ("next", "https://evil.example/")]);
+        let answer = server.post("/console/bans/lift", &[FORM], &lift("192.0.2.7"));
+        assert_eq!(answer.header("location"), Some("/console/?done=lifted&n=1"), "it leads to no other site");
+        assert_eq!(bans(), json!([]));
+        // What cannot be done is said on a page.
+        let own_address = json!(["ip", "scanner", "127.0.0.1"]).to_string();
+        for target in [own_address.as_str(), "[]", "{", "[\"ip\",\"none\",\"192.0.2.7\"]"] {
+            let fields = form(&[("secret", &own), ("pipeline", "web"), ("target", target), ("lasts", "1d")]);
+            let answer = server.post("/console/bans/add", &[FORM], &fields);
+            check_page(&answer, answer.status, &["To the first page"]);
+            assert!((400..500).contains(&answer.status), "{target}");
+        }
+    });
+}
+
+#[test]
+fn a_decision_is_explained_and_judged() {
+    with_console(&[], |server| {
+        let id = decide(server, "web", LOG, PROBE);
+        let page = server.get(&format!("/console/decisions/{id}"));
+        let says = [
+            "because",
+            "What made the score",
+            "/.env",
+            "/console/key?pipeline=web&amp;kind=ip&amp;value=192.0.2.7",
+        ];
+        check_page(&page, 200, &says);
+        let found = server.get(&format!("/console/find?q=+{id}+"));
+        assert_eq!(found.header("location"), Some(&*format!("/console/decisions/{id}")));
+        let looked = server.get("/console/find?q=192.0.2.7");
+        assert_eq!(looked.header("location"), Some("/console/keys?q=192.0.2.7"));
+        check_page(&server.get("/console/keys?q=192.0.2.7"), 200, &["kind=ip&amp;value=192.0.2.7", ">web<"]);
+        check_page(
+            &server.get("/console/key?pipeline=web&kind=ip&value=192.0.2.7"),
+            200,
+            &["Over time", "svg"],
+        );
+        check_page(&server.get("/console/keys?pipeline=web&kind=ip"), 200, &["192.0.2.7"]);
+        check_page(&server.get("/console/"), 200, &["Since the start"]);
+        let mail = decide(server, "mail", MAIL, MESSAGE);
+        let page = server.get(&format!("/console/decisions/{mail}"));
+        let own = secret(check_page(&page, 200, &["Was it right?", "example.org"]));
+        let url = format!("/console/decisions/{mail}/feedback");
+        let said = server.post(&url, &[FORM], &form(&[("secret", &own), ("class", "spam")]));
+        assert_eq!(said.status, 303, "{}", said.body);
+        check_page(&server.get(said.header("location").unwrap()), 200, &["Your feedback was taken in"]);
+        let said = server.post(&url, &[FORM], &form(&[("secret", &own), ("class", "none")]));
+        assert!(said.header("location").unwrap().contains("feedback_back"));
+        let said = server.post(&url, &[FORM], &form(&[("secret", &own), ("class", "no such class")]));
+        check_page(&said, said.status, &["To the first page"]);
+    });
+}
+
+/// Values of strangers: markup, signs that turn text, words without an end.
+fn hostile() -> Vec<String> {
+    let mut values: Vec<String> = [
+        "<script>alert(1)</script>",
+        "\"><img src=x onerror=alert(1)>",
+        "'\"></a></td></table><iframe src=//evil.example>",
+        "</title></style></script><!--",
+        "{{7*7}}${7*7}#{7*7}<%= 7 %>",
+        "javascript:alert(1)",
+        "\u{202e}evil\u{2066}\u{200b}\u{feff}",
+        "&lt;b&gt;&#60;b&#62;",
+        "../../../../etc/passwd\r\nSet-Cookie: a=b",
+    ]
+    .map(str::to_owned)
+    .into();
+    values.push("W".repeat(100 << 10));
+    values.push("<b>".repeat(30_000));
+    values.push("\u{202e}\u{0301}".repeat(10_000));
+    values
+}
+
+#[test]
+fn what_strangers_send_stays_text() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), POSTS).unwrap();
+    let server = start(&directory, &[]);
+    for (number, hostile) in hostile().iter().enumerate() {
+        let event =
+            json!({"id": hostile.chars().take(100).collect::<String>(), "user": hostile, "text": hostile});
+        let answer = server.post("/v1/decide", &[JSON], &event.to_string());
+        assert_eq!(answer.status, 200, "{number}: {}", answer.body);
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        let answer = server.get(&format!("/console/decisions/{id}"));
+        let page =
+            check_page(&answer, 200, &["Held for review", "&lt;b&gt;A person&lt;/b&gt; looks at ⟨202E⟩it"]);
+        assert!(page.len() < 64 << 10, "{number}: {} bytes", page.len());
+        let short: String = hostile.chars().take(1000).collect();
+        for url in ["/console/keys", "/console/bans", "/console/find"] {
+            let answer = server.get(&format!("{url}?{}", url_encoded(&[("q", &short)])));
+            if answer.status != 303 {
+                check_page(&answer, answer.status, &["<main"]);
+            }
+        }
+        let key = url_encoded(&[("kind", "author"), ("value", &short)]);
+        let answer = server.get(&format!("/console/key?{key}"));
+        check_page(&answer, answer.status, &["<main"]);
+        for (name, url) in [
+            ("done", "/console/"),
+            ("rule", "/console/rules"),
+            ("q", "/console/rules"),
+            ("pipeline", "/console/rules"),
+            ("by", "/console/reviews"),
+            ("state", "/console/reviews"),
+            ("after", "/console/reviews"),
+            ("before", "/console/bans"),
+            ("worst", "/console/keys"),
+            ("kind", "/console/keys"),
+        ] {
+            let answer = server.get(&format!("{url}?{}", url_encoded(&[(name, &short)])));
+            check_page(&answer, answer.status, &["<main"]);
+            assert!(answer.status < 500, "{url} {name}: {}", answer.status);
+        }
+        let path: String = url_encoded(&[("", &short)]).trim_start_matches('=').to_owned();
+        let answer = server.get(&format!("/console/decisions/{path}"));
+        check_page(&answer, answer.status, &["<main"]);
+        assert!((400..500).contains(&answer.status), "{number}");
+    }
+    check_page(&server.get("/console/keys?pipeline=default&kind=author"), 200, &[]);
+    check_page(&server.get("/console/reviews?by=%3Cann%3E"), 200, &["&lt;ann&gt;", "Publish", "Refuse"]);
+    check_page(&server.get("/console/rules"), 200, &["HELD", "&lt;b&gt;A person"]);
+    server.stop();
+}
+
+#[test]
+fn a_review_is_decided() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), POSTS).unwrap();
+    let server = start(&directory, &[]);
+    let answer = server.post("/v1/decide", &[JSON], &json!({"user": "ann", "text": "buy"}).to_string());
+    let id = answer.json()["id"].as_str().unwrap().to_owned();
+    let page = server.get("/console/reviews?by=bob");
+    let own = secret(check_page(&page, 200, &[&id, "HELD"]));
+    let said = server.post(
+        &format!("/console/reviews/{id}/decide"),
+        &[FORM],
+        &form(&[("secret", &own), ("by", "bob"), ("verdict", "refuse"), ("next", "/console/reviews?by=bob")]),
+    );
+    assert_eq!(said.header("location"), Some("/console/reviews?by=bob&done=reviewed&n=0"), "{}", said.body);
+    assert_eq!(server.get(&format!("/v1/reviews/{id}")).json()["verdict"], Value::from("refuse"));
+    check_page(&server.get("/console/reviews?by=bob"), 200, &["Nothing waits for review."]);
+    check_page(&server.get("/console/reviews?state=decided"), 200, &[&id]);
+    server.stop();
+}
+
+#[test]
+fn all_that_pages_load_is_small() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+    let mut bytes = 0;
+    for file in
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|file| file.is_file())
+    {
+        if file.extension().is_some_and(|extension| extension != "toml") {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            std::io::Write::write_all(&mut packed, &std::fs::read(file).unwrap()).unwrap();
+            bytes += packed.finish().unwrap().len();
+        }
+    }
+    assert!((1_000..300 << 10).contains(&bytes), "{bytes} bytes");
+}

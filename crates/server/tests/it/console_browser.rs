@@ -1,0 +1,131 @@
+//! The console in Chromium: each page, light and dark, on a phone and wide, by keyboard and without scripts.
+
+use std::path::Path;
+use std::process::Command;
+
+use engine::Directory;
+use plan::preset;
+use serde_json::json;
+
+use crate::harness::{JSON, LOG, MAIL, Running, configure, start};
+use crate::npm;
+
+const PURPOSE: &str = "the console in Chromium";
+const TOKEN: &str = "correct-horse-battery";
+const LABELS: &str = "
+[[label]]
+name = \"scanner\"
+of = \"ip\"
+keep = \"30d\"
+decision = \"ban\"
+
+[[limit]]
+name = \"logins\"
+description = \"Attempts to log in\"
+key = [\"ip\"]
+count = 10
+per = \"10m\"
+";
+
+/// A server with mail, requests, posts and bans in it; and the addresses of its pages.
+fn filled(path: &Path) -> (Running, serde_json::Value, String) {
+    let presets: Vec<_> = ["web", "mail", "comments"].into_iter().filter_map(preset::find).collect();
+    let directory = Directory::create(path, &presets).unwrap();
+    configure(&directory, LABELS);
+    let server = start(&directory, &[]);
+    let decide = |pipeline: &str, media: &str, body: &str| {
+        let answer = server.post(&format!("/v1/decide?pipeline={pipeline}"), &[media], body);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()["id"].as_str().unwrap().to_owned()
+    };
+    let mut probe = String::new();
+    for minute in 0..40 {
+        for (client, request) in
+            [("192.0.2.7", "GET /.env"), ("192.0.2.7", "GET /wp-login.php"), ("198.51.100.3", "GET /")]
+        {
+            let line = format!(
+                "{client} - - [17/May/2026:09:{minute:02}:00 +0000] \"{request} HTTP/1.1\" 404 10 \"-\" \"<b>curl\u{202e}</b>/8.0\""
+            );
+            let id = decide("web", LOG, &line);
+            if request == "GET /.env" {
+                probe = id;
+            }
+        }
+    }
+    let long = "Wort".repeat(30_000);
+    let mut mail = String::new();
+    for (from, subject) in [
+        ("Ann <ann@example.org>", "The minutes of Monday"),
+        ("\"PayPal\" <win@cash.example>", "CHEAP PILLS!!! You have WON $1,000,000"),
+        ("<script>alert(1)</script> <a@b.example>", "<img src=x onerror=alert(1)>\u{202e}"),
+        ("Bob <bob@example.net>", &long),
+    ] {
+        let message = format!(
+            "From: {from}\r\nTo: bob@example.net\r\nSubject: {subject}\r\n\r\n{subject} http://192.0.2.7/buy\r\n"
+        );
+        mail = decide("mail", MAIL, &message);
+    }
+    for user in ["ann", "bob", "<b>eve</b>"] {
+        let post = json!({"user": user, "ip": "198.51.100.7", "text": format!("Buy now at http://cash.example {user}"), "exposure": 5});
+        decide("comments", JSON, &post.to_string());
+    }
+    for value in ["192.0.2.9", "198.51.100.77", "2001:db8::7"] {
+        let ban = json!({"pipeline": "web", "kind": "ip", "label": "scanner", "value": value, "for": "7d"});
+        assert_eq!(server.post("/v1/bans", &[JSON], &ban.to_string()).status, 200);
+    }
+    let decision = |id: &str| format!("/console/decisions/{id}");
+    let pages = json!({
+        "overview": "/console/",
+        "decision": decision(&probe),
+        "mail": decision(&mail),
+        "look-up": "/console/keys?q=192.0.2.7",
+        "keys": "/console/keys?pipeline=web&kind=ip",
+        "unknown": "/console/keys?q=203.0.113.250",
+        "key": "/console/key?pipeline=web&kind=ip&value=192.0.2.7",
+        "bans": "/console/bans",
+        "limits": "/console/limits",
+        "rules": "/console/rules",
+        "rule": "/console/rules?pipeline=mail&sort=score",
+        "reviews": "/console/reviews?by=ann",
+        "settings": "/console/settings",
+    });
+    (server, pages, probe)
+}
+
+/// Every page in Chromium: `TOLLHOUSE_PICTURES=folder` keeps pictures, `TOLLHOUSE_CASE=words` runs some cases.
+#[test]
+fn the_console_works_in_a_browser() {
+    let found =
+        |program: &str| Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success());
+    for program in ["chromium", "node", "npm"] {
+        if !found(program) {
+            println!("skipped: {PURPOSE}: {program} is not installed");
+            return;
+        }
+    }
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let Some(packages) = npm::packages(home, &npm::CHALLENGE_PACKAGES, PURPOSE) else { return };
+    let parent = tempfile::tempdir().unwrap();
+    let (server, pages, decision) = filled(&parent.path().join("open"));
+    let locked = Directory::create(&parent.path().join("locked"), &[preset::find("web").unwrap()]).unwrap();
+    let locked = start(&locked, &[("server.tokens", &format!("[\"{TOKEN}\"]"))]);
+    let asked = json!({
+        "chromium": "/usr/bin/chromium",
+        "packages": packages,
+        "pictures": std::env::var("TOLLHOUSE_PICTURES").ok(),
+        "only": std::env::var("TOLLHOUSE_CASE").ok(),
+        "open": format!("http://{}", server.address),
+        "locked": format!("http://{}", locked.address),
+        "token": TOKEN,
+        "pages": pages,
+        "decision": decision,
+    });
+    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/console/browser.mjs");
+    let ran = Command::new("node").arg(driver).arg(asked.to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    println!("{said}");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    assert!(said.lines().any(|line| line.starts_with("ok: ")));
+    server.stop();
+    locked.stop();
+}
