@@ -190,7 +190,13 @@ impl Engine {
         value: &str,
         at: Time,
     ) -> Result<Vec<(String, KeyStatistics)>, KeyStatisticsError> {
-        let planned = pipeline.kinds.iter().filter_map(|kind| {
+        // Of some kinds nothing is kept: they are for rules alone.
+        let has_statistic = |kind: &&KindPlan| {
+            !kind.counters.as_slice().is_empty()
+                || !kind.aggregate.as_slice().is_empty()
+                || kind.last.is_some()
+        };
+        let planned = pipeline.kinds.iter().filter(has_statistic).filter_map(|kind| {
             let planned = self.planned_key(pipeline, KeyName { kind: &kind.name, value }).ok()?;
             Some((kind.name.clone(), planned))
         });

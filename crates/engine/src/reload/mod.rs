@@ -26,7 +26,7 @@ use crate::fleet::{RulesRegister, SharedState};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
 use crate::{CandidateComparison, Engine, EngineOpenError, NumberError};
-use plan::{Config, ConfigProblems, Document, FileStamps, PipelineOverlays};
+use plan::{Config, ConfigProblems, Document, EffectiveValue, FileStamps, PipelineOverlays};
 use plan::{NodePlan, Pipeline, Plan};
 use version_history::{PinnedVersion, SharedRules};
 pub(crate) use version_history::{RulesState, VersionHistory};
@@ -624,6 +624,16 @@ impl Engine {
             posted: standing.posted,
             back: standing.back.is_some(),
         }
+    }
+
+    /// Every value of the configuration as its files have it now, under what was posted or gone back to, with its origin. Secrets
+    /// are not shown. Blocks.
+    ///
+    /// # Errors
+    /// If a version that was gone back to cannot be read.
+    pub fn settings(&self) -> Result<Vec<EffectiveValue>, ReloadError> {
+        let layers = kept_layers(&self.standing(), self.version_history.as_ref())?;
+        Ok(self.plan().read_again(&layers).effective())
     }
 
     /// Returns the comparison of a pipeline's candidate with what is enforced; `None` if it has none.

@@ -48,6 +48,35 @@ impl From<engine::NodeCondition> for ConditionJson {
     }
 }
 
+/// The settings of a node and its pipelines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Settings)]
+pub struct SettingsJson {
+    /// The settings, in the order of the configuration.
+    pub settings: Vec<SettingJson>,
+}
+
+/// A setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Setting)]
+pub struct SettingJson {
+    /// The pipeline, or `node`.
+    pub scope: String,
+    /// `section.key`, for lists `section.NAME.key`.
+    pub path: String,
+    /// Its value in TOML; `"***"` for a secret.
+    pub value: String,
+    /// Its origin: `default`, a preset, a file with its line, the environment or a flag.
+    pub origin: String,
+}
+
+impl From<plan::EffectiveValue> for SettingJson {
+    fn from(value: plan::EffectiveValue) -> SettingJson {
+        let plan::EffectiveValue { scope, path, value, origin } = value;
+        SettingJson { scope, path, value, origin }
+    }
+}
+
 /// The pipelines that the node runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Pipelines)]

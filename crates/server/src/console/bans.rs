@@ -6,7 +6,7 @@ use maud::html;
 use serde::Deserialize;
 
 use super::format::{CELL, length, number, url, value};
-use super::frame::{Section, redirect};
+use super::frame::{ConsoleSection, redirect};
 use super::keys::ban_table;
 use super::texts::{counted, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
@@ -40,10 +40,10 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     };
     let found = bans::search(State(visit.node.clone()), QueryParams(asked)).await?.0;
     let back = url("/console/bans", &[("q", q)]);
-    let frame = visit.frame(t("bans.title"), Section::Bans);
+    let frame = visit.frame(t("bans.title"), ConsoleSection::Bans);
     Ok(frame.page(&html! {
         h1 { (t("bans.title")) " " span.dim { (number(found.all as u64)) } }
-        form.look action="/console/bans" role="search" {
+        form.look action="/console/bans" {
             label for="q" { (t("bans.search_label")) }
             div.row {
                 input #q type="search" name="q" value=(q) maxlength="256" autocomplete="off" spellcheck="false";
@@ -66,7 +66,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
 
 /// A ban that is wanted.
 #[derive(Deserialize)]
-pub(super) struct BanForm {
+pub(super) struct BanFields {
     pipeline: String,
     /// Kind, label and value, as a list in JSON: one choice of the form.
     target: String,
@@ -75,9 +75,11 @@ pub(super) struct BanForm {
 }
 
 /// Bans a key.
-pub(super) async fn add(ConsoleForm { visit, form }: ConsoleForm<BanForm>) -> Result<Response, PageFailure> {
+pub(super) async fn add(
+    ConsoleForm { visit, form }: ConsoleForm<BanFields>,
+) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Enforce)?;
-    let BanForm { pipeline, target, lasts, next } = form;
+    let BanFields { pipeline, target, lasts, next } = form;
     let target: Result<(String, String, String), _> = serde_json::from_str(&target);
     let (kind, label, value) = target.map_err(|_| INVALID_PARAMETER.failure(t("error.form")))?;
     let lasts: Span = lasts.parse().map_err(|_| INVALID_PARAMETER.failure(t("error.form")))?;
@@ -112,7 +114,7 @@ pub(super) fn done(page: &str, done: &str, n: u64) -> String {
 /// The limits of the node.
 pub(super) async fn limits(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let all = limits::limits(State(visit.node.clone())).await.0;
-    let frame = visit.frame(t("limits.title"), Section::Limits);
+    let frame = visit.frame(t("limits.title"), ConsoleSection::Limits);
     Ok(frame.page(&html! {
         h1 { (t("limits.title")) " " span.dim { (number(all.len() as u64)) } }
         @if all.is_empty() {

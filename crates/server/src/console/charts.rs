@@ -77,14 +77,14 @@ pub(super) struct TimelineColumn {
 
 /// Columns of equal width over a stretch of time.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Timeline {
+pub(super) struct TimelineChart {
     pub(super) width: Span,
     pub(super) columns: Vec<TimelineColumn>,
 }
 
-impl Timeline {
+impl TimelineChart {
     /// Lays the buckets of one width, of which empty ones are left out, over the time that they span up to now.
-    pub(super) fn of(width: Span, buckets: &[(Time, u64)], now: Time) -> Timeline {
+    pub(super) fn of(width: Span, buckets: &[(Time, u64)], now: Time) -> TimelineChart {
         let width = Span(width.0.max(1));
         let first = buckets.iter().map(|(start, _)| start.bucket(width)).min().unwrap_or(now.bucket(width));
         let newest = buckets.iter().map(|(start, _)| start.bucket(width)).max().unwrap_or(first);
@@ -104,7 +104,7 @@ impl Timeline {
                 column.count = column.count.saturating_add(*count);
             }
         }
-        Timeline { width, columns }
+        TimelineChart { width, columns }
     }
 
     /// The largest count.
@@ -179,14 +179,18 @@ mod tests {
     #[test]
     fn empty_times_have_their_place() {
         let minutes = |count: i64| Time::from_seconds(count * 60);
-        let timeline = Timeline::of(Span::minutes(1), &[(minutes(100), 3), (minutes(110), 4)], minutes(119));
+        let timeline =
+            TimelineChart::of(Span::minutes(1), &[(minutes(100), 3), (minutes(110), 4)], minutes(119));
         assert_eq!((timeline.columns.len(), timeline.most(), timeline.total()), (20, 4, 7));
         assert_eq!(timeline.columns[10], TimelineColumn { start: minutes(110), count: 4 });
-        assert_eq!(Timeline::of(Span::minutes(1), &[], minutes(5)).columns.len(), 12);
-        let long =
-            Timeline::of(Span::minutes(1), &[(minutes(0), 1), (minutes(1_000_000), u64::MAX)], minutes(5));
+        assert_eq!(TimelineChart::of(Span::minutes(1), &[], minutes(5)).columns.len(), 12);
+        let long = TimelineChart::of(
+            Span::minutes(1),
+            &[(minutes(0), 1), (minutes(1_000_000), u64::MAX)],
+            minutes(5),
+        );
         assert_eq!((long.columns.len(), long.total()), (COLUMNS_MAX, u64::MAX));
-        Timeline::of(Span(0), &[(Time(i64::MIN), 1), (Time(i64::MAX), 1)], Time(0));
+        TimelineChart::of(Span(0), &[(Time(i64::MIN), 1), (Time(i64::MAX), 1)], Time(0));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::charts::{PointScale, diverging_bar, span_bar};
 use super::format::{
     CELL, WHOLE, inside, is_default, json, key_url, length, percent, plain, points, signed, time, url, value,
 };
-use super::frame::{Section, redirect, secret};
+use super::frame::{ConsoleSection, redirect, secret};
 use super::keys::ban_form;
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
@@ -27,7 +27,7 @@ pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
     let pipeline = pipelines.into_iter().find(|pipeline| pipeline.name == explanation.pipeline);
     let decision = DecisionPage { visit: &visit, id: &id, of: &explanation, pipeline: pipeline.as_ref() };
-    let frame = visit.frame(fill("decision.title", &[("id", &plain(&id, CELL))]), Section::Decisions);
+    let frame = visit.frame(fill("decision.title", &[("id", &plain(&id, CELL))]), ConsoleSection::Decisions);
     Ok(frame.page(&decision.content()))
 }
 
@@ -103,7 +103,7 @@ impl DecisionPage<'_> {
         telling
     }
 
-    /// Why it was decided, in one sentence.
+    /// The sentence that says why.
     fn sentence(&self) -> Markup {
         let acted = word("acted", self.action());
         let telling = self.telling();
@@ -156,7 +156,7 @@ impl DecisionPage<'_> {
         }
     }
 
-    /// What each rule added to the score, up to the lines.
+    /// The part of the score that each rule added, up to the lines.
     fn contributions(&self) -> Markup {
         let of = self.of;
         let lines: Vec<f64> = self.lines().iter().map(|band| band.at).collect();
@@ -333,7 +333,7 @@ impl DecisionPage<'_> {
     fn classifiers(&self) -> Markup {
         let may_read = self.visit.viewer.may(ViewerRight::ReadContent);
         html! {
-            @for classifier in self.of.classifiers.iter().filter(|_| may_read) {
+            @for classifier in self.of.classifiers.iter().filter(|of| may_read && of.tokens.iter().any(|token| token.adds != 0.0)) {
                 section {
                     h2 { (fill("decision.classifier", &[("name", &plain(&classifier.name, CELL)), ("probability", &percent(classifier.probability))])) }
                     p.dim { (t("decision.classifier_help")) }
@@ -347,7 +347,7 @@ impl DecisionPage<'_> {
                                 th.number scope="col" { (t("decision.adds")) }
                                 th.bar scope="col" { (t("decision.good_bad")) }
                             } }
-                            tbody { @for token in &classifier.tokens {
+                            tbody { @for token in classifier.tokens.iter().filter(|token| token.adds != 0.0) {
                                 tr {
                                     th scope="row" { (value(&token.token, CELL)) }
                                     td.number { (token.bad) }
@@ -414,7 +414,7 @@ impl DecisionPage<'_> {
         }
     }
 
-    /// What can be said about the decision.
+    /// The form that takes feedback on the decision.
     fn feedback(&self) -> Markup {
         let Some(pipeline) = self.pipeline.filter(|_| self.visit.viewer.may(ViewerRight::Teach)) else {
             return html! {};

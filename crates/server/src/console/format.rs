@@ -100,8 +100,7 @@ pub(super) fn length(span: Span) -> String {
     match seconds {
         0..60 => fill("time.seconds", &[("n", &seconds)]),
         60..3600 => fill("time.minutes", &[("n", &(seconds / 60))]),
-        3600..86_400 => fill("time.hours", &[("n", &(seconds / 3600))]),
-        86_401..172_800 => fill("time.hours", &[("n", &(seconds / 3600))]),
+        3600..172_800 if seconds != 86_400 => fill("time.hours", &[("n", &(seconds / 3600))]),
         _ => fill("time.days", &[("n", &(seconds / 86_400))]),
     }
 }

@@ -14,7 +14,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// The part of the console that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
+pub(super) enum ConsoleSection {
     Overview,
     Decisions,
     Reviews,
@@ -27,26 +27,27 @@ pub(super) enum Section {
 }
 
 /// The sections in the order of the navigation: address, text, and the key that leads there after `g`.
-const NAVIGATION: [(Section, &str, &str, &str); 7] = [
-    (Section::Overview, "/console/", "nav.overview", "o"),
-    (Section::Reviews, "/console/reviews", "nav.reviews", "q"),
-    (Section::Keys, "/console/keys", "nav.keys", "k"),
-    (Section::Bans, "/console/bans", "nav.bans", "b"),
-    (Section::Limits, "/console/limits", "nav.limits", "l"),
-    (Section::Rules, "/console/rules", "nav.rules", "r"),
-    (Section::Settings, "/console/settings", "nav.settings", "s"),
+const NAVIGATION: [(ConsoleSection, &str, &str, &str); 8] = [
+    (ConsoleSection::Overview, "/console/", "nav.overview", "o"),
+    (ConsoleSection::Decisions, "/console/decisions", "nav.decisions", "d"),
+    (ConsoleSection::Reviews, "/console/reviews", "nav.reviews", "q"),
+    (ConsoleSection::Keys, "/console/keys", "nav.keys", "k"),
+    (ConsoleSection::Bans, "/console/bans", "nav.bans", "b"),
+    (ConsoleSection::Limits, "/console/limits", "nav.limits", "l"),
+    (ConsoleSection::Rules, "/console/rules", "nav.rules", "r"),
+    (ConsoleSection::Settings, "/console/settings", "nav.settings", "s"),
 ];
 
 /// The frame of a page.
 pub(super) struct PageFrame<'a> {
     pub(super) title: String,
-    pub(super) section: Section,
+    pub(super) section: ConsoleSection,
     /// `None` for who has yet to log in, and for errors.
     pub(super) viewer: Option<&'a Viewer>,
     pub(super) uri: Option<&'a Uri>,
 }
 
-/// What was done by the form that led here: the name of a text, and a number in it.
+/// The outcome of the form that led here: the name of a text, and a number in it.
 #[derive(Default, serde::Deserialize)]
 struct DoneNotice {
     done: Option<String>,

@@ -9,11 +9,12 @@ use journal::RecordId;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::charts::{Timeline, diverging_bar};
+use super::charts::{TimelineChart, diverging_bar};
+use super::decisions;
 use super::format::{
     CELL, clock, distance, json, key_url, length, number, plain, points, signed, time, url, value,
 };
-use super::frame::{Section, redirect, secret};
+use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
 use crate::api::{KeyStatisticsJson, PipelineJson, ReputationJson, TimelineJson};
@@ -29,7 +30,7 @@ const DRAWN: usize = 8;
 /// Columns of a chart of which each is named for readers without it.
 const ROWS: usize = 48;
 
-/// Something that was typed into the search.
+/// A text that was typed into the search.
 #[derive(Default, Deserialize)]
 pub(super) struct FindQuery {
     #[serde(default)]
@@ -71,7 +72,7 @@ pub(super) async fn look_up(visit: ConsoleVisit) -> Result<Response, PageFailure
         found(&visit, &q).await?
     };
     let ranked = ranked(&visit, &query).await?;
-    let frame = visit.frame(t("keys.title"), Section::Keys);
+    let frame = visit.frame(t("keys.title"), ConsoleSection::Keys);
     Ok(frame.page(&html! {
         h1 { (t("keys.title")) }
         form.look action="/console/keys" {
@@ -87,7 +88,7 @@ pub(super) async fn look_up(visit: ConsoleVisit) -> Result<Response, PageFailure
     }))
 }
 
-/// What is known of a value, in all pipelines and kinds.
+/// The knowledge of a value, in all pipelines and kinds.
 async fn found(visit: &ConsoleVisit, q: &str) -> Result<Markup, PageFailure> {
     let asked = KeyLookupParams { value: q.to_owned(), pipeline: None };
     let known = statistics::keys(State(visit.node.clone()), QueryParams(asked)).await?.0;
@@ -242,7 +243,8 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let back = key_url(&known.pipeline, &known.kind, &value);
     let title = format!("{} {}", known.kind, plain(&known.piece, CELL / 2));
     let page = KeyPage { visit: &visit, known: &known };
-    let frame = visit.frame(title, Section::Keys);
+    let latest = decisions::of_key(&visit, &known.pipeline, &known.kind, &value).await;
+    let frame = visit.frame(title, ConsoleSection::Keys);
     Ok(frame.page(&html! {
         (page.head())
         div.columns {
@@ -251,6 +253,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 (page.charts())
                 (page.windows())
                 (page.values())
+                (latest)
             }
             aside aria-label=(t("bans.title")) {
                 section.card {
@@ -306,7 +309,7 @@ impl KeyPage<'_> {
         }
     }
 
-    /// What was counted over time: for each width of buckets a chart for each counter.
+    /// The counts over time: for each width of buckets a chart for each counter.
     fn charts(&self) -> Markup {
         let (known, now) = (self.known, self.visit.now);
         html! {
@@ -368,7 +371,7 @@ impl KeyPage<'_> {
 
 /// A chart of one counter, with its figures beside it and a table behind it.
 pub(super) fn chart(name: &str, width: Span, buckets: &[(Time, u64)], now: Time) -> Markup {
-    let timeline = Timeline::of(width, buckets, now);
+    let timeline = TimelineChart::of(width, buckets, now);
     let class =
         if ["seen", "good", "ham", "accepted", "ok"].contains(&name) { "series" } else { "series warm" };
     let (first, last) = (timeline.columns.first(), timeline.columns.last());

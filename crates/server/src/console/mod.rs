@@ -13,6 +13,7 @@ mod assets;
 mod bans;
 mod charts;
 mod decision;
+mod decisions;
 mod format;
 mod frame;
 mod keys;
@@ -39,6 +40,8 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/logout", post(session::log_out))
         .route("/console/static/{version}/{name}", get(assets::file))
         .route("/console/find", get(keys::find))
+        .route("/console/decisions", get(decisions::page))
+        .route("/console/decisions/feedback", post(decisions::judge))
         .route("/console/decisions/{id}", get(decision::page))
         .route("/console/decisions/{id}/feedback", post(decision::feedback))
         .route("/console/keys", get(keys::look_up))

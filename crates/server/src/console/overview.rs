@@ -9,8 +9,8 @@ use judge::Action;
 use maud::{Markup, html};
 
 use super::charts::{StackedColumn, stacked_chart};
-use super::format::{bytes, clock, length, number, points};
-use super::frame::Section;
+use super::format::{bytes, clock, length, number, points, url};
+use super::frame::ConsoleSection;
 use super::reviews;
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
@@ -25,7 +25,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let samples = visit.node.traffic.up_to(&visit.node.engine, visit.now);
     let traffic = Traffic::of(&samples, visit.now);
     let latencies = latencies(&visit).await;
-    let frame = visit.frame(t("overview.title"), Section::Overview);
+    let frame = visit.frame(t("overview.title"), ConsoleSection::Overview);
     Ok(frame.page(&html! {
         h1 { (t("overview.title")) }
         (conditions(&visit).await)
@@ -121,7 +121,7 @@ impl Traffic {
                     } }
                     tbody { @for (index, action) in Action::ALL.into_iter().enumerate().filter(|(index, _)| self.all.get(*index).is_some_and(|count| *count > 0)) {
                         tr {
-                            th scope="row" { span.badge.(action.name()) { (word("action", action.name())) } }
+                            th scope="row" { a href=(url("/console/decisions", &[("action", action.name())])) { span.badge.(action.name()) { (word("action", action.name())) } } }
                             td.number { (rate(self.recent.get(index).copied().unwrap_or(0), self.recent_span)) }
                             td.number { (number(self.hour.get(index).copied().unwrap_or(0))) }
                             td.number { (number(self.all.get(index).copied().unwrap_or(0))) }
@@ -141,7 +141,7 @@ fn rate(count: u64, span: Span) -> String {
     points(count as f64 / span.as_seconds_f64().max(1.0))
 }
 
-/// What is wrong with the node.
+/// The conditions that are wrong with the node.
 async fn conditions(visit: &ConsoleVisit) -> Markup {
     match node::readyz(State(visit.node.clone())).await {
         Ok(health) if health.conditions.is_empty() => html! { p.good { (t("overview.well")) } },

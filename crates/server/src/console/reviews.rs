@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::bans::done;
 use super::format::{CELL, ago, distance, number, points, url, value};
-use super::frame::{Section, redirect, secret};
+use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{ReviewDecisionJson, ReviewJson};
@@ -43,7 +43,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let page = reviews::list(State(visit.node.clone()), QueryParams(asked)).await?.0;
     let at = |state: &str| url("/console/reviews", &[("state", state), ("by", by)]);
     let back = at(&state);
-    let frame = visit.frame(t("reviews.title"), Section::Reviews);
+    let frame = visit.frame(t("reviews.title"), ConsoleSection::Reviews);
     Ok(frame.page(&html! {
         div.head {
             h1 { (t("reviews.title")) }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::bans::done;
 use super::charts::share_bar;
 use super::format::{CELL, distance, number, percent, plain, points, signed, time, url, value};
-use super::frame::{Section, redirect, secret};
+use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{ComparisonJson, PipelineJson, RollbackRequest, RuleJson, RulesJson};
@@ -44,7 +44,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         }
         None => html! {},
     };
-    Ok(visit.frame(fill("rules.title", &[("pipeline", &name)]), Section::Rules).page(&content))
+    Ok(visit.frame(fill("rules.title", &[("pipeline", &name)]), ConsoleSection::Rules).page(&content))
 }
 
 /// The rules of a pipeline.
@@ -178,6 +178,7 @@ impl RulesPage<'_> {
                     div { dt { (t("rules.mode")) } dd { (word("mode", &rule.mode)) } }
                     div { dt { (t("rules.fired")) } dd { (number(rule.fired)) } }
                     div { dt { (t("rules.cost")) } dd { (rule.cost) } }
+                    div { dt { (t("rules.decisions")) } dd { a href=(url("/console/decisions", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.show")) } } }
                     @if !rule.owner.is_empty() { div { dt { (t("rules.owner")) } dd { (value(&rule.owner, CELL)) } } }
                     @if let Some(expires) = rule.expires { div { dt { (t("rules.expires")) } dd { (time(expires.0, self.visit.now)) } } }
                 }

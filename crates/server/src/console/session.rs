@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use maud::html;
 use serde::Deserialize;
 
-use super::frame::{PageFrame, Section, redirect};
+use super::frame::{ConsoleSection, PageFrame, redirect};
 use super::texts::t;
 use super::visit::{ConsoleForm, PageFailure, form_body, next_page, read};
 use crate::core::node::Node;
@@ -49,8 +49,12 @@ pub(super) async fn page(uri: Uri, headers: HeaderMap, request: Request) -> Resp
 }
 
 fn form(next: &str, is_wrong: bool, is_from_elsewhere: bool) -> Response {
-    let frame =
-        PageFrame { title: t("login.title").to_owned(), section: Section::None, viewer: None, uri: None };
+    let frame = PageFrame {
+        title: t("login.title").to_owned(),
+        section: ConsoleSection::None,
+        viewer: None,
+        uri: None,
+    };
     let content = html! {
         form.login method="post" action="/console/login" {
             h1 { (t("login.title")) }

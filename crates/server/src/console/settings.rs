@@ -2,21 +2,71 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use maud::html;
+use maud::{Markup, html};
+use serde::Deserialize;
 
-use super::format::{bytes, length, number};
-use super::frame::Section;
-use super::texts::t;
+use super::format::{CELL, bytes, length, number, plain, value};
+use super::frame::ConsoleSection;
+use super::texts::{fill, t};
 use super::visit::{ConsoleVisit, PageFailure};
+use crate::api::SettingJson;
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::node;
+use crate::protocol::http::QueryParams;
+use crate::protocol::http::node::{self, SettingsParams};
+
+/// Settings that are shown.
+const SHOWN: usize = 500;
+
+/// A choice among settings.
+#[derive(Deserialize)]
+#[serde(default)]
+struct SettingsQuery {
+    scope: String,
+    text: String,
+    /// `yes`: also those that nobody has set.
+    defaults: String,
+}
+
+impl Default for SettingsQuery {
+    fn default() -> SettingsQuery {
+        SettingsQuery { scope: "node".to_owned(), text: String::new(), defaults: String::new() }
+    }
+}
+
+/// Settings with their origins.
+async fn values(visit: &ConsoleVisit, query: &SettingsQuery) -> Result<Markup, PageFailure> {
+    let text = Some(query.text.trim().to_owned()).filter(|text| !text.is_empty());
+    let asked = SettingsParams { scope: Some(query.scope.clone()), text };
+    let all = node::settings(State(visit.node.clone()), QueryParams(asked)).await?.0.settings;
+    let is_shown = |setting: &&SettingJson| query.defaults == "yes" || setting.origin != "default";
+    let shown: Vec<&SettingJson> = all.iter().filter(is_shown).take(SHOWN).collect();
+    Ok(html! {
+        @if shown.is_empty() { div.empty { p { (t("settings.none")) } } } @else {
+            div.scroll tabindex="0" role="region" aria-label=(t("settings.all")) { table.rows.stacks {
+                thead { tr {
+                    th scope="col" { (t("settings.name")) }
+                    th scope="col" { (t("keys.value")) }
+                    th scope="col" { (t("settings.origin")) }
+                } }
+                tbody { @for setting in &shown { tr {
+                    th.whole scope="row" { code { (plain(&setting.path, CELL)) } }
+                    td.whole { code { (value(&setting.value, CELL * 2)) } }
+                    td.dim.whole { (value(&setting.origin, CELL)) }
+                } } }
+            } }
+            @if shown.len() == SHOWN { p.dim { (fill("settings.cut", &[("n", &SHOWN)])) } }
+        }
+    })
+}
 
 /// The page.
 pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Administer)?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
+    let query: SettingsQuery = visit.query()?;
+    let values = values(&visit, &query).await?;
     let plan = visit.node.plan();
-    let frame = visit.frame(t("settings.title"), Section::Settings);
+    let frame = visit.frame(t("settings.title"), ConsoleSection::Settings);
     Ok(frame.page(&html! {
         h1 { (t("settings.title")) }
         section {
@@ -58,6 +108,21 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 } } }
             } }
         }
-        p.dim { (t("settings.more")) " " code { "tollhouse config check --effective" } }
+        section {
+            h2 { (t("settings.all")) }
+            p.dim { (t("settings.all_help")) }
+            form.look action="/console/settings" {
+                div.row {
+                    select name="scope" aria-label=(t("settings.scope")) {
+                        option value="node" selected[query.scope == "node"] { (t("settings.node")) }
+                        @for pipeline in &pipelines { option value=(pipeline.name) selected[query.scope == pipeline.name] { (pipeline.name) } }
+                    }
+                    input type="search" name="text" value=(query.text) maxlength="128" aria-label=(t("settings.name")) placeholder=(t("settings.name")) spellcheck="false";
+                    label.check { input type="checkbox" name="defaults" value="yes" checked[query.defaults == "yes"]; (t("settings.defaults")) }
+                    button type="submit" { (t("rules.show")) }
+                }
+            }
+            (values)
+        }
     }))
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::format::url;
-use super::frame::{self, PageFrame, Section};
+use super::frame::{self, ConsoleSection, PageFrame};
 use super::texts::t;
 use crate::core::node::Node;
 use crate::core::problem::{
@@ -31,7 +31,7 @@ pub(super) struct ConsoleVisit {
 
 impl ConsoleVisit {
     /// The frame of a page.
-    pub(super) fn frame(&self, title: impl Into<String>, section: Section) -> PageFrame<'_> {
+    pub(super) fn frame(&self, title: impl Into<String>, section: ConsoleSection) -> PageFrame<'_> {
         PageFrame { title: title.into(), section, viewer: Some(&self.viewer), uri: Some(&self.uri) }
     }
 
@@ -125,8 +125,12 @@ impl<E: Into<HttpFailure>> From<E> for PageFailure {
 impl IntoResponse for PageFailure {
     fn into_response(self) -> Response {
         let problem = self.0.problem();
-        let frame =
-            PageFrame { title: problem.title.clone(), section: Section::None, viewer: None, uri: None };
+        let frame = PageFrame {
+            title: problem.title.clone(),
+            section: ConsoleSection::None,
+            viewer: None,
+            uri: None,
+        };
         let content = html! {
             div.empty {
                 h1 { (problem.title) }

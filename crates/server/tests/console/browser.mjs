@@ -142,6 +142,17 @@ Object.assign(cases, {
     await page.getByRole('status').filter({hasText: 'taken back'}).waitFor();
     await page.finish();
   },
+  async 'judges several at once, and takes it back'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/decisions?pipeline=mail');
+    for (const box of (await page.getByRole('checkbox').all()).slice(0, 2)) await box.check();
+    await page.getByRole('button', {name: 'spam', exact: true}).click();
+    await page.getByRole('status').filter({hasText: 'spam: taken in for 2 decisions.'}).waitFor();
+    await accessible(page, 'judged');
+    await page.getByRole('button', {name: 'Undo'}).click();
+    await page.getByRole('status').filter({hasText: 'none: taken in for 2 decisions.'}).waitFor();
+    await page.finish();
+  },
   async 'logs in and out'(browser) {
     for (const viewport of [PHONE, WIDE]) {
       const page = await opened(browser, {viewport});

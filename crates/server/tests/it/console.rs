@@ -212,8 +212,9 @@ fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const PAGES: [&str; 7] = [
+const PAGES: [&str; 8] = [
     "/console/",
+    "/console/decisions",
     "/console/keys",
     "/console/bans",
     "/console/limits",
@@ -395,7 +396,11 @@ fn a_decision_is_explained_and_judged() {
         assert_eq!(found.header("location"), Some(&*format!("/console/decisions/{id}")));
         let looked = server.get("/console/find?q=192.0.2.7");
         assert_eq!(looked.header("location"), Some("/console/keys?q=192.0.2.7"));
-        check_page(&server.get("/console/keys?q=192.0.2.7"), 200, &["kind=ip&amp;value=192.0.2.7", ">web<"]);
+        check_page(
+            &server.get("/console/keys?q=192.0.2.7"),
+            200,
+            &["kind=ip&amp;value=192.0.2.7", "web · ip"],
+        );
         check_page(
             &server.get("/console/key?pipeline=web&kind=ip&value=192.0.2.7"),
             200,
@@ -403,15 +408,43 @@ fn a_decision_is_explained_and_judged() {
         );
         check_page(&server.get("/console/keys?pipeline=web&kind=ip"), 200, &["192.0.2.7"]);
         check_page(&server.get("/console/"), 200, &["Since the start"]);
+        let address = format!("/console/decisions/{id}");
+        check_page(&server.get("/console/decisions"), 200, &[&address, "192.0.2.7", "/.env"]);
+        check_page(
+            &server.get("/console/decisions?q=&pipeline=web&kind=ip&value=192.0.2.7&last=1h"),
+            200,
+            &[&address],
+        );
+        check_page(&server.get("/console/decisions?where=http.status+==+404"), 200, &[&address]);
+        check_page(&server.get("/console/decisions?pipeline=mail"), 200, &["No decision fits."]);
+        check_page(
+            &server.get("/console/decisions?pipeline=web&where=no.such+==+1"),
+            200,
+            &["no.such", "role=\"alert\""],
+        );
+        check_page(&server.get("/console/decisions?action=none"), 200, &["role=\"alert\""]);
         let mail = decide(server, "mail", MAIL, MESSAGE);
         let page = server.get(&format!("/console/decisions/{mail}"));
         let own = secret(check_page(&page, 200, &["Was it right?", "example.org"]));
+        let word = "<b>".repeat(40_000);
+        let message = format!("From: {word} <a@b.example>\r\nSubject: {word}\r\n\r\n{word}\r\n");
+        let long = decide(server, "mail", MAIL, &message);
+        let page = server.get(&format!("/console/decisions/{long}"));
+        assert!(check_page(&page, 200, &["&lt;b&gt;&lt;b&gt;"]).len() < 256 << 10);
+        check_page(&server.get("/console/decisions"), 200, &["&lt;b&gt;&lt;b&gt;"]);
         let url = format!("/console/decisions/{mail}/feedback");
         let said = server.post(&url, &[FORM], &form(&[("secret", &own), ("class", "spam")]));
         assert_eq!(said.status, 303, "{}", said.body);
         check_page(&server.get(said.header("location").unwrap()), 200, &["Your feedback was taken in"]);
         let said = server.post(&url, &[FORM], &form(&[("secret", &own), ("class", "none")]));
         assert!(said.header("location").unwrap().contains("feedback_back"));
+        let ids =
+            [("secret", own.as_str()), ("id", &mail), ("id", &long), ("id", "forged"), ("class", "spam")];
+        let together = server.post("/console/decisions/feedback", &[FORM], &form(&ids));
+        check_page(&together, 200, &["taken in for 2 decisions.", "forged", "Undo"]);
+        let forged =
+            server.post("/console/decisions/feedback", &[FORM], &form(&[("id", &mail), ("class", "spam")]));
+        assert_eq!(forged.status, 403);
         let said = server.post(&url, &[FORM], &form(&[("secret", &own), ("class", "no such class")]));
         check_page(&said, said.status, &["To the first page"]);
     });
@@ -432,9 +465,9 @@ fn hostile() -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    values.push("W".repeat(100 << 10));
-    values.push("<b>".repeat(30_000));
-    values.push("\u{202e}\u{0301}".repeat(10_000));
+    values.push("W".repeat(65_000));
+    values.push("<b>".repeat(21_000));
+    values.push("\u{202e}\u{0301}".repeat(9_000));
     values
 }
 
@@ -453,7 +486,7 @@ fn what_strangers_send_stays_text() {
         let answer = server.get(&format!("/console/decisions/{id}"));
         let page =
             check_page(&answer, 200, &["Held for review", "&lt;b&gt;A person&lt;/b&gt; looks at ⟨202E⟩it"]);
-        assert!(page.len() < 64 << 10, "{number}: {} bytes", page.len());
+        assert!(page.len() < 256 << 10, "{number}: {} bytes", page.len());
         let short: String = hostile.chars().take(1000).collect();
         for url in ["/console/keys", "/console/bans", "/console/find"] {
             let answer = server.get(&format!("{url}?{}", url_encoded(&[("q", &short)])));
@@ -465,8 +498,17 @@ fn what_strangers_send_stays_text() {
         let answer = server.get(&format!("/console/key?{key}"));
         check_page(&answer, answer.status, &["<main"]);
         for (name, url) in [
+            ("q", "/console/decisions"),
+            ("where", "/console/decisions"),
+            ("facts", "/console/decisions"),
+            ("rule", "/console/decisions"),
+            ("label", "/console/decisions"),
+            ("after", "/console/decisions"),
+            ("last", "/console/decisions"),
             ("done", "/console/"),
             ("rule", "/console/rules"),
+            ("text", "/console/settings"),
+            ("scope", "/console/settings"),
             ("q", "/console/rules"),
             ("pipeline", "/console/rules"),
             ("by", "/console/reviews"),

@@ -76,6 +76,8 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     let decision = |id: &str| format!("/console/decisions/{id}");
     let pages = json!({
         "overview": "/console/",
+        "decisions": "/console/decisions",
+        "search": "/console/decisions?pipeline=web&where=http.status+%3D%3D+404",
         "decision": decision(&probe),
         "mail": decision(&mail),
         "look-up": "/console/keys?q=192.0.2.7",
@@ -88,6 +90,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "rule": "/console/rules?pipeline=mail&sort=score",
         "reviews": "/console/reviews?by=ann",
         "settings": "/console/settings",
+        "defaults": "/console/settings?scope=web&defaults=yes&text=rule.PROBE",
     });
     (server, pages, probe)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 65] = [
+pub(crate) const ROUTES: [(&str, &str); 66] = [
     ("delete", "/v1/bans"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
@@ -36,6 +36,7 @@ pub(crate) const ROUTES: [(&str, &str); 65] = [
     ("get", "/v1/reviews/{id}"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
+    ("get", "/v1/settings"),
     ("get", "/v1/timeline"),
     ("get", "/v1/top"),
     ("post", "/v1/bans"),

@@ -47,53 +47,53 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default)]
 #[into_params(parameter_in = Query)]
-pub(super) struct DecisionFilterParams {
+pub(crate) struct DecisionFilterParams {
     /// Only of this pipeline.
-    pub(super) pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// Only decided at this time or later; a time such as `2026-05-17T10:00:00Z`, heeded to the millisecond.
-    pub(super) from: Option<String>,
+    pub(crate) from: Option<String>,
     /// Only decided before this time.
-    pub(super) to: Option<String>,
+    pub(crate) to: Option<String>,
     /// Only with one of these actions, separated by commas.
-    pub(super) action: Option<String>,
+    pub(crate) action: Option<String>,
     /// Only with this score or a greater one.
-    pub(super) score_from: Option<f64>,
+    pub(crate) score_from: Option<f64>,
     /// Only with a lower score.
-    pub(super) score_below: Option<f64>,
+    pub(crate) score_below: Option<f64>,
     /// Only if this rule fired, enforced or in shadow.
-    pub(super) rule: Option<String>,
+    pub(crate) rule: Option<String>,
     /// Only on the event that its caller calls so.
-    pub(super) event_id: Option<String>,
+    pub(crate) event_id: Option<String>,
     /// Only on events that have a key of this kind and of `value`.
-    pub(super) kind: Option<String>,
+    pub(crate) kind: Option<String>,
     /// The value, as it stands in events; of a key of several fields a JSON array of theirs.
-    pub(super) value: Option<String>,
+    pub(crate) value: Option<String>,
     /// Only on events of which a logged text contains this, in capitals or not.
-    pub(super) text: Option<String>,
+    pub(crate) text: Option<String>,
     /// Only if this condition is true of the logged facts and readings. It is written as the `when` of a rule.
-    pub(super) r#where: Option<String>,
+    pub(crate) r#where: Option<String>,
     /// Only if the last judgement has this class.
-    pub(super) label: Option<String>,
+    pub(crate) label: Option<String>,
     /// `true`: only judged ones; `false`: only others.
-    pub(super) labelled: Option<bool>,
+    pub(crate) labelled: Option<bool>,
 }
 
 /// The page that is asked for.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct DecisionPageParams {
+pub(crate) struct DecisionPageParams {
     /// The facts that are shown, separated by commas; `*` for all that have a value.
-    facts: Option<String>,
+    pub(crate) facts: Option<String>,
     /// Most decisions of the page, up to 1000; 50 if none is given.
-    limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// `next` of the page before.
-    after: Option<String>,
+    pub(crate) after: Option<String>,
     /// Only decisions that are newer than the one with this id.
-    since: Option<String>,
+    pub(crate) since: Option<String>,
 }
 
 /// A choice among decisions, and what else the query of a URL says. Neither may have what the other does not know.
-pub(super) struct FilterQuery<T>(pub(super) DecisionFilter, pub(super) T);
+pub(crate) struct FilterQuery<T>(pub(crate) DecisionFilter, pub(crate) T);
 
 impl<T: DeserializeOwned + IntoParams, S: Send + Sync> FromRequestParts<S> for FilterQuery<T> {
     type Rejection = HttpFailure;
@@ -138,7 +138,7 @@ impl DecisionFilterParams {
     ///
     /// # Errors
     /// What says nothing, or two things at once.
-    pub(super) fn read(self) -> Result<DecisionFilter, HttpFailure> {
+    pub(crate) fn read(self) -> Result<DecisionFilter, HttpFailure> {
         let (from, to) = (time("from", self.from)?, time("to", self.to)?);
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
             return Err(INVALID_PARAMETER.failure("to: it is not after `from`"));
@@ -200,7 +200,7 @@ pub(super) async fn page(node: &Arc<Node>, query: DecisionQuery) -> Result<Decis
     params(DecisionFilterParams, DecisionPageParams),
     responses((status = 200, description = "A page of decisions", body = api::DecisionPageJson), ProblemResponses),
 )]
-pub(super) async fn list(
+pub(crate) async fn list(
     State(node): State<Arc<Node>>,
     FilterQuery(filter, params): FilterQuery<DecisionPageParams>,
 ) -> Result<Json<api::DecisionPageJson>, HttpFailure> {

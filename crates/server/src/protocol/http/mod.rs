@@ -8,7 +8,7 @@ pub(crate) mod challenge_page;
 mod challenges;
 pub(crate) mod connection;
 mod crowdsec;
-mod decisions;
+pub(crate) mod decisions;
 pub(crate) mod events;
 mod examples;
 pub(crate) mod feedback;
@@ -157,6 +157,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(rules::comparison))
         .routes(routes!(node::pipelines))
         .routes(routes!(nodes::nodes))
+        .routes(routes!(node::settings))
         .routes(routes!(node::snapshot))
         .routes(routes!(node::healthz))
         .routes(routes!(node::readyz))

@@ -6,8 +6,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use plan::EffectiveValue;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::HttpState;
+use super::{HttpState, QueryParams};
 use crate::api;
 use crate::core::metrics;
 use crate::core::node::Node;
@@ -80,6 +83,40 @@ pub(crate) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::He
         None => Ok(health(node.engine.health().list().into_iter().map(api::ConditionJson::from).collect())),
         Some(why) => Err(UNAVAILABLE.failure(why)),
     }
+}
+
+/// A choice among settings.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SettingsParams {
+    /// Only `node`, or the settings of the pipeline of this name.
+    pub(crate) scope: Option<String>,
+    /// Only settings in whose name this stands.
+    pub(crate) text: Option<String>,
+}
+
+/// Every setting with its origin: default, preset, file, environment or flag, as the files have it now. Secrets are not shown.
+#[utoipa::path(
+    get,
+    path = "/v1/settings",
+    tag = "node",
+    params(SettingsParams),
+    responses((status = 200, description = "The settings", body = api::SettingsJson), ProblemResponses),
+)]
+pub(crate) async fn settings(
+    State(node): State<Arc<Node>>,
+    QueryParams(SettingsParams { scope, text }): QueryParams<SettingsParams>,
+) -> Result<Json<api::SettingsJson>, HttpFailure> {
+    let engine = Arc::clone(&node.engine);
+    // Files are read.
+    let settings = node.lookups.run(node.timeout() / 2, move |_| engine.settings()).await??;
+    let is_wanted = |value: &EffectiveValue| {
+        scope.as_ref().is_none_or(|scope| *scope == value.scope)
+            && text.as_ref().is_none_or(|text| value.path.contains(text))
+    };
+    let settings = settings.into_iter().filter(is_wanted).map(api::SettingJson::from);
+    Ok(Json(api::SettingsJson { settings: settings.collect() }))
 }
 
 /// Counters and sizes, in the OpenMetrics text format that Prometheus reads.
@@ -165,6 +202,7 @@ POST /v1/readings         what is counted of many keys: {\"keys\": [{\"kind\": .
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=
 GET  /v1/reputations      who is worst or best: ?name=&order=&within=&limit=
 GET  /v1/pipelines        what this node runs
+GET  /v1/settings         every setting with its origin: ?scope=&text=
 GET  /v1/rules            what stands over a pipeline's file, and the versions that can be gone back to
 POST /v1/rules            lay rules over a pipeline's file: TOML; ?dry_run= ?candidate=
 POST /v1/rules/reload     take over what the files say now

@@ -363,7 +363,11 @@ fn try_it(client: &ApiClient, data: &Path, judged: &[DemoDecision]) -> Result<()
     let from = quoted(&from);
     let message = "From: a@example.com\\nSubject: CHEAP PILLS!!!\\n\\nhttp://192.0.2.7/buy\\n";
     say(format_args!(
-        "The server goes on at {BOLD}{url}{BOLD:#}; its data is in {}. Try:
+        "The server goes on at {BOLD}{url}{BOLD:#}; its data is in {}. Look at it in a browser:
+
+  {url}/console/
+
+Or try:
 
   {program} top --server {url} from --window 1d        # who sends most
   {program} top --server {url} ip --pipeline web --window 1d

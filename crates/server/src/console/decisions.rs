@@ -1,0 +1,320 @@
+//! The page of past decisions: searched, newest first.
+
+use std::collections::BTreeSet;
+
+use axum::extract::State;
+use axum::response::Response;
+use event::Span;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::format::{CELL, distance, json, plain, points, url, value};
+use super::frame::{ConsoleSection, secret};
+use super::texts::{counted, fill, t, word};
+use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
+use crate::api::{DecisionPageJson, FeedbackJson, ListedDecisionJson, PipelineJson, TextsJson};
+use crate::core::problem::HttpFailure;
+use crate::core::viewer::ViewerRight;
+use crate::protocol::http::decisions::{self, DecisionFilterParams, DecisionPageParams, FilterQuery};
+use crate::protocol::http::{JsonBody, feedback, node};
+use judge::Action;
+
+/// Decisions of a page.
+const SHOWN: usize = 50;
+/// Facts that are shown of each where none are chosen.
+const FACTS: usize = 8;
+/// Lengths of time that can be looked back on.
+const BACK: [&str; 5] = ["10m", "1h", "1d", "7d", "30d"];
+
+/// A search as the URL has it. What is empty asks for nothing.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+struct DecisionsQuery {
+    q: String,
+    pipeline: String,
+    action: String,
+    rule: String,
+    kind: String,
+    value: String,
+    r#where: String,
+    label: String,
+    last: String,
+    facts: String,
+    after: String,
+}
+
+impl DecisionsQuery {
+    /// The parameters that are not empty.
+    fn params(&self) -> Vec<(&'static str, &str)> {
+        let all = [
+            ("q", self.q.as_str()),
+            ("pipeline", &self.pipeline),
+            ("action", &self.action),
+            ("rule", &self.rule),
+            ("kind", &self.kind),
+            ("value", &self.value),
+            ("where", &self.r#where),
+            ("label", &self.label),
+            ("last", &self.last),
+            ("facts", &self.facts),
+        ];
+        all.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect()
+    }
+
+    async fn page(&self, visit: &ConsoleVisit, facts: String) -> Result<DecisionPageJson, HttpFailure> {
+        let some = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let back = some(&self.last).and_then(|last| last.parse::<Span>().ok());
+        let (label, labelled) = match self.label.as_str() {
+            "any" => (None, Some(true)),
+            "none" => (None, Some(false)),
+            label => (some(label), None),
+        };
+        let params = DecisionFilterParams {
+            pipeline: some(&self.pipeline),
+            from: back.map(|back| (visit.now - back).to_string()),
+            action: some(&self.action),
+            rule: some(&self.rule),
+            kind: some(&self.kind),
+            value: some(&self.value),
+            text: some(&self.q),
+            r#where: some(&self.r#where),
+            label,
+            labelled,
+            ..DecisionFilterParams::default()
+        };
+        let page = DecisionPageParams {
+            facts: some(&facts),
+            limit: Some(SHOWN),
+            after: some(&self.after),
+            since: None,
+        };
+        Ok(decisions::list(State(visit.node.clone()), FilterQuery(params.read()?, page)).await?.0)
+    }
+}
+
+/// The page.
+pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    let query: DecisionsQuery = visit.query()?;
+    let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
+    let facts =
+        if query.facts.trim().is_empty() { usual(&pipelines, &query.pipeline) } else { query.facts.clone() };
+    let found = query.page(&visit, facts).await;
+    let frame = visit.frame(t("decisions.title"), ConsoleSection::Decisions);
+    Ok(frame.page(&html! {
+        h1 { (t("decisions.title")) }
+        (form(&query, &pipelines))
+        @match &found {
+            Err(failure) => {
+                @let problem = failure.problem();
+                div.empty role="alert" { p.error { (plain(&problem.detail, CELL * 4)) } @if let Some(help) = &problem.help { p.dim { (plain(help, CELL * 4)) } } }
+            }
+            Ok(found) => {
+                @if found.decisions.is_empty() {
+                    div.empty { p { (t("decisions.none")) } @if found.partial { p.dim { (t("decisions.partial")) } } @else { p.dim { (t("decisions.none_help")) } } }
+                } @else { (judged_together(&visit, &found.decisions, &pipelines)) }
+                @if found.damaged > 0 { p.dim { (counted("decisions.damaged_one", "decisions.damaged", found.damaged)) } }
+                @if let Some(next) = &found.next {
+                    @let mut params = query.params();
+                    @let () = params.push(("after", next));
+                    p { a.button href=(url("/console/decisions", &params)) { (t("common.older")) } " " span.dim { (fill("decisions.looked_at", &[("n", &super::format::number(found.looked_at))])) } }
+                }
+            }
+        }
+    }))
+}
+
+/// The facts that tell most of the events of a pipeline, or of all: the subject of mail, the path of requests, what is counted
+/// first.
+fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
+    let mut names = BTreeSet::new();
+    for one in pipelines.iter().filter(|one| pipeline.is_empty() || one.name == pipeline) {
+        let own: Vec<String> = match one.input.as_str() {
+            "message" => ["mail.from", "mail.subject", "client.ip"].map(str::to_owned).into(),
+            "access-log" => {
+                ["client.ip", "http.method", "http.path", "http.status"].map(str::to_owned).into()
+            }
+            _ => one
+                .kinds
+                .iter()
+                .take(2)
+                .flat_map(|kind| match &kind.of {
+                    TextsJson::One(field) => vec![field.clone()],
+                    TextsJson::Several(fields) => fields.clone(),
+                })
+                .collect(),
+        };
+        names.extend(own);
+    }
+    names.into_iter().take(FACTS).collect::<Vec<_>>().join(",")
+}
+
+fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
+    let option = |own: &str, chosen: &str, text: String| html! { option value=(own) selected[own == chosen] { (text) } };
+    let has_more = [&query.rule, &query.r#where, &query.kind, &query.value, &query.label, &query.facts]
+        .iter()
+        .any(|text| !text.is_empty());
+    let mut classes: Vec<&String> = pipelines.iter().flat_map(|pipeline| &pipeline.feedback).collect();
+    classes.sort();
+    classes.dedup();
+    html! {
+        form.search action="/console/decisions" role="search" aria-label=(t("decisions.search")) {
+            div.row {
+                input type="search" name="q" value=(query.q) aria-label=(t("decisions.text")) placeholder=(t("decisions.text")) maxlength="512" spellcheck="false";
+                select name="pipeline" aria-label=(t("common.pipeline")) {
+                    (option("", &query.pipeline, t("decisions.all_pipelines").to_owned()))
+                    @for pipeline in pipelines { (option(&pipeline.name, &query.pipeline, pipeline.name.clone())) }
+                }
+                select name="action" aria-label=(t("overview.action")) {
+                    (option("", &query.action, t("decisions.all_actions").to_owned()))
+                    @for action in Action::ALL { (option(action.name(), &query.action, word("action", action.name()))) }
+                }
+                select name="last" aria-label=(t("decisions.when")) {
+                    (option("", &query.last, t("decisions.any_time").to_owned()))
+                    @for last in BACK { (option(last, &query.last, fill("decisions.last", &[("length", &super::format::length(last.parse().unwrap_or(Span::days(1))))]))) }
+                }
+                button.primary type="submit" { (t("decisions.search")) }
+            }
+            details open[has_more] {
+                summary { (t("decisions.more")) }
+                div.fields {
+                    label { (t("decisions.rule")) input name="rule" value=(query.rule) maxlength="256" spellcheck="false" autocomplete="off"; }
+                    label { (t("decisions.kind")) input name="kind" value=(query.kind) maxlength="256" spellcheck="false" autocomplete="off"; }
+                    label { (t("decisions.value")) input name="value" value=(query.value) maxlength="1024" spellcheck="false" autocomplete="off"; }
+                    label { (t("decisions.label")) select name="label" {
+                        (option("", &query.label, t("decisions.judged_or_not").to_owned()))
+                        (option("any", &query.label, t("decisions.judged").to_owned()))
+                        (option("none", &query.label, t("decisions.not_judged").to_owned()))
+                        @for class in classes { (option(class, &query.label, class.clone())) }
+                    } }
+                    label.wide { (t("decisions.where")) input name="where" value=(query.r#where) maxlength="4096" spellcheck="false" autocomplete="off" placeholder=(t("decisions.where_example")); }
+                    label.wide { (t("decisions.facts")) input name="facts" value=(query.facts) maxlength="1024" spellcheck="false" autocomplete="off" placeholder=(t("decisions.facts_example")); }
+                }
+            }
+        }
+    }
+}
+
+/// Decisions in a table, with a form that judges those that are chosen, where all are of one pipeline.
+fn judged_together(
+    visit: &ConsoleVisit,
+    decisions: &[ListedDecisionJson],
+    pipelines: &[PipelineJson],
+) -> Markup {
+    let first = decisions.first().map(|one| &one.pipeline);
+    let is_one = decisions.iter().all(|one| Some(&one.pipeline) == first);
+    let classes =
+        pipelines.iter().find(|pipeline| Some(&pipeline.name) == first).map(|pipeline| &pipeline.feedback);
+    match classes.filter(|classes| is_one && !classes.is_empty() && visit.viewer.may(ViewerRight::Teach)) {
+        None => table(visit, decisions, false),
+        Some(classes) => html! {
+            form method="post" action="/console/decisions/feedback" {
+                (secret(&visit.viewer))
+                (table(visit, decisions, true))
+                p.buttons.judge {
+                    span { (t("decisions.judge")) }
+                    @for class in classes { button type="submit" name="class" value=(class) { (class) } }
+                }
+            }
+        },
+    }
+}
+
+/// Fields of a form, in their order. A name may come several times.
+type FormFields = Vec<(String, String)>;
+
+/// Takes in feedback on the decisions that were chosen.
+pub(super) async fn judge(
+    ConsoleForm { visit, form }: ConsoleForm<FormFields>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Teach)?;
+    let class =
+        form.iter().find(|(name, _)| name == "class").map(|(_, class)| class.clone()).unwrap_or_default();
+    let ids = form.into_iter().filter(|(name, _)| name == "id").map(|(_, id)| id);
+    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    for id in ids.take(SHOWN) {
+        let said = FeedbackJson { id: id.clone(), class: class.clone(), by: None };
+        match feedback::feedback(State(visit.node.clone()), JsonBody(said)).await {
+            Ok(_) => taken.push(id),
+            Err(failure) => refused.push((id, failure.problem().detail)),
+        }
+    }
+    let frame = visit.frame(t("decisions.judged_title"), ConsoleSection::Decisions);
+    Ok(frame.page(&html! {
+        h1 { (t("decisions.judged_title")) }
+        p.notice role="status" { (plain(&class, CELL)) ": " (counted("decisions.judged_one", "decisions.judged_many", taken.len() as u64)) }
+        @if !taken.is_empty() && class != "none" {
+            form.buttons method="post" action="/console/decisions/feedback" {
+                (secret(&visit.viewer))
+                @for id in &taken { input type="hidden" name="id" value=(id); }
+                button type="submit" name="class" value="none" { (t("decisions.undo")) }
+            }
+        }
+        @if !refused.is_empty() {
+            h2 { (t("decisions.refused")) }
+            ul.plain { @for (id, why) in &refused { li { code { (plain(id, CELL)) } " " (plain(why, CELL * 2)) } } }
+        }
+        @if taken.is_empty() && refused.is_empty() { p { (t("decisions.none_chosen")) } }
+        ul.plain { @for id in &taken { li { a href={ "/console/decisions/" (plain(id, CELL)) } { code { (plain(id, CELL)) } } } } }
+    }))
+}
+
+/// Decisions in a table, each with a box to choose it if wanted.
+pub(super) fn table(visit: &ConsoleVisit, decisions: &[ListedDecisionJson], can_choose: bool) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(t("decisions.title")) { table.rows.stacks.decisions {
+            thead { tr {
+                th scope="col" { (t("overview.action")) }
+                th scope="col" { (t("decision.time")) }
+                th.number scope="col" { (t("decision.score")) }
+                th scope="col" { (t("decisions.event")) }
+                th scope="col" { (t("decisions.rules")) }
+            } }
+            tbody { @for one in decisions {
+                tr {
+                    td.nowrap {
+                        @if can_choose { input type="checkbox" name="id" value=(one.id) aria-label=(fill("decisions.choose", &[("id", &one.id)])); " " }
+                        a href={ "/console/decisions/" (one.id) } { span.badge.(one.action.name()) { (word("action", one.action.name())) } span.unseen { " " (one.id) } }
+                        @if let Some(label) = &one.label { " " span.tag { (value(label, 32)) } } }
+                    td.nowrap { (distance(one.time.0, visit.now)) }
+                    td.number { (points(one.score)) }
+                    td.event.whole { span.dim { (one.pipeline) } @for (name, fact) in &one.facts { " " (fact_of(visit, name, fact)) } }
+                    td.whole { @for (index, rule) in one.rules.iter().take(4).enumerate() {
+                        @if index > 0 { ", " }
+                        a.rule href=(url("/console/decisions", &[("pipeline", &one.pipeline), ("rule", &rule.name)])) { (value(&rule.name, 48)) }
+                    } @if one.rules.len() > 4 { span.dim { " +" (one.rules.len() - 4) } } }
+                }
+            } }
+        } }
+    }
+}
+
+fn fact_of(visit: &ConsoleVisit, name: &str, fact: &Value) -> Markup {
+    let is_text = matches!(fact, Value::String(_) | Value::Array(_) | Value::Object(_));
+    let may_read = !is_text || visit.viewer.may(ViewerRight::ReadContent);
+    html! {
+        span.fact title=(name) { @if may_read { (value(&json(fact).replace('\n', " "), 120)) } @else { span.dim { (t("decision.hidden")) } } }
+    }
+}
+
+/// The latest decisions on a key.
+pub(super) async fn of_key(visit: &ConsoleVisit, pipeline: &str, kind: &str, key: &str) -> Markup {
+    let query = DecisionsQuery {
+        pipeline: pipeline.to_owned(),
+        kind: kind.to_owned(),
+        value: key.to_owned(),
+        ..DecisionsQuery::default()
+    };
+    let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
+    // A journal that cannot be searched takes nothing from what is known of the key.
+    let Ok(found) = query.page(visit, usual(&pipelines, pipeline)).await else { return html! {} };
+    html! {
+        section {
+            h2 { (t("decisions.latest")) }
+            @if found.decisions.is_empty() { p.dim { (t("decisions.none")) } } @else {
+                (table(visit, found.decisions.get(..10).unwrap_or(&found.decisions), false))
+                p { a href=(url("/console/decisions", &query.params())) { (t("decisions.all")) } }
+            }
+        }
+    }
+}
