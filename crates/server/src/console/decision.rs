@@ -457,7 +457,7 @@ impl DecisionPage<'_> {
                     @if of.duplicate { dt { (t("decision.duplicate")) } dd { (t("decision.duplicate_help")) } }
                     @if let Some(unknown) = &of.unknown { dt { (t("decision.incomplete")) } dd { (unknown) } }
                     dt { (t("decision.elsewhere")) } dd { code { "tollhouse explain " (plain(self.id, CELL)) } }
-                    dd { a href={ "/v1/decisions/" (self.id) } { (t("decision.as_json")) } }
+                    @if !self.visit.viewer.has_session { dd { a href={ "/v1/decisions/" (self.id) } { (t("decision.as_json")) } } }
                 }
             }
         }

@@ -266,7 +266,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 section.card {
                     h2 { (t("keys.elsewhere")) }
                     p { a href=(url("/console/keys", &[("q", &known.piece)])) { (t("keys.other_kinds")) } }
-                    p { a href=(url("/v1/timeline", &[("pipeline", &known.pipeline), ("kind", &known.kind), ("value", &value)])) { (t("decision.as_json")) } }
+                    @if !visit.viewer.has_session { p { a href=(url("/v1/timeline", &[("pipeline", &known.pipeline), ("kind", &known.kind), ("value", &value)])) { (t("decision.as_json")) } } }
                 }
             }
         }
