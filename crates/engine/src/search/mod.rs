@@ -544,12 +544,12 @@ fn shortened(value: &Value) -> Value {
         Value::Bytes(bytes) => Value::Bytes(bytes[..bytes.len().min(TEXT_BYTES_MAX)].into()),
         Value::List(items) => {
             let mut left = TEXT_BYTES_MAX;
-            let fits = |item: &&Box<str>| {
+            let mut fits = |item: &str| {
                 let fits = left > 0;
                 left = left.saturating_sub(item.len().max(1));
                 fits
             };
-            Value::List(items.iter().take_while(fits).map(|item| cut(item)).collect())
+            Value::List(items.iter().take_while(|item| fits(item)).map(|item| cut(item)).collect())
         }
         other => other.clone(),
     }
