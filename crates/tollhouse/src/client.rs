@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, DecisionStatisticsJson,
-    ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson,
-    NodesJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
+    ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson,
+    PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
     ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
     RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };

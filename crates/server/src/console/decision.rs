@@ -16,14 +16,14 @@ use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{BandJson, ExplanationJson, KeyReadingJson, PipelineJson, ReasonJson};
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::{JsonBody, feedback, node};
+use crate::protocol::http::{feedback, node};
 
 /// Reasons that the sentence names.
 const NAMED_REASONS: usize = 3;
 
 /// The page.
 pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<Response, PageFailure> {
-    let explanation = feedback::decision(State(visit.node.clone()), Path(id.clone())).await?.0;
+    let explanation = feedback::explained(&visit.node, &id, false).await?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
     let pipeline = pipelines.into_iter().find(|pipeline| pipeline.name == explanation.pipeline);
     let decision = DecisionPage { visit: &visit, id: &id, of: &explanation, pipeline: pipeline.as_ref() };
@@ -506,7 +506,7 @@ pub(super) async fn feedback(
 ) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Teach)?;
     let said = crate::api::FeedbackJson { id, class: form.class, by: None };
-    let outcome = feedback::feedback(State(visit.node.clone()), JsonBody(said)).await?.0;
+    let outcome = feedback::take_in(&visit.node, said, false).await?;
     let done = match (outcome.class.as_str(), outcome.duplicate) {
         ("none", _) => "feedback_back",
         (_, true) => "feedback_again",

@@ -17,7 +17,7 @@ use crate::api::{DecisionPageJson, FeedbackJson, ListedDecisionJson, PipelineJso
 use crate::core::problem::HttpFailure;
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::decisions::{self, DecisionFilterParams, DecisionPageParams, FilterQuery};
-use crate::protocol::http::{JsonBody, feedback, node};
+use crate::protocol::http::{feedback, node};
 use judge::Action;
 
 /// Decisions of a page.
@@ -234,7 +234,7 @@ pub(super) async fn judge(
     let (mut taken, mut refused) = (Vec::new(), Vec::new());
     for id in ids.take(SHOWN) {
         let said = FeedbackJson { id: id.clone(), class: class.clone(), by: None };
-        match feedback::feedback(State(visit.node.clone()), JsonBody(said)).await {
+        match feedback::take_in(&visit.node, said, false).await {
             Ok(_) => taken.push(id),
             Err(failure) => refused.push((id, failure.problem().detail)),
         }

@@ -15,20 +15,21 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
 use data_encoding::HEXLOWER_PERMISSIVE as HEX;
 use engine::{Engine, Impact, NodeEntries};
 use event::{Span, Time};
 use journal::NodeNumber;
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::sleep;
 
+use crate::api;
 use crate::core::admission::AdmissionQueue;
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
-use crate::core::problem::{HttpFailure, UNAUTHORIZED, UNAVAILABLE};
+use crate::core::problem::{HttpFailure, NOT_FOUND, UNAUTHORIZED, UNAVAILABLE, UNKNOWN_NAME};
 use crate::core::reload::log_reload;
 
 /// The interval at which a node says that it is there.
@@ -233,17 +234,21 @@ pub(crate) struct NodeRequest {
 #[derive(Clone, Debug)]
 pub(crate) struct NodeResponse {
     pub(crate) status: StatusCode,
-    content_type: Option<HeaderValue>,
     pub(crate) body: Bytes,
 }
 
-impl IntoResponse for NodeResponse {
-    fn into_response(self) -> Response {
-        let mut response = (self.status, self.body).into_response();
-        if let Some(kind) = self.content_type {
-            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+impl NodeResponse {
+    /// Reads the answer, of which the other node's refusal is the failure.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, HttpFailure> {
+        let unread = || UNAVAILABLE.failure("another node, which has this, answers what cannot be read");
+        if self.status == StatusCode::OK {
+            return serde_json::from_slice(&self.body).map_err(|_| unread());
         }
-        response
+        let api::ProblemJson { detail, help, .. } =
+            serde_json::from_slice(&self.body).map_err(|_| unread())?;
+        let kind = if self.status == StatusCode::BAD_REQUEST { &UNKNOWN_NAME } else { &UNAVAILABLE };
+        let kind = if self.status == StatusCode::NOT_FOUND { &NOT_FOUND } else { kind };
+        Err(kind.failure(detail).help(help.unwrap_or_default()))
     }
 }
 
@@ -327,10 +332,9 @@ fn send(
     let built = built.body(request.body.to_vec()).map_err(|error| error.to_string())?;
     let mut answer = agent.run(built).map_err(|error| error.to_string())?;
     let status = answer.status();
-    let content_type = answer.headers().get(header::CONTENT_TYPE).cloned();
     let body =
         answer.body_mut().with_config().limit(limit).read_to_vec().map_err(|error| error.to_string())?;
-    Ok(NodeResponse { status, content_type, body: body.into() })
+    Ok(NodeResponse { status, body: body.into() })
 }
 
 /// The message that is signed of a request.

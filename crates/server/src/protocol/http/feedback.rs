@@ -44,20 +44,29 @@ pub(crate) async fn decision(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
-) -> Result<Response, HttpFailure> {
-    let id = record_id(&id)?;
+) -> Result<Json<api::ExplanationJson>, HttpFailure> {
+    explained(&node, &id, relayed.is_some()).await.map(Json)
+}
+
+/// Explains a decision of this node, or has the node explain it that made it.
+pub(crate) async fn explained(
+    node: &Arc<Node>,
+    id: &str,
+    is_relayed: bool,
+) -> Result<api::ExplanationJson, HttpFailure> {
+    let id = record_id(id)?;
     let engine = Arc::clone(&node.engine);
     let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await?;
     if let Err(DecisionLookupError::NoDecision(_)) = &explanation
-        && relayed.is_none()
+        && !is_relayed
     {
         let target = format!("/v1/decisions/{id}");
         let request = NodeRequest { method: Method::GET, target, content_type: None, body: Bytes::new() };
         if let Some(answer) = node.ask_owner(id.node(), request).await {
-            return answer.map(IntoResponse::into_response);
+            return answer?.json();
         }
     }
-    Ok(Json(api::ExplanationJson::from(&explanation?)).into_response())
+    Ok(api::ExplanationJson::from(&explanation?))
 }
 
 /// Takes in feedback on a past decision. The same feedback twice by one reporter counts once, and something else
@@ -73,7 +82,16 @@ pub(crate) async fn feedback(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     JsonBody(feedback): JsonBody<api::FeedbackJson>,
-) -> Result<Response, HttpFailure> {
+) -> Result<Json<api::FeedbackOutcomeJson>, HttpFailure> {
+    take_in(&node, feedback, relayed.is_some()).await.map(Json)
+}
+
+/// Takes in feedback on a decision of this node, or has the node take it in that made it.
+pub(crate) async fn take_in(
+    node: &Arc<Node>,
+    feedback: api::FeedbackJson,
+    is_relayed: bool,
+) -> Result<api::FeedbackOutcomeJson, HttpFailure> {
     let id = record_id(&feedback.id)?;
     let by = reporter(feedback.by.clone())?;
     let (engine, now, class) = (Arc::clone(&node.engine), node.now(), feedback.class.clone());
@@ -83,14 +101,13 @@ pub(crate) async fn feedback(
         Handle::current().block_on(engine.feedback(id, feedback, now))
     });
     let outcome = outcome.await?;
-    if is_of_another(&outcome)
-        && relayed.is_none()
-        && let Some(answer) =
-            node.ask_owner(id.node(), to_owner("/v1/feedback", JSON, &[feedback.clone()])).await
-    {
-        return answer.map(IntoResponse::into_response);
+    if is_of_another(&outcome) && !is_relayed {
+        let request = to_owner("/v1/feedback", JSON, &[feedback.clone()]);
+        if let Some(answer) = node.ask_owner(id.node(), request).await {
+            return answer?.json();
+        }
     }
-    Ok(Json(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome?)).into_response())
+    Ok(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome?))
 }
 
 const JSON: &str = "application/json";
