@@ -230,6 +230,11 @@ impl Engine {
         self.judged.calibration(pipeline)
     }
 
+    /// The data directory; `None` for an engine in memory.
+    pub fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref()
+    }
+
     /// Returns the journal, if there is one.
     pub fn journal(&self) -> Option<&Journal> {
         self.journal.as_ref()

@@ -22,6 +22,7 @@ pub mod preset;
 mod reference;
 mod review;
 mod signers;
+mod token;
 
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,
 };
-pub use node::{JournalPlan, NodePlan, ServerPlan};
+pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;
 pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};
@@ -78,6 +79,7 @@ pub use pipeline::{
 pub use reference::reference;
 pub use review::ReviewPlan;
 pub use signers::{KeyDirectoryPlan, KeyDirectorySource};
+pub use token::TokenPlan;
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.
 pub const ONCE: Kind = Kind(0);
@@ -106,6 +108,8 @@ pub struct Plan {
     pub applications: Vec<gate::application::Application>,
     /// The keys of those who sign requests of robots.
     pub key_directories: Vec<KeyDirectoryPlan>,
+    /// Named tokens of clients.
+    pub tokens: Vec<TokenPlan>,
     /// The warnings about what is legal and suspicious in the configuration.
     pub warnings: ConfigProblems,
     /// The recipe by which the configuration is read again.
@@ -174,7 +178,8 @@ impl Plan {
         if !worth_compiling {
             return Err(problems.sorted());
         }
-        let mut node = NodePlan::compile(config.main(), &mut problems);
+        let tokens = token::tokens(config.main(), &mut problems);
+        let mut node = NodePlan::compile(config.main(), &tokens, &mut problems);
         let limits = limits::compile(config.main(), &mut numbers, &mut problems);
         let documents = config.documents().iter();
         let mut drafts: Vec<PipelineDraft> = documents
@@ -211,6 +216,7 @@ impl Plan {
             forwards,
             applications,
             key_directories,
+            tokens,
             envoy,
             warnings,
             recipe,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use access::ScopeSet;
 use event::Span;
 use stats::Durability;
 
@@ -10,6 +11,7 @@ use crate::config::{ConfigProblems, Document};
 use crate::listener::ListenerPlan;
 use crate::pipeline::authentication::DnsPlan;
 use crate::review::ReviewPlan;
+use crate::token::{TokenPlan, scopes};
 
 /// Settings of the node.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +40,17 @@ pub struct NodePlan {
     pub server: ServerPlan,
     /// Listeners of other protocols.
     pub listeners: Vec<ListenerPlan>,
+    /// The audit log.
+    pub audit: AuditPlan,
+}
+
+/// Settings of the audit log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditPlan {
+    /// Age at which a closed file is removed.
+    pub keep: Span,
+    /// Bytes of the whole log above which closed files are removed, oldest first.
+    pub keep_bytes: u64,
 }
 
 /// Settings of the journal.
@@ -60,6 +73,10 @@ pub struct ServerPlan {
     pub listen: SocketAddr,
     /// Bearer tokens, one of which a request must carry; none means that none is asked for.
     pub tokens: Vec<String>,
+    /// The scopes of each of these.
+    pub token_scopes: ScopeSet,
+    /// True if a request must carry a token although none may be configured.
+    pub require_token: bool,
     /// Bytes of a request body.
     pub body_max: u64,
     /// Events of one batch.
@@ -79,7 +96,12 @@ pub struct ServerPlan {
 }
 
 impl NodePlan {
-    pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> NodePlan {
+    /// Compiles the settings; `tokens` are those with a name.
+    pub(super) fn compile(
+        document: &Document,
+        tokens: &[TokenPlan],
+        problems: &mut ConfigProblems,
+    ) -> NodePlan {
         // The defaults are part of every document, so a value that is absent here is one that failed its check
         // and what stands in for it is never used.
         let size = |section: &str, key: &str| {
@@ -95,13 +117,19 @@ impl NodePlan {
         };
         let listen = server.and_then(|view| view.str("listen")?.parse().ok());
         let listen: SocketAddr = listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let tokens: Vec<String> = server
+        let plain: Vec<String> = server
             .map(|view| view.strings("tokens").into_iter().map(|(token, _)| token.to_owned()).collect())
             .unwrap_or_default();
-        if let (Some(view), false, true) = (server, listen.ip().is_loopback(), tokens.is_empty()) {
+        let require_token = server.and_then(|view| view.bool("require_token")).unwrap_or_default();
+        let is_open = plain.is_empty() && tokens.is_empty() && !require_token;
+        if let (Some(view), false, true) = (server, listen.ip().is_loopback(), is_open) {
             let message = format!("{listen} can be reached from outside and no token is asked for");
-            let help = "add tokens = [\"...\"] to [server], or listen on a loopback address".to_owned();
+            let help = "add tokens = [\"...\"] to [server], or require_token = true and make one with `tollhouse token add`, or listen on a loopback address".to_owned();
             problems.add(view.origin("listen"), message, Some(help));
+        }
+        let token_scopes = server.map(|view| scopes(view, "token_scopes")).unwrap_or_default();
+        if let Some(view) = server.filter(|_| token_scopes.is_empty() && !plain.is_empty()) {
+            problems.add(view.origin("token_scopes"), "`tokens` without a scope may do nothing", None);
         }
         let durability = document.section("ledger").and_then(|view| view.str("durability")?.parse().ok());
         let of_node = document.section("node");
@@ -124,7 +152,9 @@ impl NodePlan {
             dns: DnsPlan::compile(document, problems),
             server: ServerPlan {
                 listen,
-                tokens,
+                tokens: plain,
+                token_scopes,
+                require_token,
                 body_max: size("server", "body_max"),
                 batch_max: count("batch_max"),
                 requests_max: count("requests_max"),
@@ -135,6 +165,7 @@ impl NodePlan {
                 body_grace: span("server", "body_grace"),
             },
             listeners: Vec::new(),
+            audit: AuditPlan { keep: span("audit", "keep"), keep_bytes: size("audit", "keep_bytes") },
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
+mod access;
 mod challenge;
 mod decision;
 mod explanation;
@@ -27,6 +28,7 @@ mod rules;
 mod search;
 mod statistics;
 
+pub use access::*;
 pub use challenge::*;
 pub use decision::*;
 pub use explanation::*;

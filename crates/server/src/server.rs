@@ -121,6 +121,7 @@ impl Server {
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
+        let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let connections = HttpConnections::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections) => {}
@@ -148,6 +149,13 @@ impl Server {
         watch.abort();
         keys.abort();
         peers.abort();
+        tokens.abort();
+        let of = Arc::clone(&node);
+        blocking(move || {
+            of.keep_access(None);
+            of.audit.close();
+        })
+        .await;
         let engine = Arc::clone(&node.engine);
         let closed = blocking(move || engine.close()).await;
         alive.abort();
@@ -173,6 +181,27 @@ async fn watch(node: Arc<Node>) {
                 log_reload(&engine.change(Proposal::Files, now, false));
             }
             seen
+        })
+        .await;
+    }
+}
+
+/// Takes over tokens that were added, rotated or removed, and those of a configuration that was reloaded: a token that was
+/// removed is refused a second later.
+async fn watch_tokens(node: Arc<Node>) {
+    let mut ticks = interval(LOOK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut plan = node.engine.plan();
+    loop {
+        ticks.tick().await;
+        let current = node.engine.plan();
+        let is_reloaded = !Arc::ptr_eq(&plan, &current) && plan.tokens != current.tokens;
+        plan = current;
+        let node = Arc::clone(&node);
+        blocking(move || {
+            if is_reloaded || node.tokens.has_changed() || node.people.has_changed() {
+                node.renew_tokens();
+            }
         })
         .await;
     }
@@ -240,6 +269,8 @@ async fn keep_up(node: Arc<Node>) {
         node.traffic.take(&node.engine, node.now());
         let engine = Arc::clone(&node.engine);
         let descriptors = Arc::clone(&node.descriptors);
+        let of = Arc::clone(&node);
+        blocking(move || of.keep_access(now)).await;
         let done = blocking(move || {
             descriptors.look();
             engine.health().set(descriptors::CONDITION, Impact::Degraded, descriptors.shortage());

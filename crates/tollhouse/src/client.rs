@@ -9,7 +9,7 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, DecisionStatisticsJson,
+    AuditJson, BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, DecisionStatisticsJson,
     ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson,
     PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
     ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
@@ -429,6 +429,19 @@ impl ApiClient {
         query.push(("limit", &limit));
         query.extend(after.map(|after| ("after", after)));
         self.get("/v1/reviews", &query)
+    }
+
+    /// A page of the audit log.
+    pub(crate) fn audit(
+        &self,
+        filter: QueryPairs<'_>,
+        limit: usize,
+        after: u64,
+    ) -> Result<AuditJson, CallError> {
+        let (limit, after) = (limit.to_string(), after.to_string());
+        let mut query = filter.to_vec();
+        query.extend([("limit", limit.as_str()), ("after", after.as_str())]);
+        self.get("/v1/audit", &query)
     }
 
     /// One review.

@@ -3,6 +3,7 @@
 //! Commands work offline, on a data directory or in memory, or ask a server; answers look the same. Results go to
 //! standard output and everything said beside them to standard error. `docs/reference/cli.md` documents shapes and exit codes.
 
+mod audit;
 mod client;
 mod clock;
 #[cfg(feature = "cluster")]

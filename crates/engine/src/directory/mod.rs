@@ -372,6 +372,11 @@ impl Directory {
         opened.map_err(io_error(&self.path))
     }
 
+    /// The audit log's files.
+    pub fn audit_path(&self) -> PathBuf {
+        self.path.join("audit")
+    }
+
     /// The journal's files.
     pub fn journal_path(&self) -> PathBuf {
         self.path.join("journal")

@@ -730,6 +730,7 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[journal]", old.journal != new.journal),
         ("[dns]", old.dns != new.dns),
         ("[server]", old.server != new.server),
+        ("[audit]", old.audit != new.audit),
         ("[[listener]]", old.listeners != new.listeners),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()

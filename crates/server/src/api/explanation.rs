@@ -82,6 +82,9 @@ pub struct ExplanationJson {
     /// The reason for shares, closest rules and models that are missing or incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
+    /// The names of facts that are left out, as the token lacks the scope `read-content`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
     /// Fields of an event that was counted or looked up which the pipeline does not know, or that it has none that it knows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -459,7 +462,46 @@ impl From<&engine::Explanation> for ExplanationJson {
             reputations: explanation.reputations.iter().map(ReputationJson::from).collect(),
             challenge: explanation.challenge.as_ref().map(ChallengeTallyJson::from),
             unknown: explanation.unknown.map(str::to_owned),
+            withheld: Vec::new(),
             warnings: Vec::new(),
+        }
+    }
+}
+
+/// Returns true if a value says nothing of an event's texts: a number, true or false, or none.
+fn is_measure(value: &serde_json::Value) -> bool {
+    value.is_number() || value.is_boolean() || value.is_null()
+}
+
+impl ExplanationJson {
+    /// Leaves out what the event says: facts, pieces of keys, values and tokens that are texts or lists. Numbers stay, and so do
+    /// rules, scores and hashes of keys. That is no list of what is private, which a new fact could be missing from: all texts
+    /// go.
+    pub(crate) fn withhold_content(&mut self) {
+        let facts = std::mem::take(&mut self.facts);
+        let (shown, withheld): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            facts.into_iter().partition(|(_, value)| is_measure(value));
+        self.facts = shown;
+        self.withheld = withheld.into_keys().collect();
+        for key in &mut self.keys {
+            key.piece = None;
+            key.values.retain(|_, value| is_measure(value));
+        }
+        for reason in self.reasons.iter_mut().chain(&mut self.shadow) {
+            reason.detail.clear();
+            reason.values.retain(|_, value| is_measure(value));
+        }
+        for close in &mut self.closest {
+            close.detail.clear();
+            close.values.retain(|_, value| is_measure(value));
+        }
+        for model in &mut self.models {
+            for contribution in model.contributions.iter_mut().filter(|one| !is_measure(&one.value)) {
+                contribution.value = serde_json::Value::Null;
+            }
+        }
+        for classifier in &mut self.classifiers {
+            classifier.tokens.clear();
         }
     }
 }

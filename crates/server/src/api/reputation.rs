@@ -100,6 +100,14 @@ pub struct RankedReputationJson {
     pub reputation: ReputationJson,
 }
 
+impl RankedReputationJson {
+    /// Returns it without the piece for a reader who may not read what events say.
+    pub(crate) fn of_reader(mut self, may_read_content: bool) -> RankedReputationJson {
+        self.piece = self.piece.filter(|_| may_read_content);
+        self
+    }
+}
+
 impl From<&engine::RankedReputation> for RankedReputationJson {
     fn from(ranked: &engine::RankedReputation) -> RankedReputationJson {
         let reputation = ReputationJson::from(&ranked.reputation);

@@ -236,6 +236,14 @@ pub struct HotKeyJson {
     pub count: u64,
 }
 
+impl HotKeyJson {
+    /// Returns it without the piece for a reader who may not read what events say.
+    pub(crate) fn of_reader(mut self, may_read_content: bool) -> HotKeyJson {
+        self.piece = self.piece.filter(|_| may_read_content);
+        self
+    }
+}
+
 impl From<&engine::HotKey> for HotKeyJson {
     fn from(hot: &engine::HotKey) -> HotKeyJson {
         HotKeyJson { piece: hot.piece.clone(), shingle: hot.shingle.to_string(), count: hot.count }

@@ -89,6 +89,8 @@ impl DecisionsQuery {
             after: some(&self.after),
             since: None,
         };
+        // What is listed shows what events say.
+        visit.need(ViewerRight::ReadContent)?;
         Ok(decisions::list(State(visit.node.clone()), FilterQuery(params.read()?, page)).await?.0)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use access::AccessScope;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -85,13 +86,22 @@ pub(super) async fn log_in(State(node): State<Arc<Node>>, request: Request) -> R
     if !node.wants_token() {
         return Ok(redirect(&next));
     }
-    if !node.is_token(token.trim().as_bytes()) {
+    let token = token.trim().as_bytes();
+    let found = node.tokens.find(token, node.now()).ok();
+    // The console shows all of the node.
+    let Some(grant) = found.filter(|grant| grant.has(AccessScope::Read) && grant.pipelines().is_empty())
+    else {
         node.wrong_token(LISTENER, peer).await;
         return Ok(form(&next, true, false));
-    }
+    };
     node.viewers.end(&headers);
-    let cookie = node.viewers.begin(node.now()).ok_or_else(|| INTERNAL.failure(t("error.random")))?;
-    tracing::info!(client = peer.map(tracing::field::display), "a browser has logged in to the console");
+    let begun = node.viewers.begin(token, node.now());
+    let cookie = begun.ok_or_else(|| INTERNAL.failure(t("error.random")))?;
+    tracing::info!(
+        token = grant.name(),
+        client = peer.map(tracing::field::display),
+        "a browser has logged in to the console"
+    );
     let mut response = redirect(&next);
     response.headers_mut().insert(header::SET_COOKIE, set_cookie(Some(&cookie), is_secure(&headers)));
     Ok(response)

@@ -1,4 +1,5 @@
 //! Wrong tokens and passwords: each is counted, told in the log, and answered late, the later the more an address has named.
+//! Tokens that have expired, or lack a scope, are counted and told with their name, and not answered late: they are no guesses.
 //!
 //! A right one is never late, whoever else has named wrong ones before it: tokens and passwords are too long to be found by
 //! trying, and a program with an outdated one must not lock out its neighbours.
@@ -52,12 +53,44 @@ impl AuthFailures {
     /// address; all of them are one.
     pub(crate) async fn wrong(&self, metrics: &ServerMetrics, listener: &str, client: Option<IpAddr>) {
         metrics.wrong_token(listener);
+        metrics.refused_token(listener, "unknown");
         let client = client.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)).to_canonical();
         let delay = self.delay(client, Instant::now());
         if let Some(more) = self.log_throttle.pass() {
             tracing::warn!(listener, %client, more, "a wrong token or password");
         }
         sleep(delay).await;
+    }
+
+    /// Counts a token that no longer holds, and says whose it is. It is no guess, so nobody waits for it.
+    pub(crate) fn expired(
+        &self,
+        metrics: &ServerMetrics,
+        listener: &str,
+        token: &str,
+        client: Option<IpAddr>,
+    ) {
+        metrics.refused_token(listener, "expired");
+        self.tell(listener, token, client, "a token that no longer holds");
+    }
+
+    /// Counts a token that may not be used for what was asked, and says whose it is.
+    pub(crate) fn unscoped(
+        &self,
+        metrics: &ServerMetrics,
+        listener: &str,
+        token: &str,
+        client: Option<IpAddr>,
+    ) {
+        metrics.refused_token(listener, "scope");
+        self.tell(listener, token, client, "a token was used for what it may not do");
+    }
+
+    fn tell(&self, listener: &str, token: &str, client: Option<IpAddr>, what: &str) {
+        if let Some(more) = self.log_throttle.pass() {
+            let client = client.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)).to_canonical();
+            tracing::warn!(listener, token, %client, more, "{what}");
+        }
     }
 
     fn delay(&self, client: IpAddr, now: Instant) -> Duration {

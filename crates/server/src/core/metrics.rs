@@ -111,6 +111,8 @@ pub(crate) struct ServerMetrics {
     pub(crate) refused_connections: Counter,
     /// Wrong tokens and passwords.
     wrong_tokens: Family<ListenerLabel, Counter>,
+    /// Tokens that were not accepted, by the reason.
+    refused_tokens: Family<ListenerFailureLabel, Counter>,
     listeners: ListenerMetrics,
 }
 
@@ -146,6 +148,7 @@ impl ServerMetrics {
             connections: Gauge::default(),
             refused_connections: Counter::default(),
             wrong_tokens: Family::default(),
+            refused_tokens: Family::default(),
             listeners: ListenerMetrics {
                 connections: Family::default(),
                 decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
@@ -185,6 +188,8 @@ impl ServerMetrics {
         );
         let help = "Wrong tokens and passwords, by listener; `http` is that of HTTP";
         registry.register("tollhouse_wrong_tokens", help, self.wrong_tokens.clone());
+        let help = "Tokens that were not accepted, by listener and reason: `unknown` (passwords, too), `expired`, `scope`";
+        registry.register("tollhouse_refused_tokens", help, self.refused_tokens.clone());
         registry.register("tollhouse_http_connections", "Open connections", self.connections.clone());
         registry.register(
             "tollhouse_http_refused_connections",
@@ -240,6 +245,13 @@ impl ServerMetrics {
     /// Counts a wrong token or password.
     pub(crate) fn wrong_token(&self, listener: &str) {
         self.wrong_tokens.get_or_create(&ListenerLabel { listener: listener.to_owned() }).inc();
+    }
+
+    /// Counts a token that was not accepted.
+    pub(crate) fn refused_token(&self, listener: &str, reason: &'static str) {
+        self.refused_tokens
+            .get_or_create(&ListenerFailureLabel { listener: listener.to_owned(), reason })
+            .inc();
     }
 
     /// Counts an event that was answered by `on_error`.

@@ -2,6 +2,7 @@
 //! protocol.
 
 pub(crate) mod admission;
+pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
 pub(crate) mod blocking;
 pub(crate) mod challenges;
@@ -9,6 +10,7 @@ pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod descriptors;
 pub mod framing;
+pub(crate) mod grant;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod inherited_sockets;
@@ -27,6 +29,7 @@ pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
 pub(crate) mod reload;
 pub(crate) mod service_manager;
+pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod signature_metrics;
 pub(crate) mod through;

@@ -8,17 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use access::{TokenGrant, TokenRefusal};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
-use engine::{Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
+use engine::{Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
 use event::Time;
 use plan::{ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
 
 use crate::core::admission::AdmissionQueue;
+use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
+use crate::core::grant::RequestGrant;
 #[cfg(feature = "grpc")]
 use crate::core::grpc::GrpcResources;
 use crate::core::key_cache::KeyCache;
@@ -30,14 +33,19 @@ use crate::core::peers::PeerTable;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
 use crate::core::rate_meter::RateMeters;
 use crate::core::reading_pool::ReadingPool;
+use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
-use crate::core::tokens::{Tokens, names_token};
+use crate::core::tokens::{TokenAuthority, bearer};
 use crate::core::traffic::TrafficHistory;
 use crate::core::viewer::ViewerSessions;
 
 /// The number of largest bodies that may be in memory at once.
 const BODIES: u64 = 8;
+
+/// The conditions of tokens that cannot be read, and of an audit log that cannot be written or is damaged.
+const TOKENS_CONDITION: &str = "tokens-unread";
+const AUDIT_CONDITION: &str = "audit-failing";
 
 /// Most copies of the data in [`SNAPSHOTS_IN`].
 const SNAPSHOTS_MAX: usize = 4;
@@ -90,7 +98,11 @@ pub(crate) struct Node {
     pub(crate) reading: ReadingPool,
     /// The times of the latest snapshots.
     snapshots: Mutex<VecDeque<Instant>>,
-    tokens: Tokens,
+    pub(crate) tokens: TokenAuthority,
+    /// People and their sessions.
+    pub(crate) people: SessionAuthority,
+    /// The audit log.
+    pub(crate) audit: AuditTrail,
     /// The sessions of browsers that look at the console.
     pub(crate) viewers: ViewerSessions,
     /// The decisions of the last hour.
@@ -122,6 +134,18 @@ impl Node {
             .help("try again after the time in Retry-After");
         let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
         let batches = AdmissionQueue::of_batches();
+        let directory = engine.directory();
+        let (tokens, unread) = TokenAuthority::new(&engine.plan(), directory.map(Directory::path));
+        let (audit, unwritten) =
+            AuditTrail::open(directory.map(Directory::audit_path), &engine.plan().node.audit);
+        let (people, unknown) = SessionAuthority::new(directory.map(Directory::path));
+        if people.has_users() || unknown.is_some() {
+            tokens.ask();
+        }
+        let unread = unread.or(unknown).map(|error| error.to_string());
+        engine.health().set(TOKENS_CONDITION, Impact::Degraded, unread);
+        engine.health().set(AUDIT_CONDITION, Impact::Degraded, unwritten);
+        audit.append_changes(&tokens.store());
         Node {
             message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
             keys: Arc::new(KeyCache::new(metrics.registry())),
@@ -145,7 +169,9 @@ impl Node {
             snapshots: Mutex::default(),
             room: Arc::new(Shares::new(bodies)),
             pace: Pace::of(&plan),
-            tokens: Tokens::new(plan.tokens.iter().map(String::as_str)),
+            tokens,
+            people,
+            audit,
             viewers: ViewerSessions::default(),
             traffic: TrafficHistory::default(),
             stopping: AtomicBool::new(false),
@@ -254,26 +280,84 @@ impl Node {
 
     /// Returns whether requests must carry a token.
     pub(crate) fn wants_token(&self) -> bool {
-        !self.tokens.is_empty()
+        self.tokens.is_asking()
     }
 
-    /// Returns whether this is one of the tokens. Takes as long whichever it is, or none.
-    pub(crate) fn is_token(&self, token: &[u8]) -> bool {
-        self.tokens.contain(token)
+    /// Returns the rights of a password that is one of the tokens; a wrong one is answered late. `None` where no token is asked
+    /// for, too.
+    pub(crate) async fn rights_of(
+        &self,
+        token: &[u8],
+        listener: &str,
+        client: Option<IpAddr>,
+    ) -> Option<Arc<TokenGrant>> {
+        match self.tokens.find(token, self.now()) {
+            Ok(grant) => return Some(grant),
+            Err(TokenRefusal::Expired { name }) => {
+                self.guesses.expired(&self.metrics, listener, &name, client)
+            }
+            Err(TokenRefusal::Unknown) if self.wants_token() => self.wrong_token(listener, client).await,
+            Err(TokenRefusal::Unknown) => {}
+        }
+        None
     }
 
-    /// Checks that a request carries one of the tokens, as a bearer or as bouncers say it. A wrong one is answered late.
+    /// Returns the rights of the token that a request carries, as a bearer or as bouncers say it. A wrong one is answered late.
     pub(crate) async fn check_token(
         &self,
         headers: &HeaderMap,
         listener: &str,
         client: Option<IpAddr>,
-    ) -> Result<(), HttpFailure> {
-        let checked = self.tokens.check(headers);
-        if checked.is_err() && names_token(headers) {
-            self.wrong_token(listener, client).await;
+    ) -> Result<Arc<RequestGrant>, HttpFailure> {
+        let now = self.now();
+        if let Some(session) = bearer(headers).and_then(|secret| self.people.find(secret, now)) {
+            return Ok(RequestGrant::of_session(session, client));
         }
-        checked
+        match self.tokens.check(headers, now) {
+            Ok(token) => Ok(RequestGrant::of_token(token, client)),
+            Err(refused) => {
+                if let Some(name) = &refused.expired {
+                    self.guesses.expired(&self.metrics, listener, name, client);
+                }
+                if refused.is_guess {
+                    self.wrong_token(listener, client).await;
+                }
+                Err(refused.failure)
+            }
+        }
+    }
+
+    /// Counts a token that may not be used for what was asked.
+    pub(crate) fn unscoped(&self, listener: &str, token: &str, client: Option<IpAddr>) {
+        self.guesses.unscoped(&self.metrics, listener, token, client);
+    }
+
+    /// Takes over the tokens of the data directory and of the configuration, and the people, as they are now. Blocks.
+    pub(crate) fn renew_tokens(&self) {
+        let read = self.tokens.read_file().and_then(|()| self.people.read_file());
+        if self.people.has_users() {
+            self.tokens.ask();
+        }
+        match &read {
+            Ok(()) => tracing::info!("tokens or people have changed"),
+            Err(error) => tracing::error!(%error, "tokens could not be read: those of before stay in force"),
+        }
+        self.tokens.rebuild(&self.engine.plan());
+        self.audit.append_changes(&self.tokens.store());
+        let fault = read.err().map(|error| error.to_string());
+        self.engine.health().set(TOKENS_CONDITION, Impact::Degraded, fault);
+    }
+
+    /// Does the housekeeping of tokens and of the audit log. Blocks.
+    pub(crate) fn keep_access(&self, now: Option<Time>) {
+        if let Err(error) = self.tokens.write_uses() {
+            tracing::warn!(%error, "the times at which tokens were used could not be written");
+        }
+        if let Some(now) = now {
+            self.audit.forget(now);
+        }
+        let fault = self.audit.reopen();
+        self.engine.health().set(AUDIT_CONDITION, Impact::Degraded, fault);
     }
 
     /// Counts a wrong token or password that a client has named, and waits until it may be answered. To be called with
@@ -282,16 +366,20 @@ impl Node {
         self.guesses.wrong(&self.metrics, listener, client).await;
     }
 
-    /// The pipeline of this name, or the default one, as it is now.
+    /// The pipeline of this name, or the default one, as it is now, if the request that is being worked on is for it.
     pub(crate) fn pipeline(&self, name: Option<&str>) -> Result<Arc<Pipeline>, HttpFailure> {
         let plan = self.engine.plan();
-        plan.pipeline(name).cloned().ok_or_else(|| {
+        let pipeline = plan.pipeline(name).cloned().ok_or_else(|| {
             let names: Vec<&str> = plan.pipelines.iter().map(|pipeline| pipeline.name.as_str()).collect();
             let what = crate::core::problem::shown(name.unwrap_or_default());
             UNKNOWN_NAME
                 .failure(format!("there is no pipeline `{what}`"))
                 .help(format!("there are: {}", names.join(", ")))
-        })
+        })?;
+        if let Some(grant) = RequestGrant::current() {
+            grant.check_pipeline(&pipeline.name)?;
+        }
+        Ok(pipeline)
     }
 
     /// Takes in what somebody says about an event that was not decided here. Without an id the same of the same body

@@ -353,6 +353,7 @@ fn sign(engine: &Engine, sender: u16, time: Time, request: &NodeRequest) -> Stri
 /// A request that another node has signed, of which the body is not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RelayedRequest {
+    sender: u16,
     digest: [u8; 32],
 }
 
@@ -398,7 +399,12 @@ impl RelayedRequest {
         let is_now = apart <= SKEW_MAX.0.unsigned_abs();
         let is_signed = is_now && parts.next().is_none() && engine.is_from_node(time, &message, &tag);
         let digest = HEX.decode(digest.as_bytes()).ok()?.try_into().ok()?;
-        is_signed.then_some(RelayedRequest { digest })
+        is_signed.then_some(RelayedRequest { sender, digest })
+    }
+
+    /// The number of the node that has signed it.
+    pub(crate) fn sender(&self) -> u16 {
+        self.sender
     }
 
     /// Checks that a body is the one that was signed.

@@ -44,6 +44,7 @@ types! {
     INVALID_FRAMING BAD_REQUEST "invalid-framing" "The request can be read in two ways",
     UNAUTHORIZED UNAUTHORIZED "unauthorized" "A token is needed",
     FORBIDDEN FORBIDDEN "forbidden" "Requests of this kind are not accepted without a token",
+    MISSING_SCOPE FORBIDDEN "missing-scope" "The token may not be used for this",
     NOT_FOUND NOT_FOUND "not-found" "There is nothing here",
     METHOD_NOT_ALLOWED METHOD_NOT_ALLOWED "method-not-allowed" "The URL does not know this method",
     CONFLICT CONFLICT "conflict" "Something else was done with it meanwhile",

@@ -3,12 +3,14 @@
 //! A browser shows a token of the listener once, in a form, and gets a cookie for it. The node keeps the cookie's hash only, for
 //! as long as the cookie is used. Where the listener has no tokens, whoever reaches the loopback address is a viewer.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use access::{AccessScope, TokenGrant};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use data_encoding::BASE64URL_NOPAD;
 use event::{Span, Time};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -45,6 +47,8 @@ pub(crate) enum ViewerRight {
 /// A viewer: somebody who looks at the console.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
+    /// The rights of the token that was shown.
+    grant: Arc<TokenGrant>,
     /// The secret that forms of this viewer carry.
     form_secret: String,
     /// True for the viewer of a session, who can end it.
@@ -52,16 +56,21 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
-    /// Returns whether the viewer may do something. Tokens of the listener allow everything.
+    /// Returns whether the viewer may do something: what the token may at the routes that the console uses.
     pub(crate) fn may(&self, right: ViewerRight) -> bool {
-        match right {
-            ViewerRight::Read
-            | ViewerRight::ReadContent
-            | ViewerRight::Enforce
-            | ViewerRight::Teach
-            | ViewerRight::Rules
-            | ViewerRight::Administer => true,
-        }
+        self.grant.has(match right {
+            ViewerRight::Read => AccessScope::Read,
+            ViewerRight::ReadContent => AccessScope::ReadContent,
+            ViewerRight::Teach => AccessScope::Teach,
+            // Who bans by hand decides as rules do.
+            ViewerRight::Enforce | ViewerRight::Rules => AccessScope::Rules,
+            ViewerRight::Administer => AccessScope::Administer,
+        })
+    }
+
+    /// The rights of the token that was shown.
+    pub(crate) fn grant(&self) -> Arc<TokenGrant> {
+        Arc::clone(&self.grant)
     }
 
     /// The secret for the viewer's forms.
@@ -76,8 +85,9 @@ impl Viewer {
 }
 
 /// A session of a browser.
-#[derive(Debug)]
 struct ViewerSession {
+    /// The token that was shown: it is looked up at each request, so that one that was taken away opens nothing any more.
+    token: Vec<u8>,
     form_secret: String,
     begun: Time,
     used: Time,
@@ -91,7 +101,7 @@ impl ViewerSession {
 }
 
 /// The sessions of browsers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ViewerSessions {
     sessions: Mutex<HashMap<[u8; 32], ViewerSession>>,
     /// The secret of forms where no tokens are asked for. Drawn when it is first needed.
@@ -100,7 +110,7 @@ pub(crate) struct ViewerSessions {
 
 impl ViewerSessions {
     /// Begins a session, and returns the cookie's value; `None` without random numbers.
-    pub(crate) fn begin(&self, now: Time) -> Option<String> {
+    pub(crate) fn begin(&self, token: &[u8], now: Time) -> Option<String> {
         let (cookie, form_secret) = (secret()?, secret()?);
         let mut sessions = self.sessions.lock();
         if sessions.len() >= SESSIONS_MAX {
@@ -110,12 +120,20 @@ impl ViewerSessions {
             let oldest = sessions.iter().min_by_key(|(_, session)| session.used).map(|(id, _)| *id);
             oldest.map(|id| sessions.remove(&id));
         }
-        sessions.insert(digest(&cookie), ViewerSession { form_secret, begun: now, used: now });
+        sessions.insert(
+            digest(&cookie),
+            ViewerSession { token: token.to_vec(), form_secret, begun: now, used: now },
+        );
         Some(cookie)
     }
 
-    /// Returns the viewer whom a request's cookie names.
-    pub(crate) fn viewer(&self, headers: &HeaderMap, now: Time) -> Option<Viewer> {
+    /// Returns the viewer whom a request's cookie names, if `find` still has rights for the token.
+    pub(crate) fn viewer(
+        &self,
+        headers: &HeaderMap,
+        now: Time,
+        find: impl FnOnce(&[u8]) -> Option<Arc<TokenGrant>>,
+    ) -> Option<Viewer> {
         let id = digest(cookie(headers)?);
         let mut sessions = self.sessions.lock();
         let session = sessions.get_mut(&id)?;
@@ -123,17 +141,21 @@ impl ViewerSessions {
             sessions.remove(&id);
             return None;
         }
+        let Some(grant) = find(&session.token) else {
+            sessions.remove(&id);
+            return None;
+        };
         session.used = now;
-        Some(Viewer { form_secret: session.form_secret.clone(), has_session: true })
+        Some(Viewer { grant, form_secret: session.form_secret.clone(), has_session: true })
     }
 
     /// Returns the viewer where no tokens are asked for; `None` without random numbers.
-    pub(crate) fn anybody(&self) -> Option<Viewer> {
+    pub(crate) fn anybody(&self, grant: Arc<TokenGrant>) -> Option<Viewer> {
         let mut open = self.open.lock();
         if open.is_none() {
             *open = secret();
         }
-        open.clone().map(|form_secret| Viewer { form_secret, has_session: false })
+        open.clone().map(|form_secret| Viewer { grant, form_secret, has_session: false })
     }
 
     /// Ends the session that a request's cookie names.
@@ -210,6 +232,11 @@ pub(crate) fn is_from_own_page(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
+    /// All rights, for the token of the tests.
+    fn known(token: &[u8]) -> Option<Arc<TokenGrant>> {
+        (token == b"token").then(|| Arc::new(TokenGrant::new("t", access::ScopeSet::ALL, Vec::new())))
+    }
+
     fn headers(cookie: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, HeaderValue::try_from(format!("a=b; {COOKIE}={cookie}")).unwrap());
@@ -221,10 +248,10 @@ mod tests {
         let sessions = ViewerSessions::default();
         let begun = Time::from_seconds(1_000_000);
         let check = |uses: &[i64], holds: bool| {
-            let cookie = sessions.begin(begun).unwrap();
+            let cookie = sessions.begin(b"token", begun).unwrap();
             let mut last = None;
             for minutes in uses {
-                last = sessions.viewer(&headers(&cookie), begun + Span::minutes(*minutes));
+                last = sessions.viewer(&headers(&cookie), begun + Span::minutes(*minutes), known);
             }
             assert_eq!(last.is_some(), holds, "{uses:?}");
         };
@@ -243,20 +270,24 @@ mod tests {
     fn sessions_are_bounded_and_known_by_their_cookie_alone() {
         let sessions = ViewerSessions::default();
         let now = Time::from_seconds(1_000_000);
-        let first = sessions.begin(now).unwrap();
+        let first = sessions.begin(b"token", now).unwrap();
         for second in 1..=SESSIONS_MAX as i64 {
-            sessions.begin(now + Span::seconds(second)).unwrap();
+            sessions.begin(b"token", now + Span::seconds(second)).unwrap();
         }
         assert_eq!(sessions.len(), SESSIONS_MAX);
-        assert!(sessions.viewer(&headers(&first), now).is_none(), "the oldest made room");
-        let kept = sessions.begin(now).unwrap();
-        let viewer = sessions.viewer(&headers(&kept), now).unwrap();
+        assert!(sessions.viewer(&headers(&first), now, known).is_none(), "the oldest made room");
+        let kept = sessions.begin(b"token", now).unwrap();
+        let viewer = sessions.viewer(&headers(&kept), now, known).unwrap();
         assert!(viewer.owns_form(viewer.form_secret()) && !viewer.owns_form("") && !viewer.owns_form(&kept));
         for other in ["", "x", &kept[1..], &format!("{kept}; {COOKIE}={kept}")] {
-            assert!(sessions.viewer(&headers(other), now).is_none(), "{other}");
+            assert!(sessions.viewer(&headers(other), now, known).is_none(), "{other}");
+        }
+        let gone = sessions.begin(b"another", now).unwrap();
+        for _ in 0..2 {
+            assert!(sessions.viewer(&headers(&gone), now, known).is_none(), "its token does not hold");
         }
         sessions.end(&headers(&kept));
-        assert!(sessions.viewer(&headers(&kept), now).is_none());
+        assert!(sessions.viewer(&headers(&kept), now, known).is_none());
     }
 
     #[test]

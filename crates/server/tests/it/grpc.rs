@@ -162,6 +162,36 @@ fn streams_carry_a_token_where_there_are_tokens() {
     });
 }
 
+#[test]
+fn a_token_of_a_stream_needs_a_scope_and_its_pipeline() {
+    let tokens: Vec<(String, String)> =
+        [("reader", "read", "[]"), ("own", "decide", "[]"), ("other", "decide", "[\"none\"]")]
+            .iter()
+            .flat_map(|(name, scope, pipelines)| {
+                let setting = |key: &str, value: String| (format!("token.{name}.{key}"), value);
+                [
+                    setting("secret", format!("{name}-of-a-long-secret")),
+                    setting("scopes", format!("[\"{scope}\"]")),
+                    setting("pipelines", (*pipelines).to_owned()),
+                ]
+            })
+            .collect();
+    let settings: Vec<(&str, &str)> =
+        tokens.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    with_grpc(&settings, async |_, channel| {
+        let mut client = BatchServiceClient::new(channel);
+        for (name, code) in
+            [("reader", Code::PermissionDenied), ("other", Code::PermissionDenied), ("own", Code::Ok)]
+        {
+            let batch = futures_util::stream::iter([lines("{\"user\":\"ann\"}\n")]);
+            let mut request = Request::new(batch);
+            let bearer = format!("Bearer {name}-of-a-long-secret");
+            request.metadata_mut().insert("authorization", bearer.parse().unwrap());
+            assert_eq!(all(client.observe(request).await).await.1, code, "{name}");
+        }
+    });
+}
+
 /// Checks that a client that reads no answers is read no further, and gets all of them once it does.
 #[test]
 fn a_client_that_does_not_read_is_held_back() {

@@ -1,5 +1,6 @@
 //! A real server on a free port of the loopback address, with a data directory of its own, asked by a plain client.
 
+mod access;
 mod auth;
 mod bans;
 mod batch;

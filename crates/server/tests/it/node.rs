@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 66] = [
+pub(crate) const ROUTES: [(&str, &str); 71] = [
     ("delete", "/v1/bans"),
+    ("delete", "/v1/sessions/{id}"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),
     ("get", "/crowdsec/v1/decisions/stream"),
@@ -14,6 +15,7 @@ pub(crate) const ROUTES: [(&str, &str); 66] = [
     ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
+    ("get", "/v1/audit"),
     ("get", "/v1/auth/{name}"),
     ("get", "/v1/baits"),
     ("get", "/v1/bans"),
@@ -36,8 +38,10 @@ pub(crate) const ROUTES: [(&str, &str); 66] = [
     ("get", "/v1/reviews/{id}"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
+    ("get", "/v1/sessions"),
     ("get", "/v1/settings"),
     ("get", "/v1/timeline"),
+    ("get", "/v1/tokens"),
     ("get", "/v1/top"),
     ("post", "/v1/bans"),
     ("post", "/v1/batch/decide"),
@@ -70,6 +74,7 @@ pub(crate) const ROUTES: [(&str, &str); 66] = [
     ("post", "/v1/rules/promote"),
     ("post", "/v1/rules/reload"),
     ("post", "/v1/rules/rollback"),
+    ("post", "/v1/sessions"),
     ("post", "/v1/snapshots"),
     ("put", "/v1/limits/{name}/overrides"),
 ];

@@ -388,3 +388,34 @@ fn wrong_passwords_are_counted() {
         assert!(page.contains("tollhouse_wrong_tokens_total{listener=\"rspamd\"} 1"), "{page}");
     });
 }
+
+#[test]
+fn a_token_as_password_needs_the_scope_of_the_command() {
+    let secret = |name: &str| format!("{name}-of-a-long-secret");
+    let tokens: Vec<(String, String)> = ["read", "teach", "enforce"]
+        .iter()
+        .flat_map(|scope| {
+            let key = |key: &str| format!("token.{scope}.{key}");
+            [(key("secret"), secret(scope)), (key("scopes"), format!("[\"{scope}\"]"))]
+        })
+        .collect();
+    let settings: Vec<(&str, &str)> =
+        tokens.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    with_rspamd(&settings, |running| {
+        let asked = |scope: &str, line: &str, message: &str| {
+            let length = message.len();
+            let head =
+                format!("{line} HTTP/1.0\r\nPassword: {}\r\nContent-Length: {length}\r\n\r\n", secret(scope));
+            ask(running, &(head + message))
+        };
+        for (scope, stat, learn) in [("read", 200, 403), ("teach", 403, 200), ("enforce", 403, 403)] {
+            assert_eq!(asked(scope, "GET /stat", "").status, stat, "{scope}");
+            let learned = asked(scope, "POST /learnspam", MESSAGE);
+            assert_eq!(learned.status, learn, "{scope}");
+            assert_eq!(asked(scope, "POST /checkv2", MESSAGE).status, 200, "whoever may connect may ask");
+        }
+        let refused = asked("enforce", "POST /learnspam", MESSAGE).body;
+        let refused = String::from_utf8_lossy(&refused);
+        assert!(refused.contains("the token `enforce` lacks the scope `teach`"), "{refused}");
+    });
+}

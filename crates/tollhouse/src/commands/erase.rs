@@ -8,6 +8,7 @@ use event::Shingle;
 use indicatif::HumanCount;
 use serde::Serialize;
 
+use crate::audit::note;
 #[cfg(feature = "cluster")]
 use crate::cluster_home;
 use crate::console::{Output, Progress, help, say};
@@ -78,6 +79,7 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         CommandError::new(format_args!("there is no pipeline `{name}`"))
             .help(format!("expected one of: {}", names.join(", ")))
     })?;
+    let pipeline_name = pipeline.name.clone();
     let secret = directory.secret()?;
     let mut shingles: HashSet<Shingle> = HashSet::new();
     for KeyArgument { kind, value } in &args.key {
@@ -118,6 +120,17 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         }
     })?;
     let (decisions, feedback) = (records.decisions, records.feedback);
+    if !args.dry_run {
+        let kinds: Vec<&str> = args.key.iter().map(|key| key.kind.as_str()).collect();
+        let detail = [
+            ("pipeline", pipeline_name),
+            ("kinds", kinds.join(",")),
+            ("keys", keys.to_string()),
+            ("decisions", decisions.to_string()),
+            ("feedback", feedback.to_string()),
+        ];
+        note(&directory, "erase", &detail)?;
+    }
     if out.is_json() {
         out.json(&EraseLine { erased: !args.dry_run, keys, decisions, feedback })?;
     }

@@ -1,5 +1,6 @@
 //! The commands.
 
+mod audit;
 mod backtest;
 mod bench;
 mod check;
@@ -32,7 +33,9 @@ mod serve;
 mod snapshot;
 mod stats;
 mod test;
+mod token;
 mod top;
+mod user;
 mod verify;
 
 use clap::{Parser, Subcommand};
@@ -91,6 +94,9 @@ enum CliCommand {
     Snapshot(snapshot::SnapshotArgs),
     Restore(restore::RestoreArgs),
     Reviews(reviews::ReviewsArgs),
+    Token(token::TokenArgs),
+    User(user::UserArgs),
+    Audit(audit::AuditArgs),
     Ledger(ledger::LedgerArgs),
     Config(config::ConfigArgs),
     Rules(rules::RulesArgs),
@@ -131,6 +137,9 @@ impl Cli {
             CliCommand::Snapshot(args) => snapshot::run(args),
             CliCommand::Restore(args) => restore::run(args),
             CliCommand::Reviews(args) => reviews::run(args),
+            CliCommand::Token(args) => token::run(args),
+            CliCommand::User(args) => user::run(args),
+            CliCommand::Audit(args) => audit::run(args),
             CliCommand::Ledger(args) => ledger::run(args),
             CliCommand::Config(args) => config::run(args),
             CliCommand::Rules(args) => rules::run(args),

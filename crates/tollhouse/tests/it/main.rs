@@ -1,5 +1,6 @@
 //! The program as its users run it: every test starts the built binary.
 
+mod access;
 mod applications;
 mod backtest;
 mod beside;

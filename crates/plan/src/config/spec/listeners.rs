@@ -1,5 +1,7 @@
 //! Settings of listeners.
 
+use access::AccessScope;
+
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 /// The protocols of listeners.
@@ -44,7 +46,21 @@ pub(super) const SERVER: Section = Section {
             "tokens",
             SettingType::List(&SettingType::Secret(16)),
             Some("[]"),
-            "Bearer tokens; if there are any, a request must carry one",
+            "Bearer tokens without a name; if there are any, a request must carry one, or one of `[[token]]` or of `tollhouse token`. See [access.md](../operating/access.md)",
+        ),
+        setting(
+            "token_scopes",
+            SettingType::List(&SettingType::Choice(AccessScope::WORDS)),
+            Some(
+                "[\"decide\", \"teach\", \"read\", \"read-content\", \"enforce\", \"rules\", \"administer\"]",
+            ),
+            "What each of `tokens` may be used for: by default everything",
+        ),
+        setting(
+            "require_token",
+            SettingType::Bool,
+            Some("false"),
+            "Whether a request must carry a token although none is configured here: those of `tollhouse token`, which a server sees within a second",
         ),
         setting("body_max", SettingType::Size(1 << 50), Some("\"32MiB\""), "Largest request body"),
         setting("batch_max", SettingType::Integer(1, 1_000_000), Some("10000"), "Most events in one batch"),
@@ -83,6 +99,52 @@ pub(super) const SERVER: Section = Section {
             SettingType::Span,
             Some("\"5s\""),
             "Time during which a body may come at any pace",
+        ),
+    ],
+};
+
+pub(super) const TOKEN: Section = Section {
+    name: "token",
+    form: SectionForm::List("name"),
+    node: true,
+    doc: "A named token: whoever sends it may do what its scopes say. `tollhouse token` makes them without a change of files. See [access.md](../operating/access.md).",
+    settings: &[
+        required("name", SettingType::Name, "Its name in the audit log"),
+        setting("secret", SettingType::Secret(16), None, "The token itself"),
+        setting(
+            "sha256",
+            SettingType::Text,
+            None,
+            "Instead of `secret`: its SHA-256 as 64 hexadecimal digits. The token must be random then, such as `openssl rand -hex 32` makes one",
+        ),
+        setting(
+            "scopes",
+            SettingType::List(&SettingType::Choice(AccessScope::WORDS)),
+            Some("[]"),
+            "What it may be used for; at least one",
+        ),
+        setting(
+            "pipelines",
+            SettingType::List(&SettingType::Name),
+            Some("[]"),
+            "Pipelines that it is limited to; by default it is for all, and for what is the whole node's",
+        ),
+        setting("expires", SettingType::Time, None, "The time from which it no longer holds"),
+    ],
+};
+
+pub(super) const AUDIT: Section = Section {
+    name: "audit",
+    form: SectionForm::Table,
+    node: true,
+    doc: "The audit log of who did what: `audit/` in the data directory. See [access.md](../operating/access.md#the-audit-log).",
+    settings: &[
+        setting("keep", SettingType::Span, Some("\"400d\""), "Age at which a closed file is removed"),
+        setting(
+            "keep_bytes",
+            SettingType::Size(1 << 50),
+            Some("\"1GiB\""),
+            "Size of the whole log above which closed files are removed, oldest first",
         ),
     ],
 };

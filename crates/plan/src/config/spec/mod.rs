@@ -199,6 +199,8 @@ pub(super) static SECTIONS: &[Section] = &[
     node::REVIEW,
     node::DNS,
     listeners::SERVER,
+    listeners::TOKEN,
+    listeners::AUDIT,
     limits::ENVOY,
     listeners::LISTENER,
 ];

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use access::AccessScope;
 use axum::body::Bytes;
 use futures_util::Stream as Streamed;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -21,6 +22,7 @@ use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::core::deadline::{Deadline, NoAnswerReason};
+use crate::core::grant::RequestGrant;
 use crate::core::listener::{ListenerStream, ShutdownSignal};
 use crate::core::listener_context::ListenerContext;
 use crate::core::problem::HttpFailure;
@@ -73,6 +75,9 @@ pub(crate) async fn converse(stream: ListenerStream, face: Arc<BatchStreamContex
     serve(stream, Routes::new(service), connection, &face, stop).await;
 }
 
+/// The scope that a token needs for a stream of batches.
+const SCOPE: AccessScope = AccessScope::Decide;
+
 struct BatchHandler {
     listener: Arc<BatchStreamContext>,
     client: Option<IpAddr>,
@@ -102,13 +107,18 @@ impl BatchService for BatchHandler {
 }
 
 impl BatchHandler {
-    /// Checks the token of a stream, where tokens are configured.
-    async fn may_ask(&self, metadata: &MetadataMap) -> Result<(), HttpFailure> {
+    /// Checks the token of a stream, where tokens are asked for.
+    async fn may_ask(&self, metadata: &MetadataMap) -> Result<Arc<RequestGrant>, HttpFailure> {
         let face = &self.listener;
         if !face.node.wants_token() {
-            return Ok(());
+            return Ok(RequestGrant::of_host(self.client));
         }
-        face.node.check_token(metadata.as_ref(), &face.plan.name, self.client).await
+        let grant = face.node.check_token(metadata.as_ref(), &face.plan.name, self.client).await?;
+        let checked = grant.check_scope(SCOPE);
+        if checked.is_err() {
+            face.node.unscoped(&face.plan.name, grant.name(), self.client);
+        }
+        checked.map(|()| grant)
     }
 
     async fn answer(
@@ -117,7 +127,8 @@ impl BatchHandler {
         asked: BatchOperation,
     ) -> Result<Response<BatchResponseStream>, Status> {
         let node = &self.listener.node;
-        self.may_ask(request.metadata()).await.map_err(|failure| refused(&self.listener, failure))?;
+        let grant = self.may_ask(request.metadata()).await;
+        let grant = grant.map_err(|failure| refused(&self.listener, failure))?;
         let place = Arc::clone(&node.grpc.streams).try_acquire_owned().map_err(|_| {
             node.metrics.listener_failure(&self.listener.plan.name, "overloaded");
             Status::unavailable("too many streams are open: try again a little later")
@@ -130,6 +141,7 @@ impl BatchHandler {
             listener: Arc::clone(&self.listener),
             asked,
             stop: self.stop.clone(),
+            grant,
             _place: place,
         };
         tokio::spawn(work.all(request.into_inner(), sender));
@@ -142,6 +154,8 @@ struct BatchStreamTask {
     listener: Arc<BatchStreamContext>,
     asked: BatchOperation,
     stop: ShutdownSignal,
+    /// The rights that it began with.
+    grant: Arc<RequestGrant>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -182,6 +196,7 @@ impl BatchStreamTask {
         let face = &self.listener;
         let started = Instant::now();
         let work = asked_by(Caller::Known, answer(Arc::clone(face), batch, self.asked));
+        let work = Arc::clone(&self.grant).bound(work);
         let answered = match Deadline::after(face.node.timeout()).run(work).await {
             Ok(answered) => answered.map_err(|failure| refused(face, failure)),
             Err(NoAnswerReason::Panicked) => {

@@ -26,6 +26,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{JsonBody, QueryParams};
 use crate::api::{Length, Timestamp};
+use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
 
@@ -550,6 +551,11 @@ pub(crate) async fn label(
     if lasts.0 <= Span::ZERO {
         return Err(INVALID_PARAMETER.failure("for: expected a length of time such as `4h`"));
     }
+    note("pipeline", pipeline.name.clone());
+    note("label", label.clone());
+    note("kind", kind.clone());
+    note("value", value.clone());
+    note("for", lasts.to_string());
     let (until, value) = node.engine.mark(&pipeline, &kind, &label, &value, lasts.0, node.now()).await?;
     Ok(Json(LabelOutcome { until: Timestamp(until), value }))
 }
@@ -583,6 +589,7 @@ pub(crate) async fn lift(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<LiftParams>,
 ) -> Result<Json<LiftOutcome>, HttpFailure> {
+    note("value", params.value.clone());
     let lifted = node.engine.lift(&params.value, node.now()).await?;
     Ok(Json(LiftOutcome { lifted }))
 }

@@ -16,6 +16,7 @@ use utoipa::IntoParams;
 
 use super::{JsonBody, QueryParams, events};
 use crate::api;
+use crate::core::grant::{RequestGrant, may_read_content, note};
 use crate::core::node::Node;
 use crate::core::peers::{NodeRequest, NodeResponse, RelayedRequest};
 use crate::core::preparation::LookupMode;
@@ -57,16 +58,33 @@ pub(crate) async fn explained(
     let id = record_id(id)?;
     let engine = Arc::clone(&node.engine);
     let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await?;
-    if let Err(DecisionLookupError::NoDecision(_)) = &explanation
-        && !is_relayed
-    {
-        let target = format!("/v1/decisions/{id}");
-        let request = NodeRequest { method: Method::GET, target, content_type: None, body: Bytes::new() };
-        if let Some(answer) = node.ask_owner(id.node(), request).await {
-            return answer?.json();
+    let owner = match &explanation {
+        Err(DecisionLookupError::NoDecision(_)) if !is_relayed => {
+            let target = format!("/v1/decisions/{id}");
+            node.ask_owner(
+                id.node(),
+                NodeRequest { method: Method::GET, target, content_type: None, body: Bytes::new() },
+            )
+            .await
         }
+        _ => None,
+    };
+    let mut answer: api::ExplanationJson = match owner {
+        Some(answer) => answer?.json()?,
+        None => api::ExplanationJson::from(&explanation?),
+    };
+    if let Some(grant) = RequestGrant::current() {
+        grant.check_pipeline(&answer.pipeline)?;
     }
-    Ok(api::ExplanationJson::from(&explanation?))
+    if may_read_content() {
+        // It is named only if content was shown.
+        node.audit.check()?;
+        note("id", id.to_string());
+        note("pipeline", answer.pipeline.clone());
+    } else {
+        answer.withhold_content();
+    }
+    Ok(answer)
 }
 
 /// Takes in feedback on a past decision. The same feedback twice by one reporter counts once, and something else
@@ -94,6 +112,10 @@ pub(crate) async fn take_in(
 ) -> Result<api::FeedbackOutcomeJson, HttpFailure> {
     let id = record_id(&feedback.id)?;
     let by = reporter(feedback.by.clone())?;
+    check_pipeline_of(node, id).await?;
+    note("id", id.to_string());
+    note("class", feedback.class.clone());
+    note("reporter", by.clone().unwrap_or_default());
     let (engine, now, class) = (Arc::clone(&node.engine), node.now(), feedback.class.clone());
     // The decision is read from the journal, which blocks.
     let outcome = node.lookups.run(node.timeout() / 2, move |_| {
@@ -128,6 +150,14 @@ fn to_owner(target: &str, content_type: &'static str, feedback: &[api::FeedbackJ
         content_type: Some(content_type),
         body: body.into(),
     }
+}
+
+/// Checks that a decision is of a pipeline that the request is for. It is read only where that is limited.
+async fn check_pipeline_of(node: &Node, id: RecordId) -> Result<(), HttpFailure> {
+    let Some(grant) = RequestGrant::current().filter(|grant| grant.is_limited()) else { return Ok(()) };
+    let engine = Arc::clone(&node.engine);
+    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await??;
+    grant.check_pipeline(&explanation.pipeline)
 }
 
 /// The parameters that say how a batch of feedback is taken in.
@@ -175,6 +205,7 @@ pub(super) async fn feedback_batch(
         return Err(failure.help("send one JSON object a line"));
     }
     let lines = batch::lines(&body, node.plan().batch_max)?;
+    note("lines", lines.len().to_string());
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     // Decisions are read from the journal, which blocks.
     let read = node.lookups.run(node.timeout() / 2, move |_| {
@@ -326,8 +357,12 @@ pub(super) async fn learn(
     let reading = MessageReadOptions { message_time: params.message_time, envelope: params.envelope };
     let event = input::submitted(&node, pipeline, &headers, reading, body.clone(), LookupMode::None).await?;
     let by = reporter(params.by)?;
+    note("pipeline", pipeline.name.clone());
+    note("class", params.class.clone());
+    note("reporter", by.clone().unwrap_or_default());
     let feedback = engine::FeedbackInput { class: &params.class, by: by.as_deref() };
     let (id, outcome) = node.learn(event.prepared, event.id, &body, feedback).await?;
+    note("id", id.clone());
     Ok(Json(api::FeedbackOutcomeJson {
         warnings: event.warnings,
         ..api::FeedbackOutcomeJson::new(id, params.class, outcome)

@@ -1,7 +1,7 @@
 //! Guard of every request before its route, and its time limit there.
 //!
-//! All is decided by the head, in this order: may it ask at all (token; without tokens, no other site's page in a browser),
-//! is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
+//! All is decided by the head, in this order: may it ask this at all (a token with the route's scope, [`RouteAccess`]; without
+//! tokens, no other site's page in a browser), is there a place for it ([`Node::admit`]), does its route take a body. Only then the body is read: is it whole, small
 //! enough and in time ([`body::read`]). So who has no token holds neither a place nor memory for a body; of a request that a
 //! proxy asks about its start is read where a field is taken from it ([`body::read_first`]). Then the route
 //! works in a task of its own: a client that goes away, or the deadline, ends no counting, so no event is counted and
@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use access::audit::AuditEntry;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::PathAndQuery;
@@ -21,6 +22,7 @@ use axum::response::{IntoResponse, Response};
 use content::text::received;
 
 use crate::core::deadline::{Deadline, NoAnswerReason};
+use crate::core::grant::RequestGrant;
 use crate::core::load_shedding::{ReadPause, pass_over};
 use crate::core::node::Node;
 use crate::core::peers::RelayedRequest;
@@ -29,17 +31,17 @@ use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
 use crate::core::tokens::names_this_host;
 use crate::core::viewer::{Viewer, asks_for_console};
+use crate::protocol::http::access::{AccessRule, CONTENT_READ, RouteAccess};
 use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
 use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
+use crate::protocol::http::sessions;
 use crate::protocol::http::site_challenge;
 
 /// The name in metrics for the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
 /// The name of the listener of HTTP in the log and metrics.
 const HTTP: &str = "http";
-/// Answers without a token.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 /// The prefix of batches' paths, which have places of their own.
 const BATCHES: &str = "/v1/batch/";
 /// Cheap, and asked when the node is busy: they need no place.
@@ -107,36 +109,40 @@ async fn admit(
     started: Instant,
 ) -> Result<Response, HttpFailure> {
     let path = request.uri().path();
-    let (is_open, is_probe, is_batch) =
-        (OPEN.contains(&path), PROBES.contains(&path), path.starts_with(BATCHES));
+    let (is_probe, is_batch) = (PROBES.contains(&path), path.starts_with(BATCHES));
     // What proxies ask carries their clients' own tokens: who may ask there its route knows.
     let is_asked_by_visitors = path.starts_with(site_challenge::PREFIX);
     let is_asked_by_proxies = path.starts_with(PREFIX) || is_asked_by_visitors;
+    let mut access = RouteAccess::of(request.method(), (route != OTHER).then_some(route));
     let peer = request.extensions().get::<PeerAddress>().map(|peer| peer.0);
     let is_console = asks_for_console(request.method(), request.uri(), request.headers());
-    let viewer = if is_console { viewer(node, request.headers()) } else { Ok(None) };
-    let is_viewer = matches!(viewer, Ok(Some(_)));
-    let is_stranger = is_asked_by_proxies || (is_console && !is_viewer);
-    let caller = if is_stranger { Caller::of_peer(peer) } else { Caller::Known };
-    let (refused, relayed) = if is_asked_by_proxies || is_open {
-        (None, None)
-    } else if is_console {
-        let entered = viewer.map(|viewer| viewer.map(|viewer| request.extensions_mut().insert(viewer)));
-        (entered.err(), None)
+    let is_login = route == sessions::PATH && request.method() == Method::POST;
+    let granted = if is_console {
+        access = RouteAccess::of_console(request.method());
+        viewer(node, request.headers(), peer).map(|viewer| {
+            let grant = viewer.as_ref().map(|viewer| RequestGrant::of_token(viewer.grant(), peer));
+            viewer.map(|viewer| request.extensions_mut().insert(viewer));
+            (grant, None)
+        })
+    } else if is_asked_by_proxies || access.rule == AccessRule::Open {
+        Ok((None, None))
     } else {
         let uri = request.uri();
         let target = uri.path_and_query().map_or(uri.path(), PathAndQuery::as_str);
         let signed =
             RelayedRequest::of(&node.engine, node.now(), request.method(), target, request.headers());
-        match may_ask(node, signed, request.headers(), peer).await {
-            Ok(relayed) => (None, relayed),
-            Err(failure) => (Some(failure), None),
+        may_ask(node, signed, request.headers(), request.uri(), access, peer).await
+    };
+    let (grant, relayed) = match granted {
+        Ok(granted) => granted,
+        Err(failure) => {
+            let (parts, body) = request.into_parts();
+            return Ok(pass_over(&parts.headers, body, failure.into_response(), || ()).await);
         }
     };
-    if let Some(failure) = refused {
-        let (parts, body) = request.into_parts();
-        return Ok(pass_over(&parts.headers, body, failure.into_response(), || ()).await);
-    }
+    let is_viewer = is_console && grant.is_some();
+    let is_known = !is_asked_by_proxies && !is_login && (!is_console || is_viewer);
+    let caller = if is_known { Caller::Known } else { Caller::of_peer(peer) };
     let place = match (!is_probe).then(|| node.admit(is_batch, caller)).transpose() {
         Ok(place) => place,
         Err(refusal) => {
@@ -157,9 +163,11 @@ async fn admit(
         }
     };
     let takes_body = place.is_some()
-        && (caller == Caller::Known || is_asked_by_visitors || is_console)
+        && (caller == Caller::Known || is_asked_by_visitors || is_console || is_login)
         && takes_body(request.method(), route);
-    let body_max = if is_asked_by_visitors {
+    let body_max = if is_login {
+        Some(sessions::BODY_BYTES_MAX)
+    } else if is_asked_by_visitors {
         Some(site_challenge::BODY_BYTES_MAX)
     } else {
         is_console.then_some(if is_viewer { FORM_BYTES_MAX } else { LOGIN_BYTES_MAX })
@@ -188,8 +196,9 @@ async fn admit(
     };
     relayed.into_iter().for_each(|relayed| _ = parts.extensions.insert(relayed));
     let work = next.run(Request::from_parts(parts, body));
+    let of = Arc::clone(node);
     let work = async move {
-        let response = asked_by(caller, work).await;
+        let response = asked_by(caller, rightly(&of, access, grant, work)).await;
         drop((place, room));
         response
     };
@@ -233,31 +242,79 @@ async fn answer(
 ///
 /// # Errors
 /// Where no token is needed, if the request is another site's.
-fn viewer(node: &Node, headers: &HeaderMap) -> Result<Option<Viewer>, HttpFailure> {
+fn viewer(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<Option<Viewer>, HttpFailure> {
     if node.wants_token() {
-        return Ok(node.viewers.viewer(headers, node.now()));
+        let find = |token: &[u8]| node.tokens.find(token, node.now()).ok();
+        return Ok(node.viewers.viewer(headers, node.now(), find));
     }
     from_here(headers)?;
-    Ok(node.viewers.anybody())
+    let grant = RequestGrant::of_host(client).token();
+    Ok(node.viewers.anybody(grant))
 }
 
-/// Returns whether a request may ask at all, and what is known of it where another node has signed it.
+/// Returns the rights of a request, if they are enough for its route, and what is known of it where another node has signed it.
 async fn may_ask(
     node: &Node,
     signed: Option<Result<RelayedRequest, HttpFailure>>,
     headers: &HeaderMap,
+    uri: &Uri,
+    access: RouteAccess,
     client: Option<IpAddr>,
-) -> Result<Option<RelayedRequest>, HttpFailure> {
+) -> Result<(Option<Arc<RequestGrant>>, Option<RelayedRequest>), HttpFailure> {
     match signed {
-        Some(Ok(relayed)) => return Ok(Some(relayed)),
+        // The node that was asked has checked the rights of its caller.
+        Some(Ok(relayed)) => {
+            return Ok((Some(RequestGrant::of_node(relayed.sender(), client)), Some(relayed)));
+        }
         Some(Err(failure)) => {
             node.wrong_token(HTTP, client).await;
             return Err(failure);
         }
         None => {}
     }
-    if node.wants_token() { node.check_token(headers, HTTP, client).await } else { from_here(headers) }?;
-    Ok(None)
+    if !node.wants_token() {
+        return from_here(headers).map(|()| (Some(RequestGrant::of_host(client)), None));
+    }
+    let grant = node.check_token(headers, HTTP, client).await?;
+    let checked = access.check(&grant, uri);
+    if checked.is_err() {
+        node.unscoped(HTTP, grant.name(), client);
+    }
+    checked.map(|()| (Some(grant), None))
+}
+
+/// Does the work of a route with the rights of its request. What the audit log has to name is in there before it is answered;
+/// it is refused while that cannot be written. The work may be done although its client has gone, and is named then, too.
+async fn rightly(
+    node: &Node,
+    access: RouteAccess,
+    grant: Option<Arc<RequestGrant>>,
+    work: impl Future<Output = Response>,
+) -> Response {
+    let Some(grant) = grant else { return work.await };
+    let Some(action) = access.audit else { return grant.bound(work).await };
+    if action != CONTENT_READ
+        && let Err(failure) = node.audit.check()
+    {
+        return failure.into_response();
+    }
+    let response = Arc::clone(&grant).bound(work).await;
+    let detail = grant.take_notes();
+    if action == CONTENT_READ && detail.is_empty() {
+        return response;
+    }
+    let entry = AuditEntry {
+        time: node.now(),
+        by: grant.name().to_owned(),
+        from: grant.client().map(|client| client.to_canonical().to_string()),
+        action: action.to_owned(),
+        status: response.status().as_u16(),
+        detail,
+    };
+    match node.audit.append(entry).await {
+        Ok(()) => response,
+        Err(failure) => failure.into_response(),
+    }
 }
 
 /// Without tokens, who can reach the loopback address may ask. That includes browsers, and any page that they show

@@ -17,6 +17,7 @@ use stats::Quality;
 use super::JsonBody;
 use crate::api::{self, LimitValues};
 use crate::core::blocking::blocking;
+use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{
     HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses, shown,
@@ -298,6 +299,9 @@ pub(super) async fn reset(
     Path(name): Path<String>,
     JsonBody(reset): JsonBody<api::LimitReset>,
 ) -> Result<Json<api::LimitAnswer>, HttpFailure> {
+    note("limit", name.clone());
+    note("key", format!("{:?}", texts(&reset.key)?));
+    note("used", reset.used.to_string());
     let group = group(&node, &name, &reset.key)?;
     for take in group.takes(Some(reset.used)) {
         node.engine.set_used(take, node.now()).await?;
@@ -341,6 +345,10 @@ pub(super) async fn put_override(
     let plan = node.engine.plan();
     let limit = named(&plan, &name)?;
     let texts = texts(&wanted.key)?;
+    note("limit", name.clone());
+    note("key", format!("{texts:?}"));
+    note("count", format!("{:?}", wanted.count));
+    note("exempt", wanted.exempt.to_string());
     let mut key = Vec::with_capacity(limit.key.len());
     for field in &limit.key {
         let value = texts.iter().find(|(name, _)| *name == field.name).map(|(_, text)| text.clone());

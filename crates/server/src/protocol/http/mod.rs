@@ -1,5 +1,7 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
+mod access;
+mod audit;
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
@@ -21,6 +23,7 @@ pub(crate) mod node;
 mod nodes;
 pub(crate) mod reviews;
 pub(crate) mod rules;
+mod sessions;
 pub(crate) mod site_challenge;
 pub(crate) mod statistics;
 mod visitor_identity;
@@ -159,6 +162,10 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(nodes::nodes))
         .routes(routes!(node::settings))
         .routes(routes!(node::snapshot))
+        .routes(routes!(audit::audit))
+        .routes(routes!(audit::tokens))
+        .routes(routes!(sessions::begin, sessions::list))
+        .routes(routes!(sessions::end))
         .routes(routes!(node::healthz))
         .routes(routes!(node::readyz))
         .routes(routes!(node::metrics))
@@ -177,6 +184,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
     let description = DESCRIPTION.get_or_init(|| {
         // Nothing in a description refuses to be written.
         let mut description = serde_json::to_value(&openapi).unwrap_or_default();
+        access::describe(&mut description);
         examples::add(&mut description);
         Bytes::from(serde_json::to_vec(&description).unwrap_or_default())
     });

@@ -12,6 +12,7 @@ use utoipa::IntoParams;
 
 use super::{HttpState, QueryParams};
 use crate::api;
+use crate::core::grant::{RequestGrant, note};
 use crate::core::metrics;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE};
@@ -26,7 +27,9 @@ use crate::core::viewer::{CONSOLE, wants_page};
 )]
 pub(crate) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::PipelinesJson> {
     let plan = node.engine.plan();
-    let pipelines = plan.pipelines.iter();
+    let grant = RequestGrant::current();
+    let is_reached = |name: &str| grant.as_ref().is_none_or(|grant| grant.reaches(name));
+    let pipelines = plan.pipelines.iter().filter(|pipeline| is_reached(&pipeline.name));
     let pipelines = pipelines.map(|pipeline| api::PipelineJson::new(pipeline, &node.engine));
     Json(api::PipelinesJson { pipelines: pipelines.collect() })
 }
@@ -66,6 +69,7 @@ pub(super) async fn snapshot(
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| engine.snapshot(now, is_over);
     let name = node.scans.run(node.timeout() / 2, work).await??;
     tracing::info!(name, "a snapshot was made");
+    note("name", name.clone());
     Ok((StatusCode::CREATED, Json(api::SnapshotJson { name })))
 }
 
@@ -211,6 +215,11 @@ POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
 GET  /v1/nodes            the nodes that share statistics, and how they are
 POST /v1/snapshots        make a copy of the data directory
+GET  /v1/audit            the audit log, who did what: ?since=&after=&by=&action=
+GET  /v1/tokens           the tokens: names, scopes, last use
+POST /v1/sessions         begin a session: {\"name\": ..., \"password\": ...}
+GET  /v1/sessions         the sessions of people
+DELETE /v1/sessions/{id}  end one
 GET  /healthz             is it alive
 GET  /readyz              does it take requests
 GET  /metrics             counters and sizes, for Prometheus

@@ -19,6 +19,7 @@ use utoipa::IntoParams;
 use super::feedback::{record_id, reporter};
 use super::{JsonBody, QueryParams};
 use crate::api::{self, PassedReviewJson, ReviewJson, ReviewKeyJson, ReviewedJson};
+use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, shown};
 
@@ -76,10 +77,20 @@ fn cursor(text: &str) -> Result<ReviewCursor, HttpFailure> {
     read().ok_or_else(|| INVALID_PARAMETER.failure("after: expected `next` of another page"))
 }
 
+/// Returns the id of a review, and notes it for the audit log.
+fn review_id(text: &str) -> Result<RecordId, HttpFailure> {
+    let id = record_id(text)?;
+    note("id", id.to_string());
+    Ok(id)
+}
+
+/// Returns the reviewer's name as names are compared, and notes it for the audit log.
 fn reviewer(by: String) -> Result<String, HttpFailure> {
     // Those are one who are one as reporters: names differ by more than by capitals.
     let by = reporter(Some(by))?.unwrap_or_default();
-    Ok(plan::reporter(&by))
+    let by = plan::reporter(&by);
+    note("reviewer", by.clone());
+    Ok(by)
 }
 
 fn text(text: String) -> Result<String, HttpFailure> {
@@ -183,7 +194,7 @@ pub(crate) async fn claim(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewerJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by, plan) = (record_id(&id)?, reviewer(body.by)?, node.engine.plan());
+    let (id, by, plan) = (review_id(&id)?, reviewer(body.by)?, node.engine.plan());
     let item = node.engine.reviews().claim(id, &by, &plan.node.review, node.now())?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -203,7 +214,7 @@ pub(super) async fn release(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewerJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by) = (record_id(&id)?, reviewer(body.by)?);
+    let (id, by) = (review_id(&id)?, reviewer(body.by)?);
     let item = node.engine.reviews().release(id, &by, node.now())?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -223,7 +234,7 @@ pub(crate) async fn escalate(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewTextJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by, why) = (record_id(&id)?, reviewer(body.by)?, text(body.text)?);
+    let (id, by, why) = (review_id(&id)?, reviewer(body.by)?, text(body.text)?);
     let item = node.engine.reviews().escalate(id, &by, &why, node.now())?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -243,7 +254,7 @@ pub(super) async fn comment(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewTextJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by, comment) = (record_id(&id)?, reviewer(body.by)?, text(body.text)?);
+    let (id, by, comment) = (review_id(&id)?, reviewer(body.by)?, text(body.text)?);
     let item = node.engine.reviews().comment(id, &by, &comment, node.now())?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -264,7 +275,8 @@ pub(crate) async fn decide(
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewDecisionJson>,
 ) -> Result<Json<ReviewedJson>, HttpFailure> {
-    let (id, by, now) = (record_id(&id)?, reviewer(body.by)?, node.now());
+    let (id, by, now) = (review_id(&id)?, reviewer(body.by)?, node.now());
+    note("verdict", body.verdict.to_string());
     let engine = Arc::clone(&node.engine);
     // The decision is read from the journal, which blocks.
     let reviewed = node.lookups.run(node.timeout() / 2, move |_| {
@@ -293,6 +305,10 @@ pub(super) async fn decide_alike(
     if !(1..=ALIKE_MAX).contains(&limit) {
         return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {ALIKE_MAX}")));
     }
+    note("kind", kind.clone());
+    note("value", value.clone());
+    note("verdict", verdict.to_string());
+    note("dry_run", dry_run.to_string());
     let key = key(&node, pipeline.as_deref(), &kind, &value)?;
     let word = ReviewInput { by: &by, verdict, class: class.as_deref() };
     let judged_by = node.pipeline(pipeline.as_deref())?;

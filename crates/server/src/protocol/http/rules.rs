@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use data_encoding::HEXLOWER;
 use engine::{Proposal, ReloadOutcome};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 
 use super::{JsonBody, QueryParams};
 use crate::api;
+use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::peers;
 use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
@@ -71,6 +74,11 @@ where
         changed
     };
     let reloaded = node.scans.run(node.timeout() / 2, work).await??;
+    for change in &reloaded.changes {
+        let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "none".to_owned());
+        let told = format!("{} -> {}", version(&change.before), version(&change.after));
+        note(&format!("version of {}", change.pipeline), told);
+    }
     let behind = if dry_run { Vec::new() } else { peers::wait_for_rules(node).await };
     Ok(Json(api::ReloadOutcomeJson { behind, ..api::ReloadOutcomeJson::new(&reloaded, dry_run) }))
 }
@@ -111,6 +119,10 @@ pub(super) async fn post(
     body: axum::body::Bytes,
 ) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    note("pipeline", pipeline.clone());
+    note("candidate", candidate.to_string());
+    note("dry_run", dry_run.to_string());
+    note("sha256", HEXLOWER.encode(&Sha256::digest(&body)));
     let text = String::from_utf8(body.into());
     let text = text.map_err(|_| INVALID_BODY.failure("the body is no UTF-8 text").help("send TOML"))?;
     change(&node, dry_run, move |change| {
@@ -135,6 +147,7 @@ pub(super) async fn reload(
     State(node): State<Arc<Node>>,
     QueryParams(ReloadParams { dry_run }): QueryParams<ReloadParams>,
 ) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
+    note("dry_run", dry_run.to_string());
     change(&node, dry_run, |change| change(Proposal::Files)).await
 }
 
@@ -152,6 +165,8 @@ pub(crate) async fn rollback(
     JsonBody(api::RollbackRequest { version, pipeline }): JsonBody<api::RollbackRequest>,
 ) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    note("pipeline", pipeline.clone());
+    note("version", version.clone());
     change(&node, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
         .await
 }
@@ -169,6 +184,7 @@ pub(crate) async fn promote(
     QueryParams(params): QueryParams<RulesParams>,
 ) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?.name.clone();
+    note("pipeline", pipeline.clone());
     change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
 }
 

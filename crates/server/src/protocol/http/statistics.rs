@@ -12,6 +12,7 @@ use utoipa::IntoParams;
 
 use super::{JsonBody, QueryParams};
 use crate::api;
+use crate::core::grant::may_read_content;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, ProblemResponses};
 
@@ -200,7 +201,7 @@ pub(crate) async fn top(
         kind,
         counter,
         window: api::Length(window),
-        keys: hottest.iter().map(api::HotKeyJson::from).collect(),
+        keys: hottest.iter().map(|hot| api::HotKeyJson::from(hot).of_reader(may_read_content())).collect(),
     }))
 }
 
@@ -258,6 +259,9 @@ pub(crate) async fn reputations(
         reputation,
         order,
         within: api::Length(within),
-        keys: ranked?.iter().map(api::RankedReputationJson::from).collect(),
+        keys: ranked?
+            .iter()
+            .map(|key| api::RankedReputationJson::from(key).of_reader(may_read_content()))
+            .collect(),
     }))
 }

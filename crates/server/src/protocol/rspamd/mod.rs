@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use access::AccessScope;
 use axum::body::Bytes;
 use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -211,6 +212,15 @@ impl RspamdEndpoint {
         })
     }
 
+    /// Returns the scope that a token needs for it; `None` where none is asked for.
+    fn scope(self) -> Option<AccessScope> {
+        match self {
+            RspamdEndpoint::Scan { .. } | RspamdEndpoint::Ping => None,
+            RspamdEndpoint::Stat | RspamdEndpoint::Auth | RspamdEndpoint::Metrics => Some(AccessScope::Read),
+            RspamdEndpoint::Learn { .. } => Some(AccessScope::Teach),
+        }
+    }
+
     fn wants_message(self) -> bool {
         matches!(self, RspamdEndpoint::Scan { .. } | RspamdEndpoint::Learn { .. })
     }
@@ -317,19 +327,24 @@ async fn refusal(
     asked: &RspamdRequest,
     client: Option<IpAddr>,
 ) -> Option<RspamdResponse> {
-    let known = asked.password.as_ref().is_some_and(|password| face.node.is_token(password.as_bytes()));
-    if asked.password.is_some() && !known && face.node.wants_token() {
-        face.node.wrong_token(&face.plan.name, client).await;
-    }
-    let allowed = match what {
-        RspamdEndpoint::Scan { .. } | RspamdEndpoint::Ping => true,
-        RspamdEndpoint::Stat | RspamdEndpoint::Auth | RspamdEndpoint::Metrics => {
-            known || !face.node.wants_token()
-        }
-        RspamdEndpoint::Learn { .. } => known || face.plan.settings.learn,
+    let rights = match &asked.password {
+        Some(password) => face.node.rights_of(password.as_bytes(), &face.plan.name, client).await,
+        None => None,
     };
-    if allowed {
-        return None;
+    let scope = what.scope();
+    let open = match what {
+        RspamdEndpoint::Learn { .. } => face.plan.settings.learn,
+        _ => !face.node.wants_token(),
+    };
+    let scope = scope.filter(|_| !open)?;
+    if let Some(rights) = rights {
+        if rights.has(scope) && rights.reaches(&face.plan.settings.pipeline) {
+            return None;
+        }
+        face.node.unscoped(&face.plan.name, rights.name(), client);
+        let why =
+            format!("the token `{}` lacks the scope `{scope}`, or is for other pipelines", rights.name());
+        return Some(failed(StatusCode::FORBIDDEN, &why));
     }
     let why = if face.node.wants_token() {
         "Unauthorized: `Password` is none of the node's tokens"

@@ -1,0 +1,215 @@
+//! `tollhouse audit`: who did what, and whether the log was changed since.
+
+use std::collections::VecDeque;
+
+use access::audit::{AuditHead, AuditPlace, AuditQuery, ChainHash};
+use event::Time;
+use serde::Serialize;
+use server::api::AuditEntryJson;
+
+use crate::console::{BOLD, DIM, Output, TableCell, TextTable, error, printable, say};
+use crate::exit::{CommandError, Exit};
+use crate::options::{EngineOptions, JsonOption, ServerOptions, time};
+
+/// Show who did what, or verify that the audit log was not changed
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse audit --data ./data
+  tollhouse audit --since 2026-11-01 --action rules --data ./data
+  tollhouse audit --by ann --server http://127.0.0.1:8377 --json
+  tollhouse audit --verify --data ./data
+  tollhouse audit --verify --expect 1034:9f86d081… --data ./data
+
+--verify reads all lines and proves that none was changed, removed or put in after it was written,
+as far as the files can: somebody who may write them can rewrite all of them from some line on, or
+cut lines off at the end. Note the line that it prints elsewhere, and give it to the next
+verification with --expect: all up to that line is then proved to be what it was.
+
+Exit code 1 if the chain does not hold.")]
+pub(crate) struct AuditArgs {
+    /// Verify the chain of the whole log
+    #[arg(long, conflicts_with_all = ["since", "by", "action", "limit", "server"])]
+    verify: bool,
+    /// A line that was noted elsewhere: its number, a colon, and its hash
+    #[arg(long, value_name = "NUMBER:HASH", requires = "verify", value_parser = head)]
+    expect: Option<AuditHead>,
+    /// Only what was done at this time and later: RFC 3339, a date, or seconds since 1970
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<Time>,
+    /// Only what this token or user did
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// Only this action, such as rules.post, or group of actions, such as rules
+    #[arg(long, value_name = "ACTION")]
+    action: Option<String>,
+    /// Entries to show, at most: the latest
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    limit: u64,
+    #[command(flatten)]
+    engine: EngineOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+fn head(text: &str) -> Result<AuditHead, String> {
+    let read = || {
+        let (number, chain) = text.split_once(':')?;
+        Some(AuditHead { number: number.parse().ok()?, chain: ChainHash::from_hex(chain)? })
+    };
+    read().ok_or_else(|| "expected a number, a colon, and 64 hexadecimal digits".to_owned())
+}
+
+/// Entries that are read at once.
+const PAGE: usize = 1000;
+
+pub(crate) fn run(args: AuditArgs) -> Result<Exit, CommandError> {
+    if args.verify {
+        return verify(&args);
+    }
+    let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let mut latest: VecDeque<AuditEntryJson> = VecDeque::new();
+    let mut unread = 0;
+    let mut keep = |entries: Vec<AuditEntryJson>| {
+        for entry in entries {
+            if latest.len() >= wanted {
+                latest.pop_front();
+            }
+            latest.push_back(entry);
+        }
+    };
+    let mut after = 0;
+    match args.server.client()? {
+        Some(client) => loop {
+            let since = args.since.map(|since| since.to_string());
+            let given = [("since", &since), ("by", &args.by), ("action", &args.action)];
+            let query: Vec<(&str, &str)> =
+                given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+            let page = client.audit(&query, PAGE, after)?;
+            unread += page.unread;
+            keep(page.entries);
+            let Some(next) = page.next else { break };
+            after = next;
+        },
+        None => {
+            let place = AuditPlace::directory(args.engine.directory()?.audit_path());
+            loop {
+                let query = AuditQuery {
+                    after,
+                    since: args.since,
+                    by: args.by.clone(),
+                    action: args.action.clone(),
+                    limit: PAGE,
+                };
+                let page = place.read(&query, &|| true).map_err(unreadable)?;
+                unread += page.unread;
+                keep(page.records.into_iter().map(AuditEntryJson::from).collect());
+                let Some(next) = page.next else { break };
+                after = next;
+            }
+        }
+    }
+    let mut out = Output::new(args.json.json);
+    if out.is_json() {
+        latest.iter().try_for_each(|entry| out.json(entry))?;
+    } else {
+        table(&mut out, latest.iter())?;
+    }
+    out.flush()?;
+    if unread > 0 {
+        error(format_args!("{unread} lines could not be read: --verify says where"));
+        return Ok(Exit::Found);
+    }
+    Ok(Exit::Fine)
+}
+
+fn table<'a>(
+    out: &mut Output,
+    entries: impl Iterator<Item = &'a AuditEntryJson>,
+) -> Result<(), CommandError> {
+    let mut table = TextTable::default();
+    for entry in entries {
+        let detail = entry.detail.iter().map(|(name, text)| format!("{name}={text}"));
+        let detail = detail.collect::<Vec<_>>().join(" ");
+        table.row([
+            TableCell::number(entry.number, DIM),
+            TableCell::text(entry.time.to_string(), DIM),
+            TableCell::text(printable(&entry.by), BOLD),
+            TableCell::text(printable(&entry.action), BOLD),
+            TableCell::number(entry.status, DIM),
+            TableCell::text(printable(&detail), DIM),
+        ]);
+    }
+    out.line(table)
+}
+
+/// The line of `--verify --json`.
+#[derive(Serialize)]
+struct VerificationLine {
+    sound: bool,
+    lines: u64,
+    first: u64,
+    head: AuditHead,
+    torn: bool,
+    faults: Vec<FaultLine>,
+}
+
+#[derive(Serialize)]
+struct FaultLine {
+    file: String,
+    line: u64,
+    why: String,
+}
+
+fn verify(args: &AuditArgs) -> Result<Exit, CommandError> {
+    let place = AuditPlace::directory(args.engine.directory()?.audit_path());
+    let found = place.verify(args.expect).map_err(unreadable)?;
+    let is_sound = found.fault_count == 0;
+    let mut out = Output::new(args.json.json);
+    if out.is_json() {
+        let faults = found.faults.iter().map(|fault| FaultLine {
+            file: fault.file.clone(),
+            line: fault.line,
+            why: fault.why.clone(),
+        });
+        out.json(&VerificationLine {
+            sound: is_sound,
+            lines: found.lines,
+            first: found.first,
+            head: found.head,
+            torn: found.is_torn,
+            faults: faults.collect(),
+        })?;
+    } else {
+        for fault in &found.faults {
+            out.line(format_args!("{}:{}: {}", fault.file, fault.line, fault.why))?;
+        }
+        out.line(format_args!(
+            "{} lines from number {} on; the last is {}:{}",
+            found.lines, found.first, found.head.number, found.head.chain
+        ))?;
+    }
+    out.flush()?;
+    if found.is_torn {
+        say(
+            "The last line is not whole: a write is under way, or a crash cut it off; the next start puts it aside.",
+        );
+    }
+    if !is_sound {
+        error(format_args!("the chain does not hold at {} places", found.fault_count));
+        return Ok(Exit::Found);
+    }
+    match args.expect {
+        Some(noted) => {
+            say(format_args!("All up to line {} is what it was when that line was noted.", noted.number))
+        }
+        None => say("The chain holds. Note the last line elsewhere, and give it to --expect next time."),
+    }
+    Ok(Exit::Fine)
+}
+
+fn unreadable(error: std::io::Error) -> CommandError {
+    CommandError::new(format_args!("the audit log cannot be read: {error}"))
+}
